@@ -1,0 +1,44 @@
+# make demo   train the embedded default, print its results and where the report lies
+# make test   lint, formatting, types, layer contract, all tests
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+export MPLBACKEND := Agg
+
+.PHONY: demo test nightly lint format clean
+
+demo: $(VENV)/.installed
+	$(BIN)/ut demo
+
+test: $(VENV)/.installed-dev lint
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --jaxtyping-packages=universal_transformer,beartype.beartype -m "not slow and not compiled"
+	$(BIN)/pytest -q -m "compiled and not slow"
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+nightly: $(VENV)/.installed-dev
+	$(BIN)/pytest -q -m slow
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix-only -q .
+	$(BIN)/ruff format -q .
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[all]'
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,46 @@
+"""The legend of tensor axes: every shape in the package is written with these names.
+
+========== =====================================================================================
+axis       meaning
+========== =====================================================================================
+batch      sequences worked on together
+position   places of one sequence (``m`` or ``n`` in the paper)
+source     positions of the encoder (``m``)
+target     positions of the decoder (``n``)
+query, key positions that ask and positions that are asked in attention
+width      channels of a state (``d``)
+heads      attention heads (``k``)
+head       channels of one head (``d / k``)
+filter     channels inside a transition
+step       depth steps, ``t = 1 … T``
+words      words of one fact
+classes    what logits range over: words of a vocabulary, or answers
+========== =====================================================================================
+"""
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+States = Float[Tensor, "batch position width"]
+Padding = Bool[Tensor, "batch position"]  # True where there is no token
+PerPosition = Float[Tensor, "batch position"]
+PerStep = Float[Tensor, "step batch position"]
+Positions = Int[Tensor, "batch position"]
+Heads = Float[Tensor, "batch heads position head"]
+Weights = Float[Tensor, "batch heads query key"]
+Scalar = Float[Tensor, ""]
+
+__all__ = [
+    "Bool",
+    "Float",
+    "Heads",
+    "Int",
+    "Padding",
+    "PerPosition",
+    "PerStep",
+    "Positions",
+    "Scalar",
+    "States",
+    "Tensor",
+    "Weights",
+]
