@@ -1,0 +1,91 @@
+"""Examples into tensors: rows of different lengths, padded on the right with id 0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from universal_transformer.axes import Int, Tensor
+from universal_transformer.data.example import NO_CLASS, PADDING, Example, size, sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows worked on together; all tensors are int64.
+
+    `source` is [batch, source] for tokens, [batch, facts, words] for facts, None for a language model;
+    `target` is [batch, target] for ids and [batch] for classes; `indices` says which example each row is.
+    """
+
+    source: Int[Tensor, "batch source"] | Int[Tensor, "batch facts words"] | None
+    target: Int[Tensor, "batch target"] | Int[Tensor, " batch"]
+    indices: Int[Tensor, " batch"]
+
+    def to(self, device: torch.device | str) -> Batch:
+        """Return the same batch on another device."""
+        source = None if self.source is None else self.source.to(device, non_blocking=True)
+        target = self.target.to(device, non_blocking=True)
+        return Batch(source=source, target=target, indices=self.indices.to(device, non_blocking=True))
+
+    @property
+    def num_tokens(self) -> int:
+        """What a loss is a mean over: target tokens without padding, or examples if targets are classes."""
+        if self.target.ndim == 1:
+            return len(self.target)
+        return int((self.target != PADDING).sum())
+
+
+def collate(examples: Sequence[Example], *, indices: Sequence[int]) -> Batch:
+    """Put `examples` (numbered `indices` in their set) into one batch, padded on the right with 0.
+
+    Raises ValueError for no examples, and where kinds meet (tokens and facts, ids and classes).
+    """
+    if not examples:
+        raise ValueError("a batch needs at least one example, found none")
+    if len(examples) != len(indices):
+        raise ValueError(f"{len(examples)} examples, but {len(indices)} indices")
+    return Batch(
+        source=_pad_sources([example.source for example in examples]),
+        target=_pad_targets([example.target for example in examples]),
+        indices=torch.tensor(indices, dtype=torch.int64),
+    )
+
+
+def _pad_sources(sources: list) -> Tensor | None:
+    facts = [bool(source) and isinstance(source[0], tuple) for source in sources]
+    if any(facts):
+        if not all(facts):
+            raise ValueError("a batch holds either sources of tokens or sources of facts, found both")
+        return _pad_facts(sources)
+    if not any(sources):
+        return None
+    return _pad_rows(sources)
+
+
+def _pad_targets(targets: list) -> Tensor:
+    if all(isinstance(target, int) for target in targets):
+        return torch.tensor(targets, dtype=torch.int64)
+    if any(isinstance(target, int) for target in targets):
+        raise ValueError("a batch holds either targets of ids or classes, found both")
+    return _pad_rows(targets)
+
+
+def _pad_rows(rows: list[tuple[int, ...]]) -> Int[Tensor, "batch position"]:
+    padded = np.full((len(rows), max(map(len, rows))), PADDING, dtype=np.int64)
+    for row, ids in enumerate(rows):
+        padded[row, : len(ids)] = ids
+    return torch.from_numpy(padded)
+
+
+def _pad_facts(stories: list[tuple[tuple[int, ...], ...]]) -> Int[Tensor, "batch facts words"]:
+    num_words = max(len(fact) for story in stories for fact in story)
+    padded = np.full((len(stories), max(map(len, stories)), num_words), PADDING, dtype=np.int64)
+    for row, story in enumerate(stories):
+        padded[row, : len(story)] = [fact + (PADDING,) * (num_words - len(fact)) for fact in story]
+    return torch.from_numpy(padded)
+
+
+__all__ = ["NO_CLASS", "PADDING", "Batch", "Example", "collate", "size", "sizes"]

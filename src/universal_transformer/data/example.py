@@ -1,0 +1,40 @@
+"""An example: what goes in and what should come out, as plain numbers (nothing here needs torch)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+PADDING = 0
+NO_CLASS = -100  # the class of an answer nobody knows: cross entropy ignores it, and no prediction equals it
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One example.
+
+    `source` holds token ids, or for stories one tuple of word ids a fact (the question among them); it is
+    empty for a language model. `target` holds ids with the end id, a class, or a language model's block of
+    tokens; it is ``()`` or `NO_CLASS` where the answer is not known.
+    """
+
+    source: tuple[int, ...] | tuple[tuple[int, ...], ...]
+    target: tuple[int, ...] | int
+    group: str = ""
+    """Row of an error table, such as "task 1" or "length 40"."""
+    supports: tuple[int, ...] = ()
+    """Indices into `source` of the supporting facts."""
+
+
+def size(example: Example) -> int:
+    """Positions an example takes in a batch: max(source, target), where a class takes one."""
+    target = len(example.target) if isinstance(example.target, tuple) else 1
+    return max(len(example.source), target)
+
+
+def sizes(examples: Sequence[Example]) -> list[int]:
+    """`size` of every example."""
+    return [size(example) for example in examples]
+
+
+__all__ = ["NO_CLASS", "PADDING", "Example", "size", "sizes"]

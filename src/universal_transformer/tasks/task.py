@@ -1,0 +1,112 @@
+"""What a task is: examples to train, validate and test on, a codec, and how it is scored."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+
+from universal_transformer.data.example import Example
+from universal_transformer.errors import UserError
+
+CODEC_FILE = "codec.json"
+
+Model = TypeVar("Model")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model says about one line of input."""
+
+    text: str
+    score: float
+    """Log probability of `text`."""
+    steps: list[float] = field(default_factory=list)
+    """Steps taken at each source position (one value a label of `Codec.words`)."""
+    choices: list[tuple[str, float]] = field(default_factory=list)
+    """The best answers with their scores, best first, `text` among them."""
+
+
+@runtime_checkable
+class Codec(Protocol):
+    """Text to ids and back: what a run saves beside its weights, enough to predict on raw input."""
+
+    def save(self, folder: Path) -> None:
+        """Write ``codec.json``, whose "kind" `load_codec` looks at, and tokenizer files if there are any."""
+
+    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
+        """Turn numbered lines of raw input (of the file `name`) into examples without answers."""
+
+    def render(self, target: int | Sequence[int]) -> str:
+        """Turn a class or target ids into text."""
+
+    def words(self, example: Example) -> list[str]:
+        """Return one label for each source position, for plots."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Examples, how they are encoded and scored, and what they decide about the model."""
+
+    name: str
+    codec: Codec
+    train: Sequence[Example]
+    validation: Sequence[Example]
+    test: Mapping[str, Sequence[Example]]
+    """Named test sets; groups inside a set are `Example.group`."""
+    metric: Literal["error", "sequence", "bleu", "perplexity"]
+    model_fields: Mapping[str, Any]
+    """Fields of `ModelConfig` that follow from the data: architecture, vocabulary sizes, classes, …"""
+    notes: tuple[str, ...] = ()
+    """What every figure must say beside it: incomplete data, a changed split."""
+
+    def configure(self, model: Model) -> Model:
+        """Return the `ModelConfig` with the fields that follow from the data filled in."""
+        return dataclasses.replace(model, **self.model_fields)  # type: ignore[type-var]
+
+
+@runtime_checkable
+class TaskData(Protocol):
+    """The typed, documented fields that choose a task's data; one frozen dataclass a task."""
+
+    def load(self) -> Task:
+        """Read or generate the examples."""
+
+
+def load_codec(folder: Path) -> Codec:
+    """Load the codec that `Codec.save` wrote to `folder`."""
+    path = folder / CODEC_FILE
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; a run's codec is written when its training starts")
+    try:
+        kind = json.loads(path.read_text(encoding="utf-8"))["kind"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f'{path}: expected a JSON object with a "kind", found something else') from error
+    # imported here: the tasks import this module
+    if kind == "facts":
+        from universal_transformer.tasks.facts import FactCodec
+
+        return FactCodec.load(folder)
+    if kind == "characters":
+        from universal_transformer.tasks.algorithmic import CharacterCodec
+
+        return CharacterCodec.load(folder)
+    if kind == "pairs":
+        from universal_transformer.tasks.pairs import PairsCodec
+
+        return PairsCodec.load(folder)
+    if kind == "text":
+        from universal_transformer.tasks.text import TextCodec
+
+        return TextCodec.load(folder)
+    if kind == "labelled":
+        from universal_transformer.tasks.labelled import LabelledCodec
+
+        return LabelledCodec.load(folder)
+    raise UserError(f"{path}: unknown kind {kind!r}; known are facts, characters, pairs, text, labelled")
+
+
+__all__ = ["CODEC_FILE", "Codec", "Prediction", "Task", "TaskData", "load_codec"]
