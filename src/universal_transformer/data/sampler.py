@@ -1,0 +1,60 @@
+"""Batches of examples of like length, under a token budget, the same again for the same seed and epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from universal_transformer.errors import UserError
+
+_JITTER = 0.1
+
+
+@dataclass(frozen=True)
+class BucketSampler:
+    """rows · longest row ≤ `batch_tokens` in every batch, every example once an epoch.
+
+    `sizes` are the examples' positions (`data.batch.size`). Rows of a batch come from neighbouring lengths,
+    so that little is padding: ordered by size · (1 + u), u uniform on [0, 0.1), they are cut where the next
+    row would break the budget, and the batches are shuffled. An example larger than the budget is a batch of
+    its own. Without `shuffle`, examples go by size, then by index, and every epoch is the same.
+    """
+
+    sizes: Sequence[int]
+    batch_tokens: int
+    seed: int
+    shuffle: bool
+
+    def __post_init__(self) -> None:
+        if self.batch_tokens < 1:
+            raise UserError(f"batch_tokens must be at least 1, found {self.batch_tokens}")
+        if self.seed < 0:
+            raise UserError(f"seed must not be negative, found {self.seed}")
+
+    def epoch(self, number: int) -> list[list[int]]:
+        """Return the batches of epoch `number` as example indices: a function of (seed, number) alone."""
+        sizes = np.asarray(self.sizes, dtype=np.int64)
+        if not self.shuffle:
+            return self._cut(np.argsort(sizes, kind="stable"))
+        generator = np.random.default_rng((self.seed, number))
+        jittered = sizes * (1 + _JITTER * generator.random(len(sizes)))
+        batches = self._cut(np.lexsort((generator.random(len(sizes)), jittered)))
+        return [batches[index] for index in generator.permutation(len(batches))]
+
+    def _cut(self, order: np.ndarray) -> list[list[int]]:
+        batches: list[list[int]] = []
+        longest = 0
+        for index in order.tolist():
+            grown = max(longest, self.sizes[index])
+            if batches and (len(batches[-1]) + 1) * grown <= self.batch_tokens:
+                batches[-1].append(index)
+                longest = grown
+            else:
+                batches.append([index])
+                longest = self.sizes[index]
+        return batches
+
+
+__all__ = ["BucketSampler"]

@@ -1,0 +1,59 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from universal_transformer.data.sampler import BucketSampler
+from universal_transformer.errors import UserError
+
+SIZES = st.lists(st.integers(min_value=0, max_value=60), max_size=80)
+
+
+@given(
+    sizes=SIZES,
+    budget=st.integers(1, 200),
+    seed=st.integers(0, 9),
+    epoch=st.integers(0, 9),
+    shuffle=st.booleans(),
+)
+def test_every_example_is_in_exactly_one_batch_within_the_budget(sizes, budget, seed, epoch, shuffle):
+    batches = BucketSampler(sizes=sizes, batch_tokens=budget, seed=seed, shuffle=shuffle).epoch(epoch)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(sizes)))
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(sizes[index] for index in batch) <= budget
+
+
+@given(sizes=SIZES, seed=st.integers(0, 9), epoch=st.integers(0, 9))
+def test_an_epoch_is_a_function_of_seed_and_number_alone(sizes, seed, epoch):
+    sampler = BucketSampler(sizes=sizes, batch_tokens=100, seed=seed, shuffle=True)
+    sampler.epoch(epoch + 1)  # what was asked before leaves no trace
+    again = BucketSampler(sizes=tuple(sizes), batch_tokens=100, seed=seed, shuffle=True)
+    assert sampler.epoch(epoch) == again.epoch(epoch)
+
+
+def test_epochs_and_seeds_differ_in_order_and_in_company():
+    sizes = [5 + index % 7 for index in range(200)]
+    sampler = BucketSampler(sizes=sizes, batch_tokens=60, seed=1, shuffle=True)
+    first, second = sampler.epoch(0), sampler.epoch(1)
+    assert first != second
+    assert {frozenset(batch) for batch in first} != {frozenset(batch) for batch in second}
+    assert BucketSampler(sizes=sizes, batch_tokens=60, seed=2, shuffle=True).epoch(0) != first
+
+
+def test_unshuffled_batches_go_by_size_then_index_and_every_epoch_is_the_same():
+    sampler = BucketSampler(sizes=[3, 1, 2, 1], batch_tokens=4, seed=0, shuffle=False)
+    assert sampler.epoch(0) == sampler.epoch(5) == [[1, 3], [2], [0]]
+
+
+def test_little_of_a_batch_is_padding():
+    sizes = [1 + (index * 37) % 100 for index in range(2000)]
+    batches = BucketSampler(sizes=sizes, batch_tokens=1000, seed=0, shuffle=True).epoch(0)
+    padded = sum(len(batch) * max(sizes[index] for index in batch) for batch in batches)
+    assert padded <= 1.15 * sum(sizes)
+    assert len(batches) <= 1.25 * sum(sizes) / 1000
+
+
+def test_a_budget_or_seed_that_cannot_work_is_refused():
+    with pytest.raises(UserError, match="batch_tokens must be at least 1, found 0"):
+        BucketSampler(sizes=[1], batch_tokens=0, seed=0, shuffle=True)
+    with pytest.raises(UserError, match="seed must not be negative, found -1"):
+        BucketSampler(sizes=[1], batch_tokens=1, seed=-1, shuffle=True)
