@@ -1,0 +1,244 @@
+"""What tasks about stories share: the bAbI line format, words to ids, and one position for each fact.
+
+A file holds stories of numbered lines, ``ID statement`` or ``ID question<TAB>answer<TAB>supporting IDs``; the
+IDs start again at 1 with a new story. A question's facts are all earlier statements of its story.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from universal_transformer.data.example import NO_CLASS, PADDING, Example
+from universal_transformer.errors import UserError
+from universal_transformer.tasks.task import CODEC_FILE
+
+UNKNOWN_WORD = 1
+FIRST_WORD = 2
+_FORMAT = "expected 'ID statement' or 'ID question<TAB>answer<TAB>supporting IDs'"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question, and the story up to it."""
+
+    where: str
+    """The file and line it comes from, for messages."""
+    story: int
+    """Number of its story in the file, from 0."""
+    facts: tuple[str, ...]
+    """The statements before it, oldest first."""
+    text: str
+    answer: str | None
+    supports: tuple[int, ...]
+    """Indices into `facts`, in the order of the file."""
+
+
+def parse(lines: Iterable[tuple[int, str]], *, name: str, answers: bool = True) -> Iterator[Question]:
+    """Yield the questions of a file in the bAbI format, given as numbered lines.
+
+    Without `answers`, as for prediction, a line that ends with "?" is a question, and its answer and
+    supporting IDs may be left out. Empty lines are skipped. Raises UserError, naming file and line, for a
+    wrong number of columns, an ID out of order, a supporting ID that names no earlier statement, and a
+    missing answer.
+    """
+    facts: list[str] = []
+    statement_ids: dict[int, int] = {}  # line ID -> index into facts
+    previous, story, found = 0, -1, False
+    for number, line in lines:
+        if not line.strip():
+            continue
+        where = f"{name}:{number}"
+        identifier, columns = _split(line, where=where)
+        if identifier == 1:
+            facts, statement_ids, story = [], {}, story + 1
+        elif identifier != previous + 1:
+            allowed = f"1 or {previous + 1}" if previous else "1"
+            raise UserError(f"{where}: expected ID {allowed}, found {identifier}")
+        previous = identifier
+        if len(columns) == 1 and not columns[0].endswith("?"):
+            statement_ids[identifier] = len(facts)
+            facts.append(columns[0])
+            continue
+        if answers:
+            _check_answer(columns, where=where)
+        found = True
+        yield Question(
+            where=where,
+            story=story,
+            facts=tuple(facts),
+            text=columns[0],
+            answer=",".join(map(str.strip, columns[1].split(","))) if columns[1:] and columns[1] else None,
+            supports=_supports(columns[2] if len(columns) == 3 else "", statement_ids, where=where),
+        )
+    if not found:
+        raise UserError(f"{name}: no question in the file; {_FORMAT}")
+
+
+def _split(line: str, *, where: str) -> tuple[int, list[str]]:
+    identifier, _, rest = line.lstrip().partition(" ")
+    columns = [column.strip() for column in rest.split("\t")]
+    if not (identifier.isascii() and identifier.isdecimal() and columns[0]):
+        raise UserError(f"{where}: {_FORMAT}, found {_shorten(line)}")
+    if len(columns) > 3:
+        raise UserError(f"{where}: {_FORMAT}, found {len(columns)} columns")
+    if not words(columns[0]):
+        raise UserError(f"{where}: expected words after the ID, found {_shorten(columns[0])}")
+    return int(identifier), columns
+
+
+def _check_answer(columns: list[str], *, where: str) -> None:
+    if len(columns) == 1 or not columns[1]:
+        raise UserError(f"{where}: question without an answer; {_FORMAT}")
+    if len(columns) != 3:
+        raise UserError(f"{where}: question without supporting IDs; {_FORMAT}")
+
+
+def _supports(column: str, statement_ids: dict[int, int], *, where: str) -> tuple[int, ...]:
+    found: dict[int, None] = {}
+    for identifier in column.split():
+        index = (
+            statement_ids.get(int(identifier)) if identifier.isascii() and identifier.isdecimal() else None
+        )
+        if index is None:
+            raise UserError(
+                f"{where}: supporting ID {_shorten(identifier)} names no earlier statement of its story"
+            )
+        found[index] = None
+    return tuple(found)
+
+
+def _shorten(text: str) -> str:
+    text = text.strip()
+    return repr(text if len(text) <= 60 else text[:59] + "…")
+
+
+def words(text: str) -> list[str]:
+    """Split a statement or question into its words: lower case, without punctuation at their ends."""
+    return [word for word in (part.strip(".,?!") for part in text.lower().split()) if word]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactCodec:
+    """A story with its question to one tuple of word ids a fact, an answer to a class, and back.
+
+    Ids: 0 padding, 1 a word not in `vocabulary`, then the words. Facts come oldest first, or with
+    `recent_first` latest first; the question is always last. `max_facts` keeps the latest so many facts
+    (0 = all).
+    """
+
+    vocabulary: tuple[str, ...]
+    answers: tuple[str, ...]
+    max_fact_words: int
+    max_facts: int = 0
+    recent_first: bool = False
+
+    @classmethod
+    def of(
+        cls, questions: Sequence[Question], *, max_facts: int = 0, recent_first: bool = False
+    ) -> FactCodec:
+        """Return the codec whose vocabulary, answers and longest fact are those of `questions`."""
+        texts = {text for question in questions for text in (*question.facts, question.text)}
+        split = [words(text) for text in texts]
+        return cls(
+            vocabulary=tuple(sorted({word for text in split for word in text})),
+            answers=tuple(sorted({question.answer for question in questions if question.answer is not None})),
+            max_fact_words=max(map(len, split)),
+            max_facts=max_facts,
+            recent_first=recent_first,
+        )
+
+    @property
+    def model_fields(self) -> dict[str, Any]:
+        """Fields of `ModelConfig` that follow from this codec."""
+        return {
+            "architecture": "classifier",
+            "inputs": "facts",
+            "vocabulary_size": FIRST_WORD + len(self.vocabulary),
+            "num_classes": len(self.answers),
+            "max_fact_words": self.max_fact_words,
+        }
+
+    def encode(self, question: Question, *, group: str = "") -> Example:
+        """Turn a question into an example; an answer that is no class becomes `NO_CLASS`.
+
+        Raises UserError for a fact of more than `max_fact_words` words.
+        """
+        first = max(0, len(question.facts) - self.max_facts) if self.max_facts else 0
+        facts = [self._ids_of(fact, where=question.where) for fact in question.facts[first:]]
+        supports = [index - first for index in question.supports if index >= first]
+        if self.recent_first:
+            facts.reverse()
+            supports = [len(facts) - 1 - index for index in supports]
+        facts.append(self._ids_of(question.text, where=question.where))
+        target = NO_CLASS if question.answer is None else self._classes.get(question.answer, NO_CLASS)
+        return Example(source=tuple(facts), target=target, group=group, supports=tuple(supports))
+
+    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
+        """Yield one example a question of a file in the bAbI format; answers in it are not looked at."""
+        for question in parse(lines, name=name, answers=False):
+            example = self.encode(question)
+            yield Example(source=example.source, target=NO_CLASS, supports=example.supports)
+
+    def render(self, target: int | Sequence[int]) -> str:
+        """Return the answer that a class stands for."""
+        assert isinstance(target, int), "the target of a question is one class"
+        return "<unknown>" if target == NO_CLASS else self.answers[target]
+
+    def words(self, example: Example) -> list[str]:
+        """Return the words of each fact, and of the question last."""
+        return [" ".join(map(self._word, fact)) for fact in example.source if isinstance(fact, tuple)]
+
+    def save(self, folder: Path) -> None:
+        """Write ``codec.json``."""
+        content = {"kind": "facts", **asdict(self)}
+        text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+        (folder / CODEC_FILE).write_text(text, encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> FactCodec:
+        """Read what `save` wrote."""
+        content = json.loads((folder / CODEC_FILE).read_text(encoding="utf-8"))
+        expected = {"kind", *(field.name for field in fields(cls))}
+        if set(content) != expected or content["kind"] != "facts":
+            names = ", ".join(sorted(expected))
+            raise UserError(f"{folder / CODEC_FILE}: expected a codec of facts with the fields {names}")
+        del content["kind"]
+        content["vocabulary"] = tuple(content["vocabulary"])
+        content["answers"] = tuple(content["answers"])
+        return cls(**content)
+
+    def _ids_of(self, text: str, *, where: str) -> tuple[int, ...]:
+        if text not in self._seen:
+            ids = tuple(self._ids.get(word, UNKNOWN_WORD) for word in words(text))
+            if len(ids) > self.max_fact_words:
+                raise UserError(
+                    f"{where}: {_shorten(text)} has {len(ids)} words; "
+                    f"a fact has at most {self.max_fact_words}, as in the training data"
+                )
+            self._seen[text] = ids
+        return self._seen[text]
+
+    def _word(self, identifier: int) -> str:
+        if identifier in (PADDING, UNKNOWN_WORD):
+            return "" if identifier == PADDING else "<unknown>"
+        return self.vocabulary[identifier - FIRST_WORD]
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {word: FIRST_WORD + index for index, word in enumerate(self.vocabulary)}
+
+    @cached_property
+    def _classes(self) -> dict[str, int]:
+        return {answer: index for index, answer in enumerate(self.answers)}
+
+    @cached_property
+    def _seen(self) -> dict[str, tuple[int, ...]]:
+        return {}
+
+
+__all__ = ["FIRST_WORD", "UNKNOWN_WORD", "FactCodec", "Question", "parse", "words"]
