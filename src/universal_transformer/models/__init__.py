@@ -1,0 +1,1 @@
+"""Whole models and their configuration."""

@@ -1,0 +1,67 @@
+"""The classifier: the encoder alone, and one class for the whole sequence."""
+
+import torch
+from torch import nn
+
+from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.initialise import initialise
+from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.models.source import SourceSide
+from universal_transformer.nn.coordinates import draw_positions
+
+
+def pool(states: States, *, padding: Padding | None, how: str) -> Float[Tensor, "batch width"]:
+    """The mean over real positions, or the state of the last real position."""
+    real = torch.ones_like(states[..., 0], dtype=torch.bool) if padding is None else ~padding
+    if how == "mean":
+        count = real.sum(dim=1, keepdim=True).clamp(min=1)
+        return (states * real.unsqueeze(-1)).sum(dim=1) / count
+    last = states.shape[1] - 1 - real.long().flip(1).argmax(dim=1)
+    return states[torch.arange(states.shape[0], device=states.device), last]
+
+
+class Classifier(Pretrained):
+    """Tokens or facts to one of ``num_classes``."""
+
+    architecture = "classifier"
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        if config.num_classes < 1:
+            raise UserError(
+                "num_classes=0: a classifier needs classes; take them from the data or set the field"
+            )
+        self.source = SourceSide(config)
+        self.head = nn.Linear(config.width, config.num_classes)
+        initialise(self, noisy_masks=config.fact_mask_init == "noise")
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch source *words"],
+        *,
+        source_positions: Positions | None = None,
+        max_steps: int | None = None,
+        halting_threshold: float | None = None,
+        keep_attention: bool = False,
+    ) -> ModelOutput:
+        """Logits ``[batch, classes]``."""
+        if self.training and self.config.position_offsets != "none" and source_positions is None:
+            source_positions = draw_positions(
+                source.shape[0],
+                source.shape[1],
+                offsets=self.config.position_offsets,
+                max_positions=self.config.max_positions,
+                device=source.device,
+            )
+        states, padding, trace = self.source(
+            source,
+            positions=source_positions,
+            max_steps=max_steps,
+            threshold=halting_threshold,
+            keep_attention=keep_attention,
+        )
+        pooled = pool(states, padding=padding, how=self.config.pooling)
+        return ModelOutput(self.head(pooled), trace, None)

@@ -1,0 +1,114 @@
+"""The encoder-decoder: the paper's model (Figure 4)."""
+
+import torch
+
+from universal_transformer.axes import Float, Int, Positions, Tensor
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.initialise import initialise
+from universal_transformer.models.inputs import TokenInput
+from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.models.source import SourceSide
+from universal_transformer.models.target import DecoderState, TargetSide
+from universal_transformer.nn.coordinates import draw_positions
+
+
+class EncoderDecoder(Pretrained):
+    """Source tokens to target tokens.
+
+    >>> model = EncoderDecoder(ModelConfig(vocabulary_size=100))
+    >>> logits = model(source, target).logits  # teacher forced: [batch, target, vocabulary]
+    """
+
+    architecture = "encoder_decoder"
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.source = SourceSide(config)
+        shared = self.source.input
+        assert isinstance(shared, TokenInput)
+        if config.target_vocabulary_size:
+            shared = TokenInput(
+                config.target_vocabulary_size,
+                config.width,
+                padding_id=config.padding_id,
+                scale=config.scale_embeddings,
+            )
+        self.target = TargetSide(config, embedding=shared, cross_attention=True)
+        initialise(self)
+
+    def _draw(self, source: int, target: int, *, batch: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Random positions of both sides, from one draw unless ``independent_offsets`` (decision D3)."""
+        mode, most = self.config.position_offsets, self.config.max_positions
+        if self.config.independent_offsets:
+            return (
+                draw_positions(batch, source, offsets=mode, max_positions=most, device=device),
+                draw_positions(batch, target, offsets=mode, max_positions=most, device=device),
+            )
+        drawn = draw_positions(batch, max(source, target), offsets=mode, max_positions=most, device=device)
+        return drawn[:, :source], drawn[:, :target]
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch source"],
+        target: Int[Tensor, "batch target"],
+        *,
+        source_positions: Positions | None = None,
+        target_positions: Positions | None = None,
+        target_space: int = 0,
+        max_steps: int | None = None,
+        halting_threshold: float | None = None,
+        keep_attention: bool = False,
+    ) -> ModelOutput:
+        """Logits for every label of ``target`` (end token included, padded on the right) given those to its left."""
+        if self.training and self.config.position_offsets != "none" and source_positions is None:
+            source_positions, target_positions = self._draw(
+                source.shape[1], target.shape[1], batch=source.shape[0], device=source.device
+            )
+        states, padding, encoder = self.source(
+            source,
+            positions=source_positions,
+            target_space=target_space,
+            max_steps=max_steps,
+            threshold=halting_threshold,
+            keep_attention=keep_attention,
+        )
+        logits, decoder = self.target(
+            target,
+            memory=self.target.recurrence.remember(states, padding=padding),
+            positions=target_positions,
+            max_steps=max_steps,
+            threshold=halting_threshold,
+            keep_attention=keep_attention,
+        )
+        return ModelOutput(logits, encoder, decoder)
+
+    def start(
+        self,
+        source: Int[Tensor, "batch source"],
+        *,
+        capacity: int,
+        max_steps: int | None = None,
+        halting_threshold: float | None = None,
+    ) -> DecoderState:
+        """Encode ``source`` and get ready to generate up to ``capacity`` tokens (the start token included)."""
+        states, padding, trace = self.source(source, max_steps=max_steps, threshold=halting_threshold)
+        state = self.target.start(
+            batch=source.shape[0],
+            capacity=capacity,
+            memory=self.target.recurrence.remember(states, padding=padding),
+            max_steps=max_steps,
+            threshold=halting_threshold,
+        )
+        state.trace = trace
+        return state
+
+    def advance(
+        self,
+        tokens: Int[Tensor, "batch new"],
+        state: DecoderState,
+        *,
+        padding: Tensor | None = None,
+    ) -> Float[Tensor, "batch new classes"]:
+        """Feed the next tokens (``start_id`` first); logits behind each of them."""
+        return self.target.advance(tokens, state, padding=padding)

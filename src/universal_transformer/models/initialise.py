@@ -1,0 +1,57 @@
+"""How weights start: the one place.
+
+=====================================  ==============================================================
+weights                                start
+=====================================  ==============================================================
+attention projections, transitions     Glorot uniform, each projection by itself; biases 0
+LayerNorm                              scale 1, shift 0
+token and fact embeddings, tables      normal, standard deviation ``width^-1/2``
+word-position mask of facts            1 + normal noise of standard deviation 1, or ones
+depthwise convolutions                 uniform over ``± kernel^-1/2``
+halting unit                           weight Glorot uniform, bias ``halting_bias``
+classifier                             Glorot uniform, bias 0
+=====================================  ==============================================================
+"""
+
+import torch
+from torch import nn
+from torch.nn import init
+
+from universal_transformer.models.inputs import FactInput, TokenInput
+from universal_transformer.nn.attention import CrossAttention, SelfAttention
+from universal_transformer.nn.coordinates import Coordinates
+from universal_transformer.nn.halting import HaltingUnit
+
+
+@torch.no_grad()
+def initialise(model: nn.Module, *, noisy_masks: bool = True) -> None:
+    """Give every parameter of ``model`` its starting value, drawn from torch's global generator."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                init.zeros_(module.bias)
+        elif isinstance(module, nn.Conv1d):
+            bound = module.kernel_size[0] ** -0.5
+            init.uniform_(module.weight, -bound, bound)
+        elif isinstance(module, nn.LayerNorm):
+            init.ones_(module.weight)
+            init.zeros_(module.bias)
+        elif isinstance(module, HaltingUnit):
+            init.xavier_uniform_(module.weight)
+            init.constant_(module.bias, module.initial_bias)
+        elif isinstance(module, Coordinates):
+            for table in (module.position_table, module.step_table):
+                if table is not None:
+                    init.normal_(table, std=table.shape[1] ** -0.5)
+        elif isinstance(module, TokenInput | FactInput):
+            init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
+            if isinstance(module, FactInput):
+                init.normal_(module.mask, mean=1.0, std=1.0 if noisy_masks else 0.0)
+    for module in model.modules():  # fused projections: each part by its own fan
+        if isinstance(module, SelfAttention):
+            for part in module.query_key_value.weight.chunk(3):
+                init.xavier_uniform_(part)
+        elif isinstance(module, CrossAttention):
+            for part in module.key_value.weight.chunk(2):
+                init.xavier_uniform_(part)

@@ -1,0 +1,63 @@
+"""From ids to states: an embedding a token, or one state for each short sentence."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn.functional import embedding
+
+from universal_transformer.axes import Float, Int, Padding, States, Tensor
+from universal_transformer.errors import UserError
+
+
+def _check_ids(ids: Int[Tensor, "..."], *, size: int) -> None:
+    """UserError when an id lies outside the vocabulary (on a CPU; a GPU would have to wait for the answer)."""
+    if ids.device.type == "cpu" and ids.numel() and not torch.compiler.is_compiling():
+        least, most = int(ids.min()), int(ids.max())
+        if least < 0 or most >= size:
+            raise UserError(f"token id {least if least < 0 else most}: allowed are 0 to {size - 1}")
+
+
+class TokenInput(nn.Module):
+    """``E[id] * sqrt(width)``, exactly 0 at padding."""
+
+    def __init__(self, vocabulary_size: int, width: int, *, padding_id: int, scale: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
+        self.padding_id = padding_id
+        self.scale = math.sqrt(width) if scale else 1.0
+
+    def padding(self, ids: Int[Tensor, "batch position"]) -> Padding:
+        """Where there is no token."""
+        return ids == self.padding_id
+
+    def forward(self, ids: Int[Tensor, "batch position"]) -> States:
+        _check_ids(ids, size=self.weight.shape[0])
+        return embedding(ids, self.weight) * (self.scale * (ids != self.padding_id)).unsqueeze(-1)
+
+
+class FactInput(nn.Module):
+    """One state a fact: ``sum_w mask[w] * E[word_w]`` over its words (End-to-End Memory Networks' position encoding,
+    learned; the paper's bAbI encoding, section 3.1). ``mask`` has one row a word index.
+    """
+
+    def __init__(
+        self, vocabulary_size: int, width: int, *, max_fact_words: int, padding_id: int, scale: bool
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
+        self.mask = nn.Parameter(torch.empty(max_fact_words, width))
+        self.padding_id = padding_id
+        self.scale = math.sqrt(width) if scale else 1.0
+
+    def padding(self, ids: Int[Tensor, "batch position words"]) -> Padding:
+        """A fact without a word is padding."""
+        return (ids == self.padding_id).all(dim=-1)
+
+    def forward(self, ids: Int[Tensor, "batch position words"]) -> Float[Tensor, "batch position width"]:
+        _check_ids(ids, size=self.weight.shape[0])
+        words = ids.shape[-1]
+        if words > self.mask.shape[0]:
+            raise UserError(f"a fact of {words} words: this model takes at most {self.mask.shape[0]}")
+        present = (self.scale * (ids != self.padding_id)).unsqueeze(-1)
+        return (embedding(ids, self.weight) * present * self.mask[:words]).sum(dim=-2)

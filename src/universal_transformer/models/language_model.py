@@ -1,0 +1,82 @@
+"""The language model: the decoder alone."""
+
+from universal_transformer.axes import Float, Int, Positions, Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.initialise import initialise
+from universal_transformer.models.inputs import TokenInput
+from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.models.target import DecoderState, TargetSide
+from universal_transformer.nn.coordinates import draw_positions
+
+
+class LanguageModel(Pretrained):
+    """Every token from those to its left."""
+
+    architecture = "language_model"
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        if config.vocabulary_size < 1:
+            raise UserError(
+                "vocabulary_size=0: a model needs a vocabulary; take it from the data or set the field"
+            )
+        embedding = TokenInput(
+            config.vocabulary_size,
+            config.width,
+            padding_id=config.padding_id,
+            scale=config.scale_embeddings,
+        )
+        self.target = TargetSide(config, embedding=embedding, cross_attention=False)
+        initialise(self)
+
+    def forward(
+        self,
+        target: Int[Tensor, "batch target"],
+        *,
+        target_positions: Positions | None = None,
+        max_steps: int | None = None,
+        halting_threshold: float | None = None,
+        keep_attention: bool = False,
+    ) -> ModelOutput:
+        """Logits for every token of ``target`` given those to its left."""
+        if self.training and self.config.position_offsets != "none" and target_positions is None:
+            target_positions = draw_positions(
+                target.shape[0],
+                target.shape[1],
+                offsets=self.config.position_offsets,
+                max_positions=self.config.max_positions,
+                device=target.device,
+            )
+        logits, trace = self.target(
+            target,
+            positions=target_positions,
+            max_steps=max_steps,
+            threshold=halting_threshold,
+            keep_attention=keep_attention,
+        )
+        return ModelOutput(logits, None, trace)
+
+    def start(
+        self,
+        *,
+        batch: int,
+        capacity: int,
+        max_steps: int | None = None,
+        halting_threshold: float | None = None,
+    ) -> DecoderState:
+        """Get ready to generate: caches for ``capacity`` tokens (start token and prompt included)."""
+        return self.target.start(
+            batch=batch, capacity=capacity, max_steps=max_steps, threshold=halting_threshold
+        )
+
+    def advance(
+        self,
+        tokens: Int[Tensor, "batch new"],
+        state: DecoderState,
+        *,
+        padding: Tensor | None = None,
+    ) -> Float[Tensor, "batch new classes"]:
+        """Feed the next tokens (``start_id``, then the prompt, first); logits behind each of them."""
+        return self.target.advance(tokens, state, padding=padding)

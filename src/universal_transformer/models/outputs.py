@@ -1,0 +1,31 @@
+"""What a model returns."""
+
+from dataclasses import dataclass
+
+from universal_transformer.axes import Float, Scalar, Tensor
+from universal_transformer.nn.recurrence import Trace
+
+
+@dataclass(frozen=True)
+class ModelOutput:
+    """Logits (``[batch, target, classes]``, or ``[batch, classes]`` of a classifier) and the traces over depth."""
+
+    logits: Float[Tensor, "*batch classes"]
+    encoder: Trace | None = None
+    decoder: Trace | None = None
+
+    @property
+    def ponder_cost(self) -> Scalar:
+        """Mean over real positions of ``N + R``, encoder term plus decoder term; 0 without halting."""
+        terms = [trace.ponder_cost() for trace in (self.encoder, self.decoder) if trace is not None]
+        return sum(terms[1:], terms[0]) if terms else self.logits.new_zeros(())
+
+    @property
+    def mean_steps(self) -> Scalar:
+        """Mean steps over the real positions of both sides."""
+        traces = [trace for trace in (self.encoder, self.decoder) if trace is not None]
+        made = sum(trace.steps.sum() for trace in traces)
+        real = sum(
+            trace.steps.numel() if trace.padding is None else (~trace.padding).sum() for trace in traces
+        )
+        return (self.logits.new_zeros(()) + made) / real

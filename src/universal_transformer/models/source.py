@@ -1,0 +1,99 @@
+"""The source side of a model: inputs to refined states."""
+
+import torch
+from torch import nn
+
+from universal_transformer.axes import Int, Padding, Positions, States, Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.depth import recurrence
+from universal_transformer.models.inputs import FactInput, TokenInput
+from universal_transformer.models.target import default_positions, without_padding
+from universal_transformer.nn.recurrence import Trace
+
+
+def source_input(config: ModelConfig) -> TokenInput | FactInput:
+    """Tokens or facts, as the configuration says."""
+    if config.vocabulary_size < 1:
+        raise UserError(
+            "vocabulary_size=0: a model needs a vocabulary; take it from the data or set the field"
+        )
+    if config.inputs == "tokens":
+        return TokenInput(
+            config.vocabulary_size,
+            config.width,
+            padding_id=config.padding_id,
+            scale=config.scale_embeddings,
+        )
+    if config.max_fact_words < 1:
+        raise UserError("max_fact_words=0: facts need the length of the longest one; take it from the data")
+    return FactInput(
+        config.vocabulary_size,
+        config.width,
+        max_fact_words=config.max_fact_words,
+        padding_id=config.padding_id,
+        scale=config.scale_embeddings,
+    )
+
+
+class SourceSide(nn.Module):
+    """Inputs (and the problem's embedding), refined over depth by the encoder's recurrence."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.input = source_input(config)
+        self.space = None
+        if config.num_target_spaces:
+            self.space = nn.Parameter(torch.zeros(config.num_target_spaces, config.width))
+        self.dropout = nn.Dropout(config.dropout)
+        self.recurrence = recurrence(config, decoder=False)
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch source *words"],
+        *,
+        positions: Positions | None = None,
+        target_space: int = 0,
+        max_steps: int | None = None,
+        threshold: float | None = None,
+        keep_attention: bool = False,
+    ) -> tuple[States, Padding | None, Trace]:
+        """States ``[batch, source, width]``, the padding (None when there is none), and the trace."""
+        padding = without_padding(self.input.padding(source))
+        states = self.input(source)
+        if self.space is not None:
+            states = states + self.space[target_space]
+        return self.refine(
+            states,
+            padding=padding,
+            positions=positions,
+            max_steps=max_steps,
+            threshold=threshold,
+            keep_attention=keep_attention,
+        )
+
+    def refine(
+        self,
+        states: States,
+        *,
+        padding: Padding | None = None,
+        positions: Positions | None = None,
+        max_steps: int | None = None,
+        threshold: float | None = None,
+        keep_attention: bool = False,
+    ) -> tuple[States, Padding | None, Trace]:
+        """The same from embedded states on."""
+        if positions is None:
+            seen = None if self.config.ponder_padding else padding
+            positions = default_positions(states.shape[1], padding=seen, device=states.device)
+        states, trace = self.recurrence(
+            self.dropout(states),
+            placed=self.recurrence.coordinates.place(positions, padding=padding),
+            padding=padding,
+            ponder_padding=self.config.ponder_padding,
+            max_steps=max_steps,
+            threshold=threshold,
+            keep_attention=keep_attention,
+        )
+        return states, padding, trace

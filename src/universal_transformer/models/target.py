@@ -1,0 +1,170 @@
+"""The target side of a model: embedding, decoder recurrence and logits, in one pass or token by token."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn.functional import linear
+
+from universal_transformer.axes import Bool, Float, Int, Padding, Positions, States, Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.depth import recurrence
+from universal_transformer.models.inputs import TokenInput
+from universal_transformer.nn.attention import Memory
+from universal_transformer.nn.cache import KeyValueCache
+from universal_transformer.nn.coordinates import count_positions, draw_positions
+from universal_transformer.nn.recurrence import Trace
+
+
+@dataclass
+class DecoderState:
+    """What generation carries from token to token. ``lengths`` counts real tokens, ``padding`` the stored blanks."""
+
+    cache: KeyValueCache
+    memory: list[Memory] | None
+    lengths: Int[Tensor, "batch"]
+    padding: Bool[Tensor, "batch capacity"]
+    padded: bool = False
+    max_steps: int | None = None
+    halting_threshold: float | None = None
+    trace: Trace | None = None
+
+    def reorder(self, index: Int[Tensor, "rows"]) -> None:
+        """Rows ``index`` in place of the present ones (beam search); the source moves along."""
+        self.cache.reorder(index)
+        self.lengths, self.padding = self.lengths[index], self.padding[index]
+        if self.memory is not None:
+            self.memory = [
+                Memory(key[index], value[index], None if mask is None else mask[index])
+                for key, value, mask in self.memory
+            ]
+
+
+def without_padding(padding: Padding) -> Padding | None:
+    """``None`` when nothing is padding, which lets attention take its fastest path."""
+    return padding if bool(padding.any()) else None
+
+
+def default_positions(length: int, *, padding: Padding | None, device: torch.device) -> Positions:
+    """0, 1, 2 … over the real tokens; one row for all when no sequence starts with padding."""
+    if padding is not None and bool(padding[:, 0].any()):
+        return count_positions(padding)
+    return draw_positions(1, length, offsets="none", max_positions=length, device=device)
+
+
+class TargetSide(nn.Module):
+    """Targets shifted right, embedded, refined over depth, mapped to logits (paper, section 2.1, equation 8)."""
+
+    def __init__(self, config: ModelConfig, *, embedding: TokenInput, cross_attention: bool) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = embedding
+        self.dropout = nn.Dropout(config.dropout)
+        self.recurrence = recurrence(config, decoder=True, cross_attention=cross_attention)
+        size = embedding.weight.shape[0]
+        self.output = None if config.tie_output else nn.Linear(config.width, size, bias=False)
+        self.bias = nn.Parameter(torch.zeros(size)) if config.output_bias else None
+
+    def logits(self, states: States) -> Float[Tensor, "batch target classes"]:
+        """An affine map of the last states; its matrix is the embedding unless ``tie_output`` is off."""
+        weight = self.embedding.weight if self.output is None else self.output.weight
+        return linear(states, weight, self.bias)
+
+    def forward(
+        self,
+        labels: Int[Tensor, "batch target"],
+        *,
+        memory: Sequence[Memory] | None = None,
+        positions: Positions | None = None,
+        max_steps: int | None = None,
+        threshold: float | None = None,
+        keep_attention: bool = False,
+    ) -> tuple[Float[Tensor, "batch target classes"], Trace]:
+        """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
+        ids = torch.cat((torch.full_like(labels[:, :1], self.config.start_id), labels[:, :-1]), dim=1)
+        padding = None
+        if not self.config.ponder_padding:
+            padding = without_padding(labels == self.config.padding_id)
+        if positions is None:
+            positions = default_positions(labels.shape[1], padding=padding, device=labels.device)
+        states, trace = self.recurrence(
+            self.dropout(self.embedding(ids)),
+            placed=self.recurrence.coordinates.place(positions, padding=padding),
+            padding=padding,
+            memory=memory,
+            max_steps=max_steps,
+            threshold=threshold,
+            keep_attention=keep_attention,
+        )
+        return self.logits(states), trace
+
+    def start(
+        self,
+        *,
+        batch: int,
+        capacity: int,
+        memory: list[Memory] | None = None,
+        max_steps: int | None = None,
+        threshold: float | None = None,
+    ) -> DecoderState:
+        """Empty caches for ``batch`` sequences of up to ``capacity`` tokens, the start token included."""
+        if self.config.looks_ahead:
+            raise UserError(
+                'this model sees the future (halting_scope="sequence" or position_start="step" in a decoder): '
+                "it can score given targets but not generate"
+            )
+        weight = self.embedding.weight
+        cache = KeyValueCache(
+            self.recurrence.num_slots(max_steps),
+            batch=batch,
+            num_heads=self.config.num_heads,
+            capacity=capacity,
+            width=self.config.width,
+            convolution=self.config.transition == "separable_convolution",
+            dtype=weight.dtype,
+            device=weight.device,
+        )
+        return DecoderState(
+            cache=cache,
+            memory=memory,
+            lengths=torch.zeros(batch, dtype=torch.long, device=weight.device),
+            padding=torch.zeros(batch, capacity, dtype=torch.bool, device=weight.device),
+            max_steps=max_steps,
+            halting_threshold=threshold,
+        )
+
+    def advance(
+        self, tokens: Int[Tensor, "batch new"], state: DecoderState, *, padding: Padding | None = None
+    ) -> Float[Tensor, "batch new classes"]:
+        """Logits behind each of the new tokens; the caches of ``state`` grow by them, in place.
+
+        ``padding`` marks new positions that hold no token (ragged prompts, padded on the left or the right).
+        """
+        cache, new = state.cache, tokens.shape[1]
+        cache.check(new)
+        end = cache.length + new
+        if padding is not None and bool(padding.any()):
+            state.padding[:, cache.length : end] = padding
+            state.padded = True
+        if state.padded:
+            blank = state.padding[:, cache.length : end]
+            positions = (state.lengths.unsqueeze(1) + (~blank).long().cumsum(1) - 1).clamp(min=0)
+            state.lengths = state.lengths + (~blank).sum(1)
+        else:
+            blank = None
+            positions = torch.arange(cache.length, end, device=tokens.device).unsqueeze(0)
+            state.lengths = state.lengths + new
+        states, state.trace = self.recurrence(
+            self.embedding(tokens),
+            placed=self.recurrence.coordinates.place(positions),
+            padding=blank,
+            memory=state.memory,
+            cache=cache,
+            cached_padding=state.padding[:, :end] if state.padded else None,
+            max_steps=state.max_steps,
+            threshold=state.halting_threshold,
+        )
+        cache.length = end
+        return self.logits(states)

@@ -1,0 +1,1 @@
+"""Coordinates, attention, transition, halting and the recurrence over depth: pure functions and small modules."""

@@ -1,0 +1,154 @@
+"""Multi-head scaled dot-product attention.
+
+``Attention(Q, K, V) = softmax(Q K^T / sqrt(d / k)) V`` for each of ``k`` heads, heads concatenated and projected
+(Vaswani et al. 2017, section 3.2; Universal Transformer, equations 2 and 3). Masks are ``True`` where a query may look.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from universal_transformer.axes import Bool, Float, Heads, Padding, Positions, States, Tensor, Weights
+from universal_transformer.nn.cache import LayerCache
+from universal_transformer.nn.coordinates import rotate
+
+
+def split_heads(states: States, *, num_heads: int) -> Heads:
+    """``[batch, position, width]`` to ``[batch, heads, position, width / heads]``."""
+    return states.view(*states.shape[:2], num_heads, -1).transpose(1, 2)
+
+
+def merge_heads(heads: Heads) -> States:
+    """The inverse of :func:`split_heads`."""
+    return heads.transpose(1, 2).flatten(-2)
+
+
+def key_mask(padding: Padding) -> Bool[Tensor, "batch 1 1 key"]:
+    """Which keys may be looked at. A sequence of nothing but padding looks at itself, so that no softmax is empty."""
+    visible = ~padding
+    visible = visible | ~visible.any(dim=1, keepdim=True)
+    return visible[:, None, None, :]
+
+
+def causal_mask(
+    query_index: Positions, *, num_keys: int, padding: Padding | None = None
+) -> Bool[Tensor, "rows 1 query key"]:
+    """Queries look at keys that are stored no later than themselves and are not padding; always at themselves."""
+    stored = torch.arange(num_keys, device=query_index.device)
+    mask = stored <= query_index.unsqueeze(-1)
+    if padding is not None:
+        mask = (mask & ~padding[:, None, :]) | (stored == query_index.unsqueeze(-1))
+    return mask.unsqueeze(1)
+
+
+def attention_weights(
+    query: Heads,
+    key: Float[Tensor, "batch heads key head"],
+    *,
+    mask: Bool[Tensor, "..."] | None = None,
+    causal: bool = False,
+) -> Weights:
+    """The softmax itself, for plots; :func:`attend` never forms it."""
+    logits = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
+    if causal:
+        mask = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
+    if mask is not None:
+        logits = logits.masked_fill(~mask, float("-inf"))
+    return logits.softmax(dim=-1)
+
+
+def attend(
+    query: Heads,
+    key: Float[Tensor, "batch heads key head"],
+    value: Float[Tensor, "batch heads key head"],
+    *,
+    mask: Bool[Tensor, "..."] | None = None,
+    causal: bool = False,
+    dropout: float = 0.0,
+) -> Heads:
+    """``softmax(Q K^T / sqrt(head)) V``. ``causal`` is the mask of equally many queries and keys."""
+    return scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal
+    )
+
+
+class Memory(NamedTuple):
+    """What a decoder looks at: keys and values of the source, projected once for all steps."""
+
+    key: Float[Tensor, "batch heads source head"]
+    value: Float[Tensor, "batch heads source head"]
+    mask: Bool[Tensor, "batch 1 1 source"] | None
+
+
+class SelfAttention(nn.Module):
+    """Attention over the sequence itself."""
+
+    def __init__(self, width: int, *, num_heads: int, bias: bool = False, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.num_heads, self.dropout = num_heads, dropout
+        self.query_key_value = nn.Linear(width, 3 * width, bias=bias)
+        self.output = nn.Linear(width, width, bias=bias)
+
+    def project(self, states: States) -> tuple[Heads, Heads, Heads]:
+        """Queries, keys and values of ``states``."""
+        query, key, value = self.query_key_value(states).chunk(3, dim=-1)
+        return (
+            split_heads(query, num_heads=self.num_heads),
+            split_heads(key, num_heads=self.num_heads),
+            split_heads(value, num_heads=self.num_heads),
+        )
+
+    def forward(
+        self,
+        states: States,
+        *,
+        mask: Bool[Tensor, "..."] | None = None,
+        causal: bool = False,
+        rotary: Float[Tensor, "2 rows 1 position half"] | None = None,
+        cache: LayerCache | None = None,
+        record: list[Tensor] | None = None,
+    ) -> States:
+        """With ``cache``, keys and values of earlier calls come first and those of this call are stored.
+
+        ``record`` receives the attention weights (the explicit softmax, no gradient).
+        """
+        query, key, value = self.project(states)
+        if rotary is not None:
+            query, key = rotate(query, rotary=rotary), rotate(key, rotary=rotary)
+        if cache is not None:
+            key, value = cache.append(key, value)
+        if record is not None:
+            record.append(attention_weights(query.detach(), key.detach(), mask=mask, causal=causal))
+        dropout = self.dropout if self.training else 0.0
+        return self.output(merge_heads(attend(query, key, value, mask=mask, causal=causal, dropout=dropout)))
+
+
+class CrossAttention(nn.Module):
+    """Attention of the decoder over the encoder's final states."""
+
+    def __init__(self, width: int, *, num_heads: int, bias: bool = False, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.num_heads, self.dropout = num_heads, dropout
+        self.query = nn.Linear(width, width, bias=bias)
+        self.key_value = nn.Linear(width, 2 * width, bias=bias)
+        self.output = nn.Linear(width, width, bias=bias)
+
+    def remember(self, source: States, *, padding: Padding | None = None) -> Memory:
+        """Keys and values of ``source``: the same at every step, so computed once."""
+        key, value = self.key_value(source).chunk(2, dim=-1)
+        return Memory(
+            split_heads(key, num_heads=self.num_heads),
+            split_heads(value, num_heads=self.num_heads),
+            None if padding is None else key_mask(padding),
+        )
+
+    def forward(self, states: States, *, memory: Memory, record: list[Tensor] | None = None) -> States:
+        query = split_heads(self.query(states), num_heads=self.num_heads)
+        if record is not None:
+            record.append(attention_weights(query.detach(), memory.key.detach(), mask=memory.mask))
+        dropout = self.dropout if self.training else 0.0
+        return self.output(
+            merge_heads(attend(query, memory.key, memory.value, mask=memory.mask, dropout=dropout))
+        )

@@ -1,0 +1,90 @@
+"""What incremental decoding keeps: keys and values by layer application and position.
+
+A decoder that applies its block at ``T`` depth steps has ``T`` sets of keys and values per position (one *slot* for
+each application of a layer, in order); :class:`KeyValueCache` holds them all, allocated once.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from universal_transformer.axes import Float, Heads, Int, States, Tensor
+from universal_transformer.errors import UserError
+
+
+@dataclass
+class LayerCache:
+    """One slot: a view into the cache that the attention and the transition of one layer application write to."""
+
+    keys: Float[Tensor, "batch heads capacity head"]
+    values: Float[Tensor, "batch heads capacity head"]
+    inputs: Float[Tensor, "batch capacity width"] | None  # of a convolutional transition
+    length: int
+
+    def append(self, key: Heads, value: Heads) -> tuple[Heads, Heads]:
+        """Store new keys and values behind the ``length`` earlier ones; return all of them."""
+        end = self.length + key.shape[2]
+        self.keys[:, :, self.length : end] = key
+        self.values[:, :, self.length : end] = value
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def extend(self, states: States, *, reach: int) -> States:
+        """Store new inputs of a convolution; return them behind (at most) ``reach`` earlier ones."""
+        assert self.inputs is not None
+        end = self.length + states.shape[1]
+        self.inputs[:, self.length : end] = states
+        return self.inputs[:, max(0, self.length - reach) : end]
+
+
+class KeyValueCache:
+    """``num_slots`` layers of keys and values for ``capacity`` positions, allocated once.
+
+    Memory in elements: ``2 * num_slots * batch * capacity * width`` (and half as much again with a convolutional
+    transition, whose inputs are kept too).
+    """
+
+    def __init__(
+        self,
+        num_slots: int,
+        *,
+        batch: int,
+        num_heads: int,
+        capacity: int,
+        width: int,
+        convolution: bool,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        if capacity < 1:
+            raise UserError(f"capacity={capacity}: a cache holds at least 1 position")
+        shape = (num_slots, batch, num_heads, capacity, width // num_heads)
+        self.keys = torch.zeros(shape, dtype=dtype, device=device)
+        self.values = torch.zeros(shape, dtype=dtype, device=device)
+        self.inputs = None
+        if convolution:
+            self.inputs = torch.zeros(num_slots, batch, capacity, width, dtype=dtype, device=device)
+        self.length = 0
+
+    @property
+    def capacity(self) -> int:
+        """Positions that fit."""
+        return self.keys.shape[3]
+
+    def layer(self, slot: int) -> LayerCache:
+        """The slot of one layer application."""
+        inputs = None if self.inputs is None else self.inputs[slot]
+        return LayerCache(self.keys[slot], self.values[slot], inputs, self.length)
+
+    def check(self, new: int) -> None:
+        """UserError unless ``new`` further positions fit."""
+        if self.length + new > self.capacity:
+            raise UserError(
+                f"{self.length} + {new} positions do not fit a cache of capacity {self.capacity}: "
+                "allocate a larger one or shorten the prompt"
+            )
+
+    def reorder(self, index: Int[Tensor, "rows"]) -> None:
+        """Rows ``index`` in place of the present ones (beam search)."""
+        self.keys, self.values = self.keys[:, index], self.values[:, index]
+        if self.inputs is not None:
+            self.inputs = self.inputs[:, index]

@@ -1,0 +1,211 @@
+"""Coordinates: what tells the shared block where and when it is.
+
+``P^t[i, 2j] = sin(i / 10000^(2j/d)) + sin(t / 10000^(2j/d))`` and the same with cosines in channel ``2j + 1``
+(paper, section 2.1): a position part π_i plus a step part τ_t, added to the state before every step.
+"""
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+from torch import nn
+
+from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
+from universal_transformer.errors import UserError
+
+Layout = Literal["interleaved", "split"]
+PositionPart = Literal["sinusoidal", "learned", "rotary", "none"]
+StepPart = Literal["sinusoidal", "learned", "none"]
+Offsets = Literal["none", "random", "scattered"]
+
+
+def sinusoid(
+    index: Float[Tensor, "*index"] | Int[Tensor, "*index"], *, width: int, layout: Layout = "interleaved"
+) -> Float[Tensor, "*index width"]:
+    """``sin`` and ``cos`` of ``index`` at ``width / 2`` frequencies.
+
+    ``interleaved``: frequencies ``10000^(-2j/d)``, sine in channel ``2j``, cosine in ``2j + 1``, indices counted
+    from 1 (paper, equations 6 and 7). ``split``: frequencies ``10000^(-j/(d/2 - 1))``, all sines, then all
+    cosines, indices counted from 0 (tensor2tensor). ``index`` itself counts from 0 in both.
+    """
+    half = width // 2
+    rank = torch.arange(half, device=index.device, dtype=torch.float32)
+    exponent = 2 * rank / width if layout == "interleaved" else rank / max(half - 1, 1)
+    frequency = torch.exp(-math.log(10_000.0) * exponent)
+    angle = (index.float() + (layout == "interleaved")).unsqueeze(-1) * frequency
+    pair = torch.sin(angle), torch.cos(angle)
+    return torch.stack(pair, dim=-1).flatten(-2) if layout == "interleaved" else torch.cat(pair, dim=-1)
+
+
+def count_positions(padding: Padding) -> Positions:
+    """Positions of the real tokens, counted from 0, wherever the padding stands."""
+    return ((~padding).long().cumsum(dim=1) - 1).clamp(min=0)
+
+
+def draw_positions(
+    batch: int, length: int, *, offsets: Offsets, max_positions: int, device: torch.device | None = None
+) -> Int[Tensor, "rows length"]:
+    """Positions to train on, so that the positions of longer test sequences have all been met.
+
+    ``none``: 0, 1, 2 … (one row for all). ``random``: one offset per sequence, uniform over
+    ``[0, max_positions - length]``. ``scattered``: a sorted random subset of ``max_positions`` positions per
+    sequence (randomised positions; Ruoss et al. 2023).
+
+    Raises UserError when ``length`` exceeds ``max_positions``.
+    """
+    if offsets == "none":
+        return torch.arange(length, device=device).unsqueeze(0)
+    if length > max_positions:
+        raise UserError(
+            f"a sequence of {length} positions cannot be given an offset within max_positions={max_positions}: "
+            "raise max_positions or shorten the sequence"
+        )
+    if offsets == "random":
+        first = torch.randint(max_positions - length + 1, (batch, 1), device=device)
+        return first + torch.arange(length, device=device)
+    chosen = torch.rand(batch, max_positions, device=device).argsort(dim=1)[:, :length]
+    return chosen.sort(dim=1).values
+
+
+def reverse_positions(positions: Positions, *, padding: Padding | None) -> Positions:
+    """The position of the token that stands as far from the end as this one stands from the start."""
+    if padding is None:
+        return positions.flip(1)
+    rank = count_positions(padding)
+    mirrored = ((~padding).sum(1, keepdim=True) - 1 - rank).clamp(min=0)
+    first = padding.long().argmin(dim=1, keepdim=True)
+    return positions.expand_as(mirrored).gather(1, first + mirrored)
+
+
+def fixed_rotation(width: int) -> Float[Tensor, "width width"]:
+    """An orthogonal matrix that is the same everywhere: QR of a seeded normal matrix, in float64."""
+    generator = torch.Generator().manual_seed(1807_03819)
+    q, r = torch.linalg.qr(torch.randn(width, width, generator=generator, dtype=torch.float64))
+    return (q * r.diagonal().sign()).float()
+
+
+def rotate(
+    heads: Float[Tensor, "batch heads position head"], *, rotary: Float[Tensor, "2 rows 1 position half"]
+) -> Float[Tensor, "batch heads position head"]:
+    """Rotary position embedding: channel pairs turned by an angle proportional to the position (Su et al. 2021)."""
+    cosine, sine = rotary.to(heads.dtype)
+    first, second = heads.chunk(2, dim=-1)
+    return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1)
+
+
+class Placed(NamedTuple):
+    """Positions made ready for all steps: what is added at each step, and the rotary angles."""
+
+    where: Positions
+    signal: Float[Tensor, "rows position width"] | None
+    rotary: Float[Tensor, "2 rows 1 position half"] | None
+
+
+class Coordinates(nn.Module):
+    """Adds (or concatenates) position and step signals to states.
+
+    Arguments are the decisions D1, D2, D12 and their tensor2tensor variants:
+    ``every_step``: position part at every step (paper) or once, by :meth:`enter`.
+    ``shift_by_step``: positions start at ``trunc(length * t / T)`` at step ``t`` (t2t's start index "step").
+    ``concatenate``: ``W [H; π; τ]`` in place of ``H + π + τ``.
+    ``end``: also add the rotated sinusoid of the distance from the last real position.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        num_heads: int,
+        layout: Layout = "interleaved",
+        position: PositionPart = "sinusoidal",
+        step: StepPart = "sinusoidal",
+        max_positions: int = 512,
+        max_steps: int = 6,
+        scale_step_table: bool = False,
+        concatenate: bool = False,
+        every_step: bool = True,
+        shift_by_step: bool = False,
+        end: bool = False,
+    ) -> None:
+        super().__init__()
+        self.width, self.head_width, self.layout = width, width // num_heads, layout
+        self.position, self.step = position, step
+        self.every_step, self.shift_by_step = every_step, shift_by_step
+        in_loop = every_step and position in ("sinusoidal", "learned")
+        step_width = 2 * width if concatenate and in_loop else width
+        self.step_scale = math.sqrt(step_width) if scale_step_table else 1.0
+        self.position_table = (
+            nn.Parameter(torch.empty(max_positions, width)) if position == "learned" else None
+        )
+        self.step_table = nn.Parameter(torch.empty(max_steps, step_width)) if step == "learned" else None
+        self.step_width = step_width
+        joined = step_width + (step_width if step != "none" else 0)
+        self.join = nn.Linear(joined, width, bias=False) if concatenate and joined > width else None
+        self.end_rotation: Tensor | None
+        self.register_buffer("end_rotation", fixed_rotation(width) if end else None)
+
+    def _signal(self, index: Positions) -> Float[Tensor, "rows position width"]:
+        if self.position_table is None:
+            return sinusoid(index, width=self.width, layout=self.layout)
+        length, longest = self.position_table.shape[0], int(index.max()) + 1 if index.numel() else 0
+        if longest > length:
+            raise UserError(
+                f"position {longest} lies beyond the learned table of {length} positions: raise max_positions "
+                'or use position_coordinates="sinusoidal", which reaches any length'
+            )
+        return self.position_table[index]
+
+    def place(self, where: Positions, *, padding: Padding | None = None) -> Placed:
+        """Prepare ``where`` (positions from 0; one row serves a whole batch) for :meth:`forward`."""
+        signal = rotary = None
+        if self.position in ("sinusoidal", "learned"):
+            signal = self._signal(where)
+            if self.end_rotation is not None:
+                mirrored = reverse_positions(where, padding=padding)
+                signal = signal + sinusoid(mirrored, width=self.width, layout=self.layout) @ self.end_rotation
+        elif self.position == "rotary":
+            half = self.head_width // 2
+            rank = torch.arange(half, device=where.device, dtype=torch.float32)
+            angle = where.float().unsqueeze(-1) * torch.exp(-math.log(10_000.0) * rank / half)
+            rotary = torch.stack((angle.cos(), angle.sin())).unsqueeze(2)
+        return Placed(where, signal, rotary)
+
+    def step_signal(
+        self, step: int, *, device: torch.device | None = None
+    ) -> Float[Tensor, "channels"] | None:
+        """τ of step ``step`` (from 0). UserError when a learned table has no such row."""
+        if self.step == "none":
+            return None
+        if self.step_table is None:
+            at = torch.tensor(float(step), device=device)
+            return sinusoid(at, width=self.step_width, layout=self.layout)
+        if step >= self.step_table.shape[0]:
+            raise UserError(
+                f"step {step + 1} lies beyond the learned table of {self.step_table.shape[0]} steps: run at most "
+                'that many, or train with step_coordinates="sinusoidal"'
+            )
+        return self.step_table[step] * self.step_scale
+
+    def enter(self, states: States, placed: Placed) -> States:
+        """The position part, once, in front of the first step (when it is not added at every step)."""
+        if self.every_step or placed.signal is None:
+            return states
+        return states + placed.signal.to(states.dtype)
+
+    def forward(self, states: States, *, placed: Placed, step: int, num_steps: int) -> States:
+        """``X = H + P^t`` for step ``step`` of ``num_steps``, counted from 0."""
+        signal = placed.signal if self.every_step else None
+        if signal is not None and self.shift_by_step:
+            shift = int(states.shape[1] * step / num_steps)
+            signal = self._signal(placed.where + shift)
+        moment = self.step_signal(step, device=states.device)
+        if self.join is not None:
+            parts = [states]
+            if signal is not None:
+                parts.append(signal.expand_as(states))
+            if moment is not None:
+                parts.append(moment.expand(*states.shape[:2], -1))
+            return self.join(torch.cat([part.to(states.dtype) for part in parts], dim=-1))
+        if signal is not None:
+            states = states + signal.to(states.dtype)
+        return states if moment is None else states + moment.to(states.dtype)

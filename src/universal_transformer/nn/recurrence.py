@@ -1,0 +1,270 @@
+"""The recurrence over depth: the same step again and again, a fixed number of times or until every position halts.
+
+``H^t = Step(H^{t-1} + P^t)`` for ``t = 1 … T`` (paper, section 2). One class serves encoder and decoder, tied (the
+Universal Transformer) and untied (T blocks of their own: the Transformer), fixed and halting.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from universal_transformer.axes import Bool, Float, Padding, PerPosition, PerStep, Scalar, States, Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.nn.attention import Memory, causal_mask, key_mask
+from universal_transformer.nn.block import AttentionRecord, Block
+from universal_transformer.nn.cache import KeyValueCache
+from universal_transformer.nn.coordinates import Coordinates, Placed
+from universal_transformer.nn.halting import Halting, HaltingUnit, Output, advance, check_threshold, combine
+from universal_transformer.nn.halting import ponder_cost as mean_ponder
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What happened over depth: read by the ponder cost, the plots and the explorer alike.
+
+    ``steps`` is N and ``remainder`` R, both 0 at padding; of a fixed depth N is T and R is 0. ``probability`` and
+    ``weight`` (halting only) have one row a step made. ``self_attention`` and ``cross_attention`` have one row a
+    layer application and are kept on request.
+    """
+
+    steps: PerPosition
+    remainder: PerPosition
+    padding: Padding | None
+    probability: PerStep | None = None
+    weight: PerStep | None = None
+    self_attention: Float[Tensor, "step batch heads query key"] | None = None
+    cross_attention: Float[Tensor, "step batch heads query source"] | None = None
+
+    def mean_steps(self) -> Scalar:
+        """Mean N over real positions."""
+        return mean_ponder(self.steps, torch.zeros_like(self.steps), padding=self.padding)
+
+    def ponder_cost(self) -> Scalar:
+        """Mean N + R over real positions; 0 for a fixed depth, where there is nothing to decide."""
+        if self.probability is None:
+            return self.steps.new_zeros(())
+        return mean_ponder(self.steps, self.remainder, padding=self.padding)
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What the positions of one call may see; the same at every step."""
+
+    placed: Placed
+    padding: Padding | None
+    mask: Bool[Tensor, "..."] | None
+    causal: bool
+    memory: Sequence[Memory] | None
+    cache: KeyValueCache | None
+    cached_padding: Bool[Tensor, "batch stored"] | None
+    record: AttentionRecord | None
+
+
+class Recurrence(nn.Module):
+    """Coordinates, then a step of ``layers_per_step`` blocks, ``max_steps`` times.
+
+    ``blocks`` holds one step's blocks when tied and ``max_steps`` times as many when not. ``before`` and ``after`` are
+    plain layers applied once (t2t's ``mix_with_transformer``). ``closing_norm`` ends a pre-norm model.
+    """
+
+    def __init__(
+        self,
+        coordinates: Coordinates,
+        blocks: Sequence[Block],
+        *,
+        layers_per_step: int = 1,
+        tied: bool = True,
+        max_steps: int,
+        decoder: bool = False,
+        before: Sequence[Block] = (),
+        after: Sequence[Block] = (),
+        plain_coordinates: Coordinates | None = None,
+        closing_norm: nn.LayerNorm | None = None,
+        halting: HaltingUnit | None = None,
+        threshold: float = 0.99,
+        remainder_at_cap: bool = True,
+        output: Output = "mean",
+        state: Literal["frozen", "evolving"] = "frozen",
+    ) -> None:
+        super().__init__()
+        self.coordinates, self.plain_coordinates = coordinates, plain_coordinates
+        self.before, self.blocks, self.after = (nn.ModuleList(part) for part in (before, blocks, after))
+        self.layers_per_step, self.max_steps, self.decoder = layers_per_step, max_steps, decoder
+        self.tied = tied
+        self.closing_norm, self.halting = closing_norm, halting
+        self.threshold, self.remainder_at_cap = threshold, remainder_at_cap
+        self.output, self.state = output, state
+
+    def depth(self, max_steps: int | None) -> int:
+        """The number of steps to run; UserError when it is not positive or an untied model has fewer blocks."""
+        depth = self.max_steps if max_steps is None else max_steps
+        most = len(self.blocks) // self.layers_per_step
+        if depth < 1:
+            raise UserError(f"max_steps={depth}: at least 1 step is needed")
+        if not self.tied and depth > most:
+            raise UserError(
+                f"max_steps={depth}: an untied model has one block a step, and this one has {most}"
+            )
+        return depth
+
+    def num_slots(self, max_steps: int | None = None) -> int:
+        """Layer applications of one pass: how many sets of keys and values a cache holds."""
+        return len(self.before) + self.depth(max_steps) * self.layers_per_step + len(self.after)
+
+    def remember(self, source: States, *, padding: Padding | None = None) -> list[Memory]:
+        """Source keys and values for every block that looks at the source, in the order of the blocks."""
+        blocks = [*self.before, *self.blocks, *self.after]
+        return [block.cross_attention.remember(source, padding=padding) for block in blocks]
+
+    def forward(
+        self,
+        states: States,
+        *,
+        placed: Placed,
+        padding: Padding | None = None,
+        ponder_padding: bool = False,
+        memory: Sequence[Memory] | None = None,
+        cache: KeyValueCache | None = None,
+        cached_padding: Bool[Tensor, "batch stored"] | None = None,
+        max_steps: int | None = None,
+        threshold: float | None = None,
+        keep_attention: bool = False,
+    ) -> tuple[States, Trace]:
+        """The states after the last step, and the trace.
+
+        ``placed``: from ``coordinates.place``. ``padding`` is True where there is no token; ``ponder_padding`` lets
+        padding ponder like any other position (t2t). With ``cache`` the positions are new ones behind those stored,
+        and ``cached_padding`` covers both.
+        """
+        record = AttentionRecord() if keep_attention else None
+        mask, causal = self._mask(states, padding=padding, cache=cache, cached_padding=cached_padding)
+        view = View(
+            placed=placed,
+            padding=padding,
+            mask=mask,
+            causal=causal,
+            memory=memory,
+            cache=cache,
+            cached_padding=cached_padding,
+            record=record,
+        )
+        depth = self.depth(max_steps)
+        states = self._plain(states, view, first=0, layers=self.before)
+        states = self.coordinates.enter(states, placed)
+        if self.halting is None:
+            states, trace = self._fixed(states, view, depth=depth)
+        else:
+            limit = check_threshold(self.threshold if threshold is None else threshold)
+            pondering = None if ponder_padding else padding
+            states, trace = self._halting(states, view, depth=depth, threshold=limit, padding=pondering)
+        states = self._plain(states, view, first=self.num_slots(depth) - len(self.after), layers=self.after)
+        if self.closing_norm is not None:
+            states = self.closing_norm(states)
+        if record is not None:
+            cross = torch.stack(record.cross_attention) if record.cross_attention else None
+            own = torch.stack(record.self_attention)
+            trace = Trace(
+                trace.steps, trace.remainder, trace.padding, trace.probability, trace.weight, own, cross
+            )
+        return states, trace
+
+    def _mask(
+        self,
+        states: States,
+        *,
+        padding: Padding | None,
+        cache: KeyValueCache | None,
+        cached_padding: Bool[Tensor, "batch stored"] | None,
+    ) -> tuple[Bool[Tensor, "..."] | None, bool]:
+        """The self-attention mask, or whether the plain causal one will do."""
+        if not self.decoder:
+            return (None if padding is None else key_mask(padding)), False
+        new, stored = states.shape[1], 0 if cache is None else cache.length
+        if cache is None and padding is not None and bool(padding[:, 0].any()):
+            cached_padding = padding  # padding on the left: later positions would see it
+        if cached_padding is None and (stored == 0 or new == 1):
+            return None, new > 1
+        index = torch.arange(stored, stored + new, device=states.device).unsqueeze(0)
+        return causal_mask(index, num_keys=stored + new, padding=cached_padding), False
+
+    def _layer(self, block: nn.Module, states: States, view: View, *, slot: int, memory: int) -> States:
+        padding = view.padding
+        if view.cache is not None:
+            padding = view.cached_padding
+        return block(
+            states,
+            mask=view.mask,
+            causal=view.causal,
+            rotary=view.placed.rotary,
+            padding=padding,
+            memory=None if view.memory is None else view.memory[memory],
+            cache=None if view.cache is None else view.cache.layer(slot),
+            record=view.record,
+        )
+
+    def _step(self, states: States, view: View, *, step: int) -> States:
+        """One depth step (from 0): ``layers_per_step`` blocks."""
+        first = 0 if self.tied else step * self.layers_per_step
+        for layer in range(self.layers_per_step):
+            slot = len(self.before) + step * self.layers_per_step + layer
+            states = self._layer(
+                self.blocks[first + layer],
+                states,
+                view,
+                slot=slot,
+                memory=len(self.before) + first + layer,
+            )
+        return states
+
+    def _plain(self, states: States, view: View, *, first: int, layers: nn.ModuleList) -> States:
+        """Plain layers before or after the recurrence; the position is added once in front of them."""
+        if len(layers) and self.plain_coordinates is not None:
+            states = self.plain_coordinates.enter(
+                states, self.plain_coordinates.place(view.placed.where, padding=view.padding)
+            )
+        offset = 0 if layers is self.before else len(self.before) + len(self.blocks)
+        for layer, block in enumerate(layers):
+            states = self._layer(block, states, view, slot=first + layer, memory=offset + layer)
+        return states
+
+    def _fixed(self, states: States, view: View, *, depth: int) -> tuple[States, Trace]:
+        for step in range(depth):
+            timed = self.coordinates(states, placed=view.placed, step=step, num_steps=depth)
+            states = self._step(timed, view, step=step)
+        steps = torch.full(states.shape[:2], float(depth), device=states.device)
+        if view.padding is not None:
+            steps = steps.masked_fill(view.padding, 0.0)
+        return states, Trace(steps, torch.zeros_like(steps), view.padding)
+
+    def _halting(
+        self, states: States, view: View, *, depth: int, threshold: float, padding: Padding | None
+    ) -> tuple[States, Trace]:
+        """Adaptive computation time, every position computed and the halted ones masked.
+
+        It ends as soon as nothing runs, except when decoding with a cache: later positions may think longer and
+        then need the keys and values of this one at every step.
+        """
+        assert self.halting is not None
+        halting = Halting.start(states, padding=padding)
+        output = torch.zeros_like(states)
+        probabilities, weights = [], []
+        for step in range(depth):
+            if step and view.cache is None and not bool(halting.running.any()):
+                break
+            active = halting.running
+            timed = self.coordinates(states, placed=view.placed, step=step, num_steps=depth)
+            probability = self.halting(timed, padding=padding)
+            stop = self.remainder_at_cap and step == depth - 1
+            halting, weight = advance(halting, probability, threshold=threshold, stop=stop)
+            new = self._step(timed, view, step=step)
+            output = combine(output, new, weight, active=active, rule=self.output)
+            states = torch.where(active.unsqueeze(-1), new, states) if self.state == "frozen" else new
+            probabilities.append(probability)
+            weights.append(weight)
+        trace = Trace(
+            halting.steps, halting.remainder, padding, torch.stack(probabilities), torch.stack(weights)
+        )
+        return output.to(states.dtype), trace
