@@ -1,0 +1,1 @@
+"""Text into numbers: reading files, tokenisers, examples, batches, the order of batches, downloads."""

@@ -1,0 +1,168 @@
+"""Rows of two columns from tab-separated or JSON-lines files, and a share of them held out.
+
+TSV is unquoted: a line is cut at its tabs and nothing else has a meaning. In JSON lines every line is one
+object; the two columns are strings by name, and other keys are left alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+from universal_transformer.data.text import parse_json, read_lines, show, show_path
+from universal_transformer.errors import UserError
+
+
+class Row(NamedTuple):
+    """One line of a file of two columns."""
+
+    line: int
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a file, and how many of its lines were blank or had an empty column."""
+
+    name: str
+    rows: tuple[Row, ...]
+    num_blank: int
+
+    def note(self) -> tuple[str, ...]:
+        """Say how many lines were left out, if any were."""
+        if not self.num_blank:
+            return ()
+        total = len(self.rows) + self.num_blank
+        return (f"{self.name}: {self.num_blank} of {total} lines left out: blank or with an empty column",)
+
+
+def read_table(path: str | Path, columns: tuple[str, str]) -> Table:
+    """Read a two-column file: ``.jsonl`` (or ``.jsonl.gz``) as JSON lines, everything else as TSV."""
+    name = show_path(path)
+    bare = str(path).removesuffix(".gz")
+    split = _split_json if bare.endswith((".jsonl", ".ndjson")) else _split_tabs
+    rows = (
+        Row(n, *split(text, columns, f"{name}:{n}")) if text.strip() else Row(n, "", "")
+        for n, text in read_lines(path)
+    )
+    return _collect(name, rows, columns=columns)
+
+
+def read_parallel(first: str | Path, second: str | Path) -> Table:
+    """Read two files whose lines belong together; one file longer than the other is a `UserError`."""
+    return _collect(show_path(first), _zip(first, second), columns=("source", "target"))
+
+
+def _zip(first: str | Path, second: str | Path) -> Iterator[Row]:
+    names = show_path(first), show_path(second)
+    for left, right in zip_longest(read_lines(first), read_lines(second)):
+        if left is None or right is None:
+            longer, shorter = names if right is None else names[::-1]
+            number = (left or right)[0]
+            raise UserError(
+                f"{longer}:{number}: no line {number} in {shorter}, which ends after {number - 1} lines; "
+                "parallel files need as many lines as each other"
+            )
+        yield Row(left[0], left[1], right[1])
+
+
+def _collect(name: str, rows: Iterator[Row], *, columns: tuple[str, str]) -> Table:
+    kept = []
+    last = 0
+    for row in rows:
+        last = row.line
+        if row.first.strip() and row.second.strip():
+            kept.append(row)
+    if not kept:
+        raise UserError(
+            f"{name}:{max(last, 1)}: no row with both {columns[0]} and {columns[1]}; expected at least one"
+        )
+    return Table(name=name, rows=tuple(kept), num_blank=last - len(kept))
+
+
+def _split_tabs(text: str, columns: tuple[str, str], where: str) -> tuple[str, str]:
+    parts = text.split("\t")
+    if len(parts) != 2:
+        raise UserError(
+            f"{where}: found {len(parts)} column{'s' * (len(parts) != 1)} in {show(text)}; "
+            f"expected 2, {columns[0]}<TAB>{columns[1]}"
+        )
+    return parts[0], parts[1]
+
+
+def _split_json(text: str, columns: tuple[str, str], where: str) -> tuple[str, str]:
+    fields = parse_json(text, where=where)
+    expected = f'expected a JSON object with "{columns[0]}" and "{columns[1]}"'
+    if not isinstance(fields, dict):
+        raise UserError(f"{where}: found {show(fields)}; {expected}")
+    for column in columns:
+        if column not in fields:
+            raise UserError(f"{where}: found the keys {show(sorted(fields))}; {expected}")
+    first, second = (_text(fields[column], column, where) for column in columns)
+    return first, second
+
+
+def _text(value: object, column: str, where: str) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)  # labels are often numbers
+    if not isinstance(value, str):
+        raise UserError(f'{where}: "{column}" is {show(value)}; expected a string')
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise UserError(f'{where}: "{column}" has half of a surrogate pair; expected whole characters')
+    return value
+
+
+def hold_out(table: Table, *, fraction: float, seed: int) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """Split rows into (training, held out); rows with the same first column stay on one side.
+
+    The held-out part is `fraction` of the different first columns (at least one), drawn by `seed` alone.
+    """
+    different = sorted({row.first for row in table.rows})
+    if len(different) < 2:
+        raise UserError(
+            f"{table.name}:{table.rows[0].line}: all rows have the same text, so none can be held out for "
+            "validation; name a file with --data.validation"
+        )
+    random.Random(seed).shuffle(different)
+    chosen = set(different[: min(max(round(fraction * len(different)), 1), len(different) - 1)])
+    return (
+        tuple(row for row in table.rows if row.first not in chosen),
+        tuple(row for row in table.rows if row.first in chosen),
+    )
+
+
+def too_long(name: str, *, num_skipped: int, total: int, max_length: int) -> tuple[str, ...]:
+    """Say how many rows of `name` were left out for their length, if any were."""
+    if not num_skipped:
+        return ()
+    longer = f"longer than --data.max-length {max_length} tokens"
+    return (f"{name}: {num_skipped} of {total} examples left out: {longer}",)
+
+
+def check_fraction(field: str, value: float) -> None:
+    """Raise `UserError` unless 0 < value < 1."""
+    if not 0 < value < 1:
+        raise UserError(f"--data.{field} {value}: expected a number between 0 and 1, such as 0.05")
+
+
+def check_file(field: str, value: str, *, needs: Sequence[str]) -> None:
+    """Raise `UserError` if no file is named."""
+    if not value:
+        raise UserError(f"--data.{field} is not set; name a file: {' or '.join(needs)}")
+
+
+__all__ = [
+    "Row",
+    "Table",
+    "check_file",
+    "check_fraction",
+    "hold_out",
+    "read_parallel",
+    "read_table",
+    "too_long",
+]

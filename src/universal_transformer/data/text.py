@@ -1,0 +1,206 @@
+r"""Text that someone else wrote: strict UTF-8, numbered lines, one-line errors; and writing without halves.
+
+A file with LF, CRLF, a byte order mark or no final newline gives the same lines. Lines end at ``\n`` only
+(`str.splitlines` would split at U+2028, a vertical tab and more), and one ``\r`` before it is dropped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+from universal_transformer.errors import UserError
+
+MAX_LINE = 1_000_000  # characters
+MAX_JSON_BYTES = 64 * 2**20
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def read_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, text without its line end) of a UTF-8 file; ``.gz`` is read transparently.
+
+    Raises `UserError`, naming file and line, for a file that is missing, empty, a directory or not readable,
+    for a byte that is not UTF-8, a NUL character, damaged gzip data, and a line of more than `max_line`
+    characters (found without reading the line to its end).
+    """
+    name = show_path(path)
+    number = 0
+    try:
+        with _open(path) as stream:
+            for number, text in _numbered(stream, name=name, max_line=max_line):
+                yield number, text
+    except UserError:
+        raise
+    except (OSError, EOFError, zlib.error, ValueError) as error:  # ValueError: a path with a NUL character
+        place = f"{name}:{number + 1}" if number else name
+        raise UserError(f"{place}: {_reason(error, path)}") from error
+    if number == 0:
+        raise UserError(f"{name}: the file is empty; expected at least one line of text")
+
+
+def read_stream(stream: IO[bytes], name: str, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]]:
+    """`read_lines` for a binary stream such as ``sys.stdin.buffer``; an empty stream gives no lines."""
+    yield from _numbered(stream, name=name, max_line=max_line)
+
+
+def _open(path: str | Path) -> IO[bytes]:
+    if str(path).endswith(".gz"):
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+    return open(path, "rb")  # the caller's `with` closes it
+
+
+def _reason(error: Exception, path: str | Path) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    if isinstance(error, IsADirectoryError):
+        return "this is a directory; expected a text file"
+    if isinstance(error, PermissionError):
+        return "no permission to read this file"
+    if str(path).endswith(".gz") and not (isinstance(error, OSError) and error.errno):
+        return f"damaged gzip data ({show(str(error))}); expected a whole .gz file, or a name without .gz"
+    return f"cannot be read ({show(str(error))})"
+
+
+def _numbered(stream: IO[bytes], *, name: str, max_line: int) -> Iterator[tuple[int, str]]:
+    limit = 4 * max_line + 8  # bytes: four a character, a byte order mark, a line end
+    number = 0
+    while raw := stream.readline(limit):
+        number += 1
+        where = f"{name}:{number}"
+        if number == 1 and raw.startswith(BYTE_ORDER_MARK):
+            raw = raw[len(BYTE_ORDER_MARK) :]
+            if not raw:
+                return
+        if len(raw) >= limit - len(BYTE_ORDER_MARK) and not raw.endswith(b"\n"):
+            raise _too_long(where, max_line)
+        text = _decode(raw, where=where).removesuffix("\n").removesuffix("\r")
+        if len(text) > max_line:
+            raise _too_long(where, max_line)
+        if "\0" in text:
+            raise UserError(
+                f"{where}: a NUL character at character {text.index(chr(0)) + 1}; expected UTF-8 text "
+                "(is this a binary or UTF-16 file?)"
+            )
+        yield number, text
+
+
+def _too_long(where: str, max_line: int) -> UserError:
+    return UserError(f"{where}: a line of more than {max_line:,} characters; split it into shorter lines")
+
+
+def _decode(raw: bytes, *, where: str) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        hint = "convert it with iconv -t UTF-8"
+        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+            hint = "this looks like UTF-16; convert it with iconv -f UTF-16 -t UTF-8"
+        elif raw.startswith(b"\x1f\x8b"):
+            hint = "this looks like gzip data; give the file a name ending in .gz"
+        byte = f"byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line"
+        raise UserError(f"{where}: {byte} is not UTF-8; expected UTF-8 text ({hint})") from error
+
+
+def show(value: object, *, limit: int = 60) -> str:
+    """Return `value` as it may stand in a one-line message: quoted, escaped, cut to `limit` characters."""
+    text = repr(value[: 4 * limit] if isinstance(value, str) else value)
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def show_path(path: str | Path) -> str:
+    """Return a path as it may stand in a one-line message: control characters and broken bytes escaped."""
+    text = str(path).encode("utf-8", "backslashreplace").decode("utf-8")
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def parse_json(text: str, *, where: str) -> Any:
+    """Parse JSON; a repeated key, NaN, an infinite number or absurd depth is a `UserError` at `where`."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            keys = [key for key, _ in pairs]
+            repeated = next(key for index, key in enumerate(keys) if key in keys[:index])
+            raise UserError(
+                f"{where}: the key {show(repeated)} stands twice in one JSON object; expected once"
+            )
+        return fields
+
+    def finite(number: str) -> float:
+        value = float(number)
+        if not math.isfinite(value):
+            raise UserError(f"{where}: the number {show(number)} in JSON; expected a finite number")
+        return value
+
+    try:
+        return json.loads(text, object_pairs_hook=once, parse_float=finite, parse_constant=finite)
+    except UserError:
+        raise
+    except RecursionError as error:
+        raise UserError(f"{where}: JSON nested too deeply; expected a few levels") from error
+    except ValueError as error:  # also an integer of thousands of digits
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "a number of too many digits"
+        raise UserError(f"{where}: not valid JSON ({reason}); found {show(text)}") from error
+
+
+def read_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
+    """Read a file of one JSON object, as strict as `parse_json`, of at most `max_bytes`."""
+    name = show_path(path)
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(max_bytes + 1)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{name}: {_reason(error, path)}") from error
+    if len(raw) > max_bytes:
+        raise UserError(f"{name}: more than {max_bytes:,} bytes; expected a JSON file within that size")
+    fields = parse_json(_decode(raw, where=name), where=name)
+    if not isinstance(fields, dict):
+        raise UserError(f"{name}: expected a JSON object, found {show(fields)}")
+    return fields
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `path` whole or not at all: a temporary file beside it, then one rename."""
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(text.encode("utf-8"))
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp's 0600 would lock out the group
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_json(path: Path, fields: dict[str, Any]) -> None:
+    """Write one JSON object to `path`, whole or not at all."""
+    write_text(path, json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+__all__ = [
+    "MAX_LINE",
+    "parse_json",
+    "read_json",
+    "read_lines",
+    "read_stream",
+    "show",
+    "show_path",
+    "write_json",
+    "write_text",
+]

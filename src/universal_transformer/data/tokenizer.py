@@ -1,0 +1,238 @@
+"""Text to ids and back: characters, words, or byte pairs, learned from the training text on the spot.
+
+=========== ========================================================= ===================================
+kind        a token is                                                ``decode(encode(text))``
+=========== ========================================================= ===================================
+character   one character; one never seen in training is unknown      the text, if its characters are known
+word        a run of letters and digits, or one punctuation mark      the tokens with spaces between them
+bpe         a run of bytes, merged by frequency (Sennrich et al.)     the text, always
+=========== ========================================================= ===================================
+
+Ids 0 to 3 are ``<pad> <start> <end> <unknown>``. They are no words of the text: the text ``<end>`` is encoded
+as its characters, so nothing in a file can end or pad a sequence. Training is a function of the text alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from universal_transformer.data.text import MAX_JSON_BYTES, read_json, show, show_path, write_text
+from universal_transformer.errors import UserError
+
+if TYPE_CHECKING:
+    import tokenizers
+
+Kind = Literal["character", "word", "bpe"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+PADDING, START, END, UNKNOWN = 0, 1, 2, 3
+SPECIAL = ("<pad>", "<start>", "<end>", "<unknown>")
+MAX_VOCABULARY = 1_000_000
+MAX_TOKEN = 256  # characters: a longer "word" is a file of the wrong kind
+NUM_BYTES = 256
+
+
+class Tokenizer:
+    """A vocabulary with its rules; make one with `Tokenizer.train` or `Tokenizer.load`."""
+
+    def __init__(self, vocabulary: Mapping[str, int], *, kind: Kind, lower_case: bool, merges: Sequence = ()):
+        self.kind = kind
+        self.lower_case = lower_case
+        self._rules = _rules(dict(vocabulary), kind=kind, lower_case=lower_case, merges=merges)
+
+    @classmethod
+    def train(
+        cls, texts: Iterable[str], *, kind: Kind, vocabulary_size: int, lower_case: bool = False
+    ) -> Tokenizer:
+        """Learn at most `vocabulary_size` tokens (special ones included) from `texts`.
+
+        ``bpe`` starts from the 256 bytes, so its least size is 260.
+        """
+        check_tokenizer(kind, vocabulary_size)
+        from tokenizers import pre_tokenizers, trainers
+
+        rules = _rules({SPECIAL[UNKNOWN]: UNKNOWN}, kind=kind, lower_case=lower_case, merges=())
+        trainer: trainers.Trainer
+        if kind == "bpe":
+            trainer = trainers.BpeTrainer(
+                vocab_size=vocabulary_size,
+                special_tokens=list(SPECIAL),
+                initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+                max_token_length=64,
+                show_progress=False,
+            )
+        else:
+            trainer = trainers.WordLevelTrainer(
+                vocab_size=vocabulary_size, special_tokens=list(SPECIAL), min_frequency=1, show_progress=False
+            )
+        rules.train_from_iterator(texts, trainer)
+        model = json.loads(rules.to_str())["model"]
+        # Built anew from the vocabulary: the trainer has registered <pad> and the rest as words of the text.
+        tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
+        if kind != "bpe":
+            tokens = [token for token in tokens if len(token) <= MAX_TOKEN]
+        vocabulary = {token: index for index, token in enumerate(tokens)}
+        return cls(vocabulary, kind=kind, lower_case=lower_case, merges=model.get("merges", ()))
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of `text`, without start or end."""
+        try:
+            return self._rules.encode(text, add_special_tokens=False).ids
+        except UnicodeEncodeError as error:
+            raise UserError(f"half of a surrogate pair in {show(text)}; expected whole characters") from error
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of each of `texts`, on all cores."""
+        return [encoding.ids for encoding in self._rules.encode_batch(list(texts), add_special_tokens=False)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text of `ids`; padding, start and end leave no trace, unknown reads ``<unknown>``."""
+        kept = [index for index in ids if index not in (PADDING, START, END)]
+        return self._rules.decode(kept, skip_special_tokens=False)
+
+    def label(self, index: int) -> str:
+        """Return one token as a plot shows it: its name if special, ``␣`` for a blank."""
+        if index < len(SPECIAL):
+            return SPECIAL[index]
+        return self.decode([index]).strip() or "␣"
+
+    def __len__(self) -> int:
+        """The number of ids, special ones included."""
+        return self._rules.get_vocab_size()
+
+    def save(self, path: Path) -> None:
+        """Write the ``tokenizer.json`` of the `tokenizers` library, whole or not at all."""
+        write_text(path, self._rules.to_str(pretty=True))
+
+    @classmethod
+    def load(cls, path: Path) -> Tokenizer:
+        """Read what `save` wrote; anything else is a `UserError`.
+
+        A ``tokenizer.json`` can name components that abort the process (a huge padding, a bad regular
+        expression), so nothing of it is executed: its rules must be those of one of the three kinds, word for
+        word, and only its vocabulary and merges are taken, after they are checked.
+        """
+        name = show_path(path)
+        fields = read_json(path, max_bytes=MAX_JSON_BYTES)
+        model = fields.get("model")
+        if not isinstance(model, dict):
+            raise UserError(f'{name}: "model" is {show(model)}; expected an object')
+        vocabulary = _check_vocabulary(model.get("vocab"), name)
+        kind, lower_case = _recognise(fields, name)
+        merges = _check_merges(model.get("merges"), vocabulary, name) if kind == "bpe" else ()
+        return cls(vocabulary, kind=kind, lower_case=lower_case, merges=merges)
+
+
+def check_tokenizer(kind: str, vocabulary_size: int) -> None:
+    """Raise `UserError` for an unknown kind, or a size that the kind cannot have."""
+    if kind not in KINDS:
+        raise UserError(f"--data.tokenizer {show(kind)}: expected one of {', '.join(KINDS)}")
+    least = len(SPECIAL) + (NUM_BYTES if kind == "bpe" else 1)
+    if not least <= vocabulary_size <= MAX_VOCABULARY:
+        allowed = f"{least} to {MAX_VOCABULARY:,} for {kind} tokens"
+        raise UserError(f"--data.vocabulary-size {vocabulary_size}: expected {allowed}")
+
+
+def _rules(
+    vocabulary: dict[str, int], *, kind: Kind, lower_case: bool, merges: Sequence
+) -> tokenizers.Tokenizer:
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    if kind == "bpe":
+        rules = Tokenizer(models.BPE(vocab=vocabulary, merges=[tuple(pair) for pair in merges]))
+        rules.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        rules.decoder = decoders.ByteLevel()
+    else:
+        rules = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL[UNKNOWN]))
+        if kind == "character":
+            rules.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+            rules.decoder = decoders.Fuse()
+        else:
+            rules.pre_tokenizer = pre_tokenizers.Sequence(
+                [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("isolated")]
+            )
+    if lower_case:
+        rules.normalizer = normalizers.Lowercase()
+    return rules
+
+
+@cache
+def _known(kind: Kind, lower_case: bool) -> dict[str, Any]:
+    """The whole ``tokenizer.json`` of a kind, but for vocabulary and merges."""
+    fields = json.loads(
+        _rules({SPECIAL[UNKNOWN]: UNKNOWN}, kind=kind, lower_case=lower_case, merges=()).to_str()
+    )
+    fields["model"].pop("vocab")
+    fields["model"].pop("merges", None)
+    return fields
+
+
+def _recognise(fields: dict[str, Any], name: str) -> tuple[Kind, bool]:
+    model = {key: value for key, value in fields["model"].items() if key not in ("vocab", "merges")}
+    found = {**fields, "model": model}
+    for kind in KINDS:
+        for lower_case in (False, True):
+            if _same(found, _known(kind, lower_case)):
+                return kind, lower_case
+    for section in ("padding", "truncation", "added_tokens", "post_processor"):
+        if found.get(section):
+            raise UserError(
+                f'{name}: a section "{section}" ({show(found[section])}); expected a tokeniser saved by this '
+                "program, which has none"
+            )
+    raise UserError(
+        f"{name}: unknown tokeniser rules; expected the character, word or bpe rules of this program"
+    )
+
+
+def _same(found: Any, known: Any) -> bool:
+    """Say if `found` has nothing that `known` has not; a field that an older file lacks has its default."""
+    if isinstance(known, dict) and isinstance(found, dict):
+        if "type" in known and "type" not in found:
+            return False
+        return all(key in known and _same(value, known[key]) for key, value in found.items())
+    if isinstance(known, list) and isinstance(found, list):
+        return len(found) == len(known) and all(map(_same, found, known))
+    return type(found) is type(known) and bool(found == known)
+
+
+def _check_vocabulary(vocabulary: Any, name: str) -> dict[str, int]:
+    if not isinstance(vocabulary, dict) or not len(SPECIAL) <= len(vocabulary) <= MAX_VOCABULARY:
+        raise UserError(f"{name}: expected a vocabulary of {len(SPECIAL)} to {MAX_VOCABULARY:,} tokens")
+    for token, index in vocabulary.items():
+        if type(index) is not int or not 0 <= index < len(vocabulary):
+            raise UserError(f"{name}: id {show(index)} of {show(token)}; expected 0 to {len(vocabulary) - 1}")
+        if len(token) > MAX_TOKEN or any("\ud800" <= letter <= "\udfff" for letter in token):
+            raise UserError(f"{name}: the token {show(token)}; expected at most {MAX_TOKEN} whole characters")
+    if len(set(vocabulary.values())) < len(vocabulary):
+        raise UserError(f"{name}: two tokens with one id; expected every id once")
+    for index, token in enumerate(SPECIAL):
+        if vocabulary.get(token) != index:
+            raise UserError(f"{name}: {token} has id {show(vocabulary.get(token))}; expected {index}")
+    return vocabulary
+
+
+def _check_merges(merges: Any, vocabulary: dict[str, int], name: str) -> list[tuple[str, str]]:
+    from tokenizers import pre_tokenizers
+
+    missing = set(pre_tokenizers.ByteLevel.alphabet()) - vocabulary.keys()
+    if missing:
+        raise UserError(f"{name}: {len(missing)} of the 256 bytes are not in the vocabulary; expected all")
+    if not isinstance(merges, list) or len(merges) > MAX_VOCABULARY:
+        raise UserError(f'{name}: "merges" is {show(merges)}; expected a list')
+    checked = []
+    for merge in merges:
+        pair = isinstance(merge, list) and len(merge) == 2 and all(isinstance(part, str) for part in merge)
+        if not pair or any(part not in vocabulary for part in (*merge, "".join(merge))):
+            raise UserError(f"{name}: the merge {show(merge)}; expected two tokens whose sum is a token")
+        if {*merge, "".join(merge)} & set(SPECIAL):
+            raise UserError(f"{name}: the merge {show(merge)} makes a special token; expected none to do so")
+        checked.append((merge[0], merge[1]))
+    return checked
+
+
+__all__ = ["END", "KINDS", "PADDING", "SPECIAL", "START", "UNKNOWN", "Kind", "Tokenizer", "check_tokenizer"]

@@ -1,0 +1,199 @@
+"""Your own labelled texts: one class for each text.
+
+One file of ``text<TAB>label`` lines, or of JSON lines ``{"text": …, "label": …}``. Classes are the labels of
+the training file, sorted. A text ends with the id of ``<end>``, so that an empty line still has a position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from universal_transformer.data.example import NO_CLASS, Example
+from universal_transformer.data.table import (
+    Row,
+    Table,
+    check_file,
+    check_fraction,
+    hold_out,
+    read_table,
+    too_long,
+)
+from universal_transformer.data.text import read_json, show, show_path, write_json
+from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
+from universal_transformer.errors import UserError
+from universal_transformer.tasks.task import CODEC_FILE, Task
+
+COLUMNS = ("text", "label")
+MAX_LABELS = 10_000
+
+
+@dataclass(frozen=True)
+class LabelledCodec:
+    """A tokeniser, the labels in the order of their classes, and the longest text a run takes."""
+
+    kind: ClassVar[str] = "labelled"
+    tokenizer: Tokenizer
+    labels: tuple[str, ...]
+    max_length: int
+
+    def save(self, folder: Path) -> None:
+        """Write the tokeniser, then ``codec.json``, each whole or not at all."""
+        self.tokenizer.save(folder / "tokenizer.json")
+        fields = {"kind": self.kind, "labels": list(self.labels), "max_length": self.max_length}
+        write_json(folder / CODEC_FILE, fields)
+
+    @classmethod
+    def load(cls, folder: Path) -> LabelledCodec:
+        """Read what `save` wrote."""
+        path = folder / CODEC_FILE
+        fields = read_json(path)
+        match fields:
+            case {"kind": cls.kind, "labels": [*labels], "max_length": int(max_length)} if all(
+                isinstance(label, str) for label in labels
+            ) and labels == sorted(set(labels)):
+                tokenizer = Tokenizer.load(folder / "tokenizer.json")
+                return cls(tokenizer=tokenizer, labels=tuple(labels), max_length=max_length)
+        raise UserError(
+            f'{show_path(path)}: found {show(fields)}; expected {{"kind": "{cls.kind}", '
+            '"labels": sorted strings, "max_length": a number}'
+        )
+
+    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
+        """Yield one example without a class for every line, an empty one included."""
+        for number, text in lines:
+            ids = (*self.tokenizer.encode(text), END)
+            if len(ids) > self.max_length:
+                raise UserError(
+                    f"{name}:{number}: a text of {len(ids)} tokens; this run takes at most {self.max_length} "
+                    "(--data.max-length of its training)"
+                )
+            yield Example(source=ids, target=NO_CLASS)
+
+    def render(self, target: int | Sequence[int]) -> str:
+        """Return the label of a class."""
+        assert isinstance(target, int), "a target is one class"
+        return "<unknown>" if target == NO_CLASS else self.labels[target]
+
+    def words(self, example: Example) -> list[str]:
+        """Return the text of each source token."""
+        return [self.tokenizer.label(index) for index in example.source if isinstance(index, int)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledData:
+    """Texts with a class each, from your own files."""
+
+    train: str = ""
+    """Training texts: a file of `text<TAB>label` lines, or JSON lines (.jsonl) with "text" and "label". Any
+    file may end in .gz."""
+    validation: str = ""
+    """Validation texts, like `train`; without it a part of the training texts is held out."""
+    test: str = ""
+    """Test texts, like `train`; without it the validation texts are scored."""
+    tokenizer: Kind = "word"
+    """What a token is: a character, a word or punctuation mark, or byte pairs merged by frequency."""
+    vocabulary_size: int = 20000
+    """At most so many different tokens."""
+    lower_case: bool = False
+    """Turn all text into lower case."""
+    max_length: int = 256
+    """Tokens of the longest text, <end> included; longer texts are left out and counted."""
+    validation_fraction: float = 0.05
+    """Part of the training texts held out if no validation file is named."""
+    seed: int = 0
+    """Seed of what is held out."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        check_tokenizer(self.tokenizer, self.vocabulary_size)
+        check_fraction("validation-fraction", self.validation_fraction)
+        if self.max_length < 2:
+            raise UserError(f"--data.max-length {self.max_length}: expected at least 2, a token and <end>")
+
+    def load(self) -> Task:
+        """Read the files, learn labels and tokeniser from the training texts, encode all texts."""
+        check_file("train", self.train, needs=("text<TAB>label lines", "JSON lines"))
+        table = read_table(self.train, COLUMNS)
+        labels = _labels(table)
+        notes = list(table.note())
+        if self.validation:
+            train, held = table.rows, read_table(self.validation, COLUMNS)
+            notes += held.note()
+        else:
+            train, rows = hold_out(table, fraction=self.validation_fraction, seed=self.seed)
+            held = Table(name=f"{table.name} (held out)", rows=rows, num_blank=0)
+            notes.append(f"validation: {len(rows)} texts of {table.name} held out by seed {self.seed}")
+        tokenizer = Tokenizer.train(
+            [row.first for row in train],
+            kind=self.tokenizer,
+            vocabulary_size=self.vocabulary_size,
+            lower_case=self.lower_case,
+        )
+        codec = LabelledCodec(tokenizer=tokenizer, labels=labels, max_length=self.max_length)
+        validation = self._encode(held.rows, codec, held.name, notes)
+        if self.test:
+            tested = read_table(self.test, COLUMNS)
+            notes += tested.note()
+            tests = {"test": self._encode(tested.rows, codec, tested.name, notes)}
+        else:
+            tests = {"validation": validation}
+            notes.append("no test file: scores are those of the validation texts, which also chose the model")
+        return Task(
+            name="labelled",
+            codec=codec,
+            train=self._encode(train, codec, table.name, notes),
+            validation=validation,
+            test=tests,
+            metric="error",
+            model_fields={
+                "architecture": "classifier",
+                "inputs": "tokens",
+                "vocabulary_size": len(tokenizer),
+                "num_classes": len(labels),
+            },
+            notes=tuple(notes),
+        )
+
+    def _encode(
+        self, rows: Sequence[Row], codec: LabelledCodec, name: str, notes: list[str]
+    ) -> list[Example]:
+        classes = {label: index for index, label in enumerate(codec.labels)}
+        examples = []
+        for row, ids in zip(rows, codec.tokenizer.encode_many([row.first for row in rows]), strict=True):
+            label = row.second.strip()
+            if label not in classes:
+                raise UserError(
+                    f"{name}:{row.line}: unknown label {show(label)}; those of the training file are "
+                    f"{', '.join(map(show, codec.labels[:20]))}{', …' * (len(codec.labels) > 20)}"
+                )
+            if len(ids) < self.max_length:
+                examples.append(Example(source=(*ids, END), target=classes[label]))
+        if not examples:
+            raise UserError(
+                f"{name}:{rows[0].line}: this and every other text is longer than --data.max-length "
+                f"{self.max_length} tokens; expected at least one that is not"
+            )
+        skipped = len(rows) - len(examples)
+        notes += too_long(name, num_skipped=skipped, total=len(rows), max_length=self.max_length)
+        return examples
+
+
+def _labels(table: Table) -> tuple[str, ...]:
+    labels = tuple(sorted({row.second.strip() for row in table.rows}))
+    where = f"{table.name}:{table.rows[-1].line}"
+    if len(labels) < 2:
+        raise UserError(
+            f"{where}: up to this last line one label only, {show(labels[0])}; expected at least two"
+        )
+    if len(labels) > MAX_LABELS:
+        raise UserError(
+            f"{where}: {len(labels):,} different labels up to this last line; expected at most "
+            f"{MAX_LABELS:,} (are the columns swapped?)"
+        )
+    return labels
+
+
+__all__ = ["LabelledCodec", "LabelledData"]

@@ -1,0 +1,216 @@
+"""Your own pairs of texts: translation, rewriting, any source line with its target line.
+
+One file ``source<TAB>target``, one of JSON lines ``{"source": …, "target": …}``, or two files whose lines
+belong together. Source and target both end with the id of ``<end>``, so that an empty line still has a position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from universal_transformer.data.example import Example
+from universal_transformer.data.table import (
+    Row,
+    Table,
+    check_file,
+    check_fraction,
+    hold_out,
+    read_parallel,
+    read_table,
+    too_long,
+)
+from universal_transformer.data.text import read_json, show, show_path, write_json
+from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
+from universal_transformer.errors import UserError
+from universal_transformer.tasks.task import CODEC_FILE, Task
+
+COLUMNS = ("source", "target")
+
+
+@dataclass(frozen=True)
+class PairsCodec:
+    """Two tokenisers (one and the same if the vocabulary is shared) and the longest source a run takes."""
+
+    kind: ClassVar[str] = "pairs"
+    source: Tokenizer
+    target: Tokenizer
+    max_length: int
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenisers, then ``codec.json``, each whole or not at all."""
+        shared = self.source is self.target
+        self.source.save(folder / "tokenizer.json")
+        if not shared:
+            self.target.save(folder / "target_tokenizer.json")
+        write_json(
+            folder / CODEC_FILE,
+            {"kind": self.kind, "shared_vocabulary": shared, "max_length": self.max_length},
+        )
+
+    @classmethod
+    def load(cls, folder: Path) -> PairsCodec:
+        """Read what `save` wrote."""
+        path = folder / CODEC_FILE
+        fields = read_json(path)
+        match fields:
+            case {"kind": cls.kind, "shared_vocabulary": bool(shared), "max_length": int(max_length)}:
+                pass
+            case _:
+                raise UserError(
+                    f'{show_path(path)}: found {show(fields)}; expected {{"kind": "{cls.kind}", '
+                    '"shared_vocabulary": true or false, "max_length": a number}'
+                )
+        source = Tokenizer.load(folder / "tokenizer.json")
+        target = source if shared else Tokenizer.load(folder / "target_tokenizer.json")
+        return cls(source=source, target=target, max_length=max_length)
+
+    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
+        """Yield one example without a target for every line, an empty one included."""
+        for number, text in lines:
+            ids = (*self.source.encode(text), END)
+            if len(ids) > self.max_length:
+                raise UserError(
+                    f"{name}:{number}: a source of {len(ids)} tokens; this run takes at most "
+                    f"{self.max_length} (--data.max-length of its training)"
+                )
+            yield Example(source=ids, target=())
+
+    def render(self, target: int | Sequence[int]) -> str:
+        """Return the text of target ids, on one line."""
+        assert not isinstance(target, int), "a target is a sequence of ids"
+        return one_line(self.target.decode(target))
+
+    def words(self, example: Example) -> list[str]:
+        """Return the text of each source token."""
+        return [self.source.label(index) for index in example.source if isinstance(index, int)]
+
+
+def one_line(text: str) -> str:
+    """Return `text` without line breaks: a result is one line, whatever a model says."""
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairsData:
+    """Pairs of a source and a target text from your own files."""
+
+    train: str = ""
+    """Training pairs: a file of `source<TAB>target` lines, JSON lines (.jsonl) with "source" and "target", or
+    the source side alone (then name the other in train_target). Any file may end in .gz."""
+    train_target: str = ""
+    """Target side of `train`, if it is a file of its own: line n belongs to line n."""
+    validation: str = ""
+    """Validation pairs, like `train`; without it a part of the training pairs is held out."""
+    validation_target: str = ""
+    """Target side of `validation`, if it is a file of its own."""
+    test: str = ""
+    """Test pairs, like `train`; without it the validation pairs are scored."""
+    test_target: str = ""
+    """Target side of `test`, if it is a file of its own."""
+    tokenizer: Kind = "bpe"
+    """What a token is: a character, a word or punctuation mark, or byte pairs merged by frequency."""
+    vocabulary_size: int = 8000
+    """At most so many different tokens."""
+    shared_vocabulary: bool = True
+    """One vocabulary and one embedding table for both sides; otherwise one for each."""
+    lower_case: bool = False
+    """Turn all text into lower case."""
+    max_length: int = 256
+    """Tokens of the longest source or target, <end> included; longer pairs are left out and counted."""
+    validation_fraction: float = 0.05
+    """Part of the training pairs held out if no validation file is named."""
+    seed: int = 0
+    """Seed of what is held out."""
+    metric: Literal["bleu", "sequence"] = "bleu"
+    """Score by BLEU (translation), or by the part of targets that are right as a whole."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        check_tokenizer(self.tokenizer, self.vocabulary_size)
+        check_fraction("validation-fraction", self.validation_fraction)
+        if self.max_length < 2:
+            raise UserError(f"--data.max-length {self.max_length}: expected at least 2, a token and <end>")
+        if self.metric not in ("bleu", "sequence"):
+            raise UserError(f"--data.metric {show(self.metric)}: expected bleu or sequence")
+        for part in ("train", "validation", "test"):
+            if getattr(self, f"{part}_target") and not getattr(self, part):
+                raise UserError(f"--data.{part}-target is set without --data.{part}, the source side")
+
+    def load(self) -> Task:
+        """Read the files, learn the tokenisers from the training pairs, encode all pairs."""
+        check_file("train", self.train, needs=("source<TAB>target lines", "JSON lines", "the source side"))
+        table = _read(self.train, self.train_target)
+        notes = list(table.note())
+        if self.validation:
+            train, held = table.rows, _read(self.validation, self.validation_target)
+            notes += held.note()
+        else:
+            train, rows = hold_out(table, fraction=self.validation_fraction, seed=self.seed)
+            held = Table(name=f"{table.name} (held out)", rows=rows, num_blank=0)
+            notes.append(f"validation: {len(rows)} pairs of {table.name} held out by seed {self.seed}")
+        codec = self._learn(train)
+        parts = {"train": self._encode(train, codec, table.name, notes)}
+        parts["validation"] = self._encode(held.rows, codec, held.name, notes)
+        if self.test:
+            tested = _read(self.test, self.test_target)
+            notes += tested.note()
+            tests = {"test": self._encode(tested.rows, codec, tested.name, notes)}
+        else:
+            tests = {"validation": parts["validation"]}
+            notes.append("no test file: scores are those of the validation pairs, which also chose the model")
+        if self.metric == "bleu" and (self.tokenizer == "word" or self.lower_case):
+            notes.append("BLEU is over text after the tokeniser: not comparable with published BLEU")
+        return Task(
+            name="pairs",
+            codec=codec,
+            train=parts["train"],
+            validation=parts["validation"],
+            test=tests,
+            metric=self.metric,
+            model_fields={
+                "architecture": "encoder_decoder",
+                "inputs": "tokens",
+                "vocabulary_size": len(codec.source),
+                "target_vocabulary_size": 0 if self.shared_vocabulary else len(codec.target),
+            },
+            notes=tuple(notes),
+        )
+
+    def _learn(self, rows: Sequence[Row]) -> PairsCodec:
+        def learn(texts: list[str]) -> Tokenizer:
+            return Tokenizer.train(
+                texts, kind=self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case
+            )
+
+        sources, targets = [row.first for row in rows], [row.second for row in rows]
+        if self.shared_vocabulary:
+            both = learn(sources + targets)
+            return PairsCodec(source=both, target=both, max_length=self.max_length)
+        return PairsCodec(source=learn(sources), target=learn(targets), max_length=self.max_length)
+
+    def _encode(self, rows: Sequence[Row], codec: PairsCodec, name: str, notes: list[str]) -> list[Example]:
+        sources = codec.source.encode_many([row.first for row in rows])
+        targets = codec.target.encode_many([row.second for row in rows])
+        examples = [
+            Example(source=(*source, END), target=(*target, END))
+            for source, target in zip(sources, targets, strict=True)
+            if max(len(source), len(target)) < self.max_length
+        ]
+        if not examples:
+            raise UserError(
+                f"{name}:{rows[0].line}: this and every other pair is longer than --data.max-length "
+                f"{self.max_length} tokens; expected at least one that is not"
+            )
+        skipped = len(rows) - len(examples)
+        notes += too_long(name, num_skipped=skipped, total=len(rows), max_length=self.max_length)
+        return examples
+
+
+def _read(path: str, target: str) -> Table:
+    return read_parallel(path, target) if target else read_table(path, COLUMNS)
+
+
+__all__ = ["PairsCodec", "PairsData"]

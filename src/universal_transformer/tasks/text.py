@@ -1,0 +1,211 @@
+"""Your own text: a language model, ``p(text) = Π p(token | tokens before it)``.
+
+The text is one row of tokens, every line closed by ``<end>`` (so a model knows where a line is over, and a
+prompt is continued to the end of its line), cut into blocks. Each block is an example of its own: its first
+token is predicted from the start token alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, overload
+
+import numpy as np
+
+from universal_transformer.data.example import Example
+from universal_transformer.data.table import check_file, check_fraction
+from universal_transformer.data.text import read_json, read_lines, show, show_path, write_json
+from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
+from universal_transformer.errors import UserError
+from universal_transformer.tasks.task import CODEC_FILE, Task
+
+LINES_AT_ONCE = 10_000
+
+
+class Blocks(Sequence[Example]):
+    """Examples of `length` tokens each (the last may be shorter), made from one array when asked for."""
+
+    def __init__(self, tokens: np.ndarray, *, length: int):
+        self.tokens = tokens
+        self.length = length
+
+    def __len__(self) -> int:
+        """The number of blocks."""
+        return -(-len(self.tokens) // self.length)
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Example]: ...
+    def __getitem__(self, index: int | slice) -> Example | list[Example]:
+        """Return one block, or a list of some."""
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = range(len(self))[index] * self.length
+        return Example(source=(), target=tuple(self.tokens[place : place + self.length].tolist()))
+
+
+@dataclass(frozen=True)
+class TextCodec:
+    """A tokeniser, and the longest prompt a run takes."""
+
+    kind: ClassVar[str] = "text"
+    tokenizer: Tokenizer
+    block_length: int
+
+    def save(self, folder: Path) -> None:
+        """Write the tokeniser, then ``codec.json``, each whole or not at all."""
+        self.tokenizer.save(folder / "tokenizer.json")
+        write_json(folder / CODEC_FILE, {"kind": self.kind, "block_length": self.block_length})
+
+    @classmethod
+    def load(cls, folder: Path) -> TextCodec:
+        """Read what `save` wrote."""
+        path = folder / CODEC_FILE
+        fields = read_json(path)
+        match fields:
+            case {"kind": cls.kind, "block_length": int(block_length)}:
+                return cls(tokenizer=Tokenizer.load(folder / "tokenizer.json"), block_length=block_length)
+        raise UserError(
+            f"{show_path(path)}: found {show(fields)}; "
+            f'expected {{"kind": "{cls.kind}", "block_length": a number}}'
+        )
+
+    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
+        """Yield the beginning of a line to go on with, as `target`, for every line, an empty one included."""
+        for number, text in lines:
+            ids = tuple(self.tokenizer.encode(text))
+            if len(ids) >= self.block_length:
+                raise UserError(
+                    f"{name}:{number}: a prompt of {len(ids)} tokens; this run takes at most "
+                    f"{self.block_length - 1} (below --data.block-length of its training)"
+                )
+            yield Example(source=(), target=ids)
+
+    def render(self, target: int | Sequence[int]) -> str:
+        """Return the text of ids; an ``<end>`` between them is a line break."""
+        assert not isinstance(target, int), "a target is a sequence of ids"
+        lines: list[list[int]] = [[]]
+        for index in target:
+            if index == END:
+                lines.append([])
+            else:
+                lines[-1].append(index)
+        if len(lines) > 1 and not lines[-1]:
+            del lines[-1]
+        return "\n".join(self.tokenizer.decode(line) for line in lines)
+
+    def words(self, example: Example) -> list[str]:
+        """Return the text of each token (a language model has no source, so of each target token)."""
+        assert isinstance(example.target, tuple)
+        return [self.tokenizer.label(index) for index in example.target]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextData:
+    """A language model on your own text files."""
+
+    train: str = ""
+    """Training text: UTF-8, one sentence, verse or paragraph a line; the file may end in .gz."""
+    validation: str = ""
+    """Validation text; without it the training text's last lines are held out."""
+    test: str = ""
+    """Test text; without it the training text's very last lines are held out."""
+    tokenizer: Kind = "character"
+    """What a token is: a character, a word or punctuation mark, or byte pairs merged by frequency."""
+    vocabulary_size: int = 8000
+    """At most so many different tokens."""
+    lower_case: bool = False
+    """Turn all text into lower case."""
+    block_length: int = 256
+    """Tokens of one example; a token sees those before it in its block."""
+    validation_fraction: float = 0.05
+    """Part of the lines held out for validation if no file is named."""
+    test_fraction: float = 0.05
+    """Part of the lines held out as the test if no file is named."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        check_tokenizer(self.tokenizer, self.vocabulary_size)
+        check_fraction("validation-fraction", self.validation_fraction)
+        check_fraction("test-fraction", self.test_fraction)
+        if self.validation_fraction + self.test_fraction >= 1:
+            raise UserError(
+                f"--data.validation-fraction {self.validation_fraction} and --data.test-fraction "
+                f"{self.test_fraction} leave nothing to train on; expected a sum below 1"
+            )
+        if self.block_length < 2:
+            raise UserError(f"--data.block-length {self.block_length}: expected at least 2")
+
+    def load(self) -> Task:
+        """Read the files, learn the tokeniser from the training text, cut all text into blocks."""
+        check_file("train", self.train, needs=("UTF-8 text",))
+        notes: list[str] = []
+        train, validation, test = self._split(notes)
+        tokenizer = Tokenizer.train(
+            train, kind=self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case
+        )
+        notes.append(
+            f"perplexity is per token of a vocabulary of {len(tokenizer)} ({self.tokenizer}), line ends "
+            f"counted, each block of {self.block_length} by itself"
+        )
+
+        def blocks(lines: Sequence[str]) -> Blocks:
+            return Blocks(_encode(lines, tokenizer), length=self.block_length)
+
+        return Task(
+            name="text",
+            codec=TextCodec(tokenizer=tokenizer, block_length=self.block_length),
+            train=blocks(train),
+            validation=blocks(validation),
+            test={"test": blocks(test)},
+            metric="perplexity",
+            model_fields={
+                "architecture": "language_model",
+                "inputs": "tokens",
+                "vocabulary_size": len(tokenizer),
+                "target_vocabulary_size": 0,
+            },
+            notes=tuple(notes),
+        )
+
+    def _split(self, notes: list[str]) -> tuple[list[str], list[str], list[str]]:
+        """Lines to train on, validate with and test on; what has no file is cut off the training text's end."""
+        lines = _read(self.train)
+        kept = {name: _read(path) for name in ("validation", "test") if (path := getattr(self, name))}
+        sizes = {
+            name: max(round(getattr(self, f"{name}_fraction") * len(lines)), 1)
+            for name in ("validation", "test")
+            if name not in kept
+        }
+        if sum(sizes.values()) >= len(lines):
+            raise UserError(
+                f"{show_path(self.train)}:{len(lines)}: the last line; too few lines to hold some out for "
+                f"{' and '.join(sizes)}: name a file with --data.{' and --data.'.join(sizes)}"
+            )
+        for name in reversed(sizes):  # the test is cut off first, and so comes last
+            kept[name] = lines[-sizes[name] :]
+            del lines[-sizes[name] :]
+            notes.append(f"{name}: the last {sizes[name]} lines of what is left of {show_path(self.train)}")
+        return lines, kept["validation"], kept["test"]
+
+
+def _read(path: str) -> list[str]:
+    lines = [text for _, text in read_lines(path)]
+    if not any(line.strip() for line in lines):
+        raise UserError(f"{show_path(path)}:{len(lines)}: all lines up to here are blank; expected text")
+    return lines
+
+
+def _encode(lines: Sequence[str], tokenizer: Tokenizer) -> np.ndarray:
+    parts = []
+    for first in range(0, len(lines), LINES_AT_ONCE):
+        encoded = tokenizer.encode_many(lines[first : first + LINES_AT_ONCE])
+        flat = [index for ids in encoded for index in (*ids, END)]
+        parts.append(np.array(flat, dtype=np.int32))
+    return np.concatenate(parts)
+
+
+__all__ = ["Blocks", "TextCodec", "TextData"]
