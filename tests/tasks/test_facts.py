@@ -185,8 +185,8 @@ def test_a_saved_codec_comes_back_the_same(tmp_path, recent_first):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{}", "expected a JSON object with a"),
-        ("[", "expected a JSON object with a"),
+        ("{}", "unknown kind None; known are facts"),
+        ("[", "codec.json: not valid JSON"),
         ('{"kind": "songs"}', "unknown kind 'songs'; known are facts"),
         ('{"kind": "facts", "words": []}', "expected a codec of facts with the fields answers"),
     ],

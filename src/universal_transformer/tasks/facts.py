@@ -6,7 +6,6 @@ IDs start again at 1 with a new story. A question's facts are all earlier statem
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from universal_transformer.data.example import NO_CLASS, PADDING, Example
+from universal_transformer.data.text import read_json, show, show_path, write_json
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.task import CODEC_FILE
 
@@ -52,7 +52,7 @@ def parse(lines: Iterable[tuple[int, str]], *, name: str, answers: bool = True) 
     for number, line in lines:
         if not line.strip():
             continue
-        where = f"{name}:{number}"
+        where = f"{show_path(name)}:{number}"
         identifier, columns = _split(line, where=where)
         if identifier == 1:
             facts, statement_ids, story = [], {}, story + 1
@@ -76,18 +76,18 @@ def parse(lines: Iterable[tuple[int, str]], *, name: str, answers: bool = True) 
             supports=_supports(columns[2] if len(columns) == 3 else "", statement_ids, where=where),
         )
     if not found:
-        raise UserError(f"{name}: no question in the file; {_FORMAT}")
+        raise UserError(f"{show_path(name)}: no question in the file; {_FORMAT}")
 
 
 def _split(line: str, *, where: str) -> tuple[int, list[str]]:
     identifier, _, rest = line.lstrip().partition(" ")
     columns = [column.strip() for column in rest.split("\t")]
     if not (identifier.isascii() and identifier.isdecimal() and columns[0]):
-        raise UserError(f"{where}: {_FORMAT}, found {_shorten(line)}")
+        raise UserError(f"{where}: {_FORMAT}, found {show(line)}")
     if len(columns) > 3:
         raise UserError(f"{where}: {_FORMAT}, found {len(columns)} columns")
     if not words(columns[0]):
-        raise UserError(f"{where}: expected words after the ID, found {_shorten(columns[0])}")
+        raise UserError(f"{where}: expected words after the ID, found {show(columns[0])}")
     return int(identifier), columns
 
 
@@ -106,15 +106,10 @@ def _supports(column: str, statement_ids: dict[int, int], *, where: str) -> tupl
         )
         if index is None:
             raise UserError(
-                f"{where}: supporting ID {_shorten(identifier)} names no earlier statement of its story"
+                f"{where}: supporting ID {show(identifier)} names no earlier statement of its story"
             )
         found[index] = None
     return tuple(found)
-
-
-def _shorten(text: str) -> str:
-    text = text.strip()
-    return repr(text if len(text) <= 60 else text[:59] + "…")
 
 
 def words(text: str) -> list[str]:
@@ -195,18 +190,18 @@ class FactCodec:
 
     def save(self, folder: Path) -> None:
         """Write ``codec.json``."""
-        content = {"kind": "facts", **asdict(self)}
-        text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
-        (folder / CODEC_FILE).write_text(text, encoding="utf-8")
+        write_json(folder / CODEC_FILE, {"kind": "facts", **asdict(self)})
 
     @classmethod
     def load(cls, folder: Path) -> FactCodec:
         """Read what `save` wrote."""
-        content = json.loads((folder / CODEC_FILE).read_text(encoding="utf-8"))
+        content = read_json(folder / CODEC_FILE)
         expected = {"kind", *(field.name for field in fields(cls))}
-        if set(content) != expected or content["kind"] != "facts":
+        if set(content) != expected:
             names = ", ".join(sorted(expected))
-            raise UserError(f"{folder / CODEC_FILE}: expected a codec of facts with the fields {names}")
+            raise UserError(
+                f"{show_path(folder / CODEC_FILE)}: expected a codec of facts with the fields {names}"
+            )
         del content["kind"]
         content["vocabulary"] = tuple(content["vocabulary"])
         content["answers"] = tuple(content["answers"])
@@ -217,7 +212,7 @@ class FactCodec:
             ids = tuple(self._ids.get(word, UNKNOWN_WORD) for word in words(text))
             if len(ids) > self.max_fact_words:
                 raise UserError(
-                    f"{where}: {_shorten(text)} has {len(ids)} words; "
+                    f"{where}: {show(text)} has {len(ids)} words; "
                     f"a fact has at most {self.max_fact_words}, as in the training data"
                 )
             self._seen[text] = ids

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from universal_transformer.data.example import Example
+from universal_transformer.data.text import read_json, show, show_path
 from universal_transformer.errors import UserError
 
 CODEC_FILE = "codec.json"
@@ -80,11 +80,8 @@ def load_codec(folder: Path) -> Codec:
     """Load the codec that `Codec.save` wrote to `folder`."""
     path = folder / CODEC_FILE
     if not path.is_file():
-        raise UserError(f"{path}: no such file; a run's codec is written when its training starts")
-    try:
-        kind = json.loads(path.read_text(encoding="utf-8"))["kind"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f'{path}: expected a JSON object with a "kind", found something else') from error
+        raise UserError(f"{show_path(path)}: no such file; a run's codec is written when its training starts")
+    kind = read_json(path).get("kind")
     # imported here: the tasks import this module
     if kind == "facts":
         from universal_transformer.tasks.facts import FactCodec
@@ -106,7 +103,9 @@ def load_codec(folder: Path) -> Codec:
         from universal_transformer.tasks.labelled import LabelledCodec
 
         return LabelledCodec.load(folder)
-    raise UserError(f"{path}: unknown kind {kind!r}; known are facts, characters, pairs, text, labelled")
+    raise UserError(
+        f"{show_path(path)}: unknown kind {show(kind)}; known are facts, characters, pairs, text, labelled"
+    )
 
 
 __all__ = ["CODEC_FILE", "Codec", "Prediction", "Task", "TaskData", "load_codec"]

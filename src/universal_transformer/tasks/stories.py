@@ -1,0 +1,315 @@
+"""The embedded default: a small simulator of people who walk about, pick things up and put them down.
+
+Questions in the bAbI line format, and the statements that settle them:
+
+====== =================================== ==========================================================
+facts  question                            supporting facts
+====== =================================== ==========================================================
+1      Where is Clara?                     the latest move of Clara
+2      Where is the lamp?                  the latest pick-up of the lamp and the latest move of who holds
+                                           it; or its latest drop and the move before of who dropped it
+3      Where was the lamp before the       the two moves of who carried it, to the place it was in before
+       attic?                              and to the attic (the latest such time), and the pick-up
+====== =================================== ==========================================================
+
+A person or thing not yet heard of is somewhere unknown: people first move, and a thing is where it is first
+picked up. Nobody moves to the place they are in, and a thing lying somewhere is only picked up there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+from universal_transformer.data.example import Example
+from universal_transformer.data.text import write_text
+from universal_transformer.errors import UserError
+from universal_transformer.tasks.facts import FactCodec, Question, parse
+from universal_transformer.tasks.task import Task
+
+PEOPLE = (
+    "Clara",
+    "Boris",
+    "Amina",
+    "Hugo",
+    "Ines",
+    "Jonas",
+    "Keiko",
+    "Pablo",
+    "Greta",
+    "Farid",
+    "Lucy",
+    "Owen",
+)
+PLACES = (
+    *("attic", "garage", "library", "cellar", "balcony", "workshop"),
+    *("pantry", "stable", "chapel", "studio", "orchard", "harbour"),
+)
+OBJECTS = (
+    *("lamp", "hammer", "letter", "umbrella", "basket", "guitar"),
+    *("kettle", "map", "coat", "candle", "violin", "rope"),
+)
+_MOVES = ("went to", "walked to", "headed to", "strolled to", "ran to")
+_PICK_UPS = ("picked up", "took", "grabbed", "collected")
+_DROPS = ("put down", "dropped", "left", "set down")
+_TRIES = 5000
+Split = Literal["train", "validation", "test"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question that can be asked now, with the indices of the statements that settle it."""
+
+    text: str
+    answer: str
+    supports: tuple[int, ...]
+
+
+@dataclass
+class _World:
+    """What has happened so far; every "when" is the index of a statement."""
+
+    statements: list[str] = field(default_factory=list)
+    place: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Person -> (place, when they moved there)."""
+    holder: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Thing held -> (person, when they picked it up)."""
+    lying: dict[str, tuple[str, tuple[int, int]]] = field(default_factory=dict)
+    """Thing put down -> (place, when its last holder moved there and when they put it down)."""
+    before: dict[str, dict[str, tuple[str, tuple[int, ...]]]] = field(default_factory=dict)
+    """Thing -> place it was carried to -> (place before that, what supports it), of the latest time."""
+
+    def move(self, person: str, place: str, *, verb: str) -> None:
+        now = len(self.statements)
+        self.statements.append(f"{person} {verb} the {place}.")
+        if person in self.place:
+            origin, arrived = self.place[person]
+            for thing, (holder, taken) in self.holder.items():
+                if holder == person:
+                    supports = tuple(sorted((arrived, taken, now)))
+                    self.before.setdefault(thing, {})[place] = (origin, supports)
+        self.place[person] = (place, now)
+
+    def pick_up(self, person: str, thing: str, *, verb: str) -> None:
+        self.lying.pop(thing, None)
+        self.holder[thing] = (person, len(self.statements))
+        self.statements.append(f"{person} {verb} the {thing}.")
+
+    def drop(self, thing: str, *, verb: str) -> None:
+        person, _ = self.holder.pop(thing)
+        place, arrived = self.place[person]
+        self.lying[thing] = (place, (arrived, len(self.statements)))
+        self.statements.append(f"{person} {verb} the {thing}.")
+
+    def questions(self, num_facts: int) -> list[_Asked]:
+        """Return every question that can be asked now and needs `num_facts` facts."""
+        if num_facts == 1:
+            return [
+                _Asked(f"Where is {person}?", place, (arrived,))
+                for person, (place, arrived) in self.place.items()
+            ]
+        if num_facts == 2:
+            held = [
+                _Asked(
+                    f"Where is the {thing}?",
+                    self.place[person][0],
+                    tuple(sorted((taken, self.place[person][1]))),
+                )
+                for thing, (person, taken) in self.holder.items()
+            ]
+            return held + [
+                _Asked(f"Where is the {thing}?", place, supports)
+                for thing, (place, supports) in self.lying.items()
+            ]
+        return [
+            _Asked(f"Where was the {thing} before the {place}?", origin, supports)
+            for thing, arrivals in self.before.items()
+            for place, (origin, supports) in arrivals.items()
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoriesData:
+    """Short stories of people, places and things, made up on the spot; questions need one to three facts."""
+
+    train_stories: int = 4000
+    """Number of stories to train on."""
+    validation_stories: int = 300
+    """Number of stories to validate on; none of them is a training story."""
+    test_stories: int = 1000
+    """Number of stories to test on; none of them is a training or validation story."""
+    num_people: int = 4
+    """People in the stories, 1 to 12."""
+    num_places: int = 6
+    """Places in the stories, 2 to 12: the possible answers."""
+    num_objects: int = 3
+    """Things that are picked up and put down, 0 to 12."""
+    statements: tuple[int, int] = (8, 14)
+    """Fewest and most statements of a story."""
+    questions: int = 3
+    """Questions asked about each story."""
+    facts: tuple[int, ...] = (1, 2, 3)
+    """Numbers of supporting facts that questions need (of 1, 2 and 3), each asked equally often."""
+    synonyms: bool = True
+    """Tell the same event with several verbs ("took", "grabbed", …) rather than one."""
+    recent_first: bool = False
+    """Give the model the latest fact first (the question stays last)."""
+    seed: int = 0
+    """Chooses the stories: the same seed gives the same stories."""
+
+    def __post_init__(self) -> None:
+        for name, value, least, most in (
+            ("num_people", self.num_people, 1, len(PEOPLE)),
+            ("num_places", self.num_places, 2, len(PLACES)),
+            ("num_objects", self.num_objects, 0, len(OBJECTS)),
+        ):
+            if not least <= value <= most:
+                raise UserError(f"{name} must be between {least} and {most}, found {value}")
+        for name in ("train_stories", "validation_stories", "test_stories", "questions"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, found {getattr(self, name)}")
+        if not self.facts or not set(self.facts) <= {1, 2, 3} or len(set(self.facts)) != len(self.facts):
+            raise UserError(f"facts must be different numbers out of 1, 2 and 3, found {self.facts}")
+        if max(self.facts) > 1 and not self.num_objects:
+            raise UserError(
+                f"questions of {max(self.facts)} facts are about things: num_objects must not be 0"
+            )
+        fewest, most = self.statements
+        if not max(self.facts) <= fewest <= most:
+            raise UserError(
+                f"statements must be (fewest, most) from {max(self.facts)} on, found {self.statements}"
+            )
+        if self.seed < 0:
+            raise UserError(f"seed must not be negative, found {self.seed}")
+
+    def load(self) -> Task:
+        """Make up the stories and encode them."""
+        splits = {split: self._parse(split, stories) for split, stories in self.stories().items()}
+        codec = FactCodec.of(splits["train"], recent_first=self.recent_first)
+
+        def encode(split: Split) -> tuple[Example, ...]:
+            return tuple(codec.encode(asked, group=_group(len(asked.supports))) for asked in splits[split])
+
+        return Task(
+            name="stories",
+            codec=codec,
+            train=encode("train"),
+            validation=encode("validation"),
+            test={"test": encode("test")},
+            metric="error",
+            model_fields=codec.model_fields,
+        )
+
+    def stories(self) -> dict[Split, list[list[str]]]:
+        """Return the stories of each split as lines of the bAbI format; no two stories tell the same."""
+        counts: dict[Split, int] = {
+            "test": self.test_stories,
+            "validation": self.validation_stories,
+            "train": self.train_stories,
+        }  # train comes last, so that its size does not change what is tested
+        told: set[tuple[str, ...]] = set()
+        return {
+            split: [self._story(random, told) for _ in range(count)]
+            for split, count in counts.items()
+            for random in [Random(f"{self.seed} {split}")]
+        }
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write ``train.txt``, ``validation.txt`` and ``test.txt`` in the bAbI format; return their paths."""
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = []
+        for split, stories in self.stories().items():
+            paths.append(folder / f"{split}.txt")
+            text = "".join(f"{line}\n" for story in stories for line in story)
+            write_text(paths[-1], text)
+        return paths
+
+    def _parse(self, split: Split, stories: list[list[str]]) -> list[Question]:
+        lines = (line for story in stories for line in story)
+        return list(parse(enumerate(lines, start=1), name=f"stories ({split})"))
+
+    def _story(self, random: Random, told: set[tuple[str, ...]]) -> list[str]:
+        """Return the lines of a story that is not in `told`, and add it there."""
+        # which questions to ask is drawn first and kept, so that none is rarer for being harder to come by
+        wanted = [random.choice(self.facts) for _ in range(self.questions)]
+        for _ in range(_TRIES):
+            statements, asked = self._tell(random, wanted)
+            if len(asked) == len(wanted) and statements not in told:
+                told.add(statements)
+                return _lines(statements, asked)
+        raise UserError(
+            f"found no further story of {self.statements[0]} to {self.statements[1]} statements with "
+            f"{self.questions} questions that differs from {len(told)} others: ask for fewer stories or "
+            f"questions, or for more statements, people, places or objects"
+        )
+
+    def _tell(self, random: Random, wanted: list[int]) -> tuple[tuple[str, ...], list[tuple[int, _Asked]]]:
+        """Tell one story; return its statements, and the questions with the number of statements before each.
+
+        Stops at the first of the `wanted` questions that cannot be asked at the moment drawn for it.
+        """
+        world = _World()
+        length = random.randint(*self.statements)
+        moments = sorted(random.randint(1, length) for _ in wanted)
+        asked: list[tuple[int, _Asked]] = []
+        while len(world.statements) < length:
+            self._happen(random, world)
+            now = len(world.statements)
+            while len(asked) < len(wanted) and moments[len(asked)] == now:
+                possible = [
+                    question
+                    for question in world.questions(wanted[len(asked)])
+                    if (now, question) not in asked
+                ]
+                if not possible:
+                    return tuple(world.statements), asked
+                asked.append((now, random.choice(possible)))
+        return tuple(world.statements), asked
+
+    def _happen(self, random: Random, world: _World) -> None:
+        """Let one thing happen: half of the time a move, else a pick-up or a drop where one is possible."""
+        chance = random.random()
+        if chance >= 0.8 and world.holder:
+            return world.drop(random.choice(list(world.holder)), verb=self._verb(random, _DROPS))
+        if chance >= 0.5:
+            things = OBJECTS[: self.num_objects]
+            possible = [
+                (person, thing)
+                for person, (place, _) in world.place.items()
+                for thing in things
+                if thing not in world.holder and world.lying.get(thing, (place,))[0] == place
+            ]
+            if possible:
+                return world.pick_up(*random.choice(possible), verb=self._verb(random, _PICK_UPS))
+        carriers = [person for person, _ in world.holder.values()]
+        # who carries something moves more often, or stories would be too short for questions of three facts
+        person = random.choice(carriers if carriers and random.random() < 0.5 else PEOPLE[: self.num_people])
+        here = world.place.get(person, ("", 0))[0]
+        place = random.choice([place for place in PLACES[: self.num_places] if place != here])
+        return world.move(person, place, verb=self._verb(random, _MOVES))
+
+    def _verb(self, random: Random, verbs: tuple[str, ...]) -> str:
+        return random.choice(verbs) if self.synonyms else verbs[0]
+
+
+def _lines(statements: tuple[str, ...], asked: list[tuple[int, _Asked]]) -> list[str]:
+    """Number statements and questions into lines of the bAbI format."""
+    lines: list[str] = []
+    ids: list[int] = []
+    for index, statement in enumerate(statements, start=1):
+        ids.append(len(lines) + 1)
+        lines.append(f"{ids[-1]} {statement}")
+        for moment, question in asked:
+            if moment == index:
+                supports = " ".join(str(ids[support]) for support in question.supports)
+                lines.append(f"{len(lines) + 1} {question.text}\t{question.answer}\t{supports}")
+    return lines
+
+
+def _group(num_facts: int) -> str:
+    return "1 fact" if num_facts == 1 else f"{num_facts} facts"
+
+
+__all__ = ["OBJECTS", "PEOPLE", "PLACES", "StoriesData"]
