@@ -202,6 +202,10 @@ def _check_combinations(config: ModelConfig) -> None:
         )
     if config.end_coordinates and config.position_coordinates not in ("sinusoidal", "learned"):
         raise _refuse("end_coordinates", True, "needs position_coordinates sinusoidal or learned")
+    if config.end_coordinates and config.position_start == "step":
+        raise _refuse(
+            "end_coordinates", True, 'needs position_start="fixed": a shifted start has no fixed end'
+        )
     if config.end_coordinates and config.architecture == "language_model":
         raise _refuse("end_coordinates", True, "a language model does not know where its text ends")
     if config.inputs == "facts" and config.architecture != "classifier":

@@ -33,7 +33,7 @@ class TokenInput(nn.Module):
 
     def forward(self, ids: Int[Tensor, "batch position"]) -> States:
         _check_ids(ids, size=self.weight.shape[0])
-        return embedding(ids, self.weight) * (self.scale * (ids != self.padding_id)).unsqueeze(-1)
+        return (self.scale * embedding(ids, self.weight)).masked_fill(self.padding(ids).unsqueeze(-1), 0.0)
 
 
 class FactInput(nn.Module):
@@ -59,5 +59,6 @@ class FactInput(nn.Module):
         words = ids.shape[-1]
         if words > self.mask.shape[0]:
             raise UserError(f"a fact of {words} words: this model takes at most {self.mask.shape[0]}")
-        present = (self.scale * (ids != self.padding_id)).unsqueeze(-1)
-        return (embedding(ids, self.weight) * present * self.mask[:words]).sum(dim=-2)
+        blank = (ids == self.padding_id).unsqueeze(-1)
+        states = (self.scale * embedding(ids, self.weight)).masked_fill(blank, 0.0)
+        return (states * self.mask[:words]).sum(dim=-2)

@@ -162,7 +162,8 @@ class Coordinates(nn.Module):
             signal = self._signal(where)
             if self.end_rotation is not None:
                 mirrored = reverse_positions(where, padding=padding)
-                signal = signal + sinusoid(mirrored, width=self.width, layout=self.layout) @ self.end_rotation
+                from_end = sinusoid(mirrored, width=self.width, layout=self.layout)
+                signal = signal + from_end.to(self.end_rotation.dtype) @ self.end_rotation
         elif self.position == "rotary":
             half = self.head_width // 2
             rank = torch.arange(half, device=where.device, dtype=torch.float32)

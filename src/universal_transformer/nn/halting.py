@@ -17,6 +17,11 @@ from universal_transformer.errors import UserError
 Output = Literal["mean", "interpolate", "final"]
 
 
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """What probabilities are counted in: sums of them meet a threshold, too fine a line for 16 bits."""
+    return torch.promote_types(dtype, torch.float32)
+
+
 class Halting(NamedTuple):
     """Where every position stands; padding starts halted."""
 
@@ -28,7 +33,7 @@ class Halting(NamedTuple):
     @classmethod
     def start(cls, states: States, *, padding: Padding | None) -> "Halting":
         """``h = R = N = 0``; everything but padding runs."""
-        zero = torch.zeros(states.shape[:2], dtype=torch.float32, device=states.device)
+        zero = torch.zeros(states.shape[:2], dtype=wide(states.dtype), device=states.device)
         running = torch.ones_like(zero, dtype=torch.bool) if padding is None else ~padding
         return cls(zero, zero, zero, running)
 
@@ -87,7 +92,7 @@ def ponder_cost(steps: PerPosition, remainder: PerPosition, *, padding: Padding 
 
 
 class HaltingUnit(nn.Module):
-    """``p = sigmoid(w · x + b)`` in float32; ``scope="sequence"`` averages ``p`` over the real positions."""
+    """``p = sigmoid(w · x + b)``, at least in float32; ``scope="sequence"`` averages ``p`` over the real positions."""
 
     def __init__(
         self, width: int, *, bias: float, scope: Literal["position", "sequence"] = "position"
@@ -99,8 +104,8 @@ class HaltingUnit(nn.Module):
 
     def forward(self, states: States, *, padding: Padding | None = None) -> Float[Tensor, "batch position"]:
         with torch.autocast(states.device.type, enabled=False):
-            wide = torch.promote_types(self.weight.dtype, states.dtype)
-            logit = linear(states.to(wide), self.weight.to(wide), self.bias.to(wide))
+            dtype = wide(states.dtype)
+            logit = linear(states.to(dtype), self.weight.to(dtype), self.bias.to(dtype))
         probability = torch.sigmoid(logit.squeeze(-1))
         if self.scope == "position":
             return probability

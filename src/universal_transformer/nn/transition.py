@@ -27,10 +27,10 @@ class FeedForward(nn.Module):
     def forward(
         self, states: States, *, padding: Padding | None = None, cache: LayerCache | None = None
     ) -> States:
-        del cache  # positions do not meet here
+        del cache  # positions do not meet here; with a cache ``padding`` covers the stored ones too
         result = self.outer(self.dropout(torch.relu(self.inner(states))))
         if self.zero_padding and padding is not None:
-            result = result.masked_fill(padding.unsqueeze(-1), 0.0)
+            result = result.masked_fill(padding[:, -states.shape[1] :].unsqueeze(-1), 0.0)
         return result
 
 
