@@ -175,17 +175,18 @@ def write_text(path: Path, text: str) -> None:
             stream.write(text.encode("utf-8"))
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp's 0600 would lock out the group
+        set_usual_mode(Path(temporary))
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
-def _umask() -> int:
+def set_usual_mode(path: Path) -> None:
+    """Let a temporary file, made for its owner alone, be read by whom a new file may be read by."""
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    path.chmod(0o666 & ~mask)
 
 
 def write_json(path: Path, fields: dict[str, Any]) -> None:
@@ -199,6 +200,7 @@ __all__ = [
     "read_json",
     "read_lines",
     "read_stream",
+    "set_usual_mode",
     "show",
     "show_path",
     "write_json",

@@ -1,0 +1,340 @@
+"""Data sets on disk: where they are, whether they are whole, and getting them from their official sources.
+
+Every download is compared with a SHA-256. Where the publisher's hash is known it is in `sources.py` and anything
+else is refused. Where it is not, the first download is trusted and its hash written to ``first-seen.sha256``
+beside the file; from then on that is the hash. Nothing is ever extracted from an archive but files that are
+asked for by name, each within a limit of size, to a path that we chose.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import IO, Literal
+
+from universal_transformer.data.sources import DATASETS, Dataset, File
+from universal_transformer.data.text import set_usual_mode, show, show_path, write_text
+from universal_transformer.errors import UserError
+
+FIRST_SEEN = "first-seen.sha256"
+MAX_MEMBERS = 20_000
+MAX_MEMBER_BYTES = 64 * 2**20
+MAX_ARCHIVE_BYTES = 2 * 2**30  # unpacked, whether extracted or not
+TIMEOUT = 60  # seconds without an answer
+
+State = Literal["ok", "first seen", "unknown", "changed", "missing"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileState:
+    """One file of a data set as it is on disk.
+
+    ok: its hash is the publisher's. first seen: no hash was published, and it is still what was first downloaded.
+    unknown: there, but nothing to compare it with. changed: its hash is not the one expected.
+    """
+
+    path: Path
+    state: State
+
+
+def data_folder(folder: str | Path | None = None) -> Path:
+    """Return the folder with data sets: the argument, else the environment variable UT_DATA, else ``data``."""
+    return Path(folder or os.environ.get("UT_DATA") or "data")
+
+
+def list_datasets() -> dict[str, Dataset]:
+    """Return the data sets that `fetch` knows, by name."""
+    return dict(DATASETS)
+
+
+def find(name: str, folder: str | Path | None = None, *, file: str = "") -> Path:
+    """Return the folder of a data set, or the path of one of its files, such as ``en/qa1_…_train.txt``.
+
+    Raises `UserError` that names what is missing, the folder looked in and how to get it.
+    """
+    dataset, root = _dataset(name), _root(name, folder)
+    wanted = root / (file or dataset.files[0].path)
+    if file and not wanted.is_file():
+        raise _missing(name, wanted, folder)
+    if not file and not any((root / known.path).is_file() for known in dataset.files):
+        raise _missing(name, wanted, folder)
+    return wanted if file else root
+
+
+def check(name: str, folder: str | Path | None = None) -> list[FileState]:
+    """Return the state of every file of a data set; whole and unchanged if all are "ok" or "first seen"."""
+    dataset, root = _dataset(name), _root(name, folder)
+    recorded = _recorded(root)
+    return [
+        FileState(path=root / file.path, state=_state(root / file.path, file.sha256, recorded.get(file.path)))
+        for file in dataset.files
+    ]
+
+
+def fetch(
+    name: str, folder: str | Path | None = None, *, report: Callable[[str], None] | None = None
+) -> list[FileState]:
+    """Download what is missing of a data set from its official source, and return `check`.
+
+    `report` is told in one line what is done. Files appear whole or not at all. Raises `UserError` for a source
+    that cannot be reached, a hash that differs, an archive that is not what it should be, and for a file on disk
+    that was changed (it is not overwritten).
+    """
+    tell = report or (lambda _: None)
+    dataset, root = _dataset(name), _root(name, folder)
+    states = check(name, folder)
+    for state in states:
+        if state.state == "changed":
+            raise UserError(
+                f"{show_path(state.path)}: differs from the published file; move it away to fetch it again"
+            )
+    missing = [file for file, state in zip(dataset.files, states, strict=True) if state.state == "missing"]
+    if missing:
+        _import_pooch()  # before anything is made on disk
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        for file in missing:
+            if file.url:
+                _fetch_file(file, root, tell)
+        members = [file for file in missing if not file.url]
+        if members:
+            _fetch_members(dataset, members, root, tell)
+    except OSError as error:
+        raise UserError(
+            f"{show_path(root)}: cannot be written ({show(error.strerror or str(error))})"
+        ) from error
+    return check(name, folder)
+
+
+def _dataset(name: str) -> Dataset:
+    if name not in DATASETS:
+        raise UserError(f"no data set {show(name)}; known are {', '.join(DATASETS)}")
+    return DATASETS[name]
+
+
+def _root(name: str, folder: str | Path | None) -> Path:
+    """The first of the data set's places where any of its files is; the first place if there is none."""
+    dataset, base = _dataset(name), data_folder(folder)
+    places = [base / place for place in dataset.places]
+    for place in places:
+        if any((place / file.path).is_file() for file in dataset.files):
+            return place
+    return places[0]
+
+
+def _missing(name: str, wanted: Path, folder: str | Path | None) -> UserError:
+    base = data_folder(folder)
+    return UserError(
+        f"{show_path(wanted)}: no such file in the data folder {show_path(base)}; get it with `ut data fetch {name}`, "
+        "or name the folder that has it with --data-dir or UT_DATA"
+    )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _state(path: Path, pinned: str | None, recorded: str | None) -> State:
+    if not path.is_file():
+        return "missing"
+    expected = pinned or recorded
+    if expected is None:
+        return "unknown"
+    if _sha256(path) != expected:
+        return "changed"
+    return "ok" if pinned else "first seen"
+
+
+def _recorded(root: Path) -> dict[str, str]:
+    """Hashes first seen, in the format of ``sha256sum``."""
+    path = root / FIRST_SEEN
+    if not path.is_file():
+        return {}
+    hashes = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n"), start=1):
+        if not line:
+            continue
+        digest, _, name = line.partition("  ")
+        if len(digest) != 64 or not name:
+            raise UserError(
+                f"{show_path(path)}:{number}: found {show(line)}; expected a SHA-256, two blanks, a file"
+            )
+        hashes[name] = digest
+    return hashes
+
+
+def _record(root: Path, name: str, digest: str) -> None:
+    hashes = {**_recorded(root), name: digest}
+    write_text(root / FIRST_SEEN, "".join(f"{value}  {key}\n" for key, value in sorted(hashes.items())))
+
+
+def _import_pooch() -> ModuleType:
+    try:
+        import pooch
+    except ImportError as error:
+        raise UserError(
+            "downloads need the extra `fetch`: pip install 'universal-transformer[fetch]'"
+        ) from error
+    pooch.get_logger().setLevel("WARNING")
+    return pooch
+
+
+def _download(file: File, staging: Path, expected: str | None) -> Path:
+    """Download to `staging`; the hash is compared before the file has its name."""
+    pooch = _import_pooch()
+    name = Path(file.path).name
+    try:
+        return Path(
+            pooch.retrieve(
+                file.url,
+                known_hash=f"sha256:{expected}" if expected else None,
+                fname=name,
+                path=staging,
+                downloader=pooch.HTTPDownloader(timeout=TIMEOUT, chunk_size=2**16),
+            )
+        )
+    except ValueError as error:  # pooch's word for a wrong hash
+        raise UserError(
+            f"{file.url}: what came is not the file of SHA-256 {expected}; nothing was kept"
+        ) from error
+    except OSError as error:  # requests' errors are OSErrors
+        raise UserError(f"{file.url}: cannot be downloaded ({show(str(error), limit=120)})") from error
+
+
+def _fetch_file(file: File, root: Path, tell: Callable[[str], None]) -> None:
+    tell(f"{file.url} -> {show_path(root / file.path)}")
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as staging:
+        arrived = _download(file, Path(staging), file.sha256 or _recorded(root).get(file.path))
+        _settle(file, arrived, root, tell)
+
+
+def _settle(file: File, arrived: Path, root: Path, tell: Callable[[str], None]) -> None:
+    """Give a file that was downloaded or extracted its place; keep its hash if none was published."""
+    digest = _sha256(arrived)
+    expected = file.sha256 or _recorded(root).get(file.path)
+    if expected and digest != expected:
+        raise UserError(f"{file.path}: SHA-256 {digest}, but {expected} is expected; nothing was kept")
+    if not file.sha256:
+        _record(root, file.path, digest)
+        if not expected:
+            tell(f"{file.path}: no published hash; {digest} noted in {FIRST_SEEN} as first seen")
+    (root / file.path).parent.mkdir(parents=True, exist_ok=True)
+    set_usual_mode(arrived)
+    os.replace(arrived, root / file.path)
+
+
+def _fetch_members(dataset: Dataset, members: list[File], root: Path, tell: Callable[[str], None]) -> None:
+    failures = []
+    for archive in dataset.archives:
+        tell(f"{archive.url} -> {show_path(root)}")
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as staging:
+            try:
+                arrived = _download(
+                    archive, Path(staging), archive.sha256 or _recorded(root).get(archive.path)
+                )
+                wanted = {
+                    dataset.archive_prefix + file.path: Path(staging) / f"member-{number}"
+                    for number, file in enumerate(members)
+                }
+                extract(arrived, wanted)
+            except UserError as error:
+                failures.append(str(error))
+                continue
+            for file in members:
+                _settle(file, wanted[dataset.archive_prefix + file.path], root, tell)
+            if not archive.sha256:
+                _record(root, archive.path, _sha256(arrived))
+                tell(f"{archive.path}: no published hash; noted in {FIRST_SEEN} as first seen")
+            return
+    raise UserError("; ".join(failures))
+
+
+class _Limited:
+    """A stream that refuses to give more than a number of bytes: small archives can unpack to anything."""
+
+    def __init__(self, stream: IO[bytes], *, limit: int):
+        self.stream = stream
+        self.left = limit
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.stream.read(size)
+        self.left -= len(data)
+        if self.left < 0:
+            raise tarfile.ReadError("more bytes than allowed")
+        return data
+
+
+def extract(
+    archive: Path,
+    wanted: Mapping[str, Path],
+    *,
+    max_member_bytes: int = MAX_MEMBER_BYTES,
+    max_archive_bytes: int = MAX_ARCHIVE_BYTES,
+) -> None:
+    """Write the members of a ``.tar.gz`` named in `wanted` to the paths given there, and nothing else.
+
+    The archive is read as a stream; names in it decide nothing but which member is which. Raises `UserError` for a
+    damaged archive, too many members or bytes, and a wanted member that is missing, stands twice, is too large or
+    is not a plain file (a link, a device); then none of the paths is left behind.
+    """
+    name = show_path(archive)
+    found: set[str] = set()
+    try:
+        with gzip.open(archive, "rb") as unpacked:
+            stream = _Limited(unpacked, limit=max_archive_bytes)  # type: ignore[arg-type]
+            with tarfile.open(fileobj=stream, mode="r|") as tar:  # type: ignore[call-overload]
+                for number, member in enumerate(tar):
+                    if number >= MAX_MEMBERS:
+                        raise tarfile.ReadError(f"more than {MAX_MEMBERS} members")
+                    plain = member.name.removeprefix("./")
+                    if plain in wanted:
+                        _check_member(member, again=plain in found, limit=max_member_bytes)
+                        found.add(plain)
+                        _write_member(tar, member, wanted[plain])
+        if absent := wanted.keys() - found:
+            raise tarfile.ReadError(f"{min(absent)} is not in it")
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError) as error:
+        for path in wanted.values():
+            path.unlink(missing_ok=True)
+        raise UserError(f"{name}: not the archive expected ({show(str(error), limit=120)})") from error
+
+
+def _check_member(member: tarfile.TarInfo, *, again: bool, limit: int) -> None:
+    if again:
+        raise tarfile.ReadError(f"{member.name} stands in it twice")
+    if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+        raise tarfile.ReadError(f"{member.name} is not a plain file")
+    if not 0 <= member.size <= limit:
+        raise tarfile.ReadError(f"{member.name} has {member.size} bytes, more than {limit}")
+
+
+def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    source = tar.extractfile(member)
+    assert source is not None, "a plain file has content"
+    with source, path.open("xb") as target:
+        shutil.copyfileobj(source, target)
+    if path.stat().st_size != member.size:
+        raise tarfile.ReadError(f"{member.name} is cut short")
+
+
+__all__ = [
+    "Dataset",
+    "File",
+    "FileState",
+    "check",
+    "data_folder",
+    "extract",
+    "fetch",
+    "find",
+    "list_datasets",
+]
