@@ -1,0 +1,43 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from universal_transformer.tasks.scoring import character_accuracy, sequence_accuracy, until_end
+
+IDS = st.lists(st.integers(3, 9), max_size=8)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "target", "characters", "sequence"),
+    [
+        ([5, 6, 7, 2], [5, 6, 7, 2], 1.0, 1.0),
+        ([5, 6, 7], [5, 6, 7, 2], 1.0, 1.0),
+        ([5, 6, 8, 2], [5, 6, 7, 2], 2 / 3, 0.0),
+        ([5, 2], [5, 6, 7, 8, 2], 1 / 4, 0.0),  # missing places are wrong
+        ([2], [5, 6, 2], 0.0, 0.0),
+        ([], [5, 6, 2], 0.0, 0.0),
+        ([5, 6, 9, 9, 2], [5, 6, 2], 1.0, 0.0),  # what is too much breaks the sequence, no character
+        ([6, 5, 6, 2], [5, 6, 5, 2], 0.0, 0.0),  # shifted by one: all places are wrong
+        ([5, 6, 2, 5, 6], [5, 6, 2], 1.0, 1.0),  # nothing counts after the end
+        ([5, 6, 2, 0, 0], [5, 6, 2, 0], 1.0, 1.0),
+        ([2], [2], 1.0, 1.0),
+        ([5, 2], [2], 0.0, 0.0),
+    ],
+)
+def test_hand_made_scores(predicted, target, characters, sequence):
+    assert character_accuracy(predicted, target) == pytest.approx(characters)
+    assert sequence_accuracy(predicted, target) == sequence
+
+
+@given(predicted=IDS, target=IDS)
+def test_a_right_sequence_has_right_characters_and_the_score_is_a_share(predicted, target):
+    characters = character_accuracy(predicted, target)
+    assert 0.0 <= characters <= 1.0
+    assert sequence_accuracy(predicted, target) == float(predicted == target)
+    assert (characters == 1.0 and len(predicted) == len(target)) == (predicted == target)
+
+
+@given(ids=IDS, rest=IDS, end=st.sampled_from([2, 11]))
+def test_ids_are_cut_at_the_first_end(ids, rest, end):
+    assert list(until_end([*ids, end, *rest, end], end_id=end)) == ids == list(until_end(ids, end_id=end))
+    assert character_accuracy([*ids, end, *rest], ids, end_id=end) == 1.0
