@@ -1,0 +1,197 @@
+"""Greedy search and sampling.
+
+The next token is drawn from ``p(v) ∝ softmax(z / τ)(v)`` for ``v`` in a set of likely tokens and 0 outside of it:
+``τ`` is the temperature, and the set holds the ``top_k`` likeliest tokens, cut to the smallest part of them whose
+probabilities sum to at least ``top_p`` (the nucleus; Holtzman et al. 2020). ``τ = 0`` takes the likeliest token.
+"""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from universal_transformer.axes import Float, Int, Tensor
+from universal_transformer.decoding.session import (
+    Generated,
+    Generator,
+    Session,
+    Source,
+    evaluating,
+    open_session,
+)
+from universal_transformer.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the next token is chosen. A value that is not allowed is a UserError."""
+
+    temperature: float = 0.0
+    """0 takes the likeliest token; 1 draws from the model's distribution; more is more varied."""
+    top_k: int = 0
+    """Draw from that many likeliest tokens; 0: from all."""
+    top_p: float = 1.0
+    """Draw from the smallest set of likeliest tokens that holds this probability; 1: from all."""
+    seed: int = 0
+    """With the number of a row it decides all draws of that row."""
+
+    def __post_init__(self) -> None:
+        if not (_is_number(self.temperature) and 0.0 <= self.temperature < math.inf):
+            raise UserError(f"temperature={self.temperature!r}: a number of at least 0 (0: greedy)")
+        if type(self.top_k) is not int or self.top_k < 0:
+            raise UserError(f"top_k={self.top_k!r}: a whole number of at least 0 (0: all tokens)")
+        if not (_is_number(self.top_p) and 0.0 < self.top_p <= 1.0):
+            raise UserError(f"top_p={self.top_p!r}: a probability in (0, 1] (1: all tokens)")
+        if type(self.seed) is not int or self.seed < 0:
+            raise UserError(f"seed={self.seed!r}: a whole number of at least 0")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+GREEDY = Sampling()
+
+
+def filtered_distribution(
+    logits: Float[Tensor, "rows classes"], *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0
+) -> Float[Tensor, "rows classes"]:
+    """``p(v) = softmax(z / τ)(v) / Z`` for ``v`` in ``K ∩ N``, else 0, in float64.
+
+    ``z`` are ``logits`` (log-probabilities do as well), ``τ`` is ``temperature > 0``. ``K`` holds the ``top_k``
+    likeliest tokens (0: all), lower ids first among equals. ``N``, the nucleus, is the smallest set of likeliest
+    tokens of ``K`` whose share of K's probability is at least ``top_p``. ``Z`` makes the sum 1.
+    """
+    scaled = (logits.double() - logits.double().max(dim=-1, keepdim=True).values) / temperature
+    ranked, order = scaled.sort(dim=-1, descending=True, stable=True)
+    if 0 < top_k < ranked.shape[-1]:
+        ranked[..., top_k:] = float("-inf")
+    probability = ranked.softmax(dim=-1)
+    if top_p < 1.0:
+        before = probability.cumsum(dim=-1) - probability
+        before[..., 0] = 0.0  # the likeliest token always stays
+        probability = probability.masked_fill(before >= top_p, 0.0)
+        probability = probability / probability.sum(dim=-1, keepdim=True)
+    return torch.zeros_like(probability).scatter(-1, order, probability)
+
+
+def pick(probability: Float[Tensor, "rows classes"], draws: Float[Tensor, "rows"]) -> Int[Tensor, "rows"]:
+    """The token at which the cumulative probability first exceeds ``draws``, each uniform over [0, 1)."""
+    cumulative = probability.cumsum(dim=-1)
+    total = cumulative[:, -1:].contiguous()
+    chosen = torch.searchsorted(cumulative, draws.unsqueeze(1) * total, right=True)
+    last = torch.searchsorted(cumulative, total)  # the last token that is possible at all
+    return torch.minimum(chosen, last).squeeze(1)
+
+
+def generate(
+    model: Generator,
+    source: Source,
+    *,
+    max_new_tokens: int | None = None,
+    sampling: Sampling = GREEDY,
+    indices: Sequence[int] | None = None,
+    max_steps: int | None = None,
+    halting_threshold: float | None = None,
+) -> list[Generated]:
+    """One sequence for each row of ``source``.
+
+    ``source``: source tokens ``[batch, source]`` of an EncoderDecoder, or the prompts of a LanguageModel, lists of
+    ids that begin with ``start_id``; only the continuation is returned. A row ends with the end token or after
+    ``max_new_tokens`` (end token included; by default twice the length of its source and ten more).
+    ``indices`` number the rows (by default 0, 1, 2 …): what is drawn for a row depends on the seed and its number
+    only, so that it is the same in whatever batch it is. ``max_steps`` and ``halting_threshold`` as in the model.
+
+    Raises UserError for an empty prompt, ids out of the vocabulary, and lengths that do not fit.
+    """
+    with evaluating(model):
+        session = open_session(
+            model,
+            source,
+            max_new_tokens=max_new_tokens,
+            max_steps=max_steps,
+            halting_threshold=halting_threshold,
+        )
+        numbers = range(len(session.limits)) if indices is None else indices
+        if len(numbers) != len(session.limits):
+            raise UserError(f"indices numbers {len(numbers)} rows, but there are {len(session.limits)}")
+        rows = [
+            Row(limit, random.Random(f"{sampling.seed} {number}"))  # text, so that (1, 12) is not (11, 2)
+            for limit, number in zip(session.limits, numbers, strict=True)
+        ]
+        _run(session, rows, sampling=sampling)
+    return [row.result(steps) for row, steps in zip(rows, session.source_steps, strict=True)]
+
+
+class Row:
+    """A sequence in the making."""
+
+    def __init__(self, limit: int, chance: random.Random) -> None:
+        self.limit, self.random = limit, chance
+        self.tokens: list[int] = []
+        self.log_probability = 0.0
+        self.finished = False
+        self.steps: list[float] = []
+
+    @property
+    def done(self) -> bool:
+        """Ended, or as long as it may get."""
+        return self.finished or len(self.tokens) == self.limit
+
+    def add(self, token: int, *, log_probability: float, steps: float, end_id: int) -> None:
+        """One more token, or the end."""
+        self.log_probability += log_probability
+        self.steps.append(steps)
+        if token == end_id:
+            self.finished = True
+        else:
+            self.tokens.append(token)
+
+    def result(self, source_steps: list[float]) -> Generated:
+        """What it became."""
+        return Generated(
+            tokens=self.tokens,
+            score=self.log_probability,
+            log_probability=self.log_probability,
+            finished=self.finished,
+            steps=sum(self.steps) / len(self.steps),
+            source_steps=source_steps,
+        )
+
+
+def _choose(session: Session, rows: Sequence[Row], *, sampling: Sampling) -> Int[Tensor, "rows"]:
+    if sampling.temperature == 0.0:
+        return session.log_probabilities.argmax(dim=-1)
+    probability = filtered_distribution(
+        session.log_probabilities,
+        temperature=sampling.temperature,
+        top_k=sampling.top_k,
+        top_p=sampling.top_p,
+    )
+    draws = [0.0 if row.done else row.random.random() for row in rows]
+    return pick(probability, torch.tensor(draws, dtype=torch.float64, device=probability.device))
+
+
+def _run(session: Session, rows: Sequence[Row], *, sampling: Sampling) -> None:
+    """Extend ``rows`` until all are done. Done rows are fed padding, and leave once they are half of the batch."""
+    end_id = session.model.config.end_id
+    inside = list(rows)
+    while inside:
+        chosen = _choose(session, inside, sampling=sampling)
+        scores = session.log_probabilities.gather(1, chosen.unsqueeze(1)).squeeze(1)
+        for row, token, score, steps in zip(
+            inside, chosen.tolist(), scores.tolist(), session.steps.tolist(), strict=True
+        ):
+            if not row.done:
+                row.add(token, log_probability=score, steps=steps, end_id=end_id)
+        running = [place for place, row in enumerate(inside) if not row.done]
+        if not running:
+            return
+        if 2 * len(running) <= len(inside):
+            index = torch.tensor(running, device=chosen.device)
+            session.keep(index)
+            chosen, inside = chosen[index], [inside[place] for place in running]
+        done = torch.tensor([row.done for row in inside], device=chosen.device)
+        session.advance(chosen, done=done)
