@@ -2,7 +2,7 @@
 
 import torch
 
-from universal_transformer.axes import Float, Int, Positions, Tensor
+from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import TokenInput
@@ -53,8 +53,8 @@ class EncoderDecoder(Pretrained):
         source: Int[Tensor, "batch source"],
         target: Int[Tensor, "batch target"],
         *,
-        source_positions: Positions | None = None,
-        target_positions: Positions | None = None,
+        source_positions: Int[Tensor, "#batch source"] | None = None,
+        target_positions: Int[Tensor, "#batch target"] | None = None,
         target_space: int = 0,
         max_steps: int | None = None,
         halting_threshold: float | None = None,

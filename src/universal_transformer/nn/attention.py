@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from universal_transformer.axes import Bool, Float, Heads, Padding, Positions, States, Tensor, Weights
+from universal_transformer.axes import Bool, Float, Heads, Int, Padding, States, Tensor, Weights
 from universal_transformer.nn.cache import LayerCache
 from universal_transformer.nn.coordinates import rotate
 
@@ -25,7 +25,7 @@ def merge_heads(heads: Heads) -> States:
     return heads.transpose(1, 2).flatten(-2)
 
 
-def key_mask(padding: Padding) -> Bool[Tensor, "batch 1 1 key"]:
+def key_mask(padding: Bool[Tensor, "batch key"]) -> Bool[Tensor, "batch 1 1 key"]:
     """Which keys may be looked at. A sequence of nothing but padding looks at itself, so that no softmax is empty."""
     visible = ~padding
     visible = visible | ~visible.any(dim=1, keepdim=True)
@@ -33,8 +33,11 @@ def key_mask(padding: Padding) -> Bool[Tensor, "batch 1 1 key"]:
 
 
 def causal_mask(
-    query_index: Positions, *, num_keys: int, padding: Padding | None = None
-) -> Bool[Tensor, "rows 1 query key"]:
+    query_index: Int[Tensor, "#batch query"],
+    *,
+    num_keys: int,
+    padding: Bool[Tensor, "batch key"] | None = None,
+) -> Bool[Tensor, "#batch 1 query key"]:
     """Queries look at keys that are stored no later than themselves and are not padding; always at themselves."""
     stored = torch.arange(num_keys, device=query_index.device)
     mask = stored <= query_index.unsqueeze(-1)

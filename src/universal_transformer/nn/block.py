@@ -11,7 +11,7 @@ from typing import Literal
 
 from torch import nn
 
-from universal_transformer.axes import Bool, Float, Padding, States, Tensor
+from universal_transformer.axes import Bool, Float, States, Tensor
 from universal_transformer.nn.attention import CrossAttention, Memory, SelfAttention
 from universal_transformer.nn.cache import LayerCache
 from universal_transformer.nn.transition import FeedForward, SeparableConvolution
@@ -95,7 +95,7 @@ class Block(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         causal: bool = False,
         rotary: Float[Tensor, "2 rows 1 position half"] | None = None,
-        padding: Padding | None = None,
+        padding: Bool[Tensor, "batch stored"] | None = None,
         memory: Memory | None = None,
         cache: LayerCache | None = None,
         record: AttentionRecord | None = None,

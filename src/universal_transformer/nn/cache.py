@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from universal_transformer.axes import Float, Heads, Int, States, Tensor
+from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.errors import UserError
 
 
@@ -21,14 +21,18 @@ class LayerCache:
     inputs: Float[Tensor, "batch capacity width"] | None  # of a convolutional transition
     length: int
 
-    def append(self, key: Heads, value: Heads) -> tuple[Heads, Heads]:
+    def append(
+        self, key: Float[Tensor, "batch heads new head"], value: Float[Tensor, "batch heads new head"]
+    ) -> tuple[Float[Tensor, "batch heads stored head"], Float[Tensor, "batch heads stored head"]]:
         """Store new keys and values behind the ``length`` earlier ones; return all of them."""
         end = self.length + key.shape[2]
         self.keys[:, :, self.length : end] = key
         self.values[:, :, self.length : end] = value
         return self.keys[:, :, :end], self.values[:, :, :end]
 
-    def extend(self, states: States, *, reach: int) -> States:
+    def extend(
+        self, states: Float[Tensor, "batch new width"], *, reach: int
+    ) -> Float[Tensor, "batch seen width"]:
         """Store new inputs of a convolution; return them behind (at most) ``reach`` earlier ones."""
         assert self.inputs is not None
         end = self.length + states.shape[1]

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from universal_transformer.axes import Padding, States
+from universal_transformer.axes import Bool, Float, States, Tensor
 from universal_transformer.nn.cache import LayerCache
 
 
@@ -25,7 +25,11 @@ class FeedForward(nn.Module):
         self.zero_padding = zero_padding
 
     def forward(
-        self, states: States, *, padding: Padding | None = None, cache: LayerCache | None = None
+        self,
+        states: States,
+        *,
+        padding: Bool[Tensor, "batch stored"] | None = None,
+        cache: LayerCache | None = None,
     ) -> States:
         del cache  # positions do not meet here; with a cache ``padding`` covers the stored ones too
         result = self.outer(self.dropout(torch.relu(self.inner(states))))
@@ -43,7 +47,9 @@ class SeparableConvolution1d(nn.Module):
         self.pointwise = nn.Linear(width, out_width)
         self.reach = (kernel - 1, 0) if causal else (kernel // 2, kernel // 2)
 
-    def forward(self, states: States) -> States:
+    def forward(
+        self, states: Float[Tensor, "batch position in_width"]
+    ) -> Float[Tensor, "batch position out_width"]:
         filtered = self.depthwise(pad(states.transpose(1, 2), self.reach))
         return self.pointwise(filtered.transpose(1, 2))
 
@@ -60,7 +66,11 @@ class SeparableConvolution(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, states: States, *, padding: Padding | None = None, cache: LayerCache | None = None
+        self,
+        states: States,
+        *,
+        padding: Bool[Tensor, "batch stored"] | None = None,
+        cache: LayerCache | None = None,
     ) -> States:
         """With ``cache``, ``padding`` covers all stored positions and the new ones."""
         new = states.shape[1]

@@ -1,0 +1,143 @@
+import oracles
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from small import HEADS, WIDTH, left_padding, right_padding, stir
+
+from universal_transformer.nn.attention import (
+    CrossAttention,
+    SelfAttention,
+    attend,
+    attention_weights,
+    causal_mask,
+    key_mask,
+    merge_heads,
+    split_heads,
+)
+from universal_transformer.nn.coordinates import Coordinates
+
+
+def self_attention(**choices):
+    return stir(SelfAttention(WIDTH, num_heads=HEADS, **choices)).double().eval()
+
+
+def cross_attention(**choices):
+    return stir(CrossAttention(WIDTH, num_heads=HEADS, **choices)).double().eval()
+
+
+def states(batch, length):
+    return torch.randn(batch, length, WIDTH, dtype=torch.float64)
+
+
+def test_heads_split_into_neighbouring_channels_and_merge_back():
+    x = states(2, 3)
+    heads = split_heads(x, num_heads=2)
+    assert torch.equal(heads[1, 1, 2], x[1, 2, WIDTH // 2 :])
+    assert torch.equal(merge_heads(heads), x)
+
+
+@given(
+    batch=st.integers(1, 3), queries=st.integers(1, 5), keys=st.integers(1, 5), masked=st.sampled_from(("no", "mask", "causal"))
+)
+def test_fused_attention_is_the_explicit_softmax(batch, queries, keys, masked):
+    keys = queries if masked == "causal" else keys
+    query = torch.randn(batch, HEADS, queries, 4, dtype=torch.float64)
+    key, value = torch.randn(2, batch, HEADS, keys, 4, dtype=torch.float64)
+    mask = None
+    if masked == "mask":
+        mask = torch.rand(batch, 1, queries, keys) < 0.5
+        mask[..., 0] = True
+    weights = attention_weights(query, key, mask=mask, causal=masked == "causal")
+    torch.testing.assert_close(weights.sum(-1), torch.ones(batch, HEADS, queries, dtype=torch.float64))
+    fused = attend(query, key, value, mask=mask, causal=masked == "causal")
+    torch.testing.assert_close(fused, weights @ value)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_self_attention_is_the_naive_loop_over_heads_and_keys(causal, bias):
+    module, x = self_attention(bias=bias), states(2, 4)
+    ours = module(x, causal=causal)
+    for row in range(2):
+        for i in range(4):
+            naive = oracles.self_attention(module, list(x[row]), i, causal=causal)
+            torch.testing.assert_close(ours[row, i], naive)
+    assert (ours - module(x, causal=not causal)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("padded", [right_padding, left_padding])
+def test_keys_that_are_padding_are_not_there(padded):
+    module, lengths = self_attention(), [5, 2, 3]
+    padding, x = padded(lengths, 5), states(3, 5)
+    ours = module(x, mask=key_mask(padding))
+    for row in range(3):
+        real = ~padding[row]
+        torch.testing.assert_close(ours[row][real], module(x[row : row + 1, real])[0])
+    assert (ours - module(x))[1:].abs().max() > 1e-3
+
+
+def test_a_row_of_nothing_but_padding_is_finite():
+    module, x = self_attention(), states(2, 3).requires_grad_()
+    padding = right_padding([3, 0], 3)
+    ours = module(x, mask=key_mask(padding))
+    ours.sum().backward()
+    assert ours.isfinite().all()
+    assert x.grad.isfinite().all()
+    decoder = module(x, mask=causal_mask(torch.arange(3).unsqueeze(0), num_keys=3, padding=padding))
+    assert decoder.isfinite().all()
+
+
+@given(stored=st.integers(0, 3), new=st.integers(1, 3), lengths=st.lists(st.integers(0, 6), min_size=1, max_size=3))
+def test_causal_mask_is_the_naive_rule(stored, new, lengths):
+    total = stored + new
+    padding = left_padding([min(n, total) for n in lengths], total)
+    mask = causal_mask(torch.arange(stored, total).unsqueeze(0), num_keys=total, padding=padding)
+    for row in range(len(lengths)):
+        for i in range(new):
+            for j in range(total):
+                me = stored + i
+                allowed = j == me or (j < me and not bool(padding[row, j]))
+                assert bool(mask[row, 0, i, j]) == allowed
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_cross_attention_is_the_naive_loop_and_sees_no_padding(bias):
+    module, x, source = cross_attention(bias=bias), states(2, 3), states(2, 5)
+    padding = right_padding([5, 2], 5)
+    ours = module(x, memory=module.remember(source, padding=padding))
+    for row, length in ((0, 5), (1, 2)):
+        for i in range(3):
+            naive = oracles.cross_attention(module, list(x[row]), i, source=list(source[row, :length]))
+            torch.testing.assert_close(ours[row, i], naive)
+
+
+def test_recorded_weights_are_those_used_and_change_nothing():
+    module, x, padding = self_attention(), states(2, 4), right_padding([4, 2], 4)
+    seen = []
+    ours = module(x, mask=key_mask(padding), record=seen)
+    assert torch.equal(ours, module(x, mask=key_mask(padding)))
+    _, _, value = module.project(x)
+    torch.testing.assert_close(ours, module.output(merge_heads(seen[0] @ value)))
+    assert (seen[0][1, :, :, 2:] == 0).all()
+    assert not seen[0].requires_grad
+
+
+def test_rotary_attention_does_not_know_where_it_stands():
+    module, x = self_attention(), states(2, 4)
+    coordinates = Coordinates(WIDTH, num_heads=HEADS, position="rotary")
+
+    def at(first, stretch=1):
+        where = first + stretch * torch.arange(4).unsqueeze(0)
+        return module(x, rotary=coordinates.place(where).rotary)
+
+    torch.testing.assert_close(at(0), at(31), atol=1e-5, rtol=0)
+    assert (at(0) - at(0, stretch=3)).abs().max() > 1e-3
+    assert (at(0) - module(x)).abs().max() > 1e-3
+
+
+def test_attention_dropout_only_while_training():
+    module, x = self_attention(dropout=0.5), states(2, 6)
+    assert torch.equal(module(x), module(x))
+    module.train()
+    assert not torch.equal(module(x), module(x))

@@ -1,0 +1,194 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import coordinate
+
+from universal_transformer.errors import UserError
+from universal_transformer.nn.coordinates import (
+    Coordinates,
+    count_positions,
+    draw_positions,
+    fixed_rotation,
+    reverse_positions,
+    rotate,
+    sinusoid,
+)
+
+LAYOUTS = ("interleaved", "split")
+
+
+@given(index=st.lists(st.integers(0, 500), min_size=1, max_size=5), half=st.integers(1, 20), layout=st.sampled_from(LAYOUTS))
+def test_sinusoid_is_the_naive_loop(index, half, layout):
+    width = 2 * half
+    ours = sinusoid(torch.tensor(index), width=width, layout=layout)
+    naive = torch.stack([coordinate(i, width=width, layout=layout) for i in index])
+    torch.testing.assert_close(ours.double(), naive, atol=1e-4, rtol=0)  # sin of 500 in float32
+
+
+def test_layouts_and_counts_differ():
+    paper, official = (sinusoid(torch.arange(4), width=8, layout=layout) for layout in LAYOUTS)
+    assert (paper[0] - official[0]).abs().max() > 0.1
+    assert official[0].tolist() == [0.0] * 4 + [1.0] * 4  # sin 0, cos 0: counted from 0
+    assert paper[0, 0].item() == pytest.approx(math.sin(1.0))  # counted from 1
+
+
+def test_first_equation_of_the_paper_position_plus_step():
+    module = Coordinates(8, num_heads=2)
+    placed = module.place(torch.arange(3).unsqueeze(0))
+    added = module(torch.zeros(2, 3, 8), placed=placed, step=4, num_steps=6)
+    for i in range(3):
+        for j in range(4):
+            scale = 10000 ** (2 * j / 8)
+            assert added[1, i, 2 * j].item() == pytest.approx(math.sin((i + 1) / scale) + math.sin(5 / scale), abs=1e-5)
+            assert added[1, i, 2 * j + 1].item() == pytest.approx(
+                math.cos((i + 1) / scale) + math.cos(5 / scale), abs=1e-5
+            )
+
+
+@given(length=st.integers(1, 12), spare=st.integers(0, 5), offsets=st.sampled_from(("none", "random", "scattered")))
+def test_drawn_positions_are_distinct_sorted_and_in_range(length, spare, offsets):
+    drawn = draw_positions(7, length, offsets=offsets, max_positions=length + spare)
+    assert drawn.shape == (1 if offsets == "none" else 7, length)
+    assert drawn.min() >= 0
+    assert drawn.max() < length + spare
+    steps = drawn.diff(dim=1)
+    assert (steps >= 1).all()
+    if offsets != "scattered":
+        assert (steps == 1).all()
+
+
+@pytest.mark.parametrize("offsets", ["random", "scattered"])
+def test_every_position_is_drawn_equally_well(offsets):
+    drawn = draw_positions(4000, 2, offsets=offsets, max_positions=6)
+    first = drawn[:, 0].bincount(minlength=6) / 4000
+    # random: 5 offsets alike; scattered: the smaller of 2 out of 6 is k in 5 - k out of 15 cases
+    wanted = [0.2] * 5 + [0.0] if offsets == "random" else [(5 - k) / 15 for k in range(6)]
+    torch.testing.assert_close(first, torch.tensor(wanted), atol=0.03, rtol=0)
+
+
+@pytest.mark.parametrize("offsets", ["random", "scattered"])
+def test_no_room_for_an_offset_is_said(offsets):
+    with pytest.raises(UserError, match="9 positions .* max_positions=8"):
+        draw_positions(2, 9, offsets=offsets, max_positions=8)
+    assert draw_positions(2, 9, offsets="none", max_positions=8).shape == (1, 9)
+
+
+@given(left=st.integers(0, 3), real=st.integers(0, 5), right=st.integers(0, 3), offset=st.integers(0, 9))
+def test_counting_and_mirroring_are_the_naive_loops(left, real, right, offset):
+    length = left + real + right
+    if length == 0:
+        return
+    padding = torch.tensor([[True] * left + [False] * real + [True] * right])
+    counted = count_positions(padding)
+    assert counted[0, left : left + real].tolist() == list(range(real))
+    positions = offset + torch.arange(length).unsqueeze(0)
+    mirrored = reverse_positions(positions, padding=padding)
+    for i in range(real):
+        assert mirrored[0, left + i] == positions[0, left + real - 1 - i]
+    assert mirrored.min() >= offset
+    assert mirrored.max() < offset + length
+    whole = reverse_positions(positions, padding=None)
+    assert whole.tolist() == [positions[0].tolist()[::-1]]
+
+
+def test_end_coordinates_tell_the_distance_from_the_last_real_position():
+    module = Coordinates(8, num_heads=2, end=True)
+    plain = Coordinates(8, num_heads=2)
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    where = torch.arange(5).unsqueeze(0)
+    extra = module.place(where, padding=padding).signal - plain.place(where).signal
+    for row, count in ((0, 5), (1, 3)):
+        for i in range(count):
+            wanted = coordinate(count - 1 - i, width=8).float() @ fixed_rotation(8)
+            torch.testing.assert_close(extra[row, i], wanted, atol=1e-5, rtol=0)
+    unpadded = module.place(where[:, :3]).signal
+    torch.testing.assert_close(module.place(where, padding=padding).signal[1, :3], unpadded[0])
+
+
+def test_the_rotation_is_orthogonal_and_always_the_same():
+    first = fixed_rotation(16)
+    torch.manual_seed(99)
+    torch.rand(5)
+    assert torch.equal(first, fixed_rotation(16))
+    torch.testing.assert_close(first @ first.T, torch.eye(16), atol=1e-6, rtol=0)
+    assert (first - torch.eye(16)).abs().max() > 0.3
+
+
+def test_a_learned_position_table_that_is_too_short_says_how_long_it_is():
+    module = Coordinates(8, num_heads=2, position="learned", max_positions=4)
+    torch.nn.init.normal_(module.position_table)
+    assert torch.equal(module.place(torch.arange(4).unsqueeze(0)).signal[0], module.position_table)
+    with pytest.raises(UserError, match="position 5 lies beyond the learned table of 4 positions"):
+        module.place(torch.arange(5).unsqueeze(0))
+
+
+def test_a_learned_step_table_that_is_too_short_says_how_long_it_is():
+    module = Coordinates(8, num_heads=2, step="learned", max_steps=3, scale_step_table=True)
+    torch.nn.init.normal_(module.step_table)
+    torch.testing.assert_close(module.step_signal(2), module.step_table[2] * 8**0.5)
+    with pytest.raises(UserError, match="step 4 lies beyond the learned table of 3 steps"):
+        module.step_signal(3)
+
+
+def test_no_coordinates_change_nothing():
+    module = Coordinates(8, num_heads=2, position="none", step="none")
+    states = torch.randn(2, 3, 8)
+    placed = module.place(torch.arange(3).unsqueeze(0))
+    assert torch.equal(module(states, placed=placed, step=1, num_steps=2), states)
+
+
+def test_positions_at_the_input_are_added_once():
+    module = Coordinates(8, num_heads=2, every_step=False)
+    states, placed = torch.randn(2, 3, 8), module.place(torch.arange(3).unsqueeze(0))
+    entered = module.enter(states, placed)
+    torch.testing.assert_close(entered, states + sinusoid(torch.arange(3), width=8))
+    later = module(entered, placed=placed, step=1, num_steps=2)
+    torch.testing.assert_close(later, entered + sinusoid(torch.tensor(1), width=8))
+    always = Coordinates(8, num_heads=2)
+    assert always.enter(states, always.place(torch.arange(3).unsqueeze(0))) is states
+
+
+def test_a_start_that_moves_with_the_step():
+    module = Coordinates(8, num_heads=2, layout="split", step="none", shift_by_step=True)
+    placed = module.place(torch.arange(5).unsqueeze(0))
+    for step, shift in ((0, 0), (1, 1), (2, 3)):  # trunc(5 * step / 3)
+        added = module(torch.zeros(1, 5, 8), placed=placed, step=step, num_steps=3)
+        torch.testing.assert_close(added[0], sinusoid(torch.arange(5) + shift, width=8, layout="split"))
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "none"])
+def test_concatenated_coordinates_are_one_matrix_over_the_parts(position):
+    module = Coordinates(8, num_heads=2, position=position, concatenate=True)
+    states, placed = torch.randn(2, 3, 8), module.place(torch.arange(3).unsqueeze(0))
+    moment = module.step_signal(1).expand(2, 3, -1)
+    parts = [states, moment] if position == "none" else [states, placed.signal.expand(2, 3, 8), moment]
+    wanted = torch.cat(parts, dim=-1) @ module.join.weight.T
+    torch.testing.assert_close(module(states, placed=placed, step=1, num_steps=2), wanted)
+
+
+def test_rotary_scores_depend_on_distance_alone():
+    module = Coordinates(16, num_heads=2, position="rotary")
+    query, key = torch.randn(1, 2, 1, 8), torch.randn(1, 2, 1, 8)
+
+    def score(i, j):
+        turned = (
+            rotate(x, rotary=module.place(torch.tensor([[at]])).rotary) for x, at in ((query, i), (key, j))
+        )
+        a, b = turned
+        return (a * b).sum(-1)
+
+    torch.testing.assert_close(score(3, 7), score(40, 44), atol=1e-4, rtol=0)
+    assert (score(3, 7) - score(3, 8)).abs().max() > 1e-3
+
+
+def test_rotary_turns_and_never_stretches():
+    module = Coordinates(16, num_heads=2, position="rotary")
+    placed = module.place(torch.arange(5).unsqueeze(0))
+    assert placed.signal is None
+    heads = torch.randn(3, 2, 5, 8)
+    turned = rotate(heads, rotary=placed.rotary)
+    torch.testing.assert_close(turned.norm(dim=-1), heads.norm(dim=-1))
+    torch.testing.assert_close(turned[:, :, 0], heads[:, :, 0])  # position 0 is not turned

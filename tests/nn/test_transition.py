@@ -1,0 +1,103 @@
+import oracles
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from small import FILTER, WIDTH, right_padding, stir
+
+from universal_transformer.nn.cache import KeyValueCache
+from universal_transformer.nn.transition import FeedForward, SeparableConvolution
+
+
+def states(batch, length):
+    return torch.randn(batch, length, WIDTH, dtype=torch.float64)
+
+
+def feed_forward(**choices):
+    return stir(FeedForward(WIDTH, filter_width=FILTER, **choices)).double().eval()
+
+
+def convolution(*, causal, **choices):
+    return stir(SeparableConvolution(WIDTH, filter_width=FILTER, causal=causal, **choices)).double().eval()
+
+
+def test_feed_forward_is_the_naive_loop():
+    module, x = feed_forward(), states(2, 3)
+    naive = [[oracles.feed_forward(module, list(row), i) for i in range(3)] for row in x]
+    torch.testing.assert_close(module(x), torch.stack([torch.stack(row) for row in naive]))
+
+
+def test_feed_forward_gives_nothing_at_padding_when_asked():
+    x, padding = states(2, 3), right_padding([3, 1], 3)
+    zeroed, plain = feed_forward(zero_padding=True), feed_forward()
+    zeroed.load_state_dict(plain.state_dict())
+    assert torch.equal(zeroed(x, padding=padding)[~padding], plain(x, padding=padding)[~padding])
+    assert (zeroed(x, padding=padding)[padding] == 0).all()
+    assert (plain(x, padding=padding)[padding] != 0).any()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@given(length=st.integers(1, 9))
+def test_convolution_is_the_naive_loop(causal, length):
+    module, x = convolution(causal=causal), states(2, length)
+    naive = [
+        [oracles.convolution(module, list(row), i, causal=causal) for i in range(length)] for row in x
+    ]
+    ours = module(x)
+    torch.testing.assert_close(ours, torch.stack([torch.stack(row) for row in naive]))
+    if length > 1:
+        wrong = torch.stack([oracles.convolution(module, list(row), 0, causal=not causal) for row in x])
+        assert (ours[:, 0] - wrong).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_convolution_does_not_see_padding(causal):
+    module, x = convolution(causal=causal), states(3, 7)
+    padding = right_padding([7, 4, 1], 7)
+    ours = module(x, padding=padding)
+    for row, length in enumerate((7, 4, 1)):
+        torch.testing.assert_close(ours[row, :length], module(x[row : row + 1, :length])[0])
+    if not causal:
+        assert (ours - module(x))[1, :4].abs().max() > 1e-3
+
+
+def test_padding_on_the_left_is_silence():
+    module, x = convolution(causal=True), states(1, 7)
+    padding = torch.tensor([[True, True, True, False, False, False, False]])
+    torch.testing.assert_close(module(x, padding=padding)[:, 3:], module(x[:, 3:]))
+
+
+@given(at=st.integers(0, 9))
+def test_causal_convolution_does_not_see_the_future_and_reaches_6_back(at):
+    module, x = convolution(causal=True), states(1, 10)
+    changed = x.clone()
+    changed[:, at] += 1.0
+    moved = (module(x) - module(changed)).abs().amax(dim=(0, 2)) > 1e-12
+    assert not moved[:at].any()
+    assert moved[at]
+    assert not moved[at + SeparableConvolution.REACH + 1 :].any()
+
+
+@given(pieces=st.lists(st.integers(1, 4), min_size=1, max_size=5), first=st.integers(0, 3))
+def test_convolution_piece_by_piece_is_the_whole(pieces, first):
+    module, length = convolution(causal=True), sum(pieces)
+    x = states(2, length)
+    padding = torch.zeros(2, length, dtype=torch.bool)
+    padding[1, : min(first, length)] = True
+    whole = module(x, padding=padding)
+    cache = KeyValueCache(
+        1, batch=2, num_heads=2, capacity=length, width=WIDTH, convolution=True, dtype=x.dtype, device=x.device
+    )
+    for count in pieces:
+        end = cache.length + count
+        piece = module(x[:, cache.length : end], padding=padding[:, :end], cache=cache.layer(0))
+        torch.testing.assert_close(piece, whole[:, cache.length : end])
+        cache.length = end
+
+
+@pytest.mark.parametrize("make", [feed_forward, lambda **choices: convolution(causal=True, **choices)])
+def test_dropout_after_the_relu_only_while_training(make):
+    module, x = make(dropout=0.5), states(1, 4)
+    assert torch.equal(module(x), module(x))
+    module.train()
+    assert not torch.equal(module(x), module(x))

@@ -1,0 +1,205 @@
+"""The model once more, as slowly and as literally as it can be written: one position, one head, one channel at a time.
+
+Nothing here knows of batches, padding or masks: a sequence is a list of its real positions, and the tests compare
+that with rows of padded batches. Dropout is left out; steps and positions count from 1, as in the paper.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+
+
+def coordinate(index, *, width, layout="interleaved"):
+    """Channels of the sinusoid of ``index`` (counted from 0), channel by channel."""
+    channels = torch.zeros(width, dtype=torch.float64)
+    for j in range(width // 2):
+        if layout == "interleaved":  # the paper: from 1, sine and cosine side by side
+            angle = (index + 1) / 10000 ** (2 * j / width)
+            channels[2 * j], channels[2 * j + 1] = math.sin(angle), math.cos(angle)
+        else:  # tensor2tensor: from 0, all sines before all cosines
+            angle = index / 10000 ** (j / max(width // 2 - 1, 1))
+            channels[j], channels[width // 2 + j] = math.sin(angle), math.cos(angle)
+    return channels
+
+
+def layer_norm(x, norm):
+    centred = x - x.mean()
+    return centred / torch.sqrt((centred**2).mean() + norm.eps) * norm.weight + norm.bias
+
+
+def affine(x, linear):
+    result = linear.weight @ x
+    return result if linear.bias is None else result + linear.bias
+
+
+def attention(query, keys, values, *, num_heads):
+    """One query against lists of keys and values, head by head."""
+    size = query.shape[0] // num_heads
+    heads = []
+    for head in range(num_heads):
+        part = slice(head * size, (head + 1) * size)
+        scores = [torch.exp(query[part] @ key[part] / math.sqrt(size)) for key in keys]
+        heads.append(sum(s / sum(scores) * value[part] for s, value in zip(scores, values, strict=True)))
+    return torch.cat(heads)
+
+
+def self_attention(module, xs, i, *, causal):
+    width = xs[0].shape[0]
+    seen = xs[: i + 1] if causal else xs
+    projected = [affine(x, module.query_key_value) for x in seen]
+    keys, values = [p[width : 2 * width] for p in projected], [p[2 * width :] for p in projected]
+    query = affine(xs[i], module.query_key_value)[:width]
+    return affine(attention(query, keys, values, num_heads=module.num_heads), module.output)
+
+
+def cross_attention(module, xs, i, *, source):
+    width = xs[0].shape[0]
+    projected = [affine(s, module.key_value) for s in source]
+    keys, values = [p[:width] for p in projected], [p[width:] for p in projected]
+    looked = attention(affine(xs[i], module.query), keys, values, num_heads=module.num_heads)
+    return affine(looked, module.output)
+
+
+def separable(module, xs, i, *, before, after):
+    """Depthwise over ``before + 1 + after`` neighbours, nothing outside the sequence, then pointwise."""
+    total = torch.zeros_like(xs[0])
+    for tap, j in enumerate(range(i - before, i + after + 1)):
+        if 0 <= j < len(xs):
+            total = total + module.depthwise.weight[:, 0, tap] * xs[j]
+    return affine(total, module.pointwise)
+
+
+def convolution(module, xs, i, *, causal):
+    hidden = [
+        torch.relu(separable(module.first, xs, j, before=2 if causal else 1, after=0 if causal else 1))
+        for j in range(len(xs))
+    ]
+    return separable(module.second, hidden, i, before=4 if causal else 2, after=0 if causal else 2)
+
+
+def feed_forward(module, xs, i):
+    return affine(torch.relu(affine(xs[i], module.inner)), module.outer)
+
+
+def transition(module, xs, i, *, causal):
+    if hasattr(module, "inner"):
+        return feed_forward(module, xs, i)
+    return convolution(module, xs, i, causal=causal)
+
+
+def sublayer(module, xs, function):
+    """Post: norm(x + f(x)); pre: x + f(norm(x))."""
+    if module.post:
+        return [layer_norm(x + function(xs, i), module.norm) for i, x in enumerate(xs)]
+    normed = [layer_norm(x, module.norm) for x in xs]
+    return [x + function(normed, i) for i, x in enumerate(xs)]
+
+
+def block(module, xs, *, causal=False, source=None):
+    xs = sublayer(module.after_attention, xs, lambda ys, i: self_attention(module.attention, ys, i, causal=causal))
+    if source is not None:
+        xs = sublayer(
+            module.after_cross_attention,
+            xs,
+            lambda ys, i: cross_attention(module.cross_attention, ys, i, source=source),
+        )
+    return sublayer(module.after_transition, xs, lambda ys, i: transition(module.transition, ys, i, causal=causal))
+
+
+@dataclass
+class Run:
+    """What the naive loop did with one sequence."""
+
+    states: list = field(default_factory=list)
+    steps: list = field(default_factory=list)
+    remainder: list = field(default_factory=list)
+    margin: float = 1.0  # how near a decision came to the threshold
+
+
+def step_blocks(recurrence, step):
+    first = 0 if recurrence.tied else step * recurrence.layers_per_step
+    return list(recurrence.blocks)[first : first + recurrence.layers_per_step]
+
+
+def timed(recurrence, states, step):
+    """``X = H + P^t`` with sinusoids for both parts."""
+    width = states[0].shape[0]
+    layout = recurrence.coordinates.layout
+    moment = coordinate(step, width=width, layout=layout)
+    return [x + coordinate(i, width=width, layout=layout) + moment for i, x in enumerate(states)]
+
+
+def close(recurrence, states):
+    if recurrence.closing_norm is None:
+        return states
+    return [layer_norm(x, recurrence.closing_norm) for x in states]
+
+
+@torch.no_grad()
+def fixed(recurrence, states, *, max_steps, source=None):
+    states = list(states)
+    for step in range(max_steps):
+        states = timed(recurrence, states, step)
+        for module in step_blocks(recurrence, step):
+            states = block(module, states, causal=recurrence.decoder, source=source)
+    return Run(close(recurrence, states), [max_steps] * len(states), [0.0] * len(states))
+
+
+@torch.no_grad()
+def halting(recurrence, states, *, max_steps, threshold, source=None):
+    """Section 2.2 of the paper for one sequence, every position with its own h, R and N."""
+    unit, count = recurrence.halting, len(states)
+    states, output = list(states), [torch.zeros_like(x) for x in states]
+    h, running, run = [0.0] * count, [True] * count, Run(steps=[0] * count, remainder=[0.0] * count)
+    for step in range(max_steps):
+        if not any(running):
+            break
+        xs = timed(recurrence, states, step)
+        p = [1 / (1 + math.exp(-float(unit.weight[0] @ x + unit.bias[0]))) for x in xs]
+        if unit.scope == "sequence":
+            p = [sum(p) / count] * count
+        new = xs
+        for module in step_blocks(recurrence, step):
+            new = block(module, new, causal=recurrence.decoder, source=source)
+        capped = recurrence.remainder_at_cap and step == max_steps - 1
+        for i in range(count):
+            if not running[i]:
+                if recurrence.state == "evolving":
+                    states[i] = new[i]
+                continue
+            run.margin = min(run.margin, abs(h[i] + p[i] - threshold))
+            run.steps[i] += 1
+            if h[i] + p[i] > threshold or capped:
+                weight = run.remainder[i] = 1 - h[i]
+                running[i] = False
+            else:
+                weight = p[i]
+                h[i] += p[i]
+            if recurrence.output == "mean":
+                output[i] = output[i] + weight * new[i]
+            elif recurrence.output == "interpolate":
+                output[i] = weight * new[i] + (1 - weight) * output[i]
+            else:
+                output[i] = new[i]
+            states[i] = new[i]
+    run.states = close(recurrence, output)
+    return run
+
+
+def advance(probabilities, *, threshold, remainder_at_cap):
+    """Halting of one position: ``(weights, N, R)`` for its ``p`` at every step up to the cap."""
+    h, remainder, count, halted, weights = 0.0, 0.0, 0, False, []
+    for step, p in enumerate(probabilities):
+        if halted:
+            weights.append(0.0)
+            continue
+        count += 1
+        last = remainder_at_cap and step == len(probabilities) - 1
+        if h + p > threshold or last:
+            halted, remainder = True, 1.0 - h
+            weights.append(remainder)
+        else:
+            h += p
+            weights.append(p)
+    return weights, count, remainder

@@ -1,0 +1,79 @@
+"""Small modules with lively weights, and the padding they are tried with."""
+
+import torch
+from torch import nn
+
+from universal_transformer.nn.block import Block
+from universal_transformer.nn.coordinates import Coordinates, count_positions
+from universal_transformer.nn.halting import HaltingUnit
+from universal_transformer.nn.recurrence import Recurrence
+
+WIDTH, HEADS, FILTER = 8, 2, 12
+
+
+def stir(module, *, scale=0.4):
+    """Random values for every parameter, so that none is at a start where a mistake cannot show (0 or 1)."""
+    for name, parameter in module.named_parameters():
+        nn.init.normal_(parameter, mean=1.0 if name.endswith("norm.weight") else 0.0, std=scale)
+    return module
+
+
+def small_block(*, decoder=False, cross_attention=False, **choices):
+    module = Block(
+        WIDTH, num_heads=HEADS, filter_width=FILTER, decoder=decoder, cross_attention=cross_attention, **choices
+    )
+    return stir(module).double().eval()
+
+
+def small_recurrence(
+    *,
+    decoder=False,
+    cross_attention=False,
+    norm="post",
+    transition="feed_forward",
+    tied=True,
+    layers_per_step=1,
+    max_steps=5,
+    halting=False,
+    bias=-0.7,
+    scope="position",
+    coordinates=None,
+    **choices,
+):
+    """A recurrence in float64 over states of width 8."""
+    count = layers_per_step * (1 if tied else max_steps)
+    module = Recurrence(
+        coordinates or Coordinates(WIDTH, num_heads=HEADS, max_steps=max_steps),
+        [
+            small_block(decoder=decoder, cross_attention=cross_attention, norm=norm, transition=transition)
+            for _ in range(count)
+        ],
+        layers_per_step=layers_per_step,
+        tied=tied,
+        max_steps=max_steps,
+        decoder=decoder,
+        closing_norm=stir(nn.LayerNorm(WIDTH, eps=1e-6)) if norm == "pre" else None,
+        halting=HaltingUnit(WIDTH, bias=bias, scope=scope) if halting else None,
+        **choices,
+    )
+    if module.halting is not None:
+        nn.init.normal_(module.halting.weight, std=0.4)
+    return module.double().eval()
+
+
+def right_padding(lengths, longest):
+    """``[batch, position]``: True behind the first ``lengths[b]`` positions."""
+    return torch.arange(longest) >= torch.tensor(lengths).unsqueeze(1)
+
+
+def left_padding(lengths, longest):
+    """``[batch, position]``: True in front of the last ``lengths[b]`` positions."""
+    return right_padding(lengths, longest).flip(1)
+
+
+def go(recurrence, states, *, padding=None, source=None, source_padding=None, **depth):
+    """Run a recurrence over states, positions counted over the real ones."""
+    where = torch.arange(states.shape[1]).unsqueeze(0) if padding is None else count_positions(padding)
+    memory = None if source is None else recurrence.remember(source, padding=source_padding)
+    placed = recurrence.coordinates.place(where, padding=padding)
+    return recurrence(states, placed=placed, padding=padding, memory=memory, **depth)
