@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Literal
+from typing import Literal
 
 from universal_transformer.data.sources import DATASETS, Dataset, File
 from universal_transformer.data.text import set_usual_mode, show, show_path, write_text
@@ -262,7 +262,7 @@ def _fetch_members(dataset: Dataset, members: list[File], root: Path, tell: Call
 class _Limited:
     """A stream that refuses to give more than a number of bytes: small archives can unpack to anything."""
 
-    def __init__(self, stream: IO[bytes], *, limit: int):
+    def __init__(self, stream: gzip.GzipFile, *, limit: int):
         self.stream = stream
         self.left = limit
 
@@ -291,7 +291,7 @@ def extract(
     found: set[str] = set()
     try:
         with gzip.open(archive, "rb") as unpacked:
-            stream = _Limited(unpacked, limit=max_archive_bytes)  # type: ignore[arg-type]
+            stream = _Limited(unpacked, limit=max_archive_bytes)
             with tarfile.open(fileobj=stream, mode="r|") as tar:  # type: ignore[call-overload]
                 for number, member in enumerate(tar):
                     if number >= MAX_MEMBERS:

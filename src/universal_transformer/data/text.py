@@ -7,6 +7,7 @@ A file with LF, CRLF, a byte order mark or no final newline gives the same lines
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import os
@@ -14,13 +15,21 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, Protocol, runtime_checkable
 
 from universal_transformer.errors import UserError
 
 MAX_LINE = 1_000_000  # characters
 MAX_JSON_BYTES = 64 * 2**20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@runtime_checkable
+class Bytes(Protocol):
+    """Whatever gives lines of bytes: a file, a decompressor, ``sys.stdin.buffer``."""
+
+    def readline(self, limit: int = -1, /) -> bytes:
+        """Return bytes up to and with the next line feed, at most `limit`."""
 
 
 def read_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]]:
@@ -39,20 +48,20 @@ def read_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[tuple[
     except UserError:
         raise
     except (OSError, EOFError, zlib.error, ValueError) as error:  # ValueError: a path with a NUL character
-        place = f"{name}:{number + 1}" if number else name
+        place = f"{name}:{number + 1}" if number or _damaged(error, path) else name
         raise UserError(f"{place}: {_reason(error, path)}") from error
     if number == 0:
-        raise UserError(f"{name}: the file is empty; expected at least one line of text")
+        raise UserError(f"{name}:1: the file is empty; expected at least one line of text")
 
 
-def read_stream(stream: IO[bytes], name: str, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]]:
+def read_stream(stream: Bytes, name: str, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]]:
     """`read_lines` for a binary stream such as ``sys.stdin.buffer``; an empty stream gives no lines."""
     yield from _numbered(stream, name=name, max_line=max_line)
 
 
-def _open(path: str | Path) -> IO[bytes]:
+def _open(path: str | Path) -> io.BufferedIOBase:
     if str(path).endswith(".gz"):
-        return cast("IO[bytes]", gzip.open(path, "rb"))
+        return gzip.open(path, "rb")
     return open(path, "rb")  # the caller's `with` closes it
 
 
@@ -63,12 +72,22 @@ def _reason(error: Exception, path: str | Path) -> str:
         return "this is a directory; expected a text file"
     if isinstance(error, PermissionError):
         return "no permission to read this file"
-    if str(path).endswith(".gz") and not (isinstance(error, OSError) and error.errno):
+    if _damaged(error, path):
         return f"damaged gzip data ({show(str(error))}); expected a whole .gz file, or a name without .gz"
     return f"cannot be read ({show(str(error))})"
 
 
-def _numbered(stream: IO[bytes], *, name: str, max_line: int) -> Iterator[tuple[int, str]]:
+def _damaged(error: Exception, path: str | Path) -> bool:
+    """Say if the error is about what a .gz file holds, not about getting at it."""
+    compressed = str(path).endswith(".gz")
+    return (
+        compressed
+        and isinstance(error, OSError | EOFError | zlib.error)
+        and not getattr(error, "errno", None)
+    )
+
+
+def _numbered(stream: Bytes, *, name: str, max_line: int) -> Iterator[tuple[int, str]]:
     limit = 4 * max_line + 8  # bytes: four a character, a byte order mark, a line end
     number = 0
     while raw := stream.readline(limit):
@@ -99,7 +118,7 @@ def _decode(raw: bytes, *, where: str) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        hint = "convert it with iconv -t UTF-8"
+        hint = "convert it with iconv -f ITS_ENCODING -t UTF-8"
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
             hint = "this looks like UTF-16; convert it with iconv -f UTF-16 -t UTF-8"
         elif raw.startswith(b"\x1f\x8b"):

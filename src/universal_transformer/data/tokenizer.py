@@ -82,7 +82,7 @@ class Tokenizer:
         """Return the ids of `text`, without start or end."""
         try:
             return self._rules.encode(text, add_special_tokens=False).ids
-        except UnicodeEncodeError as error:
+        except TypeError as error:  # what the library says of a str that is not Unicode
             raise UserError(f"half of a surrogate pair in {show(text)}; expected whole characters") from error
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:

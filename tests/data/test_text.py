@@ -1,0 +1,176 @@
+import gzip
+import io
+import json
+import os
+import time
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from universal_transformer.data.text import (
+    parse_json,
+    read_json,
+    read_lines,
+    read_stream,
+    show,
+    show_path,
+    write_json,
+    write_text,
+)
+from universal_transformer.errors import UserError
+
+# what stands inside a line: any character but line ends and NUL, U+2028 and vertical tabs among them
+LINE = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), max_size=30)
+LINES = st.lists(LINE, min_size=1, max_size=8)
+
+
+def variants(lines):
+    """The same lines as different programs would have written them."""
+    unix = "\n".join(lines).encode() + b"\n"
+    windows = "\r\n".join(lines).encode() + b"\r\n"
+    mark = b"\xef\xbb\xbf"
+    yield from (unix, windows, mark + unix, mark + windows)
+    if lines[-1]:  # otherwise the last line end is the last line
+        yield unix[:-1]
+        yield windows[:-2]
+
+
+@given(LINES)
+def test_line_ends_and_byte_order_mark_do_not_matter(lines):
+    lines = [lines[0].lstrip("\ufeff"), *lines[1:]]
+    for content in variants(lines):
+        assert list(read_stream(io.BytesIO(content), "x")) == list(enumerate(lines, start=1))
+
+
+@given(LINES)
+def test_a_compressed_file_and_a_stream_read_as_the_file(tmp_path_factory, lines):
+    folder = tmp_path_factory.mktemp("text")
+    content = "\n".join(lines).encode() + b"\n"
+    (folder / "a.txt").write_bytes(content)
+    (folder / "a.txt.gz").write_bytes(gzip.compress(content))
+    expected = list(read_stream(io.BytesIO(content), "x"))
+    assert list(read_lines(folder / "a.txt")) == expected
+    assert list(read_lines(str(folder / "a.txt.gz"))) == expected
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_lines_or_a_one_line_error(content):
+    try:
+        lines = list(read_stream(io.BytesIO(content), "name.txt"))
+    except UserError as error:
+        message = str(error)
+    else:
+        message = ""
+    if message:
+        assert message.startswith("name.txt:")
+        assert message.isprintable()
+        return
+    assert "\n".join(text for _, text in lines).encode() == content.removeprefix(b"\xef\xbb\xbf").replace(
+        b"\r\n", b"\n"
+    ).removesuffix(b"\n").removesuffix(b"\r" if not content.endswith(b"\n") else b"")
+
+
+def test_lines_end_at_line_feeds_only():
+    assert list(read_stream(io.BytesIO("a\u2028b\x0bc\x85d\re\r\nf".encode()), "x")) == [
+        (1, "a\u2028b\x0bc\x85d\re"),
+        (2, "f"),
+    ]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_huge_line_is_refused_without_reading_it(tmp_path, suffix):
+    path = tmp_path / f"huge.txt{suffix}"
+    with gzip.open(path, "wb", compresslevel=1) if suffix else path.open("wb") as stream:
+        stream.write(b"first\n")
+        for _ in range(200):
+            stream.write(b"a" * 2**20)
+    tracemalloc.start()
+    started = time.monotonic()
+    with pytest.raises(UserError, match=r"huge\.txt.*:2: a line of more than 1,000,000 characters"):
+        list(read_lines(path))
+    assert time.monotonic() - started < 5
+    assert tracemalloc.get_traced_memory()[1] < 50 * 2**20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("letter", ["a", "ä", "€", "𝄞"])
+def test_the_longest_line_is_counted_in_characters(letter):
+    def read(length):
+        return list(read_stream(io.BytesIO((letter * length).encode() + b"\r\n"), "x", max_line=100))
+
+    assert read(100) == [(1, letter * 100)]
+    with pytest.raises(UserError, match="x:1: a line of more than 100 characters"):
+        read(101)
+
+
+def test_what_cannot_be_opened(tmp_path):
+    with pytest.raises(UserError, match=r"absent\.txt: no such file"):
+        list(read_lines(tmp_path / "absent.txt"))
+    with pytest.raises(UserError, match="this is a directory; expected a text file"):
+        list(read_lines(tmp_path))
+    with pytest.raises(UserError, match="cannot be read"):
+        list(read_lines("a\0b"))
+    if os.geteuid():
+        (tmp_path / "locked").write_text("x")
+        (tmp_path / "locked").chmod(0)
+        with pytest.raises(UserError, match="no permission"):
+            list(read_lines(tmp_path / "locked"))
+
+
+def test_an_empty_stream_has_no_lines():
+    assert list(read_stream(io.BytesIO(b""), "standard input")) == []
+
+
+PLAIN = st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5)
+
+
+@given(st.dictionaries(st.text(max_size=5), PLAIN | st.lists(PLAIN, max_size=3), max_size=4))
+def test_what_json_writes_is_read_back(value):
+    assert parse_json(json.dumps(value), where="x") == value
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_json_or_a_one_line_error(text):
+    message = "x:1: "
+    try:
+        parse_json(text, where="x:1")
+    except UserError as error:
+        message = str(error)
+    assert message.startswith("x:1: ")
+    assert message.isprintable()
+
+
+def test_json_files(tmp_path):
+    write_json(tmp_path / "a.json", {"ä": [1, 2.5, None]})
+    assert read_json(tmp_path / "a.json") == {"ä": [1, 2.5, None]}
+    with pytest.raises(UserError, match="more than 3 bytes"):
+        read_json(tmp_path / "a.json", max_bytes=3)
+    (tmp_path / "b.json").write_text("[1]")
+    with pytest.raises(UserError, match=r"b\.json: expected a JSON object, found \[1\]"):
+        read_json(tmp_path / "b.json")
+    with pytest.raises(UserError, match=r"c\.json: no such file"):
+        read_json(tmp_path / "c.json")
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+
+    def fail(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        write_text(path, "new")
+    assert [child.name for child in tmp_path.iterdir()] == ["a.txt"]
+    assert path.read_text() == "old"
+
+
+@given(st.text())
+def test_shown_values_and_paths_are_short_printable_lines(text):
+    assert len(show(text)) <= 60
+    for shown in (show(text), show_path(text)):
+        assert shown.isprintable()
+        shown.encode()
