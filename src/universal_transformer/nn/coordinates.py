@@ -188,7 +188,7 @@ class Coordinates(nn.Module):
         return self.step_table[step] * self.step_scale
 
     def enter(self, states: States, placed: Placed) -> States:
-        """The position part, once, in front of the first step (when it is not added at every step)."""
+        """The position part, once, in front of everything (when it is not added at every step)."""
         if self.every_step or placed.signal is None:
             return states
         return states + placed.signal.to(states.dtype)

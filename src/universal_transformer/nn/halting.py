@@ -60,12 +60,14 @@ def advance(
     halts, goes_on = running & over, running & ~over
     rest = 1.0 - h
     weight = torch.where(halts, rest, torch.where(goes_on, probability, 0.0))
+    cumulative = torch.where(halts, 1.0, torch.where(goes_on, h + probability, h))
     return (
         Halting(
-            cumulative=torch.where(halts, 1.0, torch.where(goes_on, h + probability, h)),
+            cumulative=cumulative,
             remainder=torch.where(halts, rest, halting.remainder),
             steps=halting.steps + running,
-            running=goes_on,
+            running=goes_on
+            & (cumulative < 1.0),  # a threshold of 1 can be met exactly: nothing is left to give
         ),
         weight,
     )

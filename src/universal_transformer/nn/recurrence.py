@@ -35,8 +35,8 @@ class Trace:
     padding: Padding | None
     probability: PerStep | None = None
     weight: PerStep | None = None
-    self_attention: Float[Tensor, "step batch heads query key"] | None = None
-    cross_attention: Float[Tensor, "step batch heads query source"] | None = None
+    self_attention: Float[Tensor, "layer batch heads query key"] | None = None
+    cross_attention: Float[Tensor, "layer batch heads query source"] | None = None
 
     def mean_steps(self) -> Scalar:
         """Mean N over real positions."""
@@ -152,8 +152,8 @@ class Recurrence(nn.Module):
             record=record,
         )
         depth = self.depth(max_steps)
-        states = self._plain(states, view, first=0, layers=self.before)
         states = self.coordinates.enter(states, placed)
+        states = self._plain(states, view, first=0, layers=self.before)
         if self.halting is None:
             states, trace = self._fixed(states, view, depth=depth)
         else:
