@@ -1,0 +1,178 @@
+"""A model and a task give a report: free-running scores, and how many steps positions took to get there."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from universal_transformer.data.example import Example, sizes
+from universal_transformer.data.sampler import BucketSampler
+from universal_transformer.data.text import show
+from universal_transformer.decoding.session import evaluating
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation.report import BySupports, Report, Row, collapse
+from universal_transformer.evaluation.scoring import Decoding, Depth, Outcome, Scorer, load_sacrebleu
+from universal_transformer.models.build import Model
+from universal_transformer.tasks.task import Task
+
+Progress = Callable[[int, int], object]
+"""Called with the examples done and all examples."""
+
+ARCHITECTURES: Mapping[str, str] = MappingProxyType(
+    {
+        "error": "classifier",
+        "sequence": "encoder_decoder",
+        "bleu": "encoder_decoder",
+        "perplexity": "language_model",
+    }
+)
+"""Which architecture a metric can score."""
+
+
+def evaluate(
+    model: Model,
+    task: Task,
+    *,
+    split: str = "test",
+    batch_tokens: int = 16384,
+    max_steps: int | None = None,
+    halting_threshold: float | None = None,
+    limit: int | None = None,
+    beams: int = 1,
+    alpha: float = 0.6,
+    progress: Progress | None = None,
+) -> Report:
+    """Score `model` on a split of `task`.
+
+    | metric     | score                                                                                    |
+    | ---------- | ---------------------------------------------------------------------------------------- |
+    | error      | per cent of examples whose class the largest logit does not name                         |
+    | sequence   | character and sequence accuracy of free-running output (`tasks.scoring`)                 |
+    | bleu       | sacreBLEU and chrF of free-running output; needs the extra `metrics`                     |
+    | perplexity | ``exp(-1/n Σ log p)``, accuracy, bits per character, teacher-forced, over n tokens       |
+
+    `split` is "test" (all test sets), "validation", "train", or the name of one test set; `limit` scores so many
+    examples of each set, evenly spread. `beams` and `alpha` (length penalty) decide how output is searched for: one
+    beam is greedy. Steps are counted over real positions; decoder steps of free-running output are those of the
+    tokens it wrote. The report is a function of model, data and these arguments: batches change no figure but by
+    rounding. Raises UserError for an unknown split, a set of no examples, and a model that the metric does not fit.
+    """
+    architecture = model.config.architecture
+    if architecture != ARCHITECTURES[task.metric]:
+        raise UserError(
+            f"task {task.name} is scored by {task.metric}, which needs a {ARCHITECTURES[task.metric]}; "
+            f"this model is a {architecture}"
+        )
+    if task.metric == "bleu":
+        load_sacrebleu()  # before the work, not after it
+    if beams < 1:
+        raise UserError(f"beams={beams}: expected at least 1 (1: greedy)")
+    depth = Depth(max_steps=max_steps, halting_threshold=halting_threshold)
+    decoding = Decoding(beams=beams, alpha=alpha)
+    scorer = Scorer(model, task.codec, task.metric, depth, decoding)
+    sets, notes = choose(task, split=split, limit=limit)
+    if task.metric in ("sequence", "bleu"):
+        notes.append(f"free-running output, {decoding.name}")
+    tallies: dict[tuple[str, str], Outcome] = {}
+    by_supports: dict[int, Outcome] = {}
+    done, total = 0, sum(map(len, sets.values()))
+    with evaluating(model):
+        for name, examples in sets.items():
+            sampler = BucketSampler(sizes(examples), max(1, batch_tokens // beams), seed=0, shuffle=False)
+            for indices in sampler.epoch(0):
+                chosen = [examples[index] for index in indices]
+                for example, outcome in zip(chosen, scorer(chosen), strict=True):
+                    tallies.setdefault((name, example.group), Outcome(count=0)).add(outcome)
+                    if example.supports:
+                        by_supports.setdefault(len(example.supports), Outcome(count=0)).add(outcome)
+                done += len(chosen)
+                if progress is not None:
+                    progress(done, total)
+    report = summarise(scorer, tallies, by_supports, task=task, split=split)
+    # a cap below the trained one makes all positions stop there, which says nothing about the halting unit
+    watched = model.config.halting and depth.cap(model) >= model.config.max_steps
+    warnings = collapses(report) if watched else []
+    notes = [*task.notes, *notes, *depth.notes(model)]
+    return dataclasses.replace(report, notes=tuple(notes), warnings=tuple(warnings))
+
+
+def summarise(
+    scorer: Scorer,
+    tallies: Mapping[tuple[str, str], Outcome],
+    by_supports: Mapping[int, Outcome],
+    *,
+    task: Task,
+    split: str,
+) -> Report:
+    """Make a report of what was found, groups in natural order ("task 2" before "task 10")."""
+    cap = scorer.depth.cap(scorer.model)
+    signatures: dict[str, str] = {}
+    wholes: dict[str, Outcome] = {}
+    for (name, _), outcome in tallies.items():
+        wholes.setdefault(name, Outcome(count=0)).add(outcome)
+
+    def row(name: str, group: str, outcome: Outcome) -> Row:
+        metrics, found = scorer.metrics(outcome)
+        signatures.update(found)
+        return Row(name, group, outcome.count, metrics, outcome.step_counts(cap=cap))
+
+    places = {name: place for place, name in enumerate(wholes)}
+    ordered = sorted(tallies, key=lambda key: (places[key[0]], natural(key[1])))
+    return Report(
+        task=task.name,
+        metric=task.metric,
+        split=split,
+        halting=scorer.model.config.halting,
+        max_steps=cap,
+        rows=tuple(row(name, group, tallies[name, group]) for name, group in ordered),
+        totals=tuple(row(name, "", outcome) for name, outcome in wholes.items()),
+        steps_by_supports=tuple(
+            BySupports(number, steps)
+            for number, outcome in sorted(by_supports.items())
+            for steps in outcome.step_counts(cap=cap)
+            if steps.side == "encoder"
+        ),
+        signatures=signatures,
+    )
+
+
+def collapses(report: Report) -> list[str]:
+    """Return a warning for each side whose halting has collapsed."""
+    sides = [steps for side in ("encoder", "decoder") if (steps := report.steps(side)) is not None]
+    found = [collapse(steps, max_steps=report.max_steps) for steps in sides]
+    return [text for text in found if text is not None]
+
+
+def choose(task: Task, *, split: str, limit: int | None) -> tuple[dict[str, Sequence[Example]], list[str]]:
+    """Return the sets to score by name, and what a figure must say about them."""
+    sets: dict[str, Sequence[Example]]
+    if split == "test":
+        sets = dict(task.test)
+    elif split in ("validation", "train"):
+        sets = {split: task.validation if split == "validation" else task.train}
+    elif split in task.test:
+        sets = {split: task.test[split]}
+    else:
+        allowed = ", ".join(dict.fromkeys(("test", "validation", "train", *task.test)))
+        raise UserError(f"split {show(split)}: allowed for task {task.name} are {allowed}")
+    if limit is not None and limit < 1:
+        raise UserError(f"limit {limit}: expected at least 1 example, or none for all")
+    notes = []
+    for name, examples in sets.items():
+        if not len(examples):
+            raise UserError(f"task {task.name}: no examples in {name}; expected at least one to score")
+        if limit is not None and len(examples) > limit:
+            spread = [examples[place * len(examples) // limit] for place in range(limit)]
+            notes.append(f"{name}: {limit:,} of {len(examples):,} examples, evenly spread")
+            sets[name] = spread
+    return sets, notes
+
+
+def natural(name: str) -> list[tuple[int, int | str]]:
+    """Sort numbers inside names by value."""
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name) if part]
+
+
+__all__ = ["Progress", "evaluate"]

@@ -1,0 +1,314 @@
+"""What an evaluation found, as plain numbers: scores by group, how many steps positions took, what to beware of.
+
+A report is read back from ``report.json`` to print it or to draw it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+
+from universal_transformer.data.text import read_json, show, show_path, write_json
+from universal_transformer.errors import UserError
+
+FAILED_ABOVE = 5.0  # per cent: the paper's table 1 calls a task with a larger error failed
+
+Side = Literal["encoder", "decoder"]
+T = TypeVar("T")
+
+
+class Metric(NamedTuple):
+    """How a score is written."""
+
+    title: str
+    decimals: int
+    best: Literal["low", "high"]
+
+
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {
+        "error": Metric("error %", 2, "low"),
+        "character_accuracy": Metric("character accuracy", 3, "high"),
+        "sequence_accuracy": Metric("sequence accuracy", 3, "high"),
+        "bleu": Metric("BLEU", 2, "high"),
+        "chrf": Metric("chrF", 2, "high"),
+        "perplexity": Metric("perplexity", 2, "low"),
+        "accuracy": Metric("accuracy", 3, "high"),
+        "bits_per_character": Metric("bits per character", 3, "low"),
+    }
+)
+"""Every score a row can hold; accuracies lie in [0, 1], error, BLEU and chrF in [0, 100]."""
+
+
+@dataclass(frozen=True)
+class StepCounts:
+    """How many positions took 1, 2, 3 … steps (N of the paper): ``counts[n - 1]`` of them took n."""
+
+    side: Side
+    counts: tuple[int, ...]
+
+    @property
+    def num_positions(self) -> int:
+        """Real positions counted."""
+        return sum(self.counts)
+
+    @property
+    def mean(self) -> float:
+        """Mean N over positions; 0 where there is none."""
+        return sum(n * count for n, count in enumerate(self.counts, start=1)) / max(1, self.num_positions)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of N over positions (of the population)."""
+        mean = self.mean
+        squares = sum(count * (n - mean) ** 2 for n, count in enumerate(self.counts, start=1))
+        return math.sqrt(squares / max(1, self.num_positions))
+
+    def __add__(self, other: StepCounts) -> StepCounts:
+        assert (self.side, len(self.counts)) == (other.side, len(other.counts))
+        return StepCounts(
+            self.side, tuple(left + right for left, right in zip(self.counts, other.counts, strict=True))
+        )
+
+
+@dataclass(frozen=True)
+class Row:
+    """The scores of one group of one test set."""
+
+    set: str
+    group: str
+    """"" is the whole set."""
+    count: int
+    """Examples scored."""
+    metrics: dict[str, float]
+    """By name in `METRICS`."""
+    steps: tuple[StepCounts, ...]
+    """Of the encoder, the decoder, or both."""
+
+    @property
+    def name(self) -> str:
+        """How a figure calls it."""
+        return self.group or self.set
+
+
+@dataclass(frozen=True)
+class BySupports:
+    """Steps of the source positions of all questions with so many supporting facts."""
+
+    num_supports: int
+    steps: StepCounts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The outcome of `evaluate`."""
+
+    task: str
+    metric: Literal["error", "sequence", "bleu", "perplexity"]
+    split: str
+    halting: bool
+    """Whether positions decide for themselves when to stop."""
+    max_steps: int
+    """Depth T that was run: the cap of a halting model."""
+    rows: tuple[Row, ...]
+    """One for each group of each test set."""
+    totals: tuple[Row, ...]
+    """One for each test set as a whole."""
+    steps_by_supports: tuple[BySupports, ...] = ()
+    signatures: dict[str, str] = field(default_factory=dict)
+    """How a score was computed, in the words of its library (sacreBLEU)."""
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether a test set has several groups."""
+        return len(self.rows) > len(self.totals)
+
+    @property
+    def headline(self) -> str:
+        """Name of the score that figures show first."""
+        return next(iter(self.totals[0].metrics))
+
+    @property
+    def failed(self) -> tuple[Row, ...] | None:
+        """Groups with an error above 5 % (the paper's failed tasks); None where there are no groups to fail."""
+        if self.metric != "error" or not self.has_groups:
+            return None
+        return tuple(row for row in self.rows if row.metrics["error"] > FAILED_ABOVE)
+
+    def mean_over_groups(self, metric: str) -> float:
+        """The plain mean over groups, whatever their sizes (table 1's mean error over tasks)."""
+        return sum(row.metrics[metric] for row in self.rows) / len(self.rows)
+
+    def steps(self, side: Side) -> StepCounts | None:
+        """Steps of one side over all test sets; None where the model has no such side."""
+        found = [steps for row in self.totals for steps in row.steps if steps.side == side]
+        return sum_steps(found)
+
+    @property
+    def mean_steps(self) -> float:
+        """Mean N over all real positions of both sides."""
+        sides = [steps for steps in map(self.steps, get_args(Side)) if steps is not None]
+        return sum(s.mean * s.num_positions for s in sides) / max(1, sum(s.num_positions for s in sides))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any], *, name: str = "report") -> Report:
+        """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
+        report = _build(cls, fields, where=name)
+        if not report.totals or not report.rows:
+            raise UserError(f"{name}: a report of no rows; expected what evaluation wrote")
+        for row in (*report.rows, *report.totals):
+            if not row.metrics or not set(row.metrics) <= METRICS.keys():
+                raise UserError(
+                    f"{name}: scores {', '.join(map(show, row.metrics))}; known are {', '.join(METRICS)}"
+                )
+        return report
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON, whole or not at all."""
+        write_json(path, self.to_dict())
+
+    @classmethod
+    def load(cls, path: Path) -> Report:
+        """Read what `save` wrote."""
+        return cls.from_dict(read_json(path), name=show_path(path))
+
+    def lines(self) -> list[str]:
+        """A plain-text account for a terminal, columns aligned."""
+        count = sum(row.count for row in self.totals)
+        lines = [f"{self.task} · {self.split} · {count:,} examples", *_table(self._score_table(), names=2)]
+        if self.has_groups:
+            mean = self.mean_over_groups(self.headline)
+            title, decimals, _ = METRICS[self.headline]
+            lines.append(f"mean {title} over {len(self.rows)} groups: {mean:.{decimals}f}")
+        if self.failed is not None:
+            names = f": {', '.join(row.name for row in self.failed)}" if self.failed else ""
+            lines.append(
+                f"failed (error above {FAILED_ABOVE:.0f} %): {len(self.failed)} of {len(self.rows)}{names}"
+            )
+        if self.halting:
+            lines += self._step_lines()
+        lines += [f"{name}: {text}" for name, text in self.signatures.items()]
+        lines += [f"warning: {text}" for text in self.warnings]
+        return lines + [f"note: {text}" for text in self.notes]
+
+    def _score_table(self) -> list[list[str]]:
+        metrics = list(self.totals[0].metrics)
+        sides = [steps.side for steps in self.totals[0].steps]
+        depth = "steps" if self.halting else "steps (fixed)"
+        table = [
+            ["test set", "group", "examples", *(METRICS[name].title for name in metrics)]
+            + [depth if len(sides) == 1 else f"{side} {depth}" for side in sides]
+        ]
+        for total in self.totals:
+            rows = [row for row in self.rows if row.set == total.set]
+            table += [
+                [row.set, row.group or "all", f"{row.count:,}"]
+                + [f"{row.metrics[name]:.{METRICS[name].decimals}f}" for name in metrics]
+                + [show_steps(steps) if self.halting else f"{steps.mean:.0f}" for steps in row.steps]
+                for row in ([*rows, total] if len(rows) > 1 else [total])
+            ]
+        return table
+
+    def _step_lines(self) -> list[str]:
+        lines = []
+        for side in get_args(Side):
+            if (steps := self.steps(side)) is not None and steps.num_positions:
+                lines += ["", f"{side}: share of {steps.num_positions:,} positions by steps taken"]
+                shares = [f"{100 * count / steps.num_positions:.1f} %" for count in steps.counts]
+                lines += _table([["steps", *map(str, range(1, len(shares) + 1))], ["share", *shares]])
+        if self.steps_by_supports:
+            lines += ["", "steps by number of supporting facts (mean ± standard deviation over positions)"]
+            lines += _table(
+                [["facts", "steps"]]
+                + [[str(found.num_supports), show_steps(found.steps)] for found in self.steps_by_supports]
+            )
+        return lines
+
+
+def sum_steps(counts: Sequence[StepCounts]) -> StepCounts | None:
+    """All of them together; None for none."""
+    return None if not counts else sum(counts[1:], counts[0])
+
+
+def show_steps(steps: StepCounts) -> str:
+    """Mean and standard deviation as the paper writes them: "2.3 ± 0.8", with one more digit."""
+    return f"{steps.mean:.2f} ± {steps.spread:.2f}"
+
+
+def collapse(steps: StepCounts, *, max_steps: int) -> str | None:
+    """Say how halting has collapsed, if it has: all positions stop at one step, so that depth is no choice."""
+    if not steps.num_positions or max_steps == 1:
+        return None
+    found = f"{steps.mean:.2f} ± {steps.spread:.2f} of at most {max_steps}"
+    if steps.mean < 1.05:
+        return f"halting has collapsed: {steps.side} positions stop at once (steps {found})"
+    if steps.mean > 0.99 * max_steps:
+        return f"halting has collapsed: {steps.side} positions go on to the cap (steps {found})"
+    if steps.spread < 0.01:
+        return f"halting has collapsed: all {steps.side} positions stop at the same step (steps {found})"
+    return None
+
+
+def _table(rows: list[list[str]], *, names: int = 1) -> Iterable[str]:
+    """Columns two blanks apart: the first `names` to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if column < names else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def _build(kind: Any, value: Any, *, where: str) -> Any:
+    """Turn a JSON value into one of type `kind`, or say what was expected."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
+        hints = get_type_hints(kind)
+        names = {found.name for found in dataclasses.fields(kind)}
+        for problem, wrong in (("unknown", value.keys() - names), ("missing", names - value.keys())):
+            if wrong:
+                raise UserError(f"{where}: {problem} {', '.join(map(show, sorted(wrong)))}")
+        return kind(**{key: _build(hints[key], value[key], where=f"{where}.{key}") for key in names})  # type: ignore[operator]
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(
+            _build(arguments[0], item, where=f"{where}[{index}]") for index, item in enumerate(value)
+        )
+    if origin is dict and isinstance(value, dict):
+        return {key: _build(arguments[1], item, where=f"{where}.{key}") for key, item in value.items()}
+    if origin is Literal and value in arguments:
+        return value
+    if kind is float and type(value) is int:
+        return float(value)
+    if kind is int and type(value) is int and value < 0:
+        raise UserError(f"{where}: found {value}; expected no negative number")
+    if isinstance(kind, type) and type(value) is kind:
+        return value
+    wanted = ", ".join(map(str, arguments)) if origin is Literal else getattr(kind, "__name__", str(kind))
+    raise UserError(f"{where}: expected {wanted}, found {show(value)}")
+
+
+__all__ = [
+    "FAILED_ABOVE",
+    "METRICS",
+    "BySupports",
+    "Metric",
+    "Report",
+    "Row",
+    "Side",
+    "StepCounts",
+    "collapse",
+    "show_steps",
+    "sum_steps",
+]

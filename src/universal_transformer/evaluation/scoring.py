@@ -1,0 +1,298 @@
+"""Batches of examples to what they add to the scores: classes, free-running sequences, or tokens."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from universal_transformer.axes import Bool, Float, Tensor
+from universal_transformer.data.batch import collate
+from universal_transformer.data.example import PADDING, Example
+from universal_transformer.decoding import Generated, beam_search, generate
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation.report import Side, StepCounts
+from universal_transformer.models.build import Model
+from universal_transformer.models.classifier import Classifier
+from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.models.language_model import LanguageModel
+from universal_transformer.nn.recurrence import Trace
+from universal_transformer.tasks.scoring import character_accuracy, sequence_accuracy, until_end
+from universal_transformer.tasks.task import Codec
+from universal_transformer.tasks.text import TextCodec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """How free-running output is made: greedily, or as the best of several beams."""
+
+    beams: int = 1
+    alpha: float = 0.6
+    """Exponent of the length penalty of a beam search."""
+
+    def __call__(
+        self, model: EncoderDecoder, source: Tensor, *, max_new_tokens: int | None, depth: Depth
+    ) -> list[Generated]:
+        """Return one sequence a row of `source`."""
+        if self.beams == 1:
+            return generate(
+                model,
+                source,
+                max_new_tokens=max_new_tokens,
+                max_steps=depth.max_steps,
+                halting_threshold=depth.halting_threshold,
+            )
+        found = beam_search(
+            model,
+            source,
+            beams=self.beams,
+            alpha=self.alpha,
+            max_new_tokens=max_new_tokens,
+            max_steps=depth.max_steps,
+            halting_threshold=depth.halting_threshold,
+        )
+        return [best[0] for best in found]
+
+    @property
+    def name(self) -> str:
+        """What a figure says about it."""
+        return "greedy" if self.beams == 1 else f"{self.beams} beams, length penalty {self.alpha:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Depth:
+    """Depth at run time; None is as the model was configured."""
+
+    max_steps: int | None = None
+    halting_threshold: float | None = None
+
+    def cap(self, model: Model) -> int:
+        """Return the most steps a position can take."""
+        return model.config.max_steps if self.max_steps is None else self.max_steps
+
+    def notes(self, model: Model) -> list[str]:
+        """Say where it differs from the model's own."""
+        own = {"max_steps": self.max_steps, "halting_threshold": self.halting_threshold}
+        return [
+            f"evaluated with {name}={value:g} instead of the model's {getattr(model.config, name):g}"
+            for name, value in own.items()
+            if value is not None and value != getattr(model.config, name)
+        ]
+
+
+@dataclass
+class Outcome:
+    """What one example, or a group of them, adds to the scores."""
+
+    count: int = 1
+    sums: dict[str, float] = field(default_factory=dict)
+    steps: dict[Side, Counter[int]] = field(default_factory=dict)
+    texts: list[tuple[str, str]] = field(default_factory=list)
+    """Hypothesis and reference, for scores of a whole corpus."""
+
+    def add(self, other: Outcome) -> None:
+        """Take in another one."""
+        self.count += other.count
+        for name, value in other.sums.items():
+            self.sums[name] = self.sums.get(name, 0) + value
+        for side, counts in other.steps.items():
+            self.steps.setdefault(side, Counter()).update(counts)
+        self.texts += other.texts
+
+    def step_counts(self, *, cap: int) -> tuple[StepCounts, ...]:
+        """Return its steps as the report has them."""
+        return tuple(
+            StepCounts(side, tuple(counts[n] for n in range(1, cap + 1)))
+            for side, counts in self.steps.items()
+        )
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Turns batches of examples into outcomes."""
+
+    model: Model
+    codec: Codec
+    metric: Literal["error", "sequence", "bleu", "perplexity"]
+    depth: Depth
+    decoding: Decoding
+
+    def __call__(self, examples: Sequence[Example]) -> list[Outcome]:
+        """Return the outcome of each example."""
+        match self.model:
+            case Classifier() as model:
+                return self._classes(model, examples)
+            case EncoderDecoder() as model:
+                return self._sequences(model, examples)
+            case LanguageModel() as model:
+                return self._tokens(model, examples)
+
+    def _classes(self, model: Classifier, examples: Sequence[Example]) -> list[Outcome]:
+        batch = collate(examples, indices=range(len(examples))).to(device_of(model))
+        assert batch.source is not None
+        output = model(
+            batch.source,
+            max_steps=self.depth.max_steps,
+            halting_threshold=self.depth.halting_threshold,
+        )
+        wrong = (finite(output.logits).argmax(-1) != batch.target).tolist()
+        steps = steps_of(output.encoder, real=~model.source.input.padding(batch.source))
+        return [
+            Outcome(sums={"wrong": int(miss)}, steps={"encoder": Counter(map(int, taken))})
+            for miss, taken in zip(wrong, steps, strict=True)
+        ]
+
+    def _sequences(self, model: EncoderDecoder, examples: Sequence[Example]) -> list[Outcome]:
+        batch = collate(examples, indices=range(len(examples))).to(device_of(model))
+        assert batch.source is not None
+        # what is longer than its target is wrong already, whatever would follow
+        limit = batch.target.shape[1] if self.metric == "sequence" else None
+        found = self.decoding(model, batch.source, max_new_tokens=limit, depth=self.depth)
+        outcomes = []
+        written = decoder_steps(model, batch.source, found, depth=self.depth)
+        for example, output, steps in zip(examples, found, written, strict=True):
+            outcome = Outcome(steps={"encoder": Counter(map(int, output.source_steps)), "decoder": steps})
+            target = ids_of(example)
+            if self.metric == "sequence":
+                end = model.config.end_id
+                outcome.sums["characters"] = character_accuracy(output.tokens, target, end_id=end)
+                outcome.sums["sequences"] = sequence_accuracy(output.tokens, target, end_id=end)
+            else:
+                reference = self.codec.render(until_end(target, end_id=model.config.end_id))
+                outcome.texts.append((self.codec.render(output.tokens), reference))
+            outcomes.append(outcome)
+        return outcomes
+
+    def _tokens(self, model: LanguageModel, examples: Sequence[Example]) -> list[Outcome]:
+        batch = collate(examples, indices=range(len(examples))).to(device_of(model))
+        output = model(
+            batch.target,
+            max_steps=self.depth.max_steps,
+            halting_threshold=self.depth.halting_threshold,
+        )
+        real = batch.target != PADDING
+        logits = finite(output.logits).float()
+        losses = cross_entropy(logits.transpose(1, 2), batch.target, reduction="none").double() * real
+        right = (logits.argmax(-1) == batch.target) & real
+        return [
+            Outcome(
+                sums={"nats": nats, "right": hits, "tokens": tokens},
+                steps={"decoder": Counter(map(int, taken))},
+            )
+            for nats, hits, tokens, taken in zip(
+                losses.sum(1).tolist(),
+                right.sum(1).tolist(),
+                real.sum(1).tolist(),
+                steps_of(output.decoder, real=real),
+                strict=True,
+            )
+        ]
+
+    def metrics(self, outcome: Outcome) -> tuple[dict[str, float], dict[str, str]]:
+        """Return the scores of a group, and the signatures of how they were computed."""
+        sums = outcome.sums
+        if self.metric == "error":
+            return {"error": 100 * sums["wrong"] / outcome.count}, {}
+        if self.metric == "sequence":
+            return {
+                "character_accuracy": sums["characters"] / outcome.count,
+                "sequence_accuracy": sums["sequences"] / outcome.count,
+            }, {}
+        if self.metric == "bleu":
+            return corpus_scores(outcome.texts)
+        tokens = max(1, sums["tokens"])
+        scores = {
+            "perplexity": math.exp(min(700.0, sums["nats"] / tokens)),
+            "accuracy": sums["right"] / tokens,
+        }
+        if isinstance(self.codec, TextCodec) and self.codec.tokenizer.kind == "character":
+            scores["bits_per_character"] = sums["nats"] / tokens / math.log(2)
+        return scores, {}
+
+
+def decoder_steps(
+    model: EncoderDecoder, source: Tensor, found: Sequence[Generated], *, depth: Depth
+) -> list[Counter[int]]:
+    """How many steps the decoder made for each token of `found` (and its end token)."""
+    config = model.config
+    written = [(*output.tokens, *([config.end_id] if output.finished else [])) for output in found]
+    if not config.halting:
+        return [Counter({depth.cap(model): len(ids)}) for ids in written]
+    batch = collate(
+        [Example(source=(), target=ids) for ids in written], indices=range(len(written))
+    ).to(source.device)  # fmt: skip
+    output = model(
+        source,
+        batch.target,
+        max_steps=depth.max_steps,
+        halting_threshold=depth.halting_threshold,
+    )
+    steps = steps_of(output.decoder, real=batch.target != config.padding_id)
+    return [Counter(map(int, taken)) for taken in steps]
+
+
+def steps_of(trace: Trace | None, *, real: Bool[Tensor, "batch position"]) -> list[list[float]]:
+    """N of the real positions of each row."""
+    assert trace is not None
+    return [
+        [steps for steps, kept in zip(row, mask, strict=True) if kept]
+        for row, mask in zip(trace.steps.tolist(), real.tolist(), strict=True)
+    ]
+
+
+def finite(logits: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch classes"]:
+    """Return `logits`; UserError where they are not finite."""
+    if not bool(torch.isfinite(logits).all()):
+        raise UserError("the model's logits are not finite: its weights or its training went wrong")
+    return logits
+
+
+def load_sacrebleu() -> Any:
+    """Import sacreBLEU; UserError if it is not installed."""
+    try:
+        import sacrebleu
+    except ImportError as error:
+        raise UserError(
+            "scoring by BLEU needs sacreBLEU: run pip install 'universal-transformer[metrics]'"
+        ) from error
+    return sacrebleu
+
+
+def corpus_scores(texts: Sequence[tuple[str, str]]) -> tuple[dict[str, float], dict[str, str]]:
+    """BLEU and chrF of (hypothesis, reference) pairs, with sacreBLEU's signatures."""
+    sacrebleu = load_sacrebleu()
+    hypotheses, references = [pair[0] for pair in texts], [[pair[1] for pair in texts]]
+    scores, signatures = {}, {}
+    for name, scorer in (("bleu", sacrebleu.BLEU()), ("chrf", sacrebleu.CHRF())):
+        scores[name] = float(scorer.corpus_score(hypotheses, references).score)
+        signatures[name] = str(scorer.get_signature())
+    return scores, signatures
+
+
+def ids_of(example: Example) -> tuple[int, ...]:
+    """Return the target ids of an example of a sequence task."""
+    assert isinstance(example.target, tuple), "the target of a sequence task is a row of ids"
+    return example.target
+
+
+def device_of(model: Model) -> torch.device:
+    """Where the model's weights are."""
+    return next(model.parameters()).device
+
+
+__all__ = [
+    "Decoding",
+    "Depth",
+    "Outcome",
+    "Scorer",
+    "device_of",
+    "finite",
+    "ids_of",
+    "load_sacrebleu",
+    "steps_of",
+]
