@@ -1,0 +1,90 @@
+"""The command line ``ut``: parses, calls, prints. A command is imported when it is used."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from universal_transformer import __version__
+from universal_transformer.cli.arguments import near
+from universal_transformer.errors import UserError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "train": ("train", "train a recipe, or go on with a run"),
+    "evaluate": ("evaluate", "score a run on its test sets"),
+    "predict": ("predict", "answer lines of a file or of standard input"),
+    "plot": ("plot", "make the report of a run again: one HTML file with its plots"),
+    "recipes": ("recipes", "list the recipes"),
+    "data": ("data", "list, fetch or check data sets"),
+    "demo": ("demo", "train the embedded default in a few minutes, and show what it learned"),
+}
+"""Command -> (module of this package with `run(arguments)`, summary)."""
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0, 2 for what the user can put right, 130 when interrupted."""
+    try:
+        code = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+        return code
+    except UserError as error:
+        return fail(str(error))
+    except BrokenPipeError:
+        # whoever read our output has gone; Python must not try to flush the rest at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        print("ut: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except OSError as error:
+        return fail(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
+    except MemoryError:
+        return fail("not enough memory: try a smaller --training.batch-tokens or --model.width")
+
+
+def fail(message: str) -> int:
+    """Print one line to standard error; return the exit code of what a user can put right."""
+    print("ut:", " ".join(message.split()), file=sys.stderr)
+    return USAGE_ERROR
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_help())
+        return 0 if arguments else USAGE_ERROR
+    name, *rest = arguments
+    if name in ("-V", "--version"):
+        print(f"ut {__version__}")
+        return 0
+    if name not in COMMANDS:
+        kind = "option" if name.startswith("-") else "command"
+        raise UserError(f"no {kind} {name!r}{near(name, COMMANDS)}; commands: {', '.join(COMMANDS)}")
+    module, _ = COMMANDS[name]
+    run = import_module(f"{__name__}.{module}").run
+    return int(run(rest))
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
+    return "\n".join(
+        (
+            "usage: ut COMMAND [...]",
+            "",
+            "Universal Transformer: train, test and look into models that think as long as they need.",
+            "",
+            *lines,
+            "",
+            "ut COMMAND --help says more; ut --version prints the version.",
+            "To begin: ut demo, or ut train stories",
+        )
+    )
+
+
+__all__ = ["COMMANDS", "fail", "main"]

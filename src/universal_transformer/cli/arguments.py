@@ -1,0 +1,141 @@
+"""Options of commands: one-line errors, near matches, and the data folder. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
+
+from universal_transformer.errors import UserError
+
+DATA_DIR = "folder with the data sets (default: the environment variable UT_DATA, or else data)"
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return `` (did you mean …?)``, or nothing if no known name is near."""
+    found = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    return f" (did you mean {' or '.join(found)}?)" if found else ""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one-line UserErrors with near matches."""
+
+    def __init__(self, command: str, *, description: str) -> None:
+        super().__init__(prog=f"ut {command}", description=description, allow_abbrev=False)
+        self._optionals.title = "options"
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what is wrong as a UserError."""
+        raise UserError(f"{message.removeprefix('argument ')}; {self.prog} --help says more")
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Parse all arguments; one that is unknown is a UserError with near matches."""
+        known, unknown = self.parse_known_args(arguments)
+        if unknown:
+            options = [name for name in self._option_string_actions if name.startswith("--")]
+            first = unknown[0].split("=", 1)[0]
+            if not first.startswith("-"):
+                raise UserError(f"unexpected {first!r}; {self.prog} --help says what may follow")
+            raise UserError(
+                f"unknown option {first}{near(first, options)}; {self.prog} takes {', '.join(options)}"
+            )
+        return known
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """Return an argument type: a whole number from `least` on."""
+
+    def convert(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from {least} on")
+        return value
+
+    return convert
+
+
+def number(*, least: float, most: float = math.inf, open_below: bool = False) -> Callable[[str], float]:
+    """Return an argument type: a number from `least` to `most`; without `least` itself if `open_below`."""
+    bounds = f"{'above' if open_below else 'from'} {least:g}" + (
+        f" to {most:g}" if most < math.inf else " on"
+    )
+
+    def convert(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value <= most or not math.isfinite(value) or (open_below and value == least):
+            raise argparse.ArgumentTypeError(f"{text!r}: expected a number {bounds}")
+        return value
+
+    return convert
+
+
+def add_depth(parser: Parser) -> None:
+    """Add the options that change how deep a trained model goes."""
+    parser.add_argument(
+        "--max-steps",
+        type=whole(1),
+        metavar="T",
+        help="steps, or cap of a halting model (default: as trained)",
+    )
+    parser.add_argument(
+        "--halting-threshold",
+        type=number(least=0.0, most=1.0, open_below=True),
+        metavar="P",
+        help="cumulative probability at which a position halts (default: as trained)",
+    )
+
+
+def take(arguments: list[str], *, values: Sequence[str], flags: Sequence[str]) -> dict[str, str | None]:
+    """Remove options of these names from `arguments`; return option -> value (None for a flag)."""
+    taken: dict[str, str | None] = {}
+    rest: list[str] = []
+    tokens = iter(arguments)
+    for token in tokens:
+        name, equals, value = token.partition("=")
+        if name in flags:
+            if equals:
+                raise UserError(f"{name} takes no value, found {value!r}")
+            taken[name] = None
+        elif name in values:
+            found = value if equals else next(tokens, "")
+            if not found or (not equals and found.startswith("--")):
+                raise UserError(f"{name} needs a value")
+            taken[name] = found
+        else:
+            rest.append(token)
+    arguments[:] = rest
+    return taken
+
+
+@contextmanager
+def data_dir(folder: str | None) -> Iterator[None]:
+    """Let `folder` be the data folder inside, as if UT_DATA named it."""
+    before = os.environ.get("UT_DATA")
+    if folder:
+        os.environ["UT_DATA"] = folder
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("UT_DATA", None)
+        else:
+            os.environ["UT_DATA"] = before
+
+
+def note(text: str) -> None:
+    """Print a line beside the results: to standard error, so that a pipe gets results only."""
+    print(text, file=sys.stderr)
+
+
+__all__ = ["DATA_DIR", "Parser", "add_depth", "data_dir", "near", "note", "number", "take", "whole"]

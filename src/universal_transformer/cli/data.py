@@ -1,0 +1,81 @@
+"""``ut data``: which data sets there are, where, whole or not; and getting them from their official sources."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from universal_transformer.cli.arguments import DATA_DIR, Parser, near, note
+from universal_transformer.errors import UserError
+
+ACTIONS = ("list", "fetch", "check")
+INCOMPLETE = 1
+
+
+def run(arguments: list[str]) -> int:
+    """List, fetch or check; return 1 if a data set that was checked is not whole."""
+    parser = Parser(
+        "data", description="Data sets: list them, fetch one from its official source, check one."
+    )
+    parser.add_argument("action", metavar="list|fetch|check", choices=ACTIONS)
+    parser.add_argument("name", nargs="?", help="the data set, for fetch and check")
+    parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
+    options = parser.parse(arguments)
+    if options.action == "list":
+        if options.name:
+            raise UserError(f"unexpected {options.name!r}: ut data list takes no name")
+        return _list(options.data_dir)
+    from universal_transformer.data.download import list_datasets
+
+    known = list_datasets()
+    if not options.name:
+        raise UserError(f"name a data set: ut data {options.action} NAME; known are {', '.join(known)}")
+    if options.name not in known:
+        raise UserError(
+            f"no data set {options.name!r}{near(options.name, known)}; known are {', '.join(known)}"
+        )
+    return (
+        _fetch(options.name, options.data_dir)
+        if options.action == "fetch"
+        else _check(options.name, options.data_dir)
+    )
+
+
+def _list(folder: str) -> int:
+    from universal_transformer.data.download import data_folder, find, list_datasets
+
+    datasets = list_datasets()
+    width = max(map(len, datasets))
+    for name, dataset in datasets.items():
+        try:
+            where = str(find(name, folder))
+        except UserError:
+            where = "-"
+        print(f"{name:<{width}}  {dataset.about}")
+        print(f"{'':<{width}}  licence: {dataset.licence}; here: {where}")
+    print(f"data folder: {data_folder(folder)}; another: --data-dir or the environment variable UT_DATA")
+    return 0
+
+
+def _fetch(name: str, folder: str) -> int:
+    from universal_transformer.data.download import fetch
+
+    states = fetch(name, folder, report=note)
+    print(f"{name}: {len(states)} files in place")
+    return 0
+
+
+def _check(name: str, folder: str) -> int:
+    from universal_transformer.data.download import check
+
+    states = check(name, folder)
+    for one in states:
+        if one.state not in ("ok", "first seen"):
+            print(f"{one.state:>7}  {one.path}")
+    counts = Counter(one.state for one in states)
+    print(
+        f"{name}: {', '.join(f'{count} {state}' for state, count in counts.items())} of {len(states)} files"
+    )
+    return 0 if set(counts) <= {"ok", "first seen"} else INCOMPLETE
+
+
+__all__ = ["run"]

@@ -1,0 +1,229 @@
+"""``ut train RECIPE --dry-run``: what a run would cost, before anything is trained.
+
+Floating-point operations of one forward pass, a multiplication and an addition counted as two, with width d,
+filter width f, T steps of b blocks, S source and N target positions (padding included) of each of B rows:
+
+=============================== ================================================================
+self-attention, one position    8 d² (queries, keys, values, output) + 4 L d (scores, sums over L)
+attention to the source         4 d² + 4 S d a target position; keys and values 4 d² a source position,
+                                once for all steps
+transition, one position        4 d f; separable convolutions: 4 d f + 6 d + 10 f
+output                          2 d × classes a target position (of a classifier: a row)
+=============================== ================================================================
+
+Backward costs twice the forward pass, so an update costs 3 × the sum. A halting model may stop earlier: its
+figures are upper bounds. Time is these operations over the speed of a matrix product of the model's shape,
+measured here and now, times a factor for all that is no matrix product (`OVERHEAD`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from universal_transformer.data.example import Example
+    from universal_transformer.models.config import ModelConfig
+    from universal_transformer.training.config import RunConfig
+
+SAMPLE = 4096
+"""Training examples that stand for all."""
+OVERHEAD = 2.5
+"""Time of an update over the time of its matrix products; 2 to 3 was measured on CPUs at width 128 to 256."""
+PROCESS_BYTES = 400e6
+"""What Python and torch take before there is a model."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A batch: rows, source positions and target positions of each, padding included."""
+
+    rows: int
+    source: int
+    target: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run would cost."""
+
+    config: RunConfig
+    examples: dict[str, int]
+    parameters: int
+    updates_per_epoch: int
+    flops: float
+    """Of one update, mean over batches."""
+    memory: float
+    """Bytes while training, at the largest batch of the sample."""
+    seconds: float
+    """Of one update."""
+    notes: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """Return one line a figure."""
+        most = "at most " if self.config.model.halting else ""
+        return [
+            f"recipe      {self.config.recipe}",
+            f"examples    {', '.join(f'{name} {count:,}' for name, count in self.examples.items())}",
+            f"parameters  {self.parameters:,}",
+            f"FLOPs       {most}{self.flops / 1e9:,.2f} GFLOP an update (forward and backward)",
+            f"memory      about {self.memory / 1e9:.1f} GB while training (an estimate)",
+            f"time        {most}{self._time()} (an estimate, from a matrix product timed on this machine)",
+            *(f"note        {text}" for text in self.notes),
+        ]
+
+    def _time(self) -> str:
+        training = self.config.training
+        rate = f"{1000 * self.seconds:,.0f} ms an update"
+        epoch = f"{_duration(self.seconds * self.updates_per_epoch)} for {self.updates_per_epoch:,} updates an epoch"
+        ends = [60 * training.minutes] if training.minutes else []
+        ends += [self.seconds * training.max_updates] if training.max_updates else []
+        updates = min(ends) / self.seconds
+        return f"{rate}, {epoch}; the run ends after {_duration(min(ends))} or {updates:,.0f} updates"
+
+
+def estimate(config: RunConfig) -> Estimate:
+    """Load the data, build the model without weights, and estimate."""
+    task = config.data.load()
+    model = task.configure(config.model)
+    shapes, updates = _batches(task.train, batch_tokens=config.training.batch_tokens)
+    flops = sum(forward_flops(model, shape) for shape in shapes) / len(shapes) * 3
+    parameters = count_parameters(model)
+    weights = (
+        4.0 * parameters * (5 + config.training.average_checkpoints)
+    )  # weights, gradient, Adam's two, the best
+    return Estimate(
+        config=config,
+        examples={
+            "train": len(task.train),
+            "validation": len(task.validation),
+            **{name: len(examples) for name, examples in task.test.items() if name != "validation"},
+        },
+        parameters=parameters,
+        updates_per_epoch=updates,
+        flops=flops,
+        memory=PROCESS_BYTES + weights + max(activation_bytes(model, shape) for shape in shapes),
+        seconds=flops / _speed(config, model) * OVERHEAD,
+        notes=task.notes,
+    )
+
+
+def _batches(examples: Sequence[Example], *, batch_tokens: int) -> tuple[list[Shape], int]:
+    """Return the shapes of the batches that a sample of the examples makes, and the updates of an epoch."""
+    from universal_transformer.data.example import sizes
+    from universal_transformer.data.sampler import BucketSampler
+
+    stride = max(1, len(examples) // SAMPLE)
+    sample = [examples[index] for index in range(0, len(examples), stride)]
+    batches = BucketSampler(sizes(sample), batch_tokens=batch_tokens, seed=0, shuffle=True).epoch(0)
+    shapes = [
+        Shape(
+            rows=len(batch),
+            source=max(len(sample[index].source) for index in batch),
+            target=max(_target_length(sample[index]) for index in batch),
+        )
+        for batch in batches
+    ]
+    return shapes, max(1, round(len(batches) * len(examples) / len(sample)))
+
+
+def _target_length(example: Example) -> int:
+    return len(example.target) if isinstance(example.target, tuple) else 1
+
+
+def forward_flops(model: ModelConfig, shape: Shape) -> float:
+    """Return the operations of one forward pass of a batch, by the table above."""
+    source, target = shape.rows * shape.source, shape.rows * shape.target
+    d, applications = model.width, _applications(model)
+    if model.architecture == "classifier":
+        encoder = source * applications * _block_flops(model, length=shape.source)
+        return encoder + shape.rows * 2.0 * d * model.num_classes
+    decoder = target * applications * _block_flops(model, length=shape.target)
+    output = target * 2.0 * d * (model.target_vocabulary_size or model.vocabulary_size)
+    if model.architecture == "language_model":
+        return decoder + output
+    encoder = source * applications * _block_flops(model, length=shape.source)
+    cross = target * applications * (4.0 * d * d + 4.0 * shape.source * d)
+    return encoder + decoder + cross + source * _different_blocks(model) * 4.0 * d * d + output
+
+
+def _applications(model: ModelConfig) -> int:
+    """How often a block is applied: T steps of b blocks, and the plain layers."""
+    plain = model.plain_layers_before + model.plain_layers_after
+    return model.max_steps * model.layers_per_step + plain
+
+
+def _different_blocks(model: ModelConfig) -> int:
+    plain = model.plain_layers_before + model.plain_layers_after
+    return model.layers_per_step * (1 if model.tied else model.max_steps) + plain
+
+
+def _block_flops(model: ModelConfig, *, length: int) -> float:
+    """Self-attention and transition of one position among `length`."""
+    d, f = model.width, model.filter_width
+    transition = 4.0 * d * f
+    if model.transition == "separable_convolution":
+        transition += 6.0 * d + 10.0 * f
+    return 8.0 * d * d + 4.0 * length * d + transition
+
+
+def activation_bytes(model: ModelConfig, shape: Shape) -> float:
+    """Return about how many bytes a forward pass keeps for the backward pass, in 32-bit floats.
+
+    Of each position and block: some 16 states of the width (projections, residuals, norms, dropout), 2 of the
+    filter width; of each target position: the logits, their softmax and their gradient.
+    """
+    source, target = shape.rows * shape.source, shape.rows * shape.target
+    if model.architecture == "classifier":
+        positions, outputs = source, shape.rows * model.num_classes
+    else:
+        positions = source + target
+        outputs = target * (model.target_vocabulary_size or model.vocabulary_size)
+    per_block = 16.0 * model.width + 2.0 * model.filter_width
+    return 4.0 * (positions * _applications(model) * per_block + 3.0 * outputs)
+
+
+def count_parameters(model: ModelConfig) -> int:
+    """Return the number of weights, from a model whose tensors take no memory."""
+    import torch
+
+    from universal_transformer.models.build import ARCHITECTURES
+
+    with torch.device("meta"):
+        built = ARCHITECTURES[model.architecture](model)
+    return sum(parameter.numel() for parameter in built.parameters())
+
+
+def _speed(config: RunConfig, model: ModelConfig) -> float:
+    """Return operations a second of a matrix product of the transition's shape, the best of a fifth of a second."""
+    import torch
+
+    from universal_transformer.cli.run_folder import pick_device
+
+    device = pick_device(config.training.device)
+    positions = min(config.training.batch_tokens, 8192)
+    states = torch.randn(positions, model.width, device=device)
+    weight = torch.randn(model.width, model.filter_width, device=device)
+    product = 2.0 * positions * model.width * model.filter_width
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(config.training.threads or threads)
+        best, ends = 0.0, time.perf_counter() + 0.2
+        while time.perf_counter() < ends:
+            began = time.perf_counter()
+            float((states @ weight)[0, 0])  # reading a number waits for a GPU to be done
+            best = max(best, product / (time.perf_counter() - began))
+    finally:
+        torch.set_num_threads(threads)
+    return best
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+__all__ = ["Estimate", "Shape", "activation_bytes", "count_parameters", "estimate", "forward_flops"]

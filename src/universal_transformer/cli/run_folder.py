@@ -1,0 +1,122 @@
+"""What commands ask of a run folder: its configuration, its model, its codec, whether its training ended."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from universal_transformer.data.text import show_path
+from universal_transformer.errors import UserError
+
+if TYPE_CHECKING:
+    from universal_transformer.models.build import Model
+    from universal_transformer.tasks.task import Codec, Task
+    from universal_transformer.training.config import RunConfig
+
+CONFIG, METRICS, MODEL, REPORT = "config.json", "metrics.jsonl", "model", "report.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder that training has left a model in."""
+
+    folder: Path
+    config: RunConfig
+    model: Model
+    codec: Codec
+
+
+def read_config(folder: Path) -> RunConfig:
+    """Return the configuration of the run in `folder`."""
+    from universal_transformer.training.config import RunConfig
+
+    name = show_path(folder)
+    if not folder.exists():
+        raise UserError(f"{name}: no such run folder{_others(folder)}")
+    if not folder.is_dir():
+        raise UserError(f"{name}: a file; expected the folder of a run, which `ut train` makes")
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"{name}: not a run folder: there is no {CONFIG} in it{_others(folder)}")
+    return RunConfig.load(folder / CONFIG)
+
+
+def open_run(folder: Path, *, device: str = "cpu") -> Run:
+    """Load the model and the codec of the run in `folder`."""
+    config = read_config(folder)
+    check_model(folder)
+    from universal_transformer.models.build import load_pretrained
+    from universal_transformer.tasks.task import load_codec
+
+    model = load_pretrained(folder / MODEL)
+    return Run(folder=folder, config=config, model=model.to(device), codec=load_codec(folder / MODEL))
+
+
+def check_model(folder: Path) -> None:
+    """Refuse a run that has no model yet."""
+    if not (folder / MODEL).is_dir():
+        name = show_path(folder)
+        raise UserError(
+            f"{name}: no model in this run yet: it is written when training ends; go on with: ut train --resume {name}"
+        )
+
+
+def load_task(run: Run) -> Task:
+    """Load the data of a run again; data that no longer fit its model are refused."""
+    task = run.config.data.load()
+    expected = task.configure(run.config.model)
+    for field in dataclasses.fields(expected):
+        ours, theirs = getattr(expected, field.name), getattr(run.model.config, field.name)
+        if ours != theirs:
+            raise UserError(
+                f"{show_path(run.folder)}: the data have changed since training: "
+                f"{field.name} was {theirs!r}, is now {ours!r}"
+            )
+    return task
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether training in `folder` came to its end (rather than being interrupted, or being under way)."""
+    from universal_transformer.training.tracking import read_metrics
+
+    if not (folder / METRICS).is_file() or not (folder / MODEL).is_dir():
+        return False
+    lines = read_metrics(folder / METRICS)
+    return bool(lines) and lines[-1]["event"] == "end" and lines[-1].get("stopped") != "interrupted"
+
+
+def pick_device(name: str) -> str:
+    """Return "cpu" or "cuda" for "auto", "cpu" or "cuda"."""
+    import torch
+
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda: torch finds no GPU here; allowed: auto, cpu")
+    return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+def _others(folder: Path) -> str:
+    """Name the runs that lie beside `folder`, or in ``runs``."""
+    from universal_transformer.cli.arguments import near
+
+    parent = folder.parent if folder.parent.is_dir() else Path("runs")
+    found = [folder, *parent.iterdir(), *Path("runs").glob("*")]
+    runs = sorted({path.as_posix() for path in found if (path / CONFIG).is_file()})
+    guess = near(folder.as_posix(), runs)
+    if guess or not runs:
+        return guess
+    return f"; runs here: {', '.join(runs[:5])}{', …' * (len(runs) > 5)}"
+
+
+__all__ = [
+    "CONFIG",
+    "MODEL",
+    "REPORT",
+    "Run",
+    "check_model",
+    "is_finished",
+    "load_task",
+    "open_run",
+    "pick_device",
+    "read_config",
+]

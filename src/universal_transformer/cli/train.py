@@ -1,0 +1,187 @@
+"""``ut train``: a recipe with fields changed, or a run gone on with."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from universal_transformer.cli.arguments import data_dir, near, note, take
+from universal_transformer.cli.run_folder import CONFIG, is_finished, read_config
+from universal_transformer.data.text import show_path
+from universal_transformer.errors import UserError
+
+if TYPE_CHECKING:
+    from universal_transformer.tasks.task import Task
+    from universal_transformer.training.config import RunConfig
+    from universal_transformer.training.trainer import TrainingResult
+
+VALUES = ("--run", "--resume", "--data-dir")
+FLAGS = ("--dry-run", "--quiet")
+INTERRUPTED = 130
+
+USAGE = """\
+usage: ut train RECIPE [--field value ...] [--run FOLDER] [--data-dir FOLDER] [--dry-run] [--quiet]
+       ut train --resume RUN [--minutes N] [--max-updates N] [--quiet]
+
+--run FOLDER       where the run is kept (default: runs/RECIPE-DIGEST)
+--resume RUN       go on with a run, where its last checkpoint left it
+--data-dir FOLDER  folder with the data sets (default: the environment variable UT_DATA, or else data)
+--dry-run          print parameters, FLOPs, memory, time to expect and numbers of examples; train nothing
+--quiet            show no progress"""
+
+
+def run(arguments: list[str]) -> int:
+    """Train; return 0, or 130 when interrupted (then the run can be gone on with)."""
+    rest = list(arguments)
+    taken = take(rest, values=VALUES, flags=FLAGS)
+    wants_help = any(token in ("-h", "--help") for token in rest)
+    with data_dir(taken.get("--data-dir")):
+        if taken.get("--resume"):
+            return _resume(rest, taken)
+        if wants_help and rest[0].startswith("-"):
+            print(USAGE, "", _recipes(), "", "ut train RECIPE --help shows every field.", sep="\n")
+            return 0
+        return _recipe_help(rest[0]) if wants_help else _begin(rest, taken)
+
+
+def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
+    from universal_transformer.cli.fields import has_field, override
+    from universal_transformer.recipes import RECIPES
+
+    if not rest or rest[0].startswith("-"):
+        raise UserError(
+            f"name a recipe first: ut train RECIPE [--field value]; recipes: {', '.join(RECIPES)}"
+        )
+    name, *fields = rest
+    config = _recipe(name)
+    if taken.get("--data-dir") and has_field(config, "--data.data-dir"):
+        fields = ["--data.data-dir", str(taken["--data-dir"]), *fields]
+    config = override(config, fields, prog=f"ut train {name}", also=(*VALUES, *FLAGS))
+    folder = Path(taken.get("--run") or f"runs/{name}-{config.digest()}")
+    if "--dry-run" in taken:
+        from universal_transformer.cli.dry_run import estimate
+
+        print(*estimate(config).lines(), sep="\n")
+        print(f"nothing was trained; a run would be kept in {folder}")
+        return 0
+    _check_new(folder)
+    return _train(config, folder, resume=False, quiet="--quiet" in taken)
+
+
+def _resume(rest: list[str], taken: dict[str, str | None]) -> int:
+    from universal_transformer.cli.fields import has_field, override
+
+    folder = Path(str(taken["--resume"]))
+    if taken.get("--run"):
+        raise UserError("--run and --resume: a run goes on in its own folder; leave --run out")
+    config = read_config(folder)
+    if any(token in ("-h", "--help") for token in rest):
+        print(USAGE)
+        return 0
+    if "--dry-run" in taken:
+        raise UserError("--dry-run is for a new run: ut train RECIPE --dry-run")
+    if rest and not rest[0].startswith("-"):
+        raise UserError(
+            f"unexpected {rest[0]!r}: --resume takes its recipe from {show_path(folder / CONFIG)}"
+        )
+    if (
+        taken.get("--data-dir")
+        and has_field(config, "--data.data-dir")
+        and getattr(config.data, "data_dir", "")
+    ):
+        rest = ["--data.data-dir", str(taken["--data-dir"]), *rest]
+    config = override(config, rest, prog="ut train --resume", also=(*VALUES, *FLAGS))
+    return _train(config, folder, resume=True, quiet="--quiet" in taken)
+
+
+def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool) -> int:
+    task = config.data.load()
+    if not quiet:
+        for text in task.notes:
+            note(f"note: {text}")
+    result = start(config, folder, task=task, resume=resume, quiet=quiet)
+    if result.stopped == "interrupted":
+        if quiet:
+            note(f"ut: interrupted, saved; go on with: ut train --resume {folder}")
+        return INTERRUPTED
+    if quiet:
+        print(*outcome(result, config), sep="\n")
+    print(*next_commands(folder), sep="\n")
+    return 0
+
+
+def start(
+    config: RunConfig, folder: Path, *, task: Task, resume: bool, quiet: bool = False
+) -> TrainingResult:
+    """Train, after saying what on; torch is imported here."""
+    if not quiet:
+        sets = ", ".join(f"{len(examples):,} {name}" for name, examples in task.test.items())
+        print(
+            f"{task.name}: {len(task.train):,} examples to train on, {len(task.validation):,} to validate, {sets}"
+        )
+        print(f"run folder: {folder}", flush=True)
+    from universal_transformer.training.trainer import train
+
+    return train(config, folder, task=task, resume=resume, quiet=quiet)
+
+
+def outcome(result: TrainingResult, config: RunConfig) -> list[str]:
+    """Return what a finished run came to (what the trainer's display says, where it is quiet)."""
+    lines = [f"{result.updates:,} updates in {result.seconds / 60:.1f} minutes; {result.chosen} weights kept"]
+    if result.score is not None:
+        score = result.score
+        lines.append(
+            f"validation: error {score.error:.2%}, cross-entropy {score.cross_entropy:.4f}, "
+            f"{score.mean_steps:.2f} steps a position of at most {config.model.max_steps}"
+        )
+    return [*lines, *(f"warning: {text}" for text in result.warnings)]
+
+
+def next_commands(folder: Path) -> list[str]:
+    """Return what can be done with a finished run."""
+    name = shlex.quote(str(folder))
+    return ["next:", f"  ut evaluate {name}", f"  ut predict {name} FILE", f"  ut plot {name}"]
+
+
+def _check_new(folder: Path) -> None:
+    """Refuse a folder with a run in it, saying what can be done with that run."""
+    if not (folder / CONFIG).is_file():
+        return
+    name = show_path(folder)
+    other = "--run FOLDER trains another"
+    if is_finished(folder):
+        raise UserError(
+            f"{name} holds this run, finished: ut evaluate {name} scores it, "
+            f"ut train --resume {name} with a higher --minutes or --max-updates goes on with it, {other}"
+        )
+    raise UserError(f"{name} holds this run, not finished: ut train --resume {name} goes on with it, {other}")
+
+
+def _recipe(name: str) -> RunConfig:
+    from universal_transformer.recipes import RECIPES
+
+    if name not in RECIPES:
+        raise UserError(f"no recipe {name!r}{near(name, RECIPES)}; recipes: {', '.join(RECIPES)}")
+    return RECIPES[name]()
+
+
+def _recipe_help(name: str) -> int:
+    from universal_transformer.cli.fields import print_help
+    from universal_transformer.cli.recipes import summary
+    from universal_transformer.recipes import RECIPES
+
+    config = _recipe(name)
+    print_help(config, prog=f"ut train {name}", description=f"{summary(RECIPES[name])}\n\n{USAGE}")
+    return 0
+
+
+def _recipes() -> str:
+    from universal_transformer.cli.recipes import summary
+    from universal_transformer.recipes import RECIPES
+
+    width = max(map(len, RECIPES))
+    return "\n".join(f"  {name:<{width}}  {summary(recipe)}" for name, recipe in RECIPES.items())
+
+
+__all__ = ["next_commands", "outcome", "run", "start"]

@@ -1,0 +1,31 @@
+"""Recipes: plain functions, each of which returns the whole configuration of a run.
+
+>>> from universal_transformer.recipes import RECIPES
+>>> config = RECIPES["stories"]()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from universal_transformer.recipes.algorithmic import addition, copy, reverse
+from universal_transformer.recipes.facts import babi, babi_1k_joint, babi_10k_joint, stories
+from universal_transformer.recipes.files import labelled, multi30k, pairs, text
+from universal_transformer.training.config import RunConfig
+
+RECIPES: dict[str, Callable[[], RunConfig]] = {
+    "stories": stories,
+    "babi": babi,
+    "babi-10k-joint": babi_10k_joint,
+    "babi-1k-joint": babi_1k_joint,
+    "copy": copy,
+    "reverse": reverse,
+    "addition": addition,
+    "pairs": pairs,
+    "text": text,
+    "labelled": labelled,
+    "multi30k": multi30k,
+}
+"""Every recipe by its name on the command line; the first line of its docstring is its summary."""
+
+__all__ = ["RECIPES"]

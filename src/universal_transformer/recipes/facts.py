@@ -1,0 +1,66 @@
+"""Questions about stories: the embedded default, and table 1 (bAbI)."""
+
+from __future__ import annotations
+
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.tasks import BabiData, StoriesData
+from universal_transformer.training.config import RunConfig, TrainingConfig
+
+
+def _model(*, max_steps: int = 6, dropout: float = 0.1) -> ModelConfig:
+    """One position a fact, a class as the answer, each fact halting by itself."""
+    return ModelConfig(
+        architecture="classifier",
+        inputs="facts",
+        width=128,
+        filter_width=512,
+        num_heads=4,
+        max_steps=max_steps,
+        halting=True,
+        pooling="last",
+        dropout=dropout,
+    )
+
+
+def _training(*, minutes: float) -> TrainingConfig:
+    return TrainingConfig(
+        minutes=minutes,
+        batch_tokens=2048,
+        learning_rate=1e-3,
+        warmup_updates=200,
+        validate_every=250,
+        save_minutes=1.0,
+    )
+
+
+def stories() -> RunConfig:
+    """Made-up stories with questions of one, two and three facts: the demo; needs no files."""
+    return RunConfig(recipe="stories", data=StoriesData(), model=_model(), training=_training(minutes=3.5))
+
+
+def babi() -> RunConfig:
+    """One bAbI task with 10,000 questions, such as --task 1 (table 1, 10K single)."""
+    return RunConfig(recipe="babi", data=BabiData(), model=_model(), training=_training(minutes=2.0))
+
+
+def babi_10k_joint() -> RunConfig:
+    """All 20 bAbI tasks together, 10,000 questions each (table 1, 10K joint)."""
+    return RunConfig(
+        recipe="babi-10k-joint",
+        data=BabiData(task="joint"),
+        model=_model(),
+        training=_training(minutes=120.0),
+    )
+
+
+def babi_1k_joint() -> RunConfig:
+    """All 20 bAbI tasks together, 1,000 questions each (table 1, 1K joint)."""
+    return RunConfig(
+        recipe="babi-1k-joint",
+        data=BabiData(task="joint", size="1k"),
+        model=_model(),
+        training=_training(minutes=60.0),
+    )
+
+
+__all__ = ["babi", "babi_1k_joint", "babi_10k_joint", "stories"]

@@ -1,0 +1,100 @@
+"""Your own files: pairs of texts, text, labelled texts; and Multi30k, which is pairs with known names."""
+
+from __future__ import annotations
+
+from universal_transformer.data.download import data_folder
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.tasks import LabelledData, PairsData, TextData
+from universal_transformer.training.config import RunConfig, TrainingConfig
+
+
+def pairs() -> RunConfig:
+    """Your own pairs of source and target texts: --data.train FILE (TSV, JSON lines, or two parallel files)."""
+    return RunConfig(
+        recipe="pairs",
+        data=PairsData(vocabulary_size=4000),
+        model=ModelConfig(width=256, filter_width=1024, num_heads=4, max_steps=4, dropout=0.1),
+        training=_translation(),
+    )
+
+
+def text() -> RunConfig:
+    """A language model on your own text: --data.train FILE (UTF-8, one sentence, verse or paragraph a line)."""
+    return RunConfig(
+        recipe="text",
+        data=TextData(block_length=128),
+        model=ModelConfig(
+            architecture="language_model",
+            width=128,
+            filter_width=512,
+            num_heads=4,
+            max_steps=4,
+            dropout=0.1,
+        ),
+        training=TrainingConfig(
+            minutes=10.0,
+            batch_tokens=2048,
+            learning_rate=1e-3,
+            warmup_updates=200,
+            validate_every=250,
+        ),
+    )
+
+
+def labelled() -> RunConfig:
+    """Texts with a label each, from your own file: --data.train FILE (`text<TAB>label` or JSON lines)."""
+    return RunConfig(
+        recipe="labelled",
+        data=LabelledData(),
+        model=ModelConfig(
+            architecture="classifier",
+            width=128,
+            filter_width=512,
+            num_heads=4,
+            max_steps=4,
+            halting=True,
+            dropout=0.2,
+        ),
+        training=TrainingConfig(
+            minutes=10.0,
+            batch_tokens=2048,
+            learning_rate=5e-4,
+            warmup_updates=200,
+            validate_every=200,
+            patience=10,
+        ),
+    )
+
+
+def multi30k() -> RunConfig:
+    """Multi30k, English to German image descriptions (`ut data fetch multi30k`)."""
+    folder = data_folder() / "multi30k"
+    return RunConfig(
+        recipe="multi30k",
+        data=PairsData(
+            train=str(folder / "train.en.gz"),
+            train_target=str(folder / "train.de.gz"),
+            validation=str(folder / "val.en.gz"),
+            validation_target=str(folder / "val.de.gz"),
+            test=str(folder / "test_2016_flickr.en.gz"),
+            test_target=str(folder / "test_2016_flickr.de.gz"),
+            vocabulary_size=8000,
+        ),
+        model=ModelConfig(width=256, filter_width=1024, num_heads=4, max_steps=4, dropout=0.2),
+        training=_translation(),
+    )
+
+
+def _translation() -> TrainingConfig:
+    return TrainingConfig(
+        minutes=10.0,
+        batch_tokens=2048,
+        learning_rate=1e-3,
+        warmup_updates=400,
+        label_smoothing=0.1,
+        validate_every=500,
+        average_checkpoints=3,
+    )
+
+
+__all__ = ["labelled", "multi30k", "pairs", "text"]
