@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,6 +15,7 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.block import Block
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+AnyModel = TypeVar("AnyModel", bound="Pretrained")  # typing.Self is more than the shape checks can read
 
 
 class Pretrained(nn.Module):
@@ -57,7 +58,7 @@ class Pretrained(nn.Module):
             (folder / (name + ".part")).replace(folder / name)
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> Self:
+    def from_pretrained(cls: type[AnyModel], folder: str | Path) -> AnyModel:
         """The model that :meth:`save_pretrained` wrote.
 
         Strict: a missing, unexpected or wrongly shaped tensor is a UserError that names it.
