@@ -172,3 +172,8 @@ def test_a_broken_codec_is_refused(tmp_path):
 def test_fields_that_cannot_work_are_refused(fields, message):
     with pytest.raises(UserError, match=message):
         AlgorithmicData(**fields)
+
+
+def test_a_problem_that_does_not_exist_is_refused():
+    with pytest.raises((UserError, TypeError), match="sort"):  # TypeError: the tests' type checker was faster
+        AlgorithmicData(problem="sort")

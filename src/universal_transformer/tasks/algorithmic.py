@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Literal, overload
+from typing import Literal, get_args, overload
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.text import read_json, show, show_path, write_json
@@ -141,6 +141,10 @@ class AlgorithmicData:
     """Chooses the examples: the same seed gives the same examples."""
 
     def __post_init__(self) -> None:
+        if self.problem not in get_args(Problem):
+            raise UserError(
+                f"problem must be one of {', '.join(get_args(Problem))}, found {show(self.problem)}"
+            )
         shortest, longest = self.train_lengths
         if not 2 <= self.base <= len(DIGITS):
             raise UserError(f"base must be between 2 and {len(DIGITS)}, found {self.base}")

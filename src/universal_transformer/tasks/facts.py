@@ -46,13 +46,14 @@ def parse(lines: Iterable[tuple[int, str]], *, name: str, answers: bool = True) 
     wrong number of columns, an ID out of order, a supporting ID that names no earlier statement, and a
     missing answer.
     """
+    name = show_path(name)
     facts: list[str] = []
     statement_ids: dict[int, int] = {}  # line ID -> index into facts
     previous, story, found = 0, -1, False
     for number, line in lines:
         if not line.strip():
             continue
-        where = f"{show_path(name)}:{number}"
+        where = f"{name}:{number}"
         identifier, columns = _split(line, where=where)
         if identifier == 1:
             facts, statement_ids, story = [], {}, story + 1
@@ -76,7 +77,7 @@ def parse(lines: Iterable[tuple[int, str]], *, name: str, answers: bool = True) 
             supports=_supports(columns[2] if len(columns) == 3 else "", statement_ids, where=where),
         )
     if not found:
-        raise UserError(f"{show_path(name)}: no question in the file; {_FORMAT}")
+        raise UserError(f"{name}: no question in the file; {_FORMAT}")
 
 
 def _split(line: str, *, where: str) -> tuple[int, list[str]]:

@@ -1,0 +1,35 @@
+"""Tasks: where examples come from, how they are encoded, how answers are scored. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from universal_transformer.tasks.algorithmic import AlgorithmicData
+from universal_transformer.tasks.babi import BabiData
+from universal_transformer.tasks.labelled import LabelledData
+from universal_transformer.tasks.pairs import PairsData
+from universal_transformer.tasks.stories import StoriesData
+from universal_transformer.tasks.task import Codec, Prediction, Task, TaskData, load_codec
+from universal_transformer.tasks.text import TextData
+
+TASKS: dict[str, type[TaskData]] = {
+    "stories": StoriesData,
+    "babi": BabiData,
+    "algorithmic": AlgorithmicData,
+    "pairs": PairsData,
+    "text": TextData,
+    "labelled": LabelledData,
+}
+
+__all__ = [
+    "TASKS",
+    "AlgorithmicData",
+    "BabiData",
+    "Codec",
+    "LabelledData",
+    "PairsData",
+    "Prediction",
+    "StoriesData",
+    "Task",
+    "TaskData",
+    "TextData",
+    "load_codec",
+]

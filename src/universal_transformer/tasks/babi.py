@@ -1,0 +1,177 @@
+"""bAbI question answering, tasks 1 to 20 v1.2 in English: one task, several, or all in one model (table 1).
+
+Weston et al., "Towards AI-complete question answering: a set of prerequisite toy tasks", 2015.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from universal_transformer.data.download import find
+from universal_transformer.data.example import Example
+from universal_transformer.data.text import read_lines, show, show_path
+from universal_transformer.errors import UserError
+from universal_transformer.tasks.facts import FactCodec, Question, parse
+from universal_transformer.tasks.task import Task
+
+TASK_NAMES = {
+    1: "single-supporting-fact",
+    2: "two-supporting-facts",
+    3: "three-supporting-facts",
+    4: "two-arg-relations",
+    5: "three-arg-relations",
+    6: "yes-no-questions",
+    7: "counting",
+    8: "lists-sets",
+    9: "simple-negation",
+    10: "indefinite-knowledge",
+    11: "basic-coreference",
+    12: "conjunction",
+    13: "compound-coreference",
+    14: "time-reasoning",
+    15: "basic-deduction",
+    16: "basic-induction",
+    17: "positional-reasoning",
+    18: "size-reasoning",
+    19: "path-finding",
+    20: "agents-motivations",
+}
+_FOLDERS = {"1k": "en", "10k": "en-10k"}
+_QUESTIONS = {"1k": 1_000, "10k": 10_000}
+_PARTIAL = "qa{number}_{name}_train_10k-partial.txt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BabiData:
+    """The bAbI question-answering tasks, read from the published files."""
+
+    task: str = "1"
+    """A task from 1 to 20, several with commas between them (one model for all of them), or "joint": all 20."""
+    size: Literal["1k", "10k"] = "10k"
+    """Training questions a task; the test questions are the same."""
+    data_dir: str = ""
+    """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
+    validation: float = 0.1
+    """Share of each task's training stories, the last ones, that is validated on and not trained on."""
+    recent_first: bool = False
+    """Give the model the latest fact first (the question stays last)."""
+    max_facts: int = 0
+    """Keep only so many facts of a story, the latest; 0 keeps all."""
+
+    def __post_init__(self) -> None:
+        _ = self.tasks
+        if self.size not in _FOLDERS:
+            raise UserError(f"size must be one of {', '.join(_FOLDERS)}, found {show(self.size)}")
+        if not 0 < self.validation < 1:
+            raise UserError(f"validation must be a share between 0 and 1, found {self.validation}")
+        if self.max_facts < 0:
+            raise UserError(f"max_facts must be 0 (all) or more, found {self.max_facts}")
+
+    @property
+    def tasks(self) -> tuple[int, ...]:
+        """The numbers that `task` names, in order."""
+        if self.task.strip() == "joint":
+            return tuple(TASK_NAMES)
+        parts = [part.strip() for part in self.task.split(",")]
+        numbers = [int(part) for part in parts if part.isascii() and part.isdecimal() and len(part) <= 2]
+        if (
+            len(numbers) < len(parts)
+            or not set(numbers) <= set(TASK_NAMES)
+            or len(set(numbers)) < len(numbers)
+        ):
+            raise UserError(
+                f"task must be a number from 1 to 20, several different ones with commas, or joint, "
+                f"found {show(self.task)}"
+            )
+        return tuple(sorted(numbers))
+
+    def load(self) -> Task:
+        """Read the files and encode them; vocabulary and answers are those of the training files."""
+        notes = [f"the latest {self.max_facts} facts of each story only"] if self.max_facts else []
+        train: dict[int, list[Question]] = {}
+        test: dict[int, list[Question]] = {}
+        for number in self.tasks:
+            path = self._training_file(number)
+            train[number] = _read(path)
+            test[number] = _read(self._file(number, "test"))
+            if path.name == _PARTIAL.format(number=number, name=TASK_NAMES[number]):
+                whole = _QUESTIONS[self.size]
+                notes.append(f"task {number}: {len(train[number]):,} of {whole:,} training questions")
+        codec = FactCodec.of(
+            [question for questions in train.values() for question in questions],
+            max_facts=self.max_facts,
+            recent_first=self.recent_first,
+        )
+        parts = {number: self._split(questions) for number, questions in train.items()}
+        return Task(
+            name=f"babi {self.size} {_title(self.tasks)}",
+            codec=codec,
+            train=_encode({number: part[0] for number, part in parts.items()}, codec=codec),
+            validation=_encode({number: part[1] for number, part in parts.items()}, codec=codec),
+            test={"test": _encode(test, codec=codec)},
+            metric="error",
+            model_fields=codec.model_fields,
+            notes=tuple(notes),
+        )
+
+    def _split(self, questions: list[Question]) -> tuple[list[Question], list[Question]]:
+        """Split off the last stories; each part keeps at least one story."""
+        num_stories = questions[-1].story + 1
+        if num_stories < 2:
+            raise UserError(
+                f"{questions[0].where}: one story only; expected one to train and one to validate on"
+            )
+        first = num_stories - min(num_stories - 1, max(1, round(self.validation * num_stories)))
+        train = [question for question in questions if question.story < first]
+        return train, [question for question in questions if question.story >= first]
+
+    def _file(self, number: int, part: str) -> Path:
+        name = f"{_FOLDERS[self.size]}/qa{number}_{TASK_NAMES[number]}_{part}.txt"
+        return find("babi", self.data_dir or None, file=name)
+
+    def _training_file(self, number: int) -> Path:
+        """Return the training file; where the 10K one is missing and a part of it is there, that part."""
+        try:
+            return self._file(number, "train")
+        except UserError:
+            part = self._part_of_training_file(number)
+            if part is None:
+                raise
+            return part
+
+    def _part_of_training_file(self, number: int) -> Path | None:
+        """Return the file ``derived/qa3_…_10k-partial.txt`` inside or beside the folder of the published files."""
+        if self.size != "10k":
+            return None
+        with suppress(UserError):
+            root = find("babi", self.data_dir or None)
+            for folder in (root.parent / "derived", root / "derived"):
+                part = folder / _PARTIAL.format(number=number, name=TASK_NAMES[number])
+                if part.is_file():
+                    return part
+        return None
+
+
+def _read(path: Path) -> list[Question]:
+    return list(parse(read_lines(path), name=show_path(path)))
+
+
+def _encode(questions: dict[int, list[Question]], *, codec: FactCodec) -> Sequence[Example]:
+    return tuple(
+        codec.encode(question, group=f"task {number} {TASK_NAMES[number]}")
+        for number, asked in questions.items()
+        for question in asked
+    )
+
+
+def _title(tasks: tuple[int, ...]) -> str:
+    if len(tasks) == len(TASK_NAMES):
+        return "joint"
+    return f"task {tasks[0]}" if len(tasks) == 1 else f"tasks {','.join(map(str, tasks))}"
+
+
+__all__ = ["TASK_NAMES", "BabiData"]
