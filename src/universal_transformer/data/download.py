@@ -208,6 +208,8 @@ def _download(file: File, staging: Path, expected: str | None) -> Path:
             f"{file.url}: what came is not the file of SHA-256 {expected}; nothing was kept"
         ) from error
     except OSError as error:  # requests' errors are OSErrors
+        if (response := getattr(error, "response", None)) is not None:
+            response.close()  # pooch leaves the connection of a refused request open
         raise UserError(f"{file.url}: cannot be downloaded ({show(str(error), limit=120)})") from error
 
 

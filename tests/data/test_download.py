@@ -1,0 +1,324 @@
+import gzip
+import hashlib
+import http.server
+import io
+import sys
+import tarfile
+import threading
+
+import pytest
+
+from universal_transformer.data import download
+from universal_transformer.data.download import check, data_folder, extract, fetch, find, list_datasets
+from universal_transformer.data.sources import DATASETS, Dataset, File
+from universal_transformer.errors import UserError
+
+ONE, TWO = b"one\n", b"two\n" * 1000
+
+
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def tar(*members, prefix="top/"):
+    """A .tar.gz; a member is (name, content) or a TarInfo."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for member in members:
+            if isinstance(member, tarfile.TarInfo):
+                archive.addfile(member)
+                continue
+            name, content = member
+            info = tarfile.TarInfo(prefix + name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return gzip.compress(packed.getvalue(), mtime=0)
+
+
+@pytest.fixture
+def site(monkeypatch):
+    """A local web site: its pages by path, and its address as `site.address`."""
+
+    class Site(dict):
+        address = ""
+        asked: list
+
+    pages = Site()
+    pages.asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            pages.asked.append(self.path)
+            content = pages.get(self.path)
+            self.send_response(404 if content is None else 200)
+            self.send_header("Content-Length", str(len(content or b"")))
+            self.end_headers()
+            self.wfile.write(content or b"")
+
+        def log_message(self, *arguments):
+            pass
+
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        pages.address = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield pages
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def datasets(site, monkeypatch):
+    """Two data sets on the local site: single files (one without a published hash), and an archive."""
+    archive = tar(("en/one.txt", ONE), ("en/two.txt", TWO), ("other.txt", b"x"))
+    site.update({"/one.txt": ONE, "/two.txt": TWO, "/a.tar.gz": archive, "/b.tar.gz": archive})
+    files = Dataset(
+        about="files",
+        licence="none",
+        places=("files", "elsewhere"),
+        files=(
+            File(path="one.txt", sha256=sha256(ONE), url=f"{site.address}/one.txt"),
+            File(path="deep/two.txt", sha256=None, url=f"{site.address}/two.txt"),
+        ),
+    )
+    packed = Dataset(
+        about="archive",
+        licence="none",
+        places=("packed/top", "top", "packed", "."),
+        files=(File(path="en/one.txt", sha256=sha256(ONE)), File(path="en/two.txt", sha256=None)),
+        archives=(
+            File(path="a.tar.gz", sha256=sha256(archive), url=f"{site.address}/a.tar.gz"),
+            File(path="b.tar.gz", sha256=None, url=f"{site.address}/b.tar.gz"),
+        ),
+        archive_prefix="top/",
+    )
+    known = {"files": files, "packed": packed}
+    monkeypatch.setattr(download, "DATASETS", known)
+    return known
+
+
+def states(name, folder):
+    return [file.state for file in check(name, folder)]
+
+
+def names(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_the_registry_is_sound():
+    assert {"babi", "multi30k"} <= list_datasets().keys()
+    for dataset in DATASETS.values():
+        paths = [file.path for file in dataset.files]
+        assert len(set(paths)) == len(paths) > 0
+        for file in (*dataset.files, *dataset.archives):
+            assert file.url.startswith("https://") or (not file.url and dataset.archives)
+            assert file.sha256 is None or (len(file.sha256) == 64 and int(file.sha256, 16) >= 0)
+            assert not file.path.startswith("/")
+            assert ".." not in file.path
+
+
+def test_files_are_fetched_once(datasets, site, tmp_path):
+    said = []
+    assert states("files", tmp_path) == ["missing", "missing"]
+    fetched = fetch("files", tmp_path, report=said.append)
+    assert [file.state for file in fetched] == ["ok", "first seen"]
+    assert fetched[1].path.read_bytes() == TWO
+    assert any("no published hash" in line and sha256(TWO) in line for line in said)
+    assert names(tmp_path / "files") == ["deep/two.txt", "first-seen.sha256", "one.txt"]
+    assert (tmp_path / "files/one.txt").stat().st_mode & 0o777 == 0o666 & ~_umask(tmp_path)
+    asked = len(site.asked)
+    assert fetch("files", tmp_path) == fetched
+    assert len(site.asked) == asked
+
+
+def _umask(folder):
+    (folder / "probe").touch()
+    return 0o666 & ~((folder / "probe").stat().st_mode & 0o777)
+
+
+def test_only_the_wanted_members_of_an_archive(datasets, tmp_path):
+    fetch("packed", tmp_path)
+    assert names(tmp_path) == [
+        "packed/top/en/one.txt",
+        "packed/top/en/two.txt",
+        "packed/top/first-seen.sha256",
+    ]
+    assert states("packed", tmp_path) == ["ok", "first seen"]
+
+
+def test_the_second_source_is_tried(datasets, site, tmp_path):
+    del site["/a.tar.gz"]
+    assert [file.state for file in fetch("packed", tmp_path)] == ["ok", "first seen"]
+    recorded = (tmp_path / "packed/top/first-seen.sha256").read_text()
+    assert "b.tar.gz" in recorded
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("page", ["/one.txt", "/a.tar.gz"])
+def test_altered_downloads_leave_nothing(datasets, site, tmp_path, page, cut):
+    content = site[page]
+    site[page] = content[:cut] if cut < 3 else content[:-1] if cut == 3 else content + b"!"
+    del site["/b.tar.gz"]
+    name = "files" if page == "/one.txt" else "packed"
+    with pytest.raises(UserError, match="nothing was kept") as caught:
+        fetch(name, tmp_path)
+    assert str(caught.value).isprintable()
+    assert names(tmp_path) == []
+
+
+def test_an_altered_member_of_an_archive_without_hash_is_refused(datasets, site, tmp_path):
+    del site["/a.tar.gz"]
+    site["/b.tar.gz"] = tar(("en/one.txt", b"other\n"), ("en/two.txt", TWO))
+    with pytest.raises(UserError, match=r"en/one\.txt: SHA-256 .* is expected"):
+        fetch("packed", tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_what_was_first_seen_is_expected_later(datasets, site, tmp_path):
+    fetch("files", tmp_path)
+    (tmp_path / "files/deep/two.txt").unlink()
+    site["/two.txt"] = b"another\n"
+    with pytest.raises(UserError, match="what came is not the file"):
+        fetch("files", tmp_path)
+    assert states("files", tmp_path) == ["ok", "missing"]
+
+
+def test_a_changed_file_is_named_and_not_overwritten(datasets, tmp_path):
+    fetch("files", tmp_path)
+    (tmp_path / "files/one.txt").write_bytes(b"mine\n")
+    assert states("files", tmp_path) == ["changed", "first seen"]
+    with pytest.raises(UserError, match=r"one\.txt: differs from the published file; move it away"):
+        fetch("files", tmp_path)
+    assert (tmp_path / "files/one.txt").read_bytes() == b"mine\n"
+
+
+def test_a_file_of_unknown_origin(datasets, tmp_path):
+    (tmp_path / "elsewhere/deep").mkdir(parents=True)
+    (tmp_path / "elsewhere/deep/two.txt").write_bytes(TWO)
+    assert states("files", tmp_path) == ["missing", "unknown"]
+    assert fetch("files", tmp_path)[0].path == tmp_path / "elsewhere/one.txt"
+
+
+def test_a_source_that_is_not_there(datasets, site, tmp_path):
+    site.clear()
+    with pytest.raises(UserError, match=r"/one\.txt: cannot be downloaded .*404") as caught:
+        fetch("files", tmp_path)
+    assert str(caught.value).isprintable()
+    with pytest.raises(UserError, match=r"a\.tar\.gz.*; .*b\.tar\.gz"):
+        fetch("packed", tmp_path)
+
+
+def test_without_the_extra(datasets, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(UserError, match=r"pip install 'universal-transformer\[fetch\]'"):
+        fetch("files", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("place", ["packed/top", "top", "packed", "."])
+def test_every_layout_is_found(datasets, tmp_path, place):
+    (tmp_path / place / "en").mkdir(parents=True)
+    (tmp_path / place / "en/two.txt").write_bytes(TWO)
+    assert find("packed", tmp_path) == tmp_path / place
+    assert find("packed", tmp_path, file="en/two.txt").read_bytes() == TWO
+    with pytest.raises(UserError, match=r"en/one\.txt: no such file .*`ut data fetch packed`") as caught:
+        find("packed", tmp_path, file="en/one.txt")
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_what_is_missing_says_how_to_get_it(tmp_path):
+    with pytest.raises(UserError, match=r"no such file in the data folder .*`ut data fetch babi`"):
+        find("babi", tmp_path)
+    with pytest.raises(UserError, match="no data set 'wmt'; known are babi, "):
+        find("wmt", tmp_path)
+
+
+def test_the_data_folder(monkeypatch, tmp_path):
+    monkeypatch.delenv("UT_DATA", raising=False)
+    assert str(data_folder()) == "data"
+    monkeypatch.setenv("UT_DATA", str(tmp_path))
+    assert data_folder() == tmp_path
+    assert data_folder("mine") == data_folder("mine/")
+
+
+def test_a_damaged_record_of_hashes(datasets, tmp_path):
+    fetch("files", tmp_path)
+    (tmp_path / "files/first-seen.sha256").write_text("nonsense\n")
+    with pytest.raises(UserError, match=r"first-seen\.sha256:1: found 'nonsense'"):
+        check("files", tmp_path)
+
+
+def special(name, kind, target=""):
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    info.linkname = target
+    return info
+
+
+def lying(name, size):
+    """A member whose header promises `size` bytes that do not follow."""
+    info = tarfile.TarInfo(name)
+    info.size = size
+    return gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + b"short")
+
+
+HOSTILE = {
+    "not an archive": b"nonsense",
+    "empty": b"",
+    "empty gzip": gzip.compress(b""),
+    "gzip of nonsense": gzip.compress(b"nonsense" * 500),
+    "cut": tar(("wanted", TWO))[:-40],
+    "cut in the header": tar(("wanted", TWO))[:60],
+    "without the member": tar(("other", ONE)),
+    "other prefix": tar(("wanted", ONE), prefix="bottom/"),
+    "absolute": tar(("/etc/wanted", ONE), prefix=""),
+    "upwards": tar(("top/../../wanted", ONE), prefix=""),
+    "windows path": tar(("top\\wanted", ONE), prefix=""),
+    "symbolic link": tar(special("top/wanted", tarfile.SYMTYPE, "/etc/passwd")),
+    "link out, then a file through it": tar(special("top", tarfile.SYMTYPE, "/tmp"), ("x", ONE)),  # noqa: S108
+    "hard link": tar(special("top/wanted", tarfile.LNKTYPE, "/etc/passwd")),
+    "hard link to a member": tar(("x", ONE), special("top/wanted", tarfile.LNKTYPE, "top/x")),
+    "directory": tar(special("top/wanted", tarfile.DIRTYPE)),
+    "fifo": tar(special("top/wanted", tarfile.FIFOTYPE)),
+    "character device": tar(special("top/wanted", tarfile.CHRTYPE)),
+    "block device": tar(special("top/wanted", tarfile.BLKTYPE)),
+    "sparse": tar(special("top/wanted", tarfile.GNUTYPE_SPARSE)),
+    "twice": tar(("wanted", ONE), ("wanted", TWO)),
+    "link after the file": tar(("wanted", ONE), special("top/wanted", tarfile.SYMTYPE, "/etc/passwd")),
+    "too large": tar(("wanted", b"a" * 20_000)),
+    "promises a terabyte": lying("top/wanted", 2**40),
+    "promises more than it has": lying("top/wanted", 9_000),
+    "bomb before the member": tar(("bomb", b"\0" * 3_000_000), ("wanted", ONE)),
+    "bomb in a long name": tar(("n" * 3_000_000, ONE), ("wanted", ONE)),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_archive_writes_nothing(tmp_path, name):
+    (tmp_path / "a.tar.gz").write_bytes(HOSTILE[name])
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    with pytest.raises(UserError, match=r"a\.tar\.gz: not the archive expected") as caught:
+        extract(
+            tmp_path / "a.tar.gz",
+            {"top/wanted": inside / "wanted"},
+            max_member_bytes=10_000,
+            max_archive_bytes=1_000_000,
+        )
+    assert str(caught.value).isprintable()
+    assert names(tmp_path) == ["a.tar.gz"]
+
+
+def test_hostile_neighbours_are_not_looked_at(tmp_path):
+    (tmp_path / "a.tar.gz").write_bytes(
+        tar(
+            special("../../evil", tarfile.SYMTYPE, "/etc"),
+            ("../escape", ONE),
+            ("/absolute", ONE),
+            ("wanted", TWO),
+        )
+    )
+    extract(tmp_path / "a.tar.gz", {"top/wanted": tmp_path / "wanted"})
+    assert names(tmp_path) == ["a.tar.gz", "wanted"]
+    assert (tmp_path / "wanted").read_bytes() == TWO
