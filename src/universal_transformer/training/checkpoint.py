@@ -1,0 +1,207 @@
+"""Checkpoints that are whole or not there: tensors as safetensors, scalars as JSON, a SHA-256 of every file.
+
+A save stages a folder beside the target, writes, syncs, reads back, renames, syncs the parent, and only then
+deletes what is older. Loading trusts nothing that the manifest does not vouch for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+
+from universal_transformer.axes import Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.training.config import load_json
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+STATE = "state.json"
+KEPT = 2
+
+Tensors = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One moment of a run: `tensors` by file name (without .safetensors) and name, `state` as plain JSON."""
+
+    tensors: Mapping[str, Tensors]
+    state: Mapping[str, Any]
+
+
+def save(folder: Path, checkpoint: Checkpoint, *, name: str) -> Path:
+    """Write `checkpoint` as `folder`/`name`, then delete all but the newest `KEPT`; names sort by age.
+
+    Raises UserError when the disk does not take it; what was there before stays as it was.
+    """
+    staging, target = folder / f".{name}.partial", folder / name
+    try:
+        folder.mkdir(exist_ok=True)
+        remove_partial(folder)
+        staging.mkdir()
+        files = {f"{part}.safetensors": _serialize(tensors) for part, tensors in checkpoint.tensors.items()}
+        files[STATE] = _encode(checkpoint.state)
+        hashes = {file: _entry(data) for file, data in files.items()}
+        files[MANIFEST] = _encode({"format": FORMAT, "files": hashes})
+        for file, data in files.items():
+            write_synced(staging / file, data)
+        sync_folder(staging)
+        for file, data in files.items():
+            if (staging / file).read_bytes() != data:
+                raise OSError(0, f"{file} does not read back as it was written")
+        staging.rename(target)
+        sync_folder(folder)
+    except OSError as error:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise UserError(
+            f"{target}: the checkpoint could not be saved: {error.strerror}; earlier ones are as they were"
+        ) from error
+    for old in _newest_first(folder)[KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """Return the newest sound checkpoint (None if there never was one) and a warning for each damaged one.
+
+    Damaged ones are renamed to damaged-NAME, out of the way of what comes. UserError when none is sound.
+    """
+    warnings: list[str] = []
+    paths = _newest_first(folder)
+    for path in paths:
+        try:
+            return _load(path), warnings
+        except (OSError, UserError, SafetensorError) as error:
+            warnings.append(f"checkpoint {path} is damaged ({error}): going back to the one before")
+            _set_aside(path)
+    if damaged := sorted(path.name for path in folder.glob("damaged-*")):
+        raise UserError(
+            f"{folder}: no checkpoint is sound, all are damaged ({', '.join(damaged)}); "
+            "delete the folder to start the run anew"
+        )
+    return None, warnings
+
+
+def remove_partial(folder: Path) -> None:
+    """Delete what an interrupted save left behind."""
+    for path in folder.glob(".*.partial"):
+        shutil.rmtree(path)
+
+
+def copy_weights(model: Pretrained) -> dict[str, Tensor]:
+    """Return all weights as they are now, on the CPU, untouched by later updates."""
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in model.tensors().items()}
+
+
+def load_weights(model: Pretrained, tensors: Tensors) -> None:
+    """Copy `tensors` into the model; a missing, unknown or wrongly shaped one is a UserError that names it."""
+    expected = model.tensors()
+    for problem, names in (("missing", expected.keys() - tensors), ("unknown", tensors.keys() - expected)):
+        if names:
+            raise UserError(f"weights: {problem} tensor {min(names)}")
+    for name, tensor in expected.items():
+        found = tensors[name]
+        if found.shape != tensor.shape or found.dtype != tensor.dtype:
+            raise UserError(
+                f"weights: {name} is {tuple(found.shape)} {found.dtype}, "
+                f"expected {tuple(tensor.shape)} {tensor.dtype}"
+            )
+    for name, tensor in expected.items():
+        tensor.detach().copy_(tensors[name])
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a file and wait until the disk has it."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Put a JSON file in place, whole or not at all."""
+    staging = path.with_name(f".{path.name}.partial")
+    write_synced(staging, _encode(value))
+    staging.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk knows the names in `folder`."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _load(path: Path) -> Checkpoint:
+    manifest = load_json(path / MANIFEST)
+    if manifest.keys() != {"format", "files"} or not isinstance(manifest["files"], dict):
+        raise UserError(f"{MANIFEST}: expected format and files, found {', '.join(sorted(manifest))}")
+    if manifest["format"] != FORMAT:
+        raise UserError(f"{MANIFEST}: format {manifest['format']!r}, this version reads {FORMAT}")
+    files = manifest["files"]
+    found = {entry.name for entry in path.iterdir()} - {MANIFEST}
+    if found != files.keys() or STATE not in found:
+        raise UserError(f"files are {sorted(found)}, {MANIFEST} lists {sorted(files)}")
+    tensors = {}
+    for file, entry in files.items():
+        data = (path / file).read_bytes()
+        if entry != _entry(data):
+            raise UserError(f"{file}: its SHA-256 is not the one in {MANIFEST}")
+        if file != STATE:
+            tensors[file.removesuffix(".safetensors")] = safetensors.torch.load(data)
+    return Checkpoint(tensors=tensors, state=load_json(path / STATE))
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    paths = (path for path in folder.iterdir() if path.is_dir())
+    return sorted(
+        (path for path in paths if not path.name.startswith((".", "damaged-"))),
+        key=lambda path: path.name,
+        reverse=True,
+    )
+
+
+def _set_aside(path: Path) -> None:
+    aside = path.with_name(f"damaged-{path.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    path.rename(aside)
+
+
+def _serialize(tensors: Tensors) -> bytes:
+    return safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()})
+
+
+def _encode(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
+
+
+def _entry(data: bytes) -> dict[str, Any]:
+    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+
+
+__all__ = [
+    "Checkpoint",
+    "copy_weights",
+    "load_newest",
+    "load_weights",
+    "remove_partial",
+    "save",
+    "sync_folder",
+    "write_json",
+    "write_synced",
+]

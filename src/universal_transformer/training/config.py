@@ -1,0 +1,269 @@
+"""What a run is: a recipe's name, its data, its model, its training. Needs no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import types
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from universal_transformer.errors import UserError
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.tasks import (
+    TASKS,
+    AlgorithmicData,
+    BabiData,
+    LabelledData,
+    PairsData,
+    StoriesData,
+    TextData,
+)
+
+TaskFields = StoriesData | BabiData | AlgorithmicData | PairsData | TextData | LabelledData
+
+T = TypeVar("T")
+
+_ABOVE_ZERO = ("batch_tokens", "learning_rate", "epsilon", "validate_every", "log_every")
+_AT_LEAST_ZERO = (
+    *("minutes", "max_updates", "warmup_updates", "clip_norm", "weight_decay", "label_smoothing", "seed"),
+    *("ponder_weight", "ponder_warmup_updates", "patience", "average_checkpoints", "save_minutes", "threads"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How a model is trained, and for how long: `minutes`, `max_updates` or both must be given."""
+
+    minutes: float = 0.0
+    """Time to train, counted over resumes; 0 means no limit."""
+    max_updates: int = 0
+    """Updates of the weights to make; 0 means no limit."""
+    batch_tokens: int = 4096
+    """Positions in a batch, padding included: rows times the longest row."""
+    optimizer: Literal["adam", "adamw"] = "adam"
+    """Adam adds the weight decay to the gradient, AdamW takes it off the weights."""
+    learning_rate: float = 1e-3
+    """The highest learning rate, reached at the end of the warm-up."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    """Decay of Adam's running means of the gradient and of its square."""
+    epsilon: float = 1e-9
+    """Added to Adam's denominator."""
+    weight_decay: float = 0.0
+    """Decay of matrices; norms, biases and embeddings never decay."""
+    schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
+    """After the warm-up; cosine and linear end at 0 at `max_updates` (or at `minutes`, if that is all there is)."""
+    warmup_updates: int = 400
+    """Updates over which the learning rate rises from 0."""
+    clip_norm: float = 1.0
+    """Largest norm of the whole gradient; 0 means no clipping."""
+    label_smoothing: float = 0.0
+    """Probability taken from the right answer and spread over all."""
+    ponder_weight: float = 0.01
+    """How much a step of thinking costs, in units of the loss."""
+    ponder_warmup_updates: int = 0
+    """Updates over which the ponder weight rises from 0."""
+    validate_every: int = 500
+    """Updates between two validations; there is always one at the end."""
+    patience: int = 0
+    """Validations without improvement after which training stops; 0 means never."""
+    average_checkpoints: int = 0
+    """Average the weights of this many last validations, used if better than the best; 0 or 1 means none."""
+    save_minutes: float = 5.0
+    """Minutes between two checkpoints; there is always one where validation improves and at the end."""
+    log_every: int = 20
+    """Updates that one line of metrics.jsonl sums up."""
+    seed: int = 0
+    """Decides the first weights, the order of the data and dropout."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """bfloat16 computes matrix products in 16 bits (autocast); weights stay in 32."""
+    threads: int = 0
+    """CPU threads; 0 leaves the choice to torch. Their number changes the last bits of a sum."""
+    compile: bool = False
+    """Compile the block with torch.compile: a slow start, then faster."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to compute; auto takes a GPU if there is one."""
+    tensorboard: bool = False
+    """Write TensorBoard files too (needs the extra `tensorboard`)."""
+
+    def __post_init__(self) -> None:
+        for field in _ABOVE_ZERO:
+            _require(getattr(self, field) > 0, field=field, value=getattr(self, field), allowed="more than 0")
+        for field in _AT_LEAST_ZERO:
+            _require(getattr(self, field) >= 0, field=field, value=getattr(self, field), allowed="0 or more")
+        for field, hint in get_type_hints(type(self)).items():
+            value = getattr(self, field)
+            if get_origin(hint) is Literal:
+                _require(value in get_args(hint), field=field, value=value, allowed=_listed(get_args(hint)))
+            if isinstance(value, float):
+                _require(math.isfinite(value), field=field, value=value, allowed="a finite number")
+        for beta in self.betas:
+            _require(0 <= beta < 1, field="betas", value=self.betas, allowed="two numbers in [0, 1)")
+        _require(
+            self.label_smoothing < 1, field="label_smoothing", value=self.label_smoothing, allowed="[0, 1)"
+        )
+        if not self.minutes and not self.max_updates:
+            raise UserError(
+                "training.minutes and training.max_updates are both 0: give one (or both) a limit"
+            )
+
+
+#: Fields of `TrainingConfig` that may change when a run goes on: none of them touches what an update computes.
+LIMITS = ("minutes", "max_updates", "patience", "save_minutes", "log_every", "tensorboard")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """All that a run depends on."""
+
+    recipe: str
+    """Name of the recipe it came from."""
+    data: TaskFields
+    """What to train on."""
+    model: ModelConfig
+    """What to train; sizes that follow from the data are filled in from them."""
+    training: TrainingConfig
+    """How to train."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; the data carry the name of their task under "task"."""
+        task = next((name for name, kind in TASKS.items() if kind is type(self.data)), None)
+        if task is None:
+            raise UserError(f"data: {type(self.data).__name__} is no task; known are {_listed(TASKS)}")
+        return {
+            "recipe": self.recipe,
+            "data": {"task": task, "fields": _plain(dataclasses.asdict(self.data))},
+            "model": self.model.to_dict(),
+            "training": _plain(dataclasses.asdict(self.training)),
+        }
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any], *, name: str = "config") -> RunConfig:
+        """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
+        _check_names(fields, expected={"recipe", "data", "model", "training"}, where=name)
+        data = fields["data"]
+        _check_names(data, expected={"task", "fields"}, where=f"{name}: data")
+        if not isinstance(data["task"], str) or data["task"] not in TASKS:
+            raise UserError(f"{name}: data.task: {data['task']!r} is no task; known are {_listed(TASKS)}")
+        return cls(
+            recipe=_convert(fields["recipe"], hint=str, where=f"{name}: recipe"),
+            data=cast(
+                "TaskFields", _strict(TASKS[data["task"]], fields=data["fields"], where=f"{name}: data")
+            ),
+            model=_strict(ModelConfig, fields=fields["model"], where=f"{name}: model"),
+            training=_strict(TrainingConfig, fields=fields["training"], where=f"{name}: training"),
+        )
+
+    def digest(self) -> str:
+        """Return 12 hexadecimal digits that change with every field."""
+        text = json.dumps(self.to_dict(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @classmethod
+    def load(cls, path: Path) -> RunConfig:
+        """Read what a run's config.json holds; any fault is a UserError that names the file."""
+        return cls.from_dict(load_json(path), name=str(path))
+
+
+def load_json(path: Path) -> dict[str, Any]:
+    """Read one strict JSON object: no repeated key, no NaN, UTF-8."""
+    try:
+        value = json.loads(
+            path.read_text(encoding="utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant
+        )
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: is not a JSON object: {error}") from error
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: expected a JSON object, found {type(value).__name__}")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is there twice")
+    return fields
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number that JSON knows")
+
+
+def _require(condition: bool, *, field: str, value: object, allowed: str) -> None:
+    if not condition:
+        raise UserError(f"training.{field}: {value!r} is not allowed; allowed: {allowed}")
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(str(name) for name in names)
+
+
+def _plain(value: Any) -> Any:
+    """Python values as JSON has them: tuples as lists, paths as text."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value.as_posix() if isinstance(value, Path) else value
+
+
+def _check_names(fields: Any, *, expected: set[str], where: str) -> None:
+    if not isinstance(fields, dict):
+        raise UserError(f"{where}: expected an object, found {fields!r}")
+    for problem, names in (("unknown", fields.keys() - expected), ("missing", expected - fields.keys())):
+        if names:
+            raise UserError(
+                f"{where}: {problem}: {_listed(sorted(names))}; fields: {_listed(sorted(expected))}"
+            )
+
+
+def _strict(kind: type[T], *, fields: Any, where: str) -> T:
+    """Build the dataclass `kind` from exactly its fields, types checked."""
+    hints = {field.name: get_type_hints(kind)[field.name] for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
+    _check_names(fields, expected=set(hints), where=where)
+    return kind(
+        **{
+            field: _convert(fields[field], hint=hint, where=f"{where}.{field}")
+            for field, hint in hints.items()
+        }
+    )
+
+
+def _convert(value: Any, *, hint: Any, where: str) -> Any:
+    """Turn a JSON value into one of type `hint`, or say what was expected."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal and value in arguments:
+        return value
+    if origin in (Union, types.UnionType):
+        for option in arguments:
+            try:
+                return _convert(value, hint=option, where=where)
+            except UserError:
+                continue
+    if origin is tuple and isinstance(value, list):
+        if arguments[1:] == (...,):
+            arguments = (arguments[0],) * len(value)
+        if len(arguments) == len(value):
+            pairs = enumerate(zip(value, arguments, strict=True))
+            return tuple(
+                _convert(item, hint=part, where=f"{where}[{index}]") for index, (item, part) in pairs
+            )
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(hint, type) and origin is None and isinstance(value, hint):
+        if hint is int and isinstance(value, bool):
+            raise UserError(f"{where}: expected a whole number, found {value!r}")
+        return value
+    wanted = _listed(arguments) if origin is Literal else getattr(hint, "__name__", str(hint))
+    raise UserError(f"{where}: expected {wanted}, found {value!r}")
+
+
+__all__ = ["LIMITS", "RunConfig", "TaskFields", "TrainingConfig", "load_json"]

@@ -1,0 +1,125 @@
+"""The run folder: claimed by one writer at a time, and only ever gone on with by the run that it belongs to."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from universal_transformer.data.example import Example
+from universal_transformer.errors import UserError
+from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.tasks.task import Codec
+from universal_transformer.training.checkpoint import sync_folder, write_json, write_synced
+from universal_transformer.training.config import LIMITS, RunConfig
+
+CONFIG = "config.json"
+METRICS = "metrics.jsonl"
+CHECKPOINTS = "checkpoints"
+MODEL = "model"
+LOCK = ".lock"
+
+
+def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
+    """Refuse a folder that a new run would spoil, or a resume of something else; return what changed.
+
+    A resume may change the limits of a run (`LIMITS`); any other difference is a UserError that names it.
+    """
+    if not resume:
+        if folder.exists() and not (folder.is_dir() and _is_empty(folder)):
+            raise UserError(
+                f"{folder} is there already: go on with it (ut train --resume {folder}) or choose another"
+            )
+        return []
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"{folder} holds no run to go on with: there is no {CONFIG} in it")
+    saved = RunConfig.load(folder / CONFIG)
+    changes = _differences(saved.to_dict(), config.to_dict(), where="")
+    allowed = {f"training.{field}" for field in LIMITS}
+    if refused := [text for field, text in changes.items() if field not in allowed]:
+        raise UserError(f"{folder}: not the same run: {'; '.join(refused)}")
+    return list(changes.values())
+
+
+def _is_empty(folder: Path) -> bool:
+    return all(path.name == LOCK for path in folder.iterdir())
+
+
+def _differences(saved: Any, given: Any, *, where: str) -> dict[str, str]:
+    if isinstance(saved, dict) and isinstance(given, dict):
+        found = {}
+        for key in saved.keys() | given.keys():
+            found.update(_differences(saved.get(key), given.get(key), where=f"{where}.{key}".lstrip(".")))
+        return dict(sorted(found.items()))
+    return {} if saved == given else {where: f"{where} was {saved!r}, is now {given!r}"}
+
+
+@contextmanager
+def claimed(folder: Path, config: RunConfig) -> Iterator[None]:
+    """Hold `folder` as its only writer, its config.json written; the lock ends with the process, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
+            raise UserError(
+                f"{folder} is being written by another process ({holder or 'unknown'})"
+            ) from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        for stale in folder.glob(".*.partial"):
+            shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
+        write_json(folder / CONFIG, config.to_dict())
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def save_model(folder: Path, model: Pretrained, codec: Codec) -> Path:
+    """Write `folder`/model anew, beside the old one, and put it in its place."""
+    target = folder / MODEL
+    staging, old = folder / f".{MODEL}.partial", folder / f".{MODEL}.old.partial"
+    for path in (staging, old):
+        shutil.rmtree(path, ignore_errors=True)
+    staging.mkdir()
+    model.save_pretrained(staging)
+    codec.save(staging)
+    for path in staging.rglob("*"):
+        if path.is_file():
+            write_synced(path, path.read_bytes())
+    sync_folder(staging)
+    if target.exists():
+        target.rename(old)
+    staging.rename(target)
+    sync_folder(folder)
+    shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def data_digest(*sets: Sequence[Example]) -> str:
+    """Return 12 hexadecimal digits that change with any id of any example."""
+    digest = hashlib.sha256()
+    for examples in sets:
+        digest.update(f"{len(examples)} examples\n".encode())
+        for example in examples:
+            digest.update(f"{example.source}{example.target}".encode())
+    return digest.hexdigest()[:12]
+
+
+__all__ = [
+    "CHECKPOINTS",
+    "CONFIG",
+    "METRICS",
+    "MODEL",
+    "check_usable",
+    "claimed",
+    "data_digest",
+    "save_model",
+]

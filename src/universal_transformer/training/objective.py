@@ -1,0 +1,89 @@
+"""What is minimised: label-smoothed cross-entropy plus what thinking costs (paper, section 2; Graves 2016)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+from universal_transformer.axes import Float, Int, Scalar, Tensor
+from universal_transformer.data.batch import Batch
+from universal_transformer.data.example import NO_CLASS, PADDING
+from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.nn.recurrence import Trace
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A batch's loss and its parts; `total` is differentiable, the rest is detached."""
+
+    total: Scalar
+    """cross_entropy + ponder_weight · ponder."""
+    cross_entropy: Scalar
+    """Mean over real targets, smoothed as asked."""
+    ponder: Scalar
+    """N + R, mean over real positions, encoder and decoder; 0 for a fixed depth."""
+    num_targets: Int[Tensor, ""]
+    """Target tokens that are not padding; for a classifier, examples whose class is known."""
+    num_correct: Int[Tensor, ""]
+    """Targets that the largest logit names."""
+    mean_steps: Scalar
+    """N, mean over the real positions of encoder and decoder together."""
+    traces: tuple[Trace, ...]
+    """What encoder and decoder did, those of them there are."""
+
+
+def objective(model: Pretrained, batch: Batch, *, label_smoothing: float, ponder_weight: float) -> Loss:
+    """``L = -1/n Σ_i Σ_c q_ic log p_ic + ponder_weight · (N + R)``, with teacher forcing.
+
+    n counts the real targets of the batch: tokens that are not padding, or examples of a classifier. q is
+    ``1 - label_smoothing`` at the right answer plus ``label_smoothing / classes`` everywhere (model.md, section 6).
+    """
+    output = forward(model, batch)
+    logits = output.logits.float()
+    ignored = NO_CLASS if batch.target.ndim == 1 else PADDING
+    cross_entropy = _cross_entropy(
+        logits.flatten(0, -2), batch.target.flatten(), ignored=ignored, label_smoothing=label_smoothing
+    )
+    ponder = output.ponder_cost
+    with torch.no_grad():
+        real = batch.target != ignored
+        num_correct = ((logits.argmax(-1) == batch.target) & real).sum()
+    return Loss(
+        total=cross_entropy + ponder_weight * ponder if ponder.requires_grad else cross_entropy,
+        cross_entropy=cross_entropy.detach(),
+        ponder=ponder.detach(),
+        num_targets=real.sum(),
+        num_correct=num_correct,
+        mean_steps=output.mean_steps.detach(),
+        traces=tuple(trace for trace in (output.encoder, output.decoder) if trace is not None),
+    )
+
+
+def forward(model: Pretrained, batch: Batch) -> ModelOutput:
+    """Call the model as its architecture wants to be called."""
+    match model.config.architecture:
+        case "encoder_decoder":
+            return model(batch.source, batch.target)
+        case "language_model":
+            return model(batch.target)
+        case _:
+            return model(batch.source)
+
+
+def _cross_entropy(
+    logits: Float[Tensor, "targets classes"],
+    targets: Int[Tensor, " targets"],
+    *,
+    ignored: int,
+    label_smoothing: float,
+) -> Scalar:
+    total = functional.cross_entropy(
+        logits, targets, ignore_index=ignored, label_smoothing=label_smoothing, reduction="sum"
+    )
+    return total / (targets != ignored).sum().clamp(min=1)
+
+
+__all__ = ["Loss", "forward", "objective"]

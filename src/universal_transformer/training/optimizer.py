@@ -1,0 +1,160 @@
+"""Adam, learning rate schedules, clipping, and the refusal of a gradient that is not a number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from universal_transformer.axes import Scalar, Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.training.config import TrainingConfig
+
+#: What Adam keeps for a parameter: update count, mean gradient (m), mean squared gradient (v).
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
+
+class NonFiniteError(UserError):
+    """A loss or gradient was infinite or not a number; the weights are those of the update before."""
+
+
+def fraction_done(config: TrainingConfig, *, update: int, seconds: float) -> float:
+    """Return how much of the run is over: updates over `max_updates`, or minutes over `minutes` if that is all."""
+    if config.max_updates:
+        return min(1.0, update / config.max_updates)
+    return min(1.0, seconds / (60 * config.minutes))
+
+
+def learning_rate(config: TrainingConfig, *, update: int, seconds: float) -> float:
+    """Return the learning rate of update `update`, which counts from 1.
+
+    For the W warm-up updates it is ``peak · update / W``. Then: constant, ``peak``; inverse_sqrt,
+    ``peak · sqrt(W / update)``; linear, ``peak · (1 - x)``; cosine, ``peak · (1 + cos πx) / 2``, where x goes from 0
+    at the end of the warm-up to 1 at `max_updates`. Without `max_updates`, x is the part of the time that is gone:
+    the schedule then depends on the clock, and two runs are no longer alike bit for bit.
+    """
+    peak, warmup = config.learning_rate, config.warmup_updates
+    if update < warmup:
+        return peak * update / warmup
+    if config.schedule == "constant":
+        return peak
+    if config.schedule == "inverse_sqrt":
+        return peak * math.sqrt(max(1, warmup) / update)
+    if config.max_updates:
+        done = (update - 1 - warmup) / max(1, config.max_updates - warmup)
+    else:
+        done = fraction_done(config, update=update, seconds=seconds)
+    done = min(1.0, max(0.0, done))
+    return peak * (1 - done) if config.schedule == "linear" else peak * (1 + math.cos(math.pi * done)) / 2
+
+
+def ponder_weight(config: TrainingConfig, *, update: int) -> float:
+    """Return the weight of the ponder cost at update `update`: it rises over `ponder_warmup_updates`."""
+    return config.ponder_weight * min(1.0, update / max(1, config.ponder_warmup_updates))
+
+
+def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
+    """Return Adam or AdamW over all parameters, with weight decay on matrices and kernels of linear maps only."""
+    decaying = {id(parameter) for parameter in _matrices(model)}
+    matrices = [parameter for parameter in model.parameters() if id(parameter) in decaying]
+    others = [parameter for parameter in model.parameters() if id(parameter) not in decaying]
+    groups = [
+        {"params": matrices, "weight_decay": config.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    # fused: 0.37 ms an update where foreach takes 1.3 and the loop 1.6 (37 tensors, width 128, one core)
+    return kind(
+        [group for group in groups if group["params"]],
+        lr=config.learning_rate,
+        betas=config.betas,
+        eps=config.epsilon,
+        fused=True,
+    )
+
+
+def _matrices(model: nn.Module) -> list[nn.Parameter]:
+    linear = (module for module in model.modules() if isinstance(module, nn.Linear | nn.Conv1d))
+    return [module.get_parameter("weight") for module in linear]
+
+
+def gradient_norm(model: nn.Module) -> Scalar:
+    """``sqrt(Σ g²)`` over all gradients."""
+    return torch.nn.utils.get_total_norm(_gradients(model))
+
+
+def clip(model: nn.Module, *, norm: float, limit: float) -> None:
+    """Scale all gradients by ``limit / norm`` where the norm is over the limit."""
+    if limit and norm > limit:
+        torch._foreach_mul_(_gradients(model), limit / (norm + 1e-6))
+
+
+def _gradients(model: nn.Module) -> list[Tensor]:
+    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
+def refuse_non_finite(model: nn.Module, *, update: int, loss: float, norm: float) -> None:
+    """Raise NonFiniteError, naming the first parameter at fault, before anything has been changed."""
+    if math.isfinite(loss) and math.isfinite(norm):
+        return
+    parts = [f"the loss is {loss:g}, the gradient norm {norm:g}"]
+    for name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            parts.append(f"first weight that is not finite: {name}")
+            break
+        if parameter.grad is not None and not parameter.grad.isfinite().all():
+            parts.append(f"first gradient that is not finite: {name}")
+            break
+    raise NonFiniteError(
+        f"update {update}: {'; '.join(parts)}; the weights were left as they were: go on from the last "
+        "checkpoint with a lower learning_rate or clip_norm, or precision float32"
+    )
+
+
+def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """Return Adam's state as tensors named PARAMETER/exp_avg and so on."""
+    return {
+        f"{name}/{key}": value.detach()
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def load_optimizer(model: nn.Module, optimizer: Optimizer, *, tensors: Mapping[str, Tensor]) -> None:
+    """Undo `optimizer_tensors`; a missing, unknown or wrongly shaped tensor is a UserError that names it."""
+    parameters = dict(model.named_parameters())
+    states: dict[str, dict[str, Tensor]] = {}
+    for full_name, value in tensors.items():
+        name, _, key = full_name.rpartition("/")
+        if name not in parameters or key not in MOMENTS:
+            raise UserError(f"optimizer: unknown tensor {full_name}")
+        shape = () if key == "step" else tuple(parameters[name].shape)
+        if tuple(value.shape) != shape:
+            raise UserError(f"optimizer: {full_name} has shape {tuple(value.shape)}, expected {shape}")
+        states.setdefault(name, {})[key] = value
+    for name, state in states.items():
+        if missing := set(MOMENTS) - state.keys():
+            raise UserError(f"optimizer: missing tensor {name}/{min(missing)}")
+    positions = {id(parameter): name for name, parameter in parameters.items()}
+    ordered = [positions[id(p)] for group in optimizer.param_groups for p in group["params"]]
+    packed: dict[str, Any] = optimizer.state_dict()
+    packed["state"] = {index: states[name] for index, name in enumerate(ordered) if name in states}
+    optimizer.load_state_dict(packed)
+
+
+__all__ = [
+    "NonFiniteError",
+    "build_optimizer",
+    "clip",
+    "fraction_done",
+    "gradient_norm",
+    "learning_rate",
+    "load_optimizer",
+    "optimizer_tensors",
+    "ponder_weight",
+    "refuse_non_finite",
+]

@@ -1,0 +1,57 @@
+"""Everything that decides the bits of a run besides its data: seeds, random states, threads, order of sums."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+
+from universal_transformer.axes import Tensor
+
+
+def seed_everything(seed: int) -> None:
+    """Seed torch (all devices) and Python."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+
+
+def random_states(device: torch.device) -> dict[str, Tensor]:
+    """Return the states of all generators a run draws from, as tensors."""
+    _, words, _ = random.getstate()
+    states = {"torch": torch.get_rng_state(), "python": torch.tensor(words, dtype=torch.int64)}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def restore_random_states(states: Mapping[str, Tensor], *, device: torch.device) -> None:
+    """Undo `random_states`; the state of a GPU that is not used is ignored."""
+    torch.set_rng_state(states["torch"])
+    random.setstate((3, tuple(states["python"].tolist()), None))
+    if device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)
+
+
+@contextmanager
+def repeatable(*, threads: int, device: torch.device) -> Iterator[None]:
+    """Inside, sums come out the same each time (on a CPU) and `threads` threads work (0: as many as before)."""
+    previous_threads = torch.get_num_threads()
+    previous_mode = torch.get_deterministic_debug_mode()
+    previous_fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    if threads:
+        torch.set_num_threads(threads)
+    if device.type == "cpu":
+        # without it, two threads add the gradients of a gather in whichever order they come
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.set_num_threads(previous_threads)
+        torch.set_deterministic_debug_mode(previous_mode)
+        torch.utils.deterministic.fill_uninitialized_memory = previous_fill  # type: ignore[attr-defined]
+
+
+__all__ = ["random_states", "repeatable", "restore_random_states", "seed_everything"]

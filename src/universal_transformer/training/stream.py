@@ -1,0 +1,54 @@
+"""Batches without end: epoch after epoch, from any place in any epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from universal_transformer.data.batch import Batch, collate
+from universal_transformer.data.example import Example, sizes
+from universal_transformer.data.sampler import BucketSampler
+from universal_transformer.errors import UserError
+
+
+class Stream:
+    """The training batches from batch `index` of epoch `epoch` on; the order is a function of (seed, epoch)."""
+
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        *,
+        batch_tokens: int,
+        seed: int,
+        device: torch.device,
+        epoch: int = 0,
+        index: int = 0,
+    ) -> None:
+        if not examples:
+            raise UserError("there are no examples to train on")
+        self._examples, self._device = examples, device
+        self._sampler = BucketSampler(sizes(examples), batch_tokens=batch_tokens, seed=seed, shuffle=True)
+        self.epoch, self.index = epoch, index
+        self._batches = self._sampler.epoch(epoch)
+        self._made: tuple[Batch, int] | None = None
+
+    def current(self) -> tuple[Batch, int]:
+        """Return the batch that is due, on the device, and the number of its targets."""
+        if self._made is None:
+            indices = self._batches[self.index]
+            batch = collate([self._examples[index] for index in indices], indices=indices)
+            self._made = batch.to(self._device), batch.num_tokens
+        return self._made
+
+    def advance(self) -> None:
+        """Go on to the next batch, and make it."""
+        self.index += 1
+        if self.index == len(self._batches):
+            self.epoch, self.index = self.epoch + 1, 0
+            self._batches = self._sampler.epoch(self.epoch)
+        self._made = None
+        self.current()
+
+
+__all__ = ["Stream"]

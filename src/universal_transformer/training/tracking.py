@@ -1,0 +1,220 @@
+"""What a run says while it runs: metrics.jsonl, TensorBoard files, a progress bar or plain lines."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from universal_transformer.errors import UserError
+from universal_transformer.training.checkpoint import write_synced
+
+LINE_SECONDS = 10.0
+BAR_SECONDS = 0.25
+
+Value = float | int | str | bool | None
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a metrics.jsonl; a line that is not whole (a run that was killed) is left out."""
+    lines = []
+    for text in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and {"event", "update", "seconds"} <= line.keys():
+            lines.append(line)
+    return lines
+
+
+def _is_bad(value: Value) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+class Metrics:
+    """metrics.jsonl: one JSON object a line with event, update, seconds and values, on disk line by line."""
+
+    def __init__(self, path: Path, *, after: int | None = None) -> None:
+        """Go on after update `after`, forgetting what a killed run wrote later; None starts a new file."""
+        if after is not None and path.exists():
+            kept = [line for line in read_metrics(path) if line["update"] <= after]
+            staging = path.with_name(f".{path.name}.partial")
+            write_synced(staging, "".join(json.dumps(line) + "\n" for line in kept).encode())
+            staging.replace(path)
+        self._file = path.open("a", encoding="utf-8", buffering=1)
+
+    def write(self, event: str, *, update: int, seconds: float, values: Mapping[str, Value]) -> None:
+        """Append one line; a value that is not finite is left out, for JSON has no word for it."""
+        numbers = {name: value for name, value in values.items() if not _is_bad(value)}
+        line = {"event": event, "update": update, "seconds": round(seconds, 3), **numbers}
+        self._file.write(json.dumps(line, allow_nan=False) + "\n")
+
+    def sync(self) -> None:
+        """Wait until the disk has every line."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class TensorBoard:
+    """The numbers of updates and validations as TensorBoard scalars, in `folder`."""
+
+    def __init__(self, folder: Path, *, after: int) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise UserError(
+                "training.tensorboard: TensorBoard is not installed; "
+                "run pip install 'universal-transformer[tensorboard]' or leave the field off"
+            ) from error
+        self._writer = SummaryWriter(folder, purge_step=after)
+
+    def write(self, event: str, *, update: int, values: Mapping[str, Value]) -> None:
+        """Add one point to each curve."""
+        for name, value in values.items():
+            if isinstance(value, float | int):
+                self._writer.add_scalar(f"{event}/{name}", value, update)
+
+    def close(self) -> None:
+        """Write what is left and close."""
+        self._writer.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What a display shows of one update."""
+
+    update: int
+    seconds: float
+    fraction: float
+    loss: float
+    mean_steps: float
+    handled: int
+    """Examples (or target tokens) trained on since training started or went on."""
+
+
+class Display:
+    """Where a run shows how it stands; this one shows nothing."""
+
+    def show(self, glance: Glance) -> None:
+        """Show an update; called after each one, and quick when nothing is due."""
+
+    def note(self, text: str) -> None:
+        """Say something that stays to be read."""
+
+    def close(self) -> None:
+        """Show nothing any more."""
+
+
+class Lines(Display):
+    """A plain line every ten seconds, for pipes and log files."""
+
+    def __init__(self, console: Console, *, unit: str) -> None:
+        self._console, self._unit = console, unit
+        self._rate = Rate()
+        self._due = time.monotonic() + 1.0
+
+    def show(self, glance: Glance) -> None:
+        """Print a line if the last one is ten seconds old."""
+        self._rate.start(glance)
+        if (now := time.monotonic()) < self._due:
+            return
+        self._due = now + LINE_SECONDS
+        self.note(
+            f"update {glance.update} · {glance.fraction:.0%} · {summary(glance)} · "
+            f"{self._rate.per_second(glance):,.0f} {self._unit}/s · {time_left(glance)}"
+        )
+
+    def note(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class Bar(Lines):
+    """A progress bar with loss, mean steps, rate and time left, for a terminal."""
+
+    def __init__(self, console: Console, *, unit: str) -> None:
+        super().__init__(console, unit=unit)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            auto_refresh=False,
+        )
+        self._task = self._progress.add_task("starting", total=1.0, rate="", left="")
+        self._progress.start()
+
+    def show(self, glance: Glance) -> None:
+        """Draw the bar anew if it is a quarter of a second old."""
+        self._rate.start(glance)
+        if (now := time.monotonic()) < self._due and glance.fraction < 1:
+            return
+        self._due = now + BAR_SECONDS
+        self._progress.update(
+            self._task,
+            completed=glance.fraction,
+            description=summary(glance),
+            rate=f"{self._rate.per_second(glance):,.0f} {self._unit}/s",
+            left=time_left(glance),
+            refresh=True,
+        )
+
+    def close(self) -> None:
+        """Leave the bar as it is and give the terminal back."""
+        self._progress.stop()
+
+
+class Rate:
+    """Examples or tokens a second since the first glance."""
+
+    def __init__(self) -> None:
+        self._first: Glance | None = None
+
+    def start(self, glance: Glance) -> None:
+        """Remember the first glance: what came before it (compiling, loading) is no measure."""
+        self._first = self._first or glance
+
+    def per_second(self, glance: Glance) -> float:
+        """Return the mean rate up to `glance`."""
+        if self._first is None or glance.seconds <= self._first.seconds:
+            return 0.0
+        return (glance.handled - self._first.handled) / (glance.seconds - self._first.seconds)
+
+
+def display(*, quiet: bool, unit: str, console: Console | None = None) -> Display:
+    """Return a bar on a terminal, plain lines elsewhere, nothing if `quiet`."""
+    if quiet:
+        return Display()
+    console = console or Console()
+    return Bar(console, unit=unit) if console.is_terminal else Lines(console, unit=unit)
+
+
+def summary(glance: Glance) -> str:
+    """Return loss and mean steps as text."""
+    return f"loss {glance.loss:.3f} · steps {glance.mean_steps:.2f}"
+
+
+def time_left(glance: Glance) -> str:
+    """Return the time left as text, from the part of the run that is over."""
+    if glance.fraction <= 0:
+        return "time left unknown"
+    left = round(glance.seconds * (1 - glance.fraction) / glance.fraction)
+    hours, minutes = divmod(left // 60, 60)
+    return f"{hours}:{minutes:02}:{left % 60:02} left" if hours else f"{minutes}:{left % 60:02} left"
+
+
+__all__ = ["Bar", "Display", "Glance", "Lines", "Metrics", "TensorBoard", "display", "read_metrics"]

@@ -1,0 +1,155 @@
+"""Training from a configuration to a model on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from universal_transformer.axes import Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.models.build import Model, build
+from universal_transformer.tasks.task import Task
+from universal_transformer.training import folder as folders
+from universal_transformer.training.checkpoint import copy_weights, load_weights
+from universal_transformer.training.config import RunConfig
+from universal_transformer.training.interruption import StopRequest, stop_on_signals
+from universal_transformer.training.randomness import repeatable, seed_everything
+from universal_transformer.training.session import Reason, Session, numbers
+from universal_transformer.training.tracking import display
+from universal_transformer.training.validation import Interrupted, Score
+
+Choice = Literal["best", "last", "average"]
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What a run came to; its model is in `folder`/model."""
+
+    folder: Path
+    updates: int
+    seconds: float
+    stopped: Reason
+    chosen: Choice
+    """Which weights `folder`/model holds: of the best validation, the last, or the average of the last few."""
+    score: Score | None
+    """What validation says about them; None if there was none."""
+    warnings: tuple[str, ...]
+
+
+def train(
+    config: RunConfig, folder: Path, *, task: Task | None = None, resume: bool = False, quiet: bool = False
+) -> TrainingResult:
+    """Train as `config` says, in `folder`, and leave the best weights in `folder`/model.
+
+    `task` is what ``config.data.load()`` gives, for callers that have it already. With `resume` the run in `folder`
+    goes on where its last checkpoint left it: on a CPU, bit for bit as if it had never stopped. Raises UserError for
+    a folder that holds something else, changed data or configuration, a full disk, or a loss that is not finite.
+    """
+    changes = folders.check_usable(folder, config, resume=resume)
+    device = _device(config)
+    task = task or config.data.load()
+    seed_everything(config.training.seed)
+    model = build(task.configure(config.model)).to(device)
+    with ExitStack() as stack:
+        stack.enter_context(_disk_errors(folder))
+        stack.enter_context(repeatable(threads=config.training.threads, device=device))
+        stack.enter_context(folders.claimed(folder, config))
+        stop = stack.enter_context(stop_on_signals())
+        shown = stack.enter_context(closing(display(quiet=quiet, unit=_unit(model))))
+        session = Session(config, folder=folder, task=task, model=model, device=device, shown=shown)
+        stack.callback(session.close)
+        session.start(changes, resume=resume)
+        return _finish(session, reason=session.run(stop), stop=stop)
+
+
+def _device(config: RunConfig) -> torch.device:
+    wanted = config.training.device
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise UserError("training.device: 'cuda', but torch finds no GPU; allowed here: auto, cpu")
+    return torch.device(wanted)
+
+
+def _unit(model: Model) -> str:
+    return "examples" if model.config.architecture == "classifier" else "tokens"
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    """Turn what a disk refuses into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{error.filename or folder}: {error.strerror or error}") from error
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Weights that the run may end with."""
+
+    name: Choice
+    score: Score | None
+    weights: dict[str, Tensor]
+
+
+def _finish(session: Session, *, reason: Reason, stop: StopRequest) -> TrainingResult:
+    """Save, choose the best weights, write the model, and say how it ended."""
+    session.save()
+    seconds, update = session.seconds, session.standing.update
+    chosen = _choose(session, stop=stop)
+    load_weights(session.model, chosen.weights)
+    model_folder = folders.save_model(session.folder, session.model, session.task.codec)
+    figures = numbers(chosen.score) if chosen.score else {}
+    session.write("end", {"stopped": reason, "chosen": chosen.name, **figures})
+    if reason == "interrupted":
+        text = f"stopped by {stop.signal} after update {update}, saved; go on with: ut train --resume {session.folder}"
+    else:
+        text = f"done after {update} updates ({reason}): {chosen.name} weights in {model_folder}"
+        text += f"; validation {session.text(chosen.score)}" if chosen.score else ""
+    session.shown.note(text)
+    return TrainingResult(
+        folder=session.folder,
+        updates=update,
+        seconds=seconds,
+        stopped=reason,
+        chosen=chosen.name,
+        score=chosen.score,
+        warnings=tuple(session.warnings),
+    )
+
+
+def _choose(session: Session, *, stop: StopRequest) -> Candidate:
+    """Return the best on validation of: the best so far, the last weights, the average of the last few.
+
+    What it finds is not part of the checkpoint: a run that goes on later must not know that it once ended here.
+    """
+    standing, last = session.standing, copy_weights(session.model)
+    chosen = Candidate("last", None, last)
+    if standing.best is not None:
+        chosen = Candidate("best", standing.best, session.best_weights)
+    others: list[tuple[Choice, dict[str, Tensor]]] = []
+    if standing.validated != standing.update or standing.best is None:
+        others.append(("last", last))
+        session.averager.add(last)
+    if (average := session.averager.average()) is not None:
+        others.append(("average", average))
+    for name, weights in others if session.validation else []:
+        load_weights(session.model, weights)
+        try:
+            score = session.validation.score(session.model, stopped=stop)
+        except Interrupted:
+            break
+        session.write("validation", numbers(score) | {"weights": name})
+        ranks = [s.rank(classes=session.classes) for s in (score, chosen.score) if s is not None]
+        if len(ranks) == 1 or ranks[0] < ranks[1]:
+            chosen = Candidate(name, score, weights)
+    return chosen
+
+
+__all__ = ["Choice", "TrainingResult", "train"]

@@ -1,0 +1,152 @@
+"""How good the weights are on held-out examples, which were the best, and whether halting still decides anything."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import torch
+
+from universal_transformer.axes import Tensor
+from universal_transformer.data.batch import collate
+from universal_transformer.data.example import Example, sizes
+from universal_transformer.data.sampler import BucketSampler
+from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.nn.recurrence import Trace
+from universal_transformer.training.objective import objective
+
+Precision = Callable[[], AbstractContextManager[object]]
+
+COLLAPSE_UPDATES = 500
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a validation found, over all its targets."""
+
+    cross_entropy: float
+    """Mean over targets, in nats, without smoothing."""
+    error: float
+    """Share of targets that the largest logit does not name."""
+    mean_steps: float
+
+    def rank(self, *, classes: bool) -> tuple[float, float]:
+        """Smaller is better: classes by error (then cross-entropy), tokens by cross-entropy."""
+        return (self.error, self.cross_entropy) if classes else (self.cross_entropy, self.error)
+
+
+class Interrupted(Exception):  # noqa: N818  it is no error: someone asked to stop
+    """A validation was given up because the run was asked to stop."""
+
+
+class Validation:
+    """Scores a model on the same examples in the same batches each time, without touching any random state."""
+
+    def __init__(
+        self, examples: Sequence[Example], *, batch_tokens: int, device: torch.device, precision: Precision
+    ) -> None:
+        self._examples, self._device, self._precision = examples, device, precision
+        sampler = BucketSampler(sizes(examples), batch_tokens=batch_tokens, seed=0, shuffle=False)
+        self._batches = sampler.epoch(0) if examples else []
+
+    def __bool__(self) -> bool:
+        return bool(self._batches)
+
+    def score(self, model: Pretrained, *, stopped: Callable[[], bool]) -> Score:
+        """Return the score; Interrupted as soon as `stopped` says so."""
+        was_training = model.training
+        model.eval()
+        devices = [self._device] if self._device.type == "cuda" else []
+        totals = torch.zeros(5, dtype=torch.float64, device=self._device)
+        try:
+            # no inference mode: tables that the model caches here are used in training again
+            with torch.random.fork_rng(devices), torch.no_grad(), self._precision():
+                for indices in self._batches:
+                    if stopped():
+                        raise Interrupted
+                    totals += self._batch_totals(model, indices)
+        finally:
+            model.train(was_training)
+        loss, correct, targets, steps, positions = totals.tolist()
+        targets, positions = max(1.0, targets), max(1.0, positions)
+        return Score(cross_entropy=loss / targets, error=1 - correct / targets, mean_steps=steps / positions)
+
+    def _batch_totals(self, model: Pretrained, indices: list[int]) -> Tensor:
+        batch = collate([self._examples[index] for index in indices], indices=indices).to(self._device)
+        loss = objective(model, batch, label_smoothing=0.0, ponder_weight=0.0)
+        real = [torch.ones_like(t.steps) if t.padding is None else (~t.padding) for t in loss.traces]
+        steps, positions = sum(t.steps.sum() for t in loss.traces), sum(mask.sum() for mask in real)
+        cross_entropy = loss.cross_entropy * loss.num_targets
+        parts = (cross_entropy, loss.num_correct, loss.num_targets, steps, positions)
+        return torch.stack([torch.as_tensor(part, device=self._device).double() for part in parts])
+
+
+class Averager:
+    """The mean of the weights at the last `count` validations (0 or 1: nothing to do)."""
+
+    def __init__(self, count: int) -> None:
+        self._kept: deque[dict[str, Tensor]] = deque(maxlen=count if count > 1 else 0)
+
+    def add(self, weights: dict[str, Tensor]) -> None:
+        """Take in the weights of one validation."""
+        self._kept.append(weights)
+
+    def average(self) -> dict[str, Tensor] | None:
+        """Return ``1/k Σ w_i``, or None while there are fewer than two to average."""
+        if len(self._kept) < 2:
+            return None
+        return {
+            name: torch.stack([kept[name].double() for kept in self._kept]).mean(0).to(first.dtype)
+            for name, first in self._kept[0].items()
+        }
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all that is kept, by name, oldest first."""
+        return {f"{index}/{name}": t for index, kept in enumerate(self._kept) for name, t in kept.items()}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Undo `tensors`."""
+        by_index: dict[int, dict[str, Tensor]] = {}
+        for full_name, tensor in tensors.items():
+            index, _, name = full_name.partition("/")
+            by_index.setdefault(int(index), {})[name] = tensor
+        self._kept.extend(by_index[index] for index in sorted(by_index))
+
+
+@dataclass
+class CollapseWatch:
+    """Says when halting has decided nothing for long: all positions stop at once, or never, or all alike."""
+
+    cap: int
+    """Most steps a position can take."""
+    updates: int = field(default=0)
+    """Updates since halting last decided something."""
+    warned: bool = False
+
+    def look(self, traces: Sequence[Trace], *, updates: int) -> str | None:
+        """Look at what the last of `updates` updates did; return a warning, once a run."""
+        reasons = [reason for trace in traces if (reason := self._collapsed(trace))]
+        self.updates = self.updates + updates if reasons else 0
+        if self.warned or self.updates < COLLAPSE_UPDATES:
+            return None
+        self.warned = True
+        return (
+            f"halting has collapsed: for {self.updates} updates {reasons[0]}, so that depth is no longer chosen; "
+            "try another halting_bias or a smaller ponder_weight, or raise ponder_warmup_updates"
+        )
+
+    def _collapsed(self, trace: Trace) -> str | None:
+        if trace.probability is None:
+            return None
+        steps = trace.steps if trace.padding is None else trace.steps[~trace.padding]
+        mean, spread = float(steps.mean()), float(steps.std(correction=0))
+        if mean < 1.05:
+            return f"every position stopped at once ({mean:.2f} steps)"
+        if mean > 0.99 * self.cap:
+            return f"every position went on to the cap ({mean:.2f} of {self.cap} steps)"
+        return f"every position took the same {mean:.2f} steps" if spread < 0.01 else None
+
+
+__all__ = ["Averager", "CollapseWatch", "Interrupted", "Precision", "Score", "Validation"]

@@ -1,0 +1,130 @@
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from universal_transformer.errors import UserError
+from universal_transformer.models.build import build
+from universal_transformer.training import checkpoint as checkpoints
+from universal_transformer.training.checkpoint import Checkpoint, load_newest, save
+
+from . import tiny
+
+
+def made(number: int) -> Checkpoint:
+    generator = torch.Generator().manual_seed(number)
+    weights = {"a": torch.randn(3, 4, generator=generator), "b/c": torch.arange(5, dtype=torch.uint8)}
+    return Checkpoint(tensors={"model": weights, "best": {}}, state={"number": number, "third": 1 / 3})
+
+
+def same(a: Checkpoint, b: Checkpoint) -> bool:
+    assert a.tensors.keys() == b.tensors.keys()
+    return a.state == b.state and all(
+        torch.equal(a.tensors[part][name], b.tensors[part][name]) for part in a.tensors for name in a.tensors[part]
+    )  # fmt: skip
+
+
+def test_what_is_saved_comes_back_and_two_are_kept(tmp_path: Path):
+    assert load_newest(tmp_path / "none") == (None, [])
+    for number in range(4):
+        save(tmp_path, made(number), name=f"{number:03}")
+        found, warnings = load_newest(tmp_path)
+        assert found is not None
+        assert same(found, made(number))
+        assert warnings == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["002", "003"]
+
+
+def test_any_damage_to_the_newest_falls_back_with_a_warning(tmp_path: Path):
+    draw = torch.Generator().manual_seed(0)
+    for attempt in range(60):
+        folder = tmp_path / str(attempt)
+        save(folder, made(0), name="000")
+        newest = save(folder, made(1), name="001")
+        files = sorted(newest.iterdir())
+        path = files[attempt % len(files)]
+        data = bytearray(path.read_bytes())
+        place = int(torch.randint(len(data), (), generator=draw))
+        if attempt % 3 == 0:
+            data = data[:place]
+        elif attempt % 3 == 1:
+            data[place] ^= 1 << int(torch.randint(8, (), generator=draw))
+        if attempt % 3 == 2:
+            path.unlink()
+        else:
+            path.write_bytes(data)
+        found, warnings = load_newest(folder)
+        assert found is not None
+        if warnings:
+            assert same(found, made(0))
+            assert str(newest) in warnings[0]
+            assert not newest.exists()
+        else:
+            # white space of the manifest, the only bytes that carry nothing
+            assert path.name == "manifest.json"
+            assert same(found, made(1))
+
+
+def test_when_all_are_damaged_it_says_so_every_time(tmp_path: Path):
+    for number in range(2):
+        (save(tmp_path, made(number), name=f"{number:03}") / "state.json").write_text("{}")
+    for _ in range(2):
+        with pytest.raises(UserError, match="no checkpoint is sound"):
+            load_newest(tmp_path)
+
+
+def test_a_disk_that_refuses_leaves_what_was_there(tmp_path: Path, monkeypatch):
+    sync, calls = os.fsync, 0
+    save(tmp_path, made(0), name="000")
+
+    def failing(descriptor):
+        nonlocal calls
+        calls += 1
+        if calls == allowed:
+            raise OSError(28, "No space left on device")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    for failing_call in range(1, 6):
+        allowed, calls = failing_call, 0
+        with pytest.raises(UserError, match="could not be saved: No space left on device"):
+            save(tmp_path, made(1), name="001")
+        assert [path.name for path in tmp_path.iterdir()] == ["000"]
+    allowed = 0
+    save(tmp_path, made(1), name="001")
+    found, _ = load_newest(tmp_path)
+    assert found is not None
+    assert same(found, made(1))
+
+
+def test_leftovers_of_a_killed_save_are_not_loaded_and_go(tmp_path: Path):
+    save(tmp_path, made(0), name="000")
+    (tmp_path / ".001.partial").mkdir()
+    found, warnings = load_newest(tmp_path)
+    assert found is not None
+    assert warnings == []
+    save(tmp_path, made(2), name="002")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000", "002"]
+
+
+def test_weights_that_do_not_fit_are_named_and_change_nothing():
+    model = build(tiny.task().configure(tiny.model_config()))
+    before = checkpoints.copy_weights(model)
+    some = sorted(before)[1]
+    for broken, problem in (
+        ({name: value + 1 for name, value in before.items() if name != some}, f"missing tensor {some}"),
+        ({**{name: value + 1 for name, value in before.items()}, "x": before[some]}, "unknown tensor x"),
+        (
+            {**{name: value + 1 for name, value in before.items()}, some: torch.zeros(1, 2, 3, 4)},
+            f"{some} is",
+        ),
+        ({name: value.double() for name, value in before.items()}, "expected .*float32"),
+    ):
+        with pytest.raises(UserError, match=problem):
+            checkpoints.load_weights(model, broken)
+    for name, value in model.tensors().items():
+        assert torch.equal(value, before[name])
+    checkpoints.load_weights(model, {name: value + 1 for name, value in before.items()})
+    for name, value in model.tensors().items():
+        assert torch.equal(value, before[name] + 1)

@@ -1,0 +1,145 @@
+import ast
+import dataclasses
+import inspect
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import TypeCheckError
+
+from universal_transformer.errors import UserError
+from universal_transformer.tasks import TASKS
+from universal_transformer.training.config import RunConfig, TrainingConfig, load_json
+
+from .tiny import run_config
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("minutes", -1.0),
+        ("minutes", float("nan")),
+        ("max_updates", -1),
+        ("batch_tokens", 0),
+        ("learning_rate", 0.0),
+        ("betas", (0.9, 1.0)),
+        ("label_smoothing", 1.0),
+        ("validate_every", 0),
+        ("seed", -1),
+    ],
+)
+def test_a_bad_value_is_named_with_its_field_and_what_is_allowed(field, value):
+    with pytest.raises(UserError, match=rf"training\.{field}: .* allowed: "):
+        TrainingConfig(**{"max_updates": 1, field: value})
+
+
+@pytest.mark.parametrize("field", ["optimizer", "schedule", "precision", "device"])
+def test_an_unknown_choice_is_named_with_what_is_allowed(field):
+    # under the type-checking hook the checker speaks first
+    with pytest.raises((UserError, TypeCheckError), match=field):
+        TrainingConfig(**{"max_updates": 1, field: "other"})
+
+
+def test_a_run_without_end_is_refused():
+    with pytest.raises(UserError, match="give one"):
+        TrainingConfig()
+
+
+@given(
+    minutes=st.floats(0.01, 1e6),
+    rate=st.floats(1e-9, 1e3),
+    beta=st.floats(0, 0.999),
+    schedule=st.sampled_from(["inverse_sqrt", "cosine", "linear", "constant"]),
+    seed=st.integers(0, 2**62),
+)
+@settings(max_examples=50, deadline=None)
+def test_a_configuration_survives_json(minutes, rate, beta, schedule, seed):
+    config = run_config(minutes=minutes, learning_rate=rate, betas=(beta, 0.9), schedule=schedule, seed=seed)
+    again = RunConfig.from_dict(json.loads(json.dumps(config.to_dict())))
+    assert again == config
+    assert again.digest() == config.digest()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_data_of_every_task_survive_json(name):
+    try:
+        data = TASKS[name]()
+    except (UserError, TypeError):
+        pytest.skip("this task has no defaults for everything")
+    config = dataclasses.replace(run_config(), data=data)
+    assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+@pytest.mark.parametrize("part", ["", "data", "model", "training"])
+def test_unknown_and_missing_fields_are_refused_by_name(part):
+    def inside(fields):
+        return fields[part] if part else fields
+
+    fields = run_config().to_dict()
+    inside(fields)["surprise"] = 1
+    with pytest.raises(UserError, match="unknown: surprise"):
+        RunConfig.from_dict(fields)
+    fields = run_config().to_dict()
+    gone = sorted(inside(fields))[0]
+    del inside(fields)[gone]
+    with pytest.raises(UserError, match=f"missing: {gone}|{gone}"):
+        RunConfig.from_dict(fields)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("seed", "1"), ("seed", 1.5), ("seed", True), ("betas", [0.9]), ("optimizer", "sgd"), ("minutes", None)],
+)
+def test_a_value_of_the_wrong_type_is_named(field, value):
+    fields = run_config().to_dict()
+    fields["training"][field] = value
+    with pytest.raises(UserError, match=rf"training\.{field}: expected .* found"):
+        RunConfig.from_dict(fields)
+
+
+def test_an_unknown_task_is_named():
+    fields = run_config().to_dict()
+    fields["data"]["task"] = "chess"
+    with pytest.raises(UserError, match="'chess' is no task; known are stories"):
+        RunConfig.from_dict(fields)
+
+
+def test_the_digest_changes_with_every_training_field():
+    base = run_config()
+    other = {float: 0.123, int: 77, bool: True, tuple: (0.5, 0.6)}
+    for field in dataclasses.fields(TrainingConfig):
+        value = getattr(base.training, field.name)
+        if isinstance(value, str):
+            continue
+        changed = dataclasses.replace(base.training, **{field.name: other[type(value)]})
+        assert dataclasses.replace(base, training=changed).digest() != base.digest(), field.name
+
+
+@pytest.mark.parametrize("kind", [TrainingConfig, RunConfig])
+def test_every_field_says_what_it_is(kind):
+    body = ast.parse(inspect.getsource(kind)).body[0].body
+    for first, second in itertools.pairwise(body):
+        if isinstance(first, ast.AnnAssign):
+            assert isinstance(second, ast.Expr), f"{first.target.id} has no docstring"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [('{"a": 1, "a": 2}', "'a' is there twice"), ('{"a": NaN}', "NaN"), ("[1]", "found list"), ("{", "not a JSON")],
+)  # fmt: skip
+def test_json_is_read_strictly(tmp_path: Path, text, problem):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=problem) as caught:
+        load_json(path)
+    assert str(path) in str(caught.value)
+
+
+def test_configurations_need_no_torch():
+    code = "import sys, universal_transformer.training.config; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

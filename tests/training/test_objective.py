@@ -1,0 +1,76 @@
+import pytest
+import torch
+from torch import nn
+
+from universal_transformer.data.batch import Batch, collate
+from universal_transformer.data.example import NO_CLASS, Example
+from universal_transformer.models.build import build
+from universal_transformer.training.objective import forward, objective
+
+from . import tiny
+
+
+def made(architecture: str, **fields):
+    torch.manual_seed(0)
+    model = build(tiny.task(architecture).configure(tiny.model_config(**fields))).eval()
+    rows = tiny.examples(architecture, count=7, seed=3)
+    return model, collate(rows, indices=range(7))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+def test_it_is_the_mean_over_real_targets_of_a_naive_loop(architecture, smoothing):
+    model, batch = made(architecture)
+    loss = objective(model, batch, label_smoothing=smoothing, ponder_weight=0.0)
+    probabilities = forward(model, batch).logits.log_softmax(-1)
+    terms, correct = [], 0
+    rows = probabilities.unsqueeze(1) if batch.target.ndim == 1 else probabilities
+    targets = batch.target.reshape(len(rows), -1)
+    for row in range(len(rows)):
+        for place, answer in enumerate(targets[row].tolist()):
+            if batch.target.ndim == 2 and answer == 0:
+                continue
+            line = rows[row, place]
+            terms.append(-(1 - smoothing) * line[answer] - smoothing * line.mean())
+            correct += int(line.argmax() == answer)
+    torch.testing.assert_close(loss.cross_entropy, torch.stack(terms).mean().detach())
+    assert loss.num_targets == len(terms)
+    assert loss.num_correct == correct
+    assert loss.ponder == 0
+    assert loss.mean_steps == 3
+
+
+@pytest.mark.parametrize("halting", [False, True])
+@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+def test_more_padding_changes_nothing(architecture, halting):
+    model, batch = made(architecture, halting=halting)
+
+    def widened(ids):
+        return ids if ids is None or ids.ndim == 1 else nn.functional.pad(ids, (0, 4))
+
+    wide = Batch(source=widened(batch.source), target=widened(batch.target), indices=batch.indices)
+    narrow, padded = (objective(model, b, label_smoothing=0.1, ponder_weight=0.5) for b in (batch, wide))
+    torch.testing.assert_close(narrow.total, padded.total, rtol=1e-5, atol=1e-6)
+    assert narrow.num_targets == padded.num_targets
+
+
+def test_the_ponder_cost_is_weighed_in_and_reaches_the_halting_unit():
+    model, batch = made("classifier", halting=True)
+    loss = objective(model, batch, label_smoothing=0.0, ponder_weight=0.25)
+    torch.testing.assert_close(loss.total.detach(), loss.cross_entropy + 0.25 * loss.ponder)
+    assert loss.ponder > 1
+    assert not loss.ponder.requires_grad
+    loss.total.backward()
+    grads = [p.grad for name, p in model.named_parameters() if "halting" in name]
+    assert grads
+    assert any(grad.abs().sum() > 0 for grad in grads)
+
+
+def test_an_unknown_class_counts_for_nothing():
+    model, _ = made("classifier")
+    rows = tiny.examples("classifier", count=7, seed=3)
+    asked = [*rows[:4], *(Example(source=row.source, target=NO_CLASS) for row in rows[4:])]
+    some = objective(model, collate(asked, indices=range(7)), label_smoothing=0.0, ponder_weight=0.0)
+    few = objective(model, collate(rows[:4], indices=range(4)), label_smoothing=0.0, ponder_weight=0.0)
+    assert some.num_targets == 4
+    torch.testing.assert_close(some.cross_entropy, few.cross_entropy)

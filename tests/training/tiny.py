@@ -1,0 +1,84 @@
+"""A task and a configuration that train in a blink."""
+
+import json
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from universal_transformer.data.example import Example
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.tasks import StoriesData
+from universal_transformer.tasks.task import Task
+from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.training.tracking import read_metrics
+
+ARCHITECTURES = ("classifier", "encoder_decoder", "language_model")
+VOCABULARY = 9
+
+
+class TinyCodec:
+    def save(self, folder: Path) -> None:
+        (folder / "codec.json").write_text(json.dumps({"kind": "tiny"}))
+
+    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
+        raise ValueError(f"{name}: nothing to read in {lines}")
+
+    def render(self, target: int | Sequence[int]) -> str:
+        return str(target)
+
+    def words(self, example: Example) -> list[str]:
+        return [str(item) for item in example.source]
+
+
+def examples(architecture: str, *, count: int, seed: int) -> list[Example]:
+    """The class is the first token's; a sequence is to be copied; a text goes up by one."""
+    draw = random.Random(seed)
+    made = []
+    for _ in range(count):
+        tokens = tuple(draw.randrange(3, VOCABULARY) for _ in range(draw.randint(2, 6)))
+        if architecture == "classifier":
+            made.append(Example(source=tokens, target=tokens[0] - 3))
+        elif architecture == "encoder_decoder":
+            made.append(Example(source=tokens, target=(*tokens, 2)))
+        else:
+            text = tuple(3 + (tokens[0] + place) % (VOCABULARY - 3) for place in range(len(tokens)))
+            made.append(Example(source=(), target=text))
+    return made
+
+
+def task(architecture: str = "classifier", *, count: int = 40, seed: int = 0) -> Task:
+    fields: dict[str, Any] = {"architecture": architecture, "vocabulary_size": VOCABULARY}
+    if architecture == "classifier":
+        fields["num_classes"] = VOCABULARY - 3
+    return Task(
+        name="tiny",
+        codec=TinyCodec(),
+        train=examples(architecture, count=count, seed=seed),
+        validation=examples(architecture, count=12, seed=seed + 1),
+        test={},
+        metric="error",
+        model_fields=fields,
+    )
+
+
+def model_config(**fields: Any) -> ModelConfig:
+    small = {"width": 16, "filter_width": 32, "num_heads": 2, "max_steps": 3, "dropout": 0.1}
+    return ModelConfig(**{**small, **fields})
+
+
+def run_config(model: ModelConfig | None = None, **training: Any) -> RunConfig:
+    given = {"max_updates": 6, "batch_tokens": 48, "validate_every": 3, "log_every": 1, "warmup_updates": 4}
+    given |= {"threads": 1, "device": "cpu"}
+    return RunConfig(
+        recipe="tiny",
+        data=StoriesData(),
+        model=model or model_config(),
+        training=TrainingConfig(**{**given, **training}),
+    )
+
+
+def losses(folder: Path) -> list[tuple[int, str, str]]:
+    """Update, loss and gradient norm of every update, to the last bit."""
+    lines = [line for line in read_metrics(folder / "metrics.jsonl") if line["event"] == "update"]
+    return [(line["update"], line["loss"].hex(), line["gradient_norm"].hex()) for line in lines]
