@@ -1,0 +1,61 @@
+import ast
+import dataclasses
+import inspect
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.tasks import TASKS, AlgorithmicData, StoriesData, TaskData
+
+
+def test_a_task_fills_what_the_data_decide_and_leaves_the_rest():
+    data = StoriesData(train_stories=20, validation_stories=2, test_stories=2)
+    task = data.load()
+    model = task.configure(ModelConfig(width=48, max_steps=3))
+    assert (model.width, model.max_steps) == (48, 3)
+    assert (model.architecture, model.inputs) == ("classifier", "facts")
+    assert model.vocabulary_size == 2 + len(task.codec.vocabulary)
+    assert task.configure(model) == model
+
+
+def test_sequences_are_for_an_encoder_and_a_decoder_with_one_vocabulary():
+    model = AlgorithmicData(problem="addition", train_examples=5).load().configure(ModelConfig())
+    assert (model.architecture, model.vocabulary_size, model.target_vocabulary_size) == (
+        "encoder_decoder",
+        15,
+        0,
+    )
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_field_of_every_task_is_explained(name):
+    data = TASKS[name]
+    assert dataclasses.is_dataclass(data)
+    assert data.__doc__
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(data))).body
+    explained = {
+        first.target.id
+        for first, second in zip(body.body, body.body[1:], strict=False)
+        if isinstance(first, ast.AnnAssign)
+        and isinstance(second, ast.Expr)
+        and isinstance(second.value, ast.Constant)
+    }
+    assert {field.name for field in dataclasses.fields(data)} <= explained
+    assert all(field.kw_only for field in dataclasses.fields(data))
+
+
+@pytest.mark.parametrize("name", ["stories", "babi", "algorithmic"])
+def test_the_data_of_a_task_are_frozen_and_equal_by_value(name):
+    data = TASKS[name]()
+    assert isinstance(data, TaskData)
+    assert data == TASKS[name]()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        data.seed = 3
+
+
+def test_choosing_a_task_imports_no_torch():
+    code = "import sys, universal_transformer.tasks; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
