@@ -97,14 +97,18 @@ def sublayer(module, xs, function):
 
 
 def block(module, xs, *, causal=False, source=None):
-    xs = sublayer(module.after_attention, xs, lambda ys, i: self_attention(module.attention, ys, i, causal=causal))
+    xs = sublayer(
+        module.after_attention, xs, lambda ys, i: self_attention(module.attention, ys, i, causal=causal)
+    )
     if source is not None:
         xs = sublayer(
             module.after_cross_attention,
             xs,
             lambda ys, i: cross_attention(module.cross_attention, ys, i, source=source),
         )
-    return sublayer(module.after_transition, xs, lambda ys, i: transition(module.transition, ys, i, causal=causal))
+    return sublayer(
+        module.after_transition, xs, lambda ys, i: transition(module.transition, ys, i, causal=causal)
+    )
 
 
 @dataclass
@@ -176,6 +180,7 @@ def halting(recurrence, states, *, max_steps, threshold, source=None):
             else:
                 weight = p[i]
                 h[i] += p[i]
+                running[i] = h[i] < 1
             if recurrence.output == "mean":
                 output[i] = output[i] + weight * new[i]
             elif recurrence.output == "interpolate":
@@ -189,15 +194,16 @@ def halting(recurrence, states, *, max_steps, threshold, source=None):
 
 def advance(probabilities, *, threshold, remainder_at_cap):
     """Halting of one position: ``(weights, N, R)`` for its ``p`` at every step up to the cap."""
-    h, remainder, count, halted, weights = 0.0, 0.0, 0, False, []
+    h, remainder, count, weights = 0.0, 0.0, 0, []
     for step, p in enumerate(probabilities):
-        if halted:
+        if h >= 1.0:
             weights.append(0.0)
             continue
         count += 1
         last = remainder_at_cap and step == len(probabilities) - 1
         if h + p > threshold or last:
-            halted, remainder = True, 1.0 - h
+            remainder = 1.0 - h
+            h = 1.0
             weights.append(remainder)
         else:
             h += p

@@ -20,7 +20,12 @@ def stir(module, *, scale=0.4):
 
 def small_block(*, decoder=False, cross_attention=False, **choices):
     module = Block(
-        WIDTH, num_heads=HEADS, filter_width=FILTER, decoder=decoder, cross_attention=cross_attention, **choices
+        WIDTH,
+        num_heads=HEADS,
+        filter_width=FILTER,
+        decoder=decoder,
+        cross_attention=cross_attention,
+        **choices,
     )
     return stir(module).double().eval()
 
@@ -35,7 +40,7 @@ def small_recurrence(
     layers_per_step=1,
     max_steps=5,
     halting=False,
-    bias=-0.7,
+    bias=None,
     scope="position",
     coordinates=None,
     **choices,
@@ -53,12 +58,30 @@ def small_recurrence(
         max_steps=max_steps,
         decoder=decoder,
         closing_norm=stir(nn.LayerNorm(WIDTH, eps=1e-6)) if norm == "pre" else None,
-        halting=HaltingUnit(WIDTH, bias=bias, scope=scope) if halting else None,
+        halting=HaltingUnit(WIDTH, bias=bias or 0.0, scope=scope) if halting else None,
         **choices,
     )
+    module = module.double().eval()
     if module.halting is not None:
-        nn.init.normal_(module.halting.weight, std=0.4)
-    return module.double().eval()
+        nn.init.normal_(module.halting.weight, std=1.0)
+        if bias is None:
+            spread(module)
+    return module
+
+
+@torch.no_grad()
+def spread(module, *, logit=-0.4):
+    """Give the halting unit the bias with which its logits of the second step lie around ``logit``: some positions
+    then halt early and some late."""
+    states = torch.randn(16, 5, WIDTH, dtype=torch.float64)
+    placed = module.coordinates.place(torch.arange(5).unsqueeze(0))
+    for step in range(2):
+        timed = module.coordinates(states, placed=placed, step=step, num_steps=2)
+        memory = None
+        if module.blocks[0].cross_attention is not None:
+            memory = module.blocks[0].cross_attention.remember(states)
+        states = module.blocks[0](timed, causal=module.decoder, memory=memory)
+    module.halting.bias.fill_(logit - float((timed @ module.halting.weight[0]).mean()))
 
 
 def right_padding(lengths, longest):

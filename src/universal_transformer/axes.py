@@ -13,6 +13,7 @@ heads      attention heads (``k``)
 head       channels of one head (``d / k``)
 filter     channels inside a transition
 step       depth steps, ``t = 1 … T``
+layer      applications of a block, in order (several a step, if a step has several layers)
 words      words of one fact
 classes    what logits range over: words of a vocabulary, or answers
 ========== =====================================================================================

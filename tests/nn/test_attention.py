@@ -1,10 +1,10 @@
-import oracles
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from small import HEADS, WIDTH, left_padding, right_padding, stir
 
+import oracles
+from small import HEADS, WIDTH, left_padding, right_padding, stir
 from universal_transformer.nn.attention import (
     CrossAttention,
     SelfAttention,
@@ -38,7 +38,10 @@ def test_heads_split_into_neighbouring_channels_and_merge_back():
 
 
 @given(
-    batch=st.integers(1, 3), queries=st.integers(1, 5), keys=st.integers(1, 5), masked=st.sampled_from(("no", "mask", "causal"))
+    batch=st.integers(1, 3),
+    queries=st.integers(1, 5),
+    keys=st.integers(1, 5),
+    masked=st.sampled_from(("no", "mask", "causal")),
 )
 def test_fused_attention_is_the_explicit_softmax(batch, queries, keys, masked):
     keys = queries if masked == "causal" else keys
@@ -88,7 +91,11 @@ def test_a_row_of_nothing_but_padding_is_finite():
     assert decoder.isfinite().all()
 
 
-@given(stored=st.integers(0, 3), new=st.integers(1, 3), lengths=st.lists(st.integers(0, 6), min_size=1, max_size=3))
+@given(
+    stored=st.integers(0, 3),
+    new=st.integers(1, 3),
+    lengths=st.lists(st.integers(0, 6), min_size=1, max_size=3),
+)
 def test_causal_mask_is_the_naive_rule(stored, new, lengths):
     total = stored + new
     padding = left_padding([min(n, total) for n in lengths], total)

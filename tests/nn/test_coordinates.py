@@ -4,8 +4,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import coordinate
 
+from oracles import coordinate
 from universal_transformer.errors import UserError
 from universal_transformer.nn.coordinates import (
     Coordinates,
@@ -20,7 +20,11 @@ from universal_transformer.nn.coordinates import (
 LAYOUTS = ("interleaved", "split")
 
 
-@given(index=st.lists(st.integers(0, 500), min_size=1, max_size=5), half=st.integers(1, 20), layout=st.sampled_from(LAYOUTS))
+@given(
+    index=st.lists(st.integers(0, 500), min_size=1, max_size=5),
+    half=st.integers(1, 20),
+    layout=st.sampled_from(LAYOUTS),
+)
 def test_sinusoid_is_the_naive_loop(index, half, layout):
     width = 2 * half
     ours = sinusoid(torch.tensor(index), width=width, layout=layout)
@@ -42,13 +46,19 @@ def test_first_equation_of_the_paper_position_plus_step():
     for i in range(3):
         for j in range(4):
             scale = 10000 ** (2 * j / 8)
-            assert added[1, i, 2 * j].item() == pytest.approx(math.sin((i + 1) / scale) + math.sin(5 / scale), abs=1e-5)
+            assert added[1, i, 2 * j].item() == pytest.approx(
+                math.sin((i + 1) / scale) + math.sin(5 / scale), abs=1e-5
+            )
             assert added[1, i, 2 * j + 1].item() == pytest.approx(
                 math.cos((i + 1) / scale) + math.cos(5 / scale), abs=1e-5
             )
 
 
-@given(length=st.integers(1, 12), spare=st.integers(0, 5), offsets=st.sampled_from(("none", "random", "scattered")))
+@given(
+    length=st.integers(1, 12),
+    spare=st.integers(0, 5),
+    offsets=st.sampled_from(("none", "random", "scattered")),
+)
 def test_drawn_positions_are_distinct_sorted_and_in_range(length, spare, offsets):
     drawn = draw_positions(7, length, offsets=offsets, max_positions=length + spare)
     assert drawn.shape == (1 if offsets == "none" else 7, length)
@@ -71,7 +81,7 @@ def test_every_position_is_drawn_equally_well(offsets):
 
 @pytest.mark.parametrize("offsets", ["random", "scattered"])
 def test_no_room_for_an_offset_is_said(offsets):
-    with pytest.raises(UserError, match="9 positions .* max_positions=8"):
+    with pytest.raises(UserError, match=r"9 positions .* max_positions=8"):
         draw_positions(2, 9, offsets=offsets, max_positions=8)
     assert draw_positions(2, 9, offsets="none", max_positions=8).shape == (1, 9)
 

@@ -1,10 +1,10 @@
-import oracles
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from small import FILTER, WIDTH, right_padding, stir
 
+import oracles
+from small import FILTER, WIDTH, right_padding, stir
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.transition import FeedForward, SeparableConvolution
 
@@ -40,9 +40,7 @@ def test_feed_forward_gives_nothing_at_padding_when_asked():
 @given(length=st.integers(1, 9))
 def test_convolution_is_the_naive_loop(causal, length):
     module, x = convolution(causal=causal), states(2, length)
-    naive = [
-        [oracles.convolution(module, list(row), i, causal=causal) for i in range(length)] for row in x
-    ]
+    naive = [[oracles.convolution(module, list(row), i, causal=causal) for i in range(length)] for row in x]
     ours = module(x)
     torch.testing.assert_close(ours, torch.stack([torch.stack(row) for row in naive]))
     if length > 1:
@@ -86,7 +84,14 @@ def test_convolution_piece_by_piece_is_the_whole(pieces, first):
     padding[1, : min(first, length)] = True
     whole = module(x, padding=padding)
     cache = KeyValueCache(
-        1, batch=2, num_heads=2, capacity=length, width=WIDTH, convolution=True, dtype=x.dtype, device=x.device
+        1,
+        batch=2,
+        num_heads=2,
+        capacity=length,
+        width=WIDTH,
+        convolution=True,
+        dtype=x.dtype,
+        device=x.device,
     )
     for count in pieces:
         end = cache.length + count

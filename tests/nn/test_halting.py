@@ -1,0 +1,173 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oracles
+from small import right_padding
+from universal_transformer.errors import UserError
+from universal_transformer.nn.halting import (
+    Halting,
+    HaltingUnit,
+    advance,
+    check_threshold,
+    combine,
+    ponder_cost,
+)
+
+PROBABILITIES = st.integers(1, 6).flatmap(
+    lambda cap: st.lists(
+        st.lists(st.floats(0.0, 1.0), min_size=cap, max_size=cap), min_size=1, max_size=5
+    )  # [position][step]
+)
+THRESHOLDS = st.one_of(st.sampled_from((0.5, 0.99, 1.0)), st.floats(0.01, 1.0))
+
+
+def run(probabilities, *, threshold, remainder_at_cap, padding=None):
+    """``advance`` over ``[position][step]``: the last state and the weights ``[step, 1, position]``."""
+    p = torch.tensor(probabilities, dtype=torch.float64).T.unsqueeze(1)
+    halting = Halting.start(torch.zeros(*p.shape[1:], 1, dtype=torch.float64), padding=padding)
+    weights = []
+    for step in range(len(p)):
+        stop = remainder_at_cap and step == len(p) - 1
+        halting, weight = advance(halting, p[step], threshold=threshold, stop=stop)
+        weights.append(weight)
+    return halting, torch.stack(weights)
+
+
+@given(probabilities=PROBABILITIES, threshold=THRESHOLDS, remainder_at_cap=st.booleans())
+def test_advance_is_the_naive_loop_to_the_last_bit(probabilities, threshold, remainder_at_cap):
+    halting, weights = run(probabilities, threshold=threshold, remainder_at_cap=remainder_at_cap)
+    for i, p in enumerate(probabilities):
+        naive = oracles.advance(p, threshold=threshold, remainder_at_cap=remainder_at_cap)
+        assert (weights[:, 0, i].tolist(), halting.steps[0, i], halting.remainder[0, i]) == naive
+
+
+def test_wrong_rules_would_be_noticed():
+    p = [[0.4, 0.3, 0.2]]
+    capped, weights = run(p, threshold=0.99, remainder_at_cap=True)
+    open_ended, _ = run(p, threshold=0.99, remainder_at_cap=False)
+    early, _ = run(p, threshold=0.6, remainder_at_cap=True)
+    assert weights.flatten().tolist() == pytest.approx([0.4, 0.3, 0.3])
+    assert (capped.remainder.item(), open_ended.remainder.item()) == (pytest.approx(0.3), 0.0)
+    assert (capped.steps.item(), early.steps.item()) == (3, 2)
+    assert early.remainder.item() == pytest.approx(0.6)
+    exact, _ = run([[0.25, 0.25, 0.25]], threshold=0.5, remainder_at_cap=True)
+    assert exact.steps.item() == 3  # h + p = threshold goes on: the rule says above
+
+
+@given(probabilities=PROBABILITIES, threshold=THRESHOLDS, remainder_at_cap=st.booleans())
+def test_weights_sum_to_one_for_whatever_halts(probabilities, threshold, remainder_at_cap):
+    halting, weights = run(probabilities, threshold=threshold, remainder_at_cap=remainder_at_cap)
+    total = weights.sum(0)[0]
+    for i, p in enumerate(probabilities):
+        if remainder_at_cap or halting.cumulative[0, i] == 1.0:
+            assert total[i].item() == pytest.approx(1.0, abs=1e-12)
+            assert not halting.running[0, i]
+        else:
+            assert halting.running[0, i]
+            assert total[i].item() == pytest.approx(sum(p), abs=1e-12)
+            assert total[i] <= threshold
+    assert (weights >= 0).all()
+
+
+@given(probabilities=PROBABILITIES, threshold=THRESHOLDS)
+def test_padding_never_runs(probabilities, threshold):
+    padding = torch.zeros(1, len(probabilities), dtype=torch.bool)
+    padding[0, -1] = True
+    halting, weights = run(probabilities, threshold=threshold, remainder_at_cap=True, padding=padding)
+    assert halting.steps[0, -1] == 0
+    assert halting.remainder[0, -1] == 0
+    assert (weights[:, 0, -1] == 0).all()
+    assert not halting.running[0, -1]
+    assert (halting.steps[0, :-1] >= 1).all()
+
+
+@given(probabilities=PROBABILITIES, threshold=st.sampled_from((0.37, 0.713, 0.99)))
+def test_gradient_of_the_ponder_cost_flows_through_the_remainder_alone(probabilities, threshold):
+    p = torch.tensor(probabilities, dtype=torch.float64).T.unsqueeze(1).requires_grad_()
+    halting = Halting.start(p[0].unsqueeze(-1).detach(), padding=None)
+    for step in range(len(p)):
+        halting, _ = advance(halting, p[step], threshold=threshold, stop=step == len(p) - 1)
+    assert not halting.steps.requires_grad
+    cost = ponder_cost(halting.steps, halting.remainder, padding=None)
+    (gradient,) = torch.autograd.grad(cost, p, allow_unused=True) if cost.requires_grad else (None,)
+    for i, row in enumerate(probabilities):
+        _, count, _ = oracles.advance(row, threshold=threshold, remainder_at_cap=True)
+        for step in range(len(row)):  # R = 1 - sum of the p before the last step made
+            wanted = -1.0 / len(probabilities) if step < count - 1 else 0.0
+            assert (0.0 if gradient is None else gradient[step, 0, i].item()) == pytest.approx(wanted)
+
+
+@given(data=st.data(), steps=st.integers(1, 4))
+def test_outputs_follow_their_rules(data, steps):
+    weights = torch.tensor(data.draw(st.lists(st.floats(0, 1), min_size=steps, max_size=steps)))
+    last = data.draw(st.integers(1, steps))
+    states = torch.randn(steps, 3)
+    found = {}
+    for rule in ("mean", "interpolate", "final"):
+        output = torch.zeros(1, 1, 3)
+        for step in range(steps):
+            active = torch.tensor([[step < last]])
+            output = combine(
+                output, states[step].view(1, 1, 3), weights[step].view(1, 1), active=active, rule=rule
+            )
+        found[rule] = output[0, 0]
+    torch.testing.assert_close(found["mean"], sum(w * x for w, x in zip(weights, states, strict=True)))
+    share = torch.zeros(3)
+    for w, x in zip(weights, states, strict=True):
+        share = w * x + (1 - w) * share
+    torch.testing.assert_close(found["interpolate"], share)
+    assert torch.equal(found["final"], states[last - 1])
+
+
+def test_ponder_cost_is_the_mean_of_steps_and_remainder_over_real_positions():
+    steps, remainder = torch.tensor([[3.0, 1.0, 0.0]]), torch.tensor([[0.25, 0.5, 0.0]])
+    padding = right_padding([2], 3)
+    assert ponder_cost(steps, remainder, padding=padding) == (3.25 + 1.5) / 2
+    assert ponder_cost(steps, remainder, padding=None) == pytest.approx(4.75 / 3)
+    assert ponder_cost(steps, remainder, padding=torch.ones(1, 3, dtype=torch.bool)) == 0
+
+
+@pytest.mark.parametrize("threshold", [0.0, -0.1, 1.1, float("nan")])
+def test_thresholds_that_are_none_are_refused(threshold):
+    with pytest.raises(UserError, match="halting_threshold="):
+        check_threshold(threshold)
+    assert check_threshold(1.0) == 1.0
+
+
+def unit(**choices):
+    module = HaltingUnit(4, bias=-0.5, **choices)
+    torch.nn.init.normal_(module.weight)
+    return module
+
+
+def test_probability_is_the_logistic_of_an_affine_map():
+    module, states = unit(), torch.randn(2, 3, 4)
+    p = module(states)
+    for row in range(2):
+        for i in range(3):
+            logit = sum(module.weight[0, c] * states[row, i, c] for c in range(4)) + module.bias
+            torch.testing.assert_close(p[row, i], 1 / (1 + torch.exp(-logit[0])))
+    assert module.bias.item() == -0.5
+
+
+def test_a_sequence_halts_by_the_mean_over_its_real_positions():
+    whole, single, states = unit(scope="sequence"), unit(), torch.randn(2, 3, 4)
+    single.load_state_dict(whole.state_dict())
+    padding = right_padding([3, 2], 3)
+    each, shared = single(states), whole(states, padding=padding)
+    torch.testing.assert_close(shared[0], each[0].mean().expand(3))
+    torch.testing.assert_close(shared[1], each[1, :2].mean().expand(3))
+    torch.testing.assert_close(whole(states), each.mean(1, keepdim=True).expand(2, 3))
+    assert (whole(states, padding=torch.ones(2, 3, dtype=torch.bool)) == 0).all()
+
+
+def test_probabilities_are_at_least_float32():
+    module, states = unit(), torch.randn(2, 3, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert module(states.bfloat16()).dtype == torch.float32
+        torch.testing.assert_close(module(states), module(states.double()).float())
+    assert module.bfloat16()(states.bfloat16()).dtype == torch.float32
+    assert Halting.start(states.bfloat16(), padding=None).cumulative.dtype == torch.float32
+    assert module.double()(states.double()).dtype == torch.float64
