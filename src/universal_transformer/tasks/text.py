@@ -7,12 +7,11 @@ token is predicted from the start token alone.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, overload
-
-import numpy as np
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.table import check_file, check_fraction
@@ -27,7 +26,7 @@ LINES_AT_ONCE = 10_000
 class Blocks(Sequence[Example]):
     """Examples of `length` tokens each (the last may be shorter), made from one array when asked for."""
 
-    def __init__(self, tokens: np.ndarray, *, length: int):
+    def __init__(self, tokens: array[int], *, length: int):
         self.tokens = tokens
         self.length = length
 
@@ -44,7 +43,7 @@ class Blocks(Sequence[Example]):
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
         place = range(len(self))[index] * self.length
-        return Example(source=(), target=tuple(self.tokens[place : place + self.length].tolist()))
+        return Example(source=(), target=tuple(self.tokens[place : place + self.length]))
 
 
 @dataclass(frozen=True)
@@ -199,13 +198,14 @@ def _read(path: str) -> list[str]:
     return lines
 
 
-def _encode(lines: Sequence[str], tokenizer: Tokenizer) -> np.ndarray:
-    parts = []
+def _encode(lines: Sequence[str], tokenizer: Tokenizer) -> array[int]:
+    tokens = array("i")
     for first in range(0, len(lines), LINES_AT_ONCE):
         encoded = tokenizer.encode_many(lines[first : first + LINES_AT_ONCE])
-        flat = [index for ids in encoded for index in (*ids, END)]
-        parts.append(np.array(flat, dtype=np.int32))
-    return np.concatenate(parts)
+        for ids in encoded:
+            tokens.extend(ids)
+            tokens.append(END)
+    return tokens
 
 
 __all__ = ["Blocks", "TextCodec", "TextData"]

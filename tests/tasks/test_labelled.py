@@ -1,0 +1,122 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from universal_transformer.data.batch import collate
+from universal_transformer.data.example import NO_CLASS
+from universal_transformer.data.tokenizer import END, KINDS
+from universal_transformer.errors import UserError
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.tasks.labelled import LabelledCodec, LabelledData
+from universal_transformer.tasks.task import load_codec
+
+BAD = Path(__file__).parents[1] / "fixtures" / "bad"
+ROWS = [
+    (f"text {number} is {'very ' * (number % 3)}{word}", word)
+    for number in range(8)
+    for word in ("good", "bad")
+]
+
+
+def write(path, rows=ROWS, end="\n"):
+    path.write_bytes("".join(f"{text}\t{label}{end}" for text, label in rows).encode())
+    return str(path)
+
+
+def test_examples_and_model_fields(tmp_path):
+    path = write(tmp_path / "a.tsv")
+    task = LabelledData(train=path, validation=path, test=path).load()
+    assert task.codec.labels == ("bad", "good")
+    assert [task.codec.render(example.target) for example in task.train] == [label for _, label in ROWS]
+    assert all(example.source[-1] == END for example in task.train)
+    assert list(task.test["test"]) == list(task.validation) == list(task.train)
+    assert collate(task.train, indices=range(len(task.train))).target.tolist() == [1, 0] * 8
+    config = task.configure(ModelConfig())
+    assert (config.architecture, config.num_classes) == ("classifier", 2)
+    assert config.vocabulary_size == len(task.codec.tokenizer)
+    assert task.codec.words(task.train[0]) == ["text", "0", "is", "good", "<end>"]
+    assert task.metric == "error"
+
+
+def test_line_ends_and_format_do_not_matter(tmp_path):
+    path = write(tmp_path / "a.tsv")
+    rows = [json.dumps({"label": label, "text": text, "more": [1]}) + "\r\n" for text, label in ROWS]
+    (tmp_path / "a.jsonl").write_text("".join(rows), newline="")
+    (tmp_path / "mark.tsv").write_bytes(b"\xef\xbb\xbf" + Path(path).read_bytes().removesuffix(b"\n"))
+    expected = LabelledData(train=path).load()
+    for other in (tmp_path / "a.jsonl", tmp_path / "mark.tsv", write(tmp_path / "crlf.tsv", end="\r\n")):
+        task = LabelledData(train=str(other)).load()
+        assert (task.train, task.validation) == (expected.train, expected.validation)
+
+
+def test_number_labels_of_json_lines(tmp_path):
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"text": "t{n}", "label": {n % 3}}}\n' for n in range(9)))
+    assert LabelledData(train=str(tmp_path / "a.jsonl")).load().codec.labels == ("0", "1", "2")
+    (tmp_path / "b.jsonl").write_text('{"text": "t", "label": true}\n')
+    with pytest.raises(UserError, match=r'b\.jsonl:1: "label" is True; expected a string'):
+        LabelledData(train=str(tmp_path / "b.jsonl")).load()
+
+
+@pytest.mark.parametrize("field", ["validation", "test"])
+def test_an_unknown_label_is_named_with_those_allowed(tmp_path, field):
+    other = write(tmp_path / "b.tsv", [*ROWS[:2], ("a text", "mixed")])
+    with pytest.raises(UserError, match=r"b\.tsv:3: unknown label 'mixed'; .* 'bad', 'good'$"):
+        LabelledData(train=write(tmp_path / "a.tsv"), **{field: other}).load()
+
+
+def test_labels_that_cannot_be_learned(tmp_path):
+    with pytest.raises(UserError, match=r"a\.tsv:2: .*one label only, 'x'"):
+        LabelledData(train=write(tmp_path / "a.tsv", [("a", "x"), ("b", " x ")])).load()
+    with pytest.raises(UserError, match="are the columns swapped"):
+        LabelledData(train=write(tmp_path / "a.tsv", [("x", str(n)) for n in range(10_001)])).load()
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted(BAD.iterdir())])
+def test_a_bad_file_is_refused_in_one_line_with_its_place(name):
+    with pytest.raises(UserError, match=rf"{name}:\d+: ") as caught:
+        LabelledData(train=str(BAD / name)).load()
+    assert str(caught.value).isprintable()
+
+
+def test_long_texts_are_counted_in_training_and_named_in_prediction(tmp_path):
+    path = write(tmp_path / "a.tsv", [*ROWS, ("long " * 20, "good")])
+    task = LabelledData(train=path, validation=path, max_length=10).load()
+    assert len(task.train) == len(ROWS)
+    assert any("1 of 17 examples left out" in note for note in task.notes)
+    with pytest.raises(UserError, match="x:2: a text of 21 tokens; this run takes at most 10"):
+        list(task.codec.read([(1, "a"), (2, "long " * 20)], name="x"))
+
+
+@pytest.fixture(scope="module")
+def codecs(tmp_path_factory):
+    path = write(tmp_path_factory.mktemp("codec") / "a.tsv")
+    return {kind: LabelledData(train=path, validation=path, tokenizer=kind).load().codec for kind in KINDS}
+
+
+@given(
+    kind=st.sampled_from(KINDS),
+    lines=st.lists(
+        st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), max_size=20)
+    ),
+)
+def test_as_many_examples_as_lines(codecs, kind, lines):
+    examples = list(codecs[kind].read(enumerate(lines, start=1), name="x"))
+    assert len(examples) == len(lines)
+    assert all(example.source and example.target == NO_CLASS for example in examples)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_and_loaded_it_is_the_same(tmp_path, codecs, kind):
+    codecs[kind].save(tmp_path)
+    loaded = load_codec(tmp_path)
+    assert isinstance(loaded, LabelledCodec)
+    assert (loaded.labels, loaded.max_length) == (codecs[kind].labels, codecs[kind].max_length)
+    lines = list(enumerate((text for text, _ in ROWS), start=1))
+    assert list(loaded.read(lines, name="x")) == list(codecs[kind].read(lines, name="x"))
+    assert loaded.render(NO_CLASS) == "<unknown>"
+    (tmp_path / "codec.json").write_text('{"kind": "labelled", "labels": ["b", "a"], "max_length": 3}')
+    with pytest.raises(UserError, match=r"codec\.json: found .*sorted"):
+        LabelledCodec.load(tmp_path)

@@ -1,0 +1,241 @@
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from universal_transformer.data.tokenizer import END, KINDS
+from universal_transformer.errors import UserError
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.tasks.pairs import PairsCodec, PairsData
+from universal_transformer.tasks.task import load_codec
+
+BAD = Path(__file__).parents[1] / "fixtures" / "bad"
+REAL = os.environ.get("UT_DATA") or str(Path(__file__).parents[2] / "../shared/data")
+PAIRS = [(f"the {a} is {b}", f"das {b} ist {a}!") for a in "abcdefgh" for b in ("big", "red", "old")]
+# Where the fault is in the line after two or one good ones, and where in the first.
+LINES = {
+    "empty.tsv": 1, "only_byte_order_mark.tsv": 1, "only_blank_lines.tsv": 3, "latin1.tsv": 3, "utf16.tsv": 1,
+    "utf16_unmarked.tsv": 1, "surrogate_bytes.tsv": 3, "overlong.tsv": 1, "cut_character.tsv": 3, "nul.tsv": 3,
+    "one_column.tsv": 3, "three_columns.tsv": 3, "all_same.tsv": 1, "not_gzip.tsv.gz": 1, "cut.tsv.gz": None,
+    "flipped.tsv.gz": None, "gzip_without_name.tsv": 1, "not_json.jsonl": 2, "cut_json.jsonl": 2,
+    "array.jsonl": 2, "missing_key.jsonl": 2, "repeated_key.jsonl": 2, "nan.jsonl": 2, "infinite.jsonl": 2,
+    "digits.jsonl": 2, "null.jsonl": 2, "list_target.jsonl": 2, "half_surrogate.jsonl": 2, "deep.jsonl": 2,
+}  # fmt: skip
+
+
+def write_tsv(path, pairs=PAIRS, end="\n"):
+    path.write_bytes("".join(f"{source}\t{target}{end}" for source, target in pairs).encode())
+    return str(path)
+
+
+def data(train, **changes):
+    return PairsData(train=str(train), **({"tokenizer": "character"} | changes))
+
+
+def test_the_table_of_bad_files_is_whole():
+    assert LINES.keys() == {path.name for path in BAD.iterdir()}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_bad_file_is_refused_in_one_line_with_its_place(name):
+    with pytest.raises(UserError) as caught:
+        data(BAD / name).load()
+    message = str(caught.value)
+    place = f"{BAD / name}:" + (f"{LINES[name]}: " if LINES[name] else "")
+    assert message.startswith(place)
+    assert message.isprintable()
+    assert any(remedy in message for remedy in ("expected", "name a file", "not valid JSON"))
+
+
+@pytest.mark.parametrize("field", ["validation", "test"])
+@pytest.mark.parametrize("name", ["latin1.tsv", "one_column.tsv", "nan.jsonl", "cut.tsv.gz", "empty.tsv"])
+def test_every_file_is_read_as_strictly(tmp_path, field, name):
+    with pytest.raises(UserError, match=rf"{name}:\d+: "):
+        data(write_tsv(tmp_path / "a.tsv"), **{field: str(BAD / name)}).load()
+
+
+def test_line_ends_and_format_do_not_matter(tmp_path):
+    plain = write_tsv(tmp_path / "a.tsv")
+    whole = Path(plain).read_bytes()
+    (tmp_path / "mark.tsv").write_bytes(b"\xef\xbb\xbf" + whole)
+    (tmp_path / "open.tsv").write_bytes(whole.removesuffix(b"\n"))
+    (tmp_path / "a.tsv.gz").write_bytes(gzip.compress(whole))
+    (tmp_path / "a.jsonl").write_text(
+        "".join(json.dumps({"source": source, "target": target, "id": 1}) + "\n" for source, target in PAIRS)
+    )
+    (tmp_path / "a.en").write_text("".join(f"{source}\n" for source, _ in PAIRS))
+    (tmp_path / "a.de").write_text("".join(f"{target}\r\n" for _, target in PAIRS))
+    expected = data(plain, validation=plain).load()
+    for name in ("crlf.tsv", "mark.tsv", "open.tsv", "a.tsv.gz", "a.jsonl"):
+        path = write_tsv(tmp_path / name, end="\r\n") if name == "crlf.tsv" else str(tmp_path / name)
+        task = data(path, validation=path).load()
+        assert (task.train, task.validation) == (expected.train, expected.validation), name
+    side = {"train_target": str(tmp_path / "a.de"), "validation_target": str(tmp_path / "a.de")}
+    task = data(tmp_path / "a.en", validation=str(tmp_path / "a.en"), **side).load()
+    assert task.train == expected.train
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shared", [True, False])
+def test_examples_codec_and_model_fields(tmp_path, kind, shared):
+    path = write_tsv(tmp_path / "a.tsv")
+    task = data(path, validation=path, tokenizer=kind, vocabulary_size=300, shared_vocabulary=shared).load()
+    for (source, target), example in zip(PAIRS, task.train, strict=True):
+        assert example.source[-1] == example.target[-1] == END
+        assert END not in (*example.source[:-1], *example.target[:-1])
+        spaced = target.replace("!", " !") if kind == "word" else target
+        assert task.codec.render(example.target) == spaced
+        assert len(task.codec.words(example)) == len(example.source)
+        assert "".join(task.codec.words(example)[:-1]).replace("␣", "") == source.replace(" ", "")
+    config = task.configure(ModelConfig())
+    assert config.architecture == "encoder_decoder"
+    assert config.vocabulary_size == len(task.codec.source)
+    assert config.target_vocabulary_size == (0 if shared else len(task.codec.target))
+    folder = tmp_path / "run"
+    folder.mkdir()
+    task.codec.save(folder)
+    loaded = load_codec(folder)
+    assert isinstance(loaded, PairsCodec)
+    lines = [(1, "the a is old"), (2, ""), (3, "unbekannt ☃")]
+    assert list(loaded.read(lines, name="x")) == list(task.codec.read(lines, name="x"))
+    assert [loaded.render(example.target) for example in task.train] == [
+        task.codec.render(example.target) for example in task.train
+    ]
+    files = {"codec.json", "tokenizer.json"} | (set() if shared else {"target_tokenizer.json"})
+    assert {child.name for child in folder.iterdir()} == files
+
+
+def test_held_out_pairs(tmp_path):
+    pairs = [*PAIRS, *((source, "wie bitte?") for source, _ in PAIRS)]
+    path = write_tsv(tmp_path / "a.tsv", pairs)
+    task = data(path, validation_fraction=0.25, seed=3).load()
+    assert len(task.validation) == 2 * round(0.25 * len(PAIRS))
+    assert len(task.train) + len(task.validation) == len(pairs)
+    assert not {e.source for e in task.train} & {e.source for e in task.validation}
+    assert task.test == {"validation": task.validation}
+    assert any("held out by seed 3" in note for note in task.notes)
+    assert any("no test file" in note for note in task.notes)
+    again = data(path, validation_fraction=0.25, seed=3).load()
+    assert (again.train, again.validation) == (task.train, task.validation)
+    assert data(path, validation_fraction=0.25, seed=4).load().validation != task.validation
+
+
+@given(st.lists(st.sampled_from(["good", "blank", "half", "long"]), min_size=4, max_size=12))
+def test_lines_read_are_lines_used_and_reported(tmp_path_factory, kinds):
+    lines = {"good": "a\tb", "blank": " ", "half": "a\t", "long": f"{'a' * 50}\tb"}
+    kinds = ["good", *kinds]
+    path = tmp_path_factory.mktemp("pairs") / "a.tsv"
+    path.write_text("".join(lines[kind] + "\n" for kind in kinds))
+    valid = write_tsv(path.parent / "valid.tsv")
+    task = data(path, validation=valid, max_length=30).load()
+    blank, long = kinds.count("blank") + kinds.count("half"), kinds.count("long")
+    assert len(task.train) == kinds.count("good")
+    notes = " ".join(task.notes)
+    assert (f"{blank} of {len(kinds)} lines left out" in notes) == bool(blank)
+    assert (f"{long} of {len(kinds) - blank} examples left out" in notes) == bool(long)
+
+
+def test_nothing_but_long_pairs(tmp_path):
+    with pytest.raises(
+        UserError, match=r"a\.tsv:1: this and every other pair is longer than --data.max-length 4"
+    ):
+        data(write_tsv(tmp_path / "a.tsv"), validation=write_tsv(tmp_path / "b.tsv"), max_length=4).load()
+
+
+@pytest.fixture(scope="module")
+def codec(tmp_path_factory):
+    path = write_tsv(tmp_path_factory.mktemp("codec") / "a.tsv")
+    return data(path, validation=path, tokenizer="bpe", vocabulary_size=280, max_length=100).load().codec
+
+
+@given(
+    lines=st.lists(
+        st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), max_size=20)
+    )
+)
+def test_as_many_examples_as_lines(codec, lines):
+    examples = list(codec.read(enumerate(lines, start=1), name="x"))
+    assert len(examples) == len(lines)
+    for text, example in zip(lines, examples, strict=True):
+        assert example.source
+        assert example.target == ()
+        assert codec.target.decode(example.source) == text
+        assert "\n" not in codec.render(example.source)
+
+
+@given(ids=st.lists(st.integers(0, 279), max_size=20))
+def test_whatever_is_generated_is_one_line(codec, ids):
+    assert "\n" not in codec.render(ids)
+
+
+def test_a_long_source_is_named(codec):
+    with pytest.raises(UserError, match=r"in\.txt:7: a source of 121 tokens; this run takes at most 100"):
+        list(codec.read([(6, "a"), (7, "☃" * 40)], name="in.txt"))
+
+
+def test_parallel_files_of_different_length(tmp_path):
+    (tmp_path / "a.en").write_text("a\nb\nc\n")
+    (tmp_path / "a.de").write_text("a\nb\n")
+    for first, second in (("a.en", "a.de"), ("a.de", "a.en")):
+        with pytest.raises(UserError, match=r"a\.en:3: no line 3 in .*a\.de, which ends after 2 lines"):
+            data(tmp_path / first, train_target=str(tmp_path / second)).load()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tokenizer": "bpe", "vocabulary_size": 100}, "expected 260 to 1,000,000 for bpe tokens"),
+        ({"validation_fraction": 1.0}, "--data.validation-fraction 1.0: expected a number between 0 and 1"),
+        ({"max_length": 1}, "--data.max-length 1: expected at least 2"),
+        ({"test_target": "b.de"}, "--data.test-target is set without --data.test"),
+    ],
+)
+def test_fields_that_cannot_work(changes, message):
+    with pytest.raises(UserError, match=message):
+        PairsData(**changes)
+
+
+def test_no_file_named():
+    with pytest.raises(UserError, match=r"--data\.train is not set"):
+        PairsData().load()
+
+
+def test_notes_on_bleu(tmp_path):
+    path = write_tsv(tmp_path / "a.tsv")
+    assert any("not comparable" in note for note in data(path, lower_case=True).load().notes)
+    assert not any("not comparable" in note for note in data(path).load().notes)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{}", '{"kind": "pairs"}', '{"kind": "pairs", "shared_vocabulary": 1, "max_length": 5}', "[1]", "{"],
+)
+def test_a_damaged_codec(tmp_path, codec, content):
+    codec.save(tmp_path)
+    (tmp_path / "codec.json").write_text(content)
+    with pytest.raises(UserError, match=r"codec\.json: "):
+        PairsCodec.load(tmp_path)
+    codec.save(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(UserError, match=r"tokenizer\.json: no such file"):
+        PairsCodec.load(tmp_path)
+
+
+@pytest.mark.skipif(
+    not (Path(REAL) / "multi30k").is_dir(),
+    reason=f"no Multi30k files in {REAL}; name their folder with UT_DATA",
+)
+def test_the_real_files():
+    folder = Path(REAL) / "multi30k"
+    task = data(
+        folder / "val.en.gz", train_target=str(folder / "val.de.gz"), tokenizer="bpe", vocabulary_size=2000
+    ).load()
+    assert len(task.train) + len(task.validation) == 1014
+    assert (
+        task.codec.render(task.train[0].target)
+        == "Eine Gruppe von Männern lädt Baumwolle auf einen Lastwagen"
+    )
