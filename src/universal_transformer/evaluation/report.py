@@ -186,7 +186,7 @@ class Report:
     def lines(self) -> list[str]:
         """A plain-text account for a terminal, columns aligned."""
         count = sum(row.count for row in self.totals)
-        lines = [f"{self.task} · {self.split} · {count:,} examples", *_table(self._score_table(), names=2)]
+        lines = [f"{self.task} · {self.split} · {count:,} examples", *_table(self.score_table(), names=2)]
         if self.has_groups:
             mean = self.mean_over_groups(self.headline)
             title, decimals, _ = METRICS[self.headline]
@@ -202,7 +202,8 @@ class Report:
         lines += [f"warning: {text}" for text in self.warnings]
         return lines + [f"note: {text}" for text in self.notes]
 
-    def _score_table(self) -> list[list[str]]:
+    def score_table(self) -> list[list[str]]:
+        """Scores and steps as text: a head, then the groups of each test set and the whole of it."""
         metrics = list(self.totals[0].metrics)
         sides = [steps.side for steps in self.totals[0].steps]
         depth = "steps" if self.halting else "steps (fixed)"

@@ -1,0 +1,123 @@
+"""How every figure looks: colours, title and subtitle, axes without clutter; and its way into a PNG.
+
+Colours are those of Okabe and Ito, told apart in any kind of colour vision.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from io import BytesIO
+from typing import TYPE_CHECKING, Literal
+
+from universal_transformer.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
+
+INK, MUTED, GRID, GHOST = "#1f2933", "#66727f", "#e4e7eb", "#eef1f4"
+BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
+LIGHT_BLUE = "#9cc3dd"
+SHADES = ("#f2f5f8", "#a9cbe2", "#3d8dc4", "#08457a")
+DPI = 160
+LONGEST_LABEL = 58
+
+
+def canvas(
+    *,
+    width: float,
+    height: float,
+    title: str,
+    subtitle: str,
+    rows: int = 1,
+    columns: int = 1,
+    ratios: Sequence[float] | None = None,
+) -> tuple[Figure, list[Axes]]:
+    """An empty figure of `height` inches below its title, and its axes in reading order."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UserError("figures need matplotlib: run pip install 'universal-transformer[plot]'") from error
+    head = 0.78
+    figure = Figure(figsize=(width, height + head), facecolor="white")
+    FigureCanvasAgg(figure)
+    figure.set_layout_engine(
+        "constrained", rect=(0.012, 0.01, 0.976, height / (height + head)), w_pad=0.04, h_pad=0.04
+    )
+    for text, below, size, weight, colour in (
+        (title, 0.30, 14, "bold", INK),
+        (subtitle, 0.56, 10, "normal", MUTED),
+    ):
+        figure.text(
+            0.02, 1 - below / (height + head), text, fontsize=size, weight=weight, color=colour, va="center",
+            parse_math=False,
+        )  # fmt: skip
+    grid = figure.add_gridspec(rows, columns, width_ratios=ratios)
+    return figure, [figure.add_subplot(grid[row, column]) for row in range(rows) for column in range(columns)]
+
+
+def clean(ax: Axes, *, grid: Literal["x", "y"]) -> None:
+    """Faint lines along one axis, no box."""
+    for side in ("top", "right", "left"):
+        ax.spines[side].set_visible(False)
+    ax.spines["bottom"].set_color(GRID)
+    ax.tick_params(length=0, labelcolor=MUTED, labelsize=9.5)
+    ax.grid(axis=grid, color=GRID, linewidth=0.8)
+    ax.set_axisbelow(True)
+
+
+def bare(ax: Axes) -> None:
+    """No lines at all."""
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    ax.tick_params(length=0)
+    ax.tick_params(axis="x", labelcolor=MUTED, labelsize=9)
+
+
+def shades(*, darkest: int = 4) -> LinearSegmentedColormap:
+    """Blues from almost white; `darkest` of the four."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("blues", SHADES[:darkest])
+
+
+def png(figure: Figure) -> bytes:
+    """Draw a figure; the same figure gives the same bytes."""
+    out = BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box is shown in its place
+        figure.savefig(out, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
+    return out.getvalue()
+
+
+def label(text: str, *, most: int = LONGEST_LABEL) -> str:
+    """Text of one line that fits, without what cannot be printed."""
+    text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def duration(seconds: float) -> str:
+    minutes, hours = seconds / 60, seconds / 3600
+    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.1f} min" if hours < 2 else f"{hours:.1f} h"
+
+
+__all__ = [
+    "BLUE",
+    "GHOST",
+    "GREEN",
+    "GRID",
+    "INK",
+    "LIGHT_BLUE",
+    "MUTED",
+    "ORANGE",
+    "bare",
+    "canvas",
+    "clean",
+    "duration",
+    "label",
+    "png",
+    "shades",
+]

@@ -1,0 +1,410 @@
+"""Figures of what a model does, as in the paper's Figure 3 and its appendix; each function returns a Figure.
+
+Colours are those of Okabe and Ito, told apart in any kind of colour vision, and nothing is said by colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation.report import FAILED_ABOVE, METRICS, Report, Row, StepCounts, show_steps
+from universal_transformer.explore.canvas import (
+    BLUE,
+    GHOST,
+    GREEN,
+    INK,
+    LIGHT_BLUE,
+    MUTED,
+    ORANGE,
+    bare,
+    canvas,
+    clean,
+    duration,
+    label,
+    shades,
+)
+from universal_transformer.explore.story import Story
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_ROWS = 40
+
+PAPER_STEPS: Mapping[int, tuple[float, float]] = MappingProxyType(
+    {1: (2.3, 0.8), 2: (3.1, 1.1), 3: (3.8, 2.2)}
+)
+"""Mean ponder time ± standard deviation by number of supporting facts on bAbI (paper, section 3.1)."""
+
+
+def ponder_map(story: Story) -> Figure:
+    """One story: a row of cells for each fact, as many filled as steps were taken (paper, Figure 3)."""
+    rows = shown_rows(story)
+    height = 0.34 * len(rows)
+    figure, axes = canvas(
+        width=9.2,
+        height=height + 0.5,
+        title="How long the model thinks about each fact" if story.facts else "Steps by position",
+        subtitle=_verdict(story) + _left_out(story, rows),
+    )
+    ax = axes[0]
+    places = _places(story, rows)
+    for place, row in zip(places, rows, strict=True):
+        taken, colour = int(story.steps[row]), _row_colour(story, row)
+        for step in range(story.max_steps):
+            shade = colour if step < taken else GHOST
+            ax.barh(place, 0.9, left=step + 0.55, height=0.74, color=shade, linewidth=0)
+        ax.text(story.max_steps + 0.75, place, f"{taken}", va="center_baseline", color=colour, weight="bold")
+    _fact_labels(ax, story, rows, places)
+    ax.set_xlim(0.45, story.max_steps + 1.1)
+    ax.set_xticks(range(1, story.max_steps + 1))
+    key = "   ·   ● supporting fact" if story.supports else ""
+    ax.set_xlabel(f"steps taken (N, at most {story.max_steps}){key}", color=MUTED, fontsize=10)
+    bare(ax)
+    return figure
+
+
+def ponder_histogram(report: Report) -> Figure:
+    """Share of positions by steps taken: over everything, and by group where there are groups."""
+    sides = [steps for side in ("encoder", "decoder") if (steps := report.steps(side)) is not None]
+    grouped = report.has_groups and len(report.rows) <= MOST_ROWS
+    height = max(2.9, 0.34 * len(report.rows) + 0.6) if grouped else 2.9
+    figure, axes = canvas(
+        width=9.2,
+        height=height,
+        title="How many steps positions take",
+        subtitle=" · ".join(f"{steps.side} {show_steps(steps)}" for steps in sides)
+        + f" (mean ± sd), {report.task}",
+        columns=2 if grouped else 1,
+        ratios=(1.0, 1.15) if grouped else (1.0,),
+    )
+    _step_bars(axes[0], sides, cap=report.max_steps)
+    if grouped:
+        _step_grid(axes[1], report)
+    return figure
+
+
+def ponder_by_supports(report: Report, *, paper: bool = False) -> Figure:
+    """Mean N ± standard deviation over positions by number of supporting facts (paper, section 3.1)."""
+    figure, axes = canvas(
+        width=6.4,
+        height=3.3,
+        title="More supporting facts, more thinking?",
+        subtitle=f"mean steps ± standard deviation over positions, {report.task}",
+    )
+    ax = axes[0]
+    found = report.steps_by_supports
+    numbers = np.array([each.num_supports for each in found], dtype=float)
+    series = [("this run", BLUE, "o", [(each.steps.mean, each.steps.spread) for each in found], numbers)]
+    if paper:
+        points = {n: value for n, value in PAPER_STEPS.items() if n in numbers}
+        series.append(
+            ("paper (bAbI)", MUTED, "D", list(points.values()), np.array(list(points), dtype=float))
+        )
+    for index, (name, colour, marker, values, at) in enumerate(series):
+        means, spreads = [value[0] for value in values], [value[1] for value in values]
+        place = at + 0.14 * (index - (len(series) - 1) / 2)
+        ax.errorbar(
+            place, means, yerr=spreads, color=colour, marker=marker, markersize=8, capsize=5, linewidth=1.8,
+            elinewidth=1.4, markerfacecolor=colour if index == 0 else "white",
+        )  # fmt: skip
+        ax.plot([], [], color=colour, marker=marker, markersize=7, linewidth=1.8, label=name,
+                markerfacecolor=colour if index == 0 else "white")  # fmt: skip
+        left = paper and index == 0
+        for x, mean in zip(place, means, strict=True):
+            ax.annotate(
+                f"{mean:.1f}" if index else f"{mean:.2f}", (x, mean), xytext=(-9 if left else 9, 7),
+                textcoords="offset points", ha="right" if left else "left", color=colour, fontsize=9.5,
+            )  # fmt: skip
+    ax.set_xticks(numbers)
+    ax.set_xlim(numbers.min() - 0.5, numbers.max() + 0.6)
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("supporting facts of the question", color=MUTED, fontsize=10)
+    ax.set_ylabel("steps (N)", color=MUTED, fontsize=10)
+    if paper:
+        ax.legend(frameon=False, fontsize=9.5, loc="lower right", labelcolor=INK)
+    clean(ax, grid="y")
+    return figure
+
+
+def attention_maps(story: Story, *, query: int = -1) -> Figure:
+    """Where position `query` (the question) looks: facts by head, one panel a step (paper, Figures 5 to 8)."""
+    if story.attention is None:
+        raise UserError("this story has no attention weights; look at it with explore.story.examine")
+    weights = story.attention[:, :, query, :]
+    rows = shown_rows(story)
+    panels, heads = weights.shape[:2]
+    figure, axes = canvas(
+        width=max(7.5, 3.9 + 0.27 * panels * heads + 0.12 * panels),
+        height=0.34 * len(rows) + 0.75,
+        title="Where the question looks, step by step" if story.facts else "Where the last position looks",
+        subtitle=_verdict(story) + _left_out(story, rows),
+        columns=panels,
+    )
+    places = _places(story, rows)
+    largest = max(1e-6, float(weights[:, :, rows].max()))
+    halted_after = story.steps[query] if story.halting and story.layers_per_step else np.inf
+    mesh: Any = None
+    for panel, ax in enumerate(axes):
+        step = panel // story.layers_per_step + 1 if story.layers_per_step else panel + 1
+        mesh = _cells(ax, weights[panel][:, rows], places, largest=largest)
+        name = "step" if story.layers_per_step else "layer"
+        over = step > halted_after
+        ax.set_title(
+            f"{name} {step}" + (" (halted)" if over else ""), fontsize=9.5, color=MUTED if over else INK
+        )
+        if over:
+            ax.axvspan(0.5, heads + 0.5, color="white", alpha=0.62, linewidth=0)
+        ax.set_xticks(range(1, heads + 1))
+        ax.set_xlim(0.5, heads + 0.5)
+        if panel == 0:
+            _fact_labels(ax, story, rows, places)
+        else:
+            ax.set_yticks([])
+            ax.set_ylim(places[-1] + 0.6, -0.6)
+        bare(ax)
+    axes[len(axes) // 2].set_xlabel("attention head", color=MUTED, fontsize=10)
+    bar = figure.colorbar(mesh, ax=axes, pad=0.01, fraction=0.02, aspect=30)
+    bar.set_label("attention weight", color=MUTED, fontsize=9.5)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=0, labelsize=8.5, labelcolor=MUTED)
+    return figure
+
+
+def error_by_group(report: Report) -> Figure:
+    """The report's first score by group; failed tasks (error above 5 %) are marked so."""
+    rows = report.rows
+    names = [label(_row_name(report, row)) for row in rows]
+    metric = report.headline
+    metrics = ["character_accuracy", "sequence_accuracy"] if metric == "character_accuracy" else [metric]
+    title, decimals, _ = METRICS[metric]
+    failed = report.failed or ()
+    subtitle = f"{report.task}, {report.split}" + (
+        f": {len(failed)} of {len(rows)} failed (error above {FAILED_ABOVE:.0f} %)"
+        if report.failed is not None
+        else ""
+    )
+    name = "accuracy" if len(metrics) > 1 else title.removesuffix(" %")
+    figure, axes = canvas(
+        width=8.2,
+        height=max(1.6, (0.3 + 0.16 * (len(metrics) - 1)) * len(rows) + 0.8),
+        title=f"{name[0].upper()}{name[1:]} by group",
+        subtitle=subtitle,
+    )
+    ax = axes[0]
+    places = np.arange(len(rows), dtype=float)
+    thickness = 0.68 / len(metrics)
+    for index, name in enumerate(metrics):
+        values = [row.metrics[name] for row in rows]
+        for place, row, value in zip(places, rows, values, strict=True):
+            bad = row in failed
+            at = place + (index - (len(metrics) - 1) / 2) * thickness
+            ax.barh(at, value, height=thickness * 0.94, color=ORANGE if bad else (BLUE, LIGHT_BLUE)[index],
+                    label=METRICS[name].title if place == 0 else None)  # fmt: skip
+            ax.annotate(f"{value:.{decimals}f}" + (" failed" if bad else ""), (value, at), xytext=(4, 0),
+                        textcoords="offset points", va="center", fontsize=9, color=ORANGE if bad else INK)  # fmt: skip
+    if report.failed is not None:
+        ax.axvline(FAILED_ABOVE, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+    ax.set_yticks(places, labels=names, parse_math=False)
+    ax.set_ylim(len(rows) - 0.45, -0.55)
+    if metric.endswith("accuracy"):
+        ax.set_xlim(0, 1.12)
+    else:
+        ax.set_xlim(0, 1.16 * max(1.0, *(row.metrics[metric] for row in rows)))
+    ax.set_xlabel("accuracy" if len(metrics) > 1 else title, color=MUTED, fontsize=10)
+    if len(metrics) > 1:
+        ax.legend(
+            frameon=False, fontsize=9, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0), labelcolor=INK
+        )
+    clean(ax, grid="x")
+    ax.tick_params(axis="y", labelcolor=INK, labelsize=9.5)
+    return figure
+
+
+def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
+    """Loss, validation and mean steps over the updates of a run (lines of its metrics.jsonl)."""
+    loss = _curve(metrics, "update", "cross_entropy") or _curve(metrics, "update", "loss")
+    steps, judged = _curve(metrics, "update", "mean_steps"), _curve(metrics, "validation", "error")
+    held_out = _curve(metrics, "validation", "cross_entropy")
+    seconds = max((float(line.get("seconds", 0)) for line in metrics), default=0.0)
+    updates = max((int(line.get("update", 0)) for line in metrics), default=0)
+    panels = [
+        (
+            "loss (nats a target)",
+            [("training", loss, BLUE, 1.8, ""), ("validation", held_out, ORANGE, 1.6, "o")],
+        )
+    ]
+    if judged:
+        share = [(update, 100 * value) for update, value in judged]
+        panels.append(("validation error %", [("validation", share, ORANGE, 1.6, "o")]))
+    if len({value for _, value in steps}) > 1:
+        panels.append(("mean steps (N)", [("training", steps, GREEN, 1.8, "")]))
+    figure, axes = canvas(
+        width=8.2,
+        height=1.75 * len(panels) + 0.5,
+        title="Training",
+        subtitle=f"{updates:,} updates in {duration(seconds)}",
+        rows=len(panels),
+    )
+    for ax, (name, curves) in zip(axes, panels, strict=True):
+        for curve, points, colour, width, marker in curves:
+            if points:
+                x, y = zip(*points, strict=True)
+                ax.plot(x, y, color=colour, linewidth=width, marker=marker, markersize=3.5, label=curve)
+        ax.set_ylabel(name, color=MUTED, fontsize=9.5)
+        if not name.startswith("mean steps"):
+            ax.set_ylim(bottom=0)
+        if sum(bool(points) for _, points, *_ in curves) > 1:
+            ax.legend(frameon=False, fontsize=9, loc="upper right", labelcolor=INK)
+        clean(ax, grid="y")
+    for upper, lower in pairwise(axes):
+        upper.sharex(lower)
+        upper.tick_params(labelbottom=False)
+    axes[-1].set_xlabel("updates", color=MUTED, fontsize=10)
+    figure.align_ylabels(axes)
+    return figure
+
+
+def shown_rows(story: Story, *, most: int = MOST_ROWS) -> list[int]:
+    """Positions that fit a figure: all, or the supporting facts and the last ones."""
+    total = len(story.labels)
+    if total <= most:
+        return list(range(total))
+    kept = set(story.supports)
+    for row in reversed(range(total)):
+        if len(kept) == most:
+            break
+        kept.add(row)
+    return sorted(kept)
+
+
+def _left_out(story: Story, rows: Sequence[int]) -> str:
+    total = len(story.labels)
+    return "" if len(rows) == total else f" · {len(rows)} of {total} positions shown"
+
+
+def _verdict(story: Story) -> str:
+    sure = "" if story.probability is None else f" ({100 * story.probability:.0f} %)"
+    said = f"model: {label(story.output)}{sure}"
+    if story.answer is None:
+        return said
+    return f"{said} · right answer: {label(story.answer)} {'✓' if story.answer == story.output else '✗'}"
+
+
+def _row_colour(story: Story, row: int) -> str:
+    if row in story.supports:
+        return ORANGE
+    return INK if story.facts and row == len(story.labels) - 1 else BLUE
+
+
+def _places(story: Story, rows: Sequence[int]) -> list[float]:
+    """Where rows stand from the top; the question a little apart."""
+    places = [float(place) for place in range(len(rows))]
+    if story.facts and len(rows) > 1:
+        places[-1] += 0.35
+    return places
+
+
+def _fact_labels(ax: Axes, story: Story, rows: Sequence[int], places: Sequence[float]) -> None:
+    """Facts as labels: supporting ones marked ● and bold, the question in italics."""
+    marks = ["● " if row in story.supports else "" for row in rows]
+    names = [mark + label(story.labels[row]) for mark, row in zip(marks, rows, strict=True)]
+    if story.facts:
+        names[-1] += "?"
+    ax.set_yticks(places, labels=names, parse_math=False)
+    ax.set_ylim(places[-1] + 0.6, -0.6)
+    for text, row in zip(ax.get_yticklabels(), rows, strict=True):
+        text.set_color(_row_colour(story, row) if row in story.supports else INK)
+        text.set_fontweight("bold" if row in story.supports else "normal")
+        if story.facts and row == len(story.labels) - 1:
+            text.set_fontstyle("italic")
+    ax.tick_params(axis="y", labelsize=10)
+
+
+def _cells(ax: Axes, weights: np.ndarray, places: Sequence[float], *, largest: float) -> Any:
+    """Draw weights [head, row] as cells, darker for more."""
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    heads = weights.shape[0]
+    cells = [
+        Rectangle((head + 1 - 0.46, place - 0.46), 0.92, 0.92) for head in range(heads) for place in places
+    ]
+    drawn = PatchCollection(cells, cmap=shades(), linewidth=0)
+    drawn.set_array(weights.ravel())
+    drawn.set_clim(0, largest)
+    return ax.add_collection(drawn)
+
+
+def _step_bars(ax: Axes, sides: Sequence[StepCounts], *, cap: int) -> None:
+    thickness = 0.8 / len(sides)
+    for index, steps in enumerate(sides):
+        shares = 100 * np.array(steps.counts) / max(1, steps.num_positions)
+        places = np.arange(1, cap + 1) + (index - (len(sides) - 1) / 2) * thickness
+        bars = ax.bar(places, shares, width=thickness * 0.94, color=(BLUE, ORANGE)[index], label=steps.side)
+        if cap * len(sides) <= 12:
+            labels = [f"{share:.0f}" if share >= 0.5 else "" for share in shares]
+            ax.bar_label(bars, labels=labels, fontsize=9, color=MUTED, padding=2)
+    ax.set_xticks(range(1, cap + 1) if cap <= 16 else range(0, cap + 1, 5))
+    ax.set_xlabel("steps (N)", color=MUTED, fontsize=10)
+    ax.set_ylabel("% of positions", color=MUTED, fontsize=10)
+    ax.margins(y=0.12)
+    if len(sides) > 1:
+        ax.legend(frameon=False, fontsize=9.5, labelcolor=INK)
+    clean(ax, grid="y")
+
+
+def _step_grid(ax: Axes, report: Report) -> None:
+    """One line a group: shades are shares of positions, the dot is the mean."""
+    firsts = [row.steps[0] for row in report.rows]
+    shares = np.array([np.array(steps.counts) / max(1, steps.num_positions) for steps in firsts])
+    ax.imshow(
+        shares, cmap=shades(darkest=3), aspect="auto", vmin=0, vmax=max(shares.max(), 1e-6),
+        extent=(0.5, report.max_steps + 0.5, len(firsts) - 0.5, -0.5),
+    )  # fmt: skip
+    for edge in range(len(firsts) - 1):
+        ax.axhline(edge + 0.5, color="white", linewidth=2)
+    for place, steps in enumerate(firsts):
+        ax.plot(
+            steps.mean, place, "o", color=ORANGE, markersize=7, markeredgecolor="white", markeredgewidth=1.2
+        )
+        ax.annotate(
+            f"{steps.mean:.2f}", (steps.mean, place), xytext=(8, 0), textcoords="offset points", va="center",
+            fontsize=9, color=INK,
+        )  # fmt: skip
+    names = [label(_row_name(report, row), most=28) for row in report.rows]
+    ax.set_yticks(range(len(names)), labels=names, parse_math=False)
+    cap = report.max_steps
+    ax.set_xticks(range(1, cap + 1) if cap <= 16 else range(0, cap + 1, 5))
+    ax.set_xlabel(f"steps (N) of the {firsts[0].side}; ● mean", color=MUTED, fontsize=10)
+    bare(ax)
+    ax.tick_params(axis="y", labelcolor=INK, labelsize=9.5)
+
+
+def _row_name(report: Report, row: Row) -> str:
+    return f"{row.set}: {row.group}" if len(report.totals) > 1 and row.group else row.name
+
+
+def _curve(metrics: Sequence[Mapping[str, Any]], event: str, name: str) -> list[tuple[int, float]]:
+    """(update, value) of the lines of one event that have a value."""
+    return [
+        (int(line["update"]), float(line[name]))
+        for line in metrics
+        if line.get("event") == event and isinstance(line.get(name), int | float) and "weights" not in line
+    ]
+
+
+__all__ = [
+    "attention_maps",
+    "error_by_group",
+    "ponder_by_supports",
+    "ponder_histogram",
+    "ponder_map",
+    "training_curve",
+]

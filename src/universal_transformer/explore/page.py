@@ -1,0 +1,133 @@
+"""Pieces of a page that needs nothing else: no script, no file beside it, all text escaped."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+STYLE = """
+:root { --ink: #1f2933; --muted: #66727f; --line: #e4e7eb; --blue: #0072b2; --orange: #d55e00; }
+* { box-sizing: border-box; }
+body { margin: 0; background: #f4f6f8; color: var(--ink);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
+main { max-width: 980px; margin: 0 auto; padding: 40px 20px 64px; }
+h1 { font-size: 30px; line-height: 1.2; margin: 0 0 4px; letter-spacing: -0.01em; }
+h2 { font-size: 20px; margin: 0 0 4px; }
+p { margin: 4px 0 12px; }
+.lead, .hint, figcaption, footer { color: var(--muted); }
+.hint, figcaption, footer { font-size: 14px; }
+section { background: white; border: 1px solid var(--line); border-radius: 12px; padding: 24px 26px;
+  margin-top: 20px; overflow-x: auto; }
+.cards { display: flex; flex-wrap: wrap; gap: 12px; margin: 22px 0 0; padding: 0; }
+.card { flex: 1 1 150px; background: white; border: 1px solid var(--line); border-radius: 12px; padding: 14px 18px; }
+.card b { display: block; font-size: 25px; line-height: 1.25; font-variant-numeric: tabular-nums; }
+.card span { color: var(--muted); font-size: 14px; }
+.warning { border-color: var(--orange); border-left-width: 6px; }
+table { border-collapse: collapse; margin: 8px 0; font-variant-numeric: tabular-nums; font-size: 15px; }
+th, td { text-align: right; padding: 5px 14px 5px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th { color: var(--muted); font-weight: 600; }
+th.name, td.name { text-align: left; white-space: normal; }
+tr.total td { font-weight: 600; }
+figure { margin: 14px 0 6px; }
+img { max-width: 100%; height: auto; display: block; }
+.tokens { line-height: 2.3; }
+.token { display: inline-block; line-height: 1.3; padding: 2px 5px; margin: 0 2px 0 0; border-radius: 5px;
+  white-space: pre-wrap; overflow-wrap: anywhere; }
+.token sub { color: var(--muted); font-size: 10.5px; margin-left: 2px; vertical-align: -3px; }
+.sample { border-top: 1px solid var(--line); padding: 12px 0 6px; }
+.sample dt { color: var(--muted); font-size: 13px; }
+.sample dd { margin: 0 0 6px; overflow-wrap: anywhere; }
+details { margin: 8px 0; }
+summary { cursor: pointer; color: var(--blue); }
+dl { margin: 0; }
+"""
+
+
+def page(title: str, parts: Iterable[str]) -> str:
+    """A whole page."""
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(parts)
+        + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def section(title: str, *parts: str, hint: str = "", kind: str = "") -> str:
+    """A box with a heading; nothing without parts."""
+    body = [part for part in parts if part]
+    if not body and not hint:
+        return ""
+    head = f"<h2>{escape(title)}</h2>" + (f'<p class="hint">{escape(hint)}</p>' if hint else "")
+    return f'<section class="{escape(kind)}">\n' + "\n".join([head, *body]) + "\n</section>"
+
+
+def cards(values: Sequence[tuple[str, str]]) -> str:
+    """Large numbers, each with its name under it."""
+    inside = "".join(
+        f"<div class=card><b>{escape(value)}</b><span>{escape(name)}</span></div>" for name, value in values
+    )
+    return f'<div class="cards">{inside}</div>'
+
+
+def table(rows: Sequence[Sequence[str]], *, names: int = 1, totals: Sequence[int] = ()) -> str:
+    """The first row is the head; the first `names` columns hold names; rows `totals` are set off."""
+    lines = []
+    for number, row in enumerate(rows):
+        tag = "td" if number else "th"
+        cells = "".join(
+            f"<{tag}{' class=name' if column < names else ''}>{escape(cell)}</{tag}>"
+            for column, cell in enumerate(row)
+        )
+        lines.append(f"<tr{' class=total' if number in totals else ''}>{cells}</tr>")
+    return "<table>\n" + "\n".join(lines) + "\n</table>"
+
+
+def fields(values: Mapping[str, object]) -> str:
+    """Names and values in two columns."""
+    lines = [
+        f"<tr><td class=name>{escape(name)}</td><td class=name>{escape(str(value))}</td></tr>"
+        for name, value in values.items()
+    ]
+    return "<table>" + "".join(lines) + "</table>" if lines else ""
+
+
+def image(png: bytes, *, alt: str) -> str:
+    """A picture inside the page."""
+    data = base64.b64encode(png).decode("ascii")
+    return f'<figure><img alt="{escape(alt)}" src="data:image/png;base64,{data}"></figure>'
+
+
+def folded(title: str, *parts: str) -> str:
+    """Parts behind a line to click on; nothing without parts."""
+    body = "".join(parts)
+    return f"<details><summary>{escape(title)}</summary>{body}</details>" if body else ""
+
+
+def items(texts: Iterable[str]) -> str:
+    """A list; nothing without texts."""
+    inside = "".join(f"<li>{escape(text)}</li>" for text in texts)
+    return f"<ul>{inside}</ul>" if inside else ""
+
+
+def tokens(labels: Sequence[str], steps: Sequence[float], *, most: int, halting: bool) -> str:
+    """Tokens, darker and with a larger number the more steps they took."""
+    pieces = []
+    for text, taken in zip(labels, steps, strict=True):
+        shade = 0.05 + 0.55 * taken / max(1, most) if halting else 0.10
+        number = f"<sub>{taken:.0f}</sub>" if halting else ""
+        pieces.append(
+            f'<span class="token" style="background:rgba(0,114,178,{shade:.2f})">{escape(text)}{number}</span>'
+        )
+    return f'<span class="tokens">{"".join(pieces)}</span>'
+
+
+def sample(entries: Sequence[tuple[str, str]]) -> str:
+    """Terms with their descriptions, which are HTML already."""
+    inside = "".join(f"<dt>{escape(name)}</dt><dd>{html}</dd>" for name, html in entries)
+    return f'<div class="sample"><dl>{inside}</dl></div>'
+
+
+__all__ = ["cards", "fields", "folded", "image", "items", "page", "sample", "section", "table", "tokens"]

@@ -1,0 +1,212 @@
+"""One example under the microscope: what each position is, how long it was thought about, where it looked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from universal_transformer.axes import Tensor
+from universal_transformer.data.batch import collate
+from universal_transformer.data.example import NO_CLASS, Example
+from universal_transformer.decoding import generate
+from universal_transformer.decoding.session import evaluating
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation import predict
+from universal_transformer.models.build import Model
+from universal_transformer.models.classifier import Classifier
+from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.models.language_model import LanguageModel
+from universal_transformer.nn.recurrence import Trace
+from universal_transformer.tasks.task import Codec, Task
+
+SHOWN = range(8, 17)  # positions of a story that fills a figure well
+SEARCHED = 256
+PROMPT, CONTINUATION = 48, 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """What a model did with one example.
+
+    A story of facts has its question as the last position. A sequence has `output_labels`, one for each token
+    written, with their steps; a language model's `labels` are its prompt.
+    """
+
+    labels: tuple[str, ...]
+    """Text of each source position."""
+    steps: tuple[float, ...]
+    """N of each source position."""
+    max_steps: int
+    halting: bool
+    facts: bool = False
+    """Positions are facts, and the last one is the question."""
+    supports: tuple[int, ...] = ()
+    """Indices into `labels` of the supporting facts."""
+    answer: str | None = None
+    """What is right, where that is known."""
+    output: str = ""
+    """What the model says."""
+    probability: float | None = None
+    """Of a class."""
+    output_labels: tuple[str, ...] = ()
+    output_steps: tuple[float, ...] = ()
+    attention: np.ndarray | None = None
+    """Self-attention [layer application, head, query, key] of the source positions (classifiers)."""
+    layers_per_step: int = 1
+    """Layer applications in one step; 0 where layers stand before or after the recurrence."""
+
+
+def examine(
+    model: Model,
+    codec: Codec,
+    example: Example,
+    *,
+    max_steps: int | None = None,
+    halting_threshold: float | None = None,
+) -> Story:
+    """Run `model` on one example and return all that there is to see.
+
+    A language model reads the first part of the example and goes on by itself.
+    """
+    with evaluating(model):
+        match model:
+            case Classifier():
+                return _classify(model, codec, example, max_steps, halting_threshold)
+            case EncoderDecoder():
+                return _translate(model, codec, example, max_steps, halting_threshold)
+            case LanguageModel():
+                return _continue(model, codec, example, max_steps, halting_threshold)
+
+
+def choose_examples(model: Model, task: Task, *, split: str = "test", count: int = 1) -> list[Example]:
+    """Examples to show, the same each time.
+
+    Questions about facts: of the first ones with the most supporting facts that fit a page, those answered right
+    with most certainty. Anything else: evenly spread over the set.
+    """
+    sets = list(task.test.values()) if split == "test" else [task.test.get(split, task.validation)]
+    examples = next((found for found in sets if len(found)), None)
+    if examples is None:
+        raise UserError(f"task {task.name}: no examples in {split}; expected at least one to show")
+    if not isinstance(model, Classifier) or model.config.inputs != "facts":
+        count = min(count, len(examples))
+        return [examples[place * len(examples) // count] for place in range(count)]
+    fitting = [found for found in examples if len(found.source) in SHOWN]
+    pool = fitting or sorted(examples, key=lambda found: len(found.source))[:SEARCHED]
+    most = max(len(found.supports) for found in pool)
+    pool = [found for found in pool if len(found.supports) == most][:SEARCHED]
+    answers = list(predict(model, task.codec, pool))
+    right = [
+        isinstance(found.target, int) and answer.text == task.codec.render(found.target)
+        for found, answer in zip(pool, answers, strict=True)
+    ]
+    order = sorted(range(len(pool)), key=lambda place: (not right[place], -answers[place].score))
+    return [pool[place] for place in order[:count]]
+
+
+def _classify(
+    model: Classifier, codec: Codec, example: Example, max_steps: int | None, threshold: float | None
+) -> Story:
+    assert isinstance(example.target, int)
+    source = _batch(example, model)
+    output = model(source, max_steps=max_steps, halting_threshold=threshold, keep_attention=True)
+    assert output.encoder is not None
+    probabilities = output.logits[0].double().softmax(-1)
+    config, best = model.config, int(probabilities.argmax())
+    attention = output.encoder.self_attention
+    assert attention is not None
+    plain = config.plain_layers_before + config.plain_layers_after
+    return Story(
+        labels=tuple(codec.words(example)),
+        steps=_steps(output.encoder),
+        max_steps=_cap(model, max_steps),
+        halting=config.halting,
+        facts=config.inputs == "facts",
+        supports=example.supports,
+        answer=None if example.target == NO_CLASS else codec.render(example.target),
+        output=codec.render(best),
+        probability=float(probabilities[best]),
+        attention=attention[:, 0].float().cpu().numpy(),
+        layers_per_step=0 if plain else config.layers_per_step,
+    )
+
+
+def _translate(
+    model: EncoderDecoder, codec: Codec, example: Example, max_steps: int | None, threshold: float | None
+) -> Story:
+    assert isinstance(example.target, tuple)
+    source = _batch(example, model)
+    found = generate(model, source, max_steps=max_steps, halting_threshold=threshold)[0]
+    written = [*found.tokens, *([model.config.end_id] if found.finished else [])]
+    target = torch.tensor([written], device=source.device)
+    output = model(source, target, max_steps=max_steps, halting_threshold=threshold)
+    assert output.decoder is not None
+    return Story(
+        labels=tuple(codec.words(example)),
+        steps=tuple(found.source_steps),
+        max_steps=_cap(model, max_steps),
+        halting=model.config.halting,
+        answer=codec.render(_until_end(example.target, model)) if example.target else None,
+        output=codec.render(found.tokens),
+        output_labels=_labels(codec, written, model),
+        output_steps=_steps(output.decoder),
+    )
+
+
+def _continue(
+    model: LanguageModel, codec: Codec, example: Example, max_steps: int | None, threshold: float | None
+) -> Story:
+    assert isinstance(example.target, tuple)
+    prompt = example.target[:PROMPT]
+    start = model.config.start_id
+    found = generate(
+        model,
+        [[start, *prompt]],
+        max_new_tokens=CONTINUATION,
+        max_steps=max_steps,
+        halting_threshold=threshold,
+    )[0]
+    written = [*found.tokens, *([model.config.end_id] if found.finished else [])]
+    whole = torch.tensor([[*prompt, *written]], device=next(model.parameters()).device)
+    output = model(whole, max_steps=max_steps, halting_threshold=threshold)
+    assert output.decoder is not None
+    steps = _steps(output.decoder)
+    return Story(
+        labels=tuple(codec.words(Example(source=(), target=prompt))),
+        steps=steps[: len(prompt)],
+        max_steps=_cap(model, max_steps),
+        halting=model.config.halting,
+        output=codec.render(found.tokens),
+        output_labels=_labels(codec, written, model),
+        output_steps=steps[len(prompt) :],
+    )
+
+
+def _batch(example: Example, model: Model) -> Tensor:
+    source = collate([example], indices=[0]).source
+    assert source is not None
+    return source.to(next(model.parameters()).device)
+
+
+def _steps(trace: Trace) -> tuple[float, ...]:
+    return tuple(trace.steps[0].tolist())
+
+
+def _cap(model: Model, max_steps: int | None) -> int:
+    return model.config.max_steps if max_steps is None else max_steps
+
+
+def _until_end(ids: Sequence[int], model: Model) -> Sequence[int]:
+    end = model.config.end_id
+    return ids[: ids.index(end)] if end in ids else ids
+
+
+def _labels(codec: Codec, ids: Sequence[int], model: Model) -> tuple[str, ...]:
+    end = model.config.end_id
+    return tuple("<end>" if index == end else codec.render([index]).strip() or "␣" for index in ids)
+
+
+__all__ = ["Story", "choose_examples", "examine"]
