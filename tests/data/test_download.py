@@ -124,7 +124,7 @@ def test_files_are_fetched_once(datasets, site, tmp_path):
     fetched = fetch("files", tmp_path, report=said.append)
     assert [file.state for file in fetched] == ["ok", "first seen"]
     assert fetched[1].path.read_bytes() == TWO
-    assert any("no published hash" in line and sha256(TWO) in line for line in said)
+    assert any("no hash known" in line and sha256(TWO) in line for line in said)
     assert names(tmp_path / "files") == ["deep/two.txt", "first-seen.sha256", "one.txt"]
     assert (tmp_path / "files/one.txt").stat().st_mode & 0o777 == 0o666 & ~_umask(tmp_path)
     asked = len(site.asked)

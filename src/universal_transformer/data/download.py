@@ -1,7 +1,7 @@
 """Data sets on disk: where they are, whether they are whole, and getting them from their official sources.
 
-Every download is compared with a SHA-256. Where the publisher's hash is known it is in `sources.py` and anything
-else is refused. Where it is not, the first download is trusted and its hash written to ``first-seen.sha256``
+Every download is compared with a SHA-256. Where it is known beforehand it is in `sources.py` and anything else is
+refused. Where it is not, the first download is trusted and its hash written to ``first-seen.sha256``
 beside the file; from then on that is the hash. Nothing is ever extracted from an archive but files that are
 asked for by name, each within a limit of size, to a path that we chose.
 """
@@ -38,7 +38,7 @@ State = Literal["ok", "first seen", "unknown", "changed", "missing"]
 class FileState:
     """One file of a data set as it is on disk.
 
-    ok: its hash is the publisher's. first seen: no hash was published, and it is still what was first downloaded.
+    ok: its hash is the one in `sources.py`. first seen: there is none, and it is still what was first downloaded.
     unknown: there, but nothing to compare it with. changed: its hash is not the one expected.
     """
 
@@ -229,7 +229,7 @@ def _settle(file: File, arrived: Path, root: Path, tell: Callable[[str], None]) 
     if not file.sha256:
         _record(root, file.path, digest)
         if not expected:
-            tell(f"{file.path}: no published hash; {digest} noted in {FIRST_SEEN} as first seen")
+            tell(f"{file.path}: no hash known beforehand; {digest} noted in {FIRST_SEEN} as first seen")
     (root / file.path).parent.mkdir(parents=True, exist_ok=True)
     set_usual_mode(arrived)
     os.replace(arrived, root / file.path)
@@ -256,7 +256,7 @@ def _fetch_members(dataset: Dataset, members: list[File], root: Path, tell: Call
                 _settle(file, wanted[dataset.archive_prefix + file.path], root, tell)
             if not archive.sha256:
                 _record(root, archive.path, _sha256(arrived))
-                tell(f"{archive.path}: no published hash; noted in {FIRST_SEEN} as first seen")
+                tell(f"{archive.path}: no hash known beforehand; noted in {FIRST_SEEN} as first seen")
             return
     raise UserError("; ".join(failures))
 

@@ -1,7 +1,7 @@
 """Where data comes from: official addresses, and the SHA-256 of every file that is known.
 
-A hash here is of the publisher's file, byte for byte. None means that nobody could take it beforehand: the first
-download then stands for itself, and later ones are compared with it.
+A hash here was taken from a copy of the published file; the one exception, an archive, is marked. None means that
+there was no copy to take it from: the first download then stands for itself, and later ones are compared with it.
 """
 
 from __future__ import annotations
@@ -179,13 +179,14 @@ DATASETS: dict[str, Dataset] = {
             for name, sha256 in hashes.items()
         ),
         archives=(
-            # The publisher's own host; the hash is the one in the build script of its ParlAI project.
+            # The publisher's own host. This hash is quoted from projects that downloaded it (they name ParlAI's build
+            # script as its source), not taken from a copy; their hashes of two members are those above.
             File(
                 path="babi.tar.gz",
                 sha256="f7f0bee187efca0d81c3daac1b162cda4eb7f9505dee5ad6846eabbed3dbf92e",
                 url="https://dl.fbaipublicfiles.com/parlai/babi/babi.tar.gz",
             ),
-            # The address in the paper's page, which is not always there.
+            # The address that the paper's authors gave; reported to be gone. Members are compared all the same.
             File(
                 path="tasks_1-20_v1-2.tar.gz",
                 sha256=None,
@@ -240,7 +241,7 @@ DATASETS: dict[str, Dataset] = {
         ),
     ),
     "lambada": Dataset(
-        about="LAMBADA, the last word of a passage: development and test (no training novels)",
+        about="LAMBADA, the last word of a passage: development and test from copies (no training novels)",
         licence="CC BY 4.0",
         places=("lambada",),
         files=(
