@@ -26,7 +26,7 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from universal_transformer.axes import Padding, States
+from universal_transformer.axes import Bool, Float, Padding, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.interop.tensor2tensor_hparams import Unsupported, complete, config_from_hparams
 from universal_transformer.interop.tensor2tensor_names import (
@@ -92,7 +92,11 @@ class Body(nn.Module):
         return states, padding, trace
 
     def decode(
-        self, targets: States, *, source: States | None = None, padding: Padding | None = None
+        self,
+        targets: States,
+        *,
+        source: Float[Tensor, "batch source width"] | None = None,
+        padding: Bool[Tensor, "batch source"] | None = None,
     ) -> tuple[States, Trace]:
         """The decoder's last states: position ``i`` sees the targets to its left (zeros come first)."""
         assert self.decoder is not None

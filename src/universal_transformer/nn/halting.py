@@ -61,13 +61,15 @@ def advance(
     rest = 1.0 - h
     weight = torch.where(halts, rest, torch.where(goes_on, probability, 0.0))
     cumulative = torch.where(halts, 1.0, torch.where(goes_on, h + probability, h))
+    unspent = (
+        cumulative < 1.0
+    )  # a threshold of 1 can be met exactly, and then there is no weight left to give
     return (
         Halting(
             cumulative=cumulative,
             remainder=torch.where(halts, rest, halting.remainder),
             steps=halting.steps + running,
-            running=goes_on
-            & (cumulative < 1.0),  # a threshold of 1 can be met exactly: nothing is left to give
+            running=goes_on & unspent,
         ),
         weight,
     )
@@ -104,11 +106,15 @@ class HaltingUnit(nn.Module):
         self.weight = nn.Parameter(torch.zeros(1, width))
         self.bias = nn.Parameter(torch.full((1,), bias))
 
-    def forward(self, states: States, *, padding: Padding | None = None) -> Float[Tensor, "batch position"]:
+    def each(self, states: States) -> Float[Tensor, "batch position"]:
+        """``p`` of every position by itself."""
         with torch.autocast(states.device.type, enabled=False):
             dtype = wide(states.dtype)
             logit = linear(states.to(dtype), self.weight.to(dtype), self.bias.to(dtype))
-        probability = torch.sigmoid(logit.squeeze(-1))
+        return torch.sigmoid(logit.squeeze(-1))
+
+    def forward(self, states: States, *, padding: Padding | None = None) -> Float[Tensor, "batch position"]:
+        probability = self.each(states)
         if self.scope == "position":
             return probability
         if padding is None:

@@ -1,0 +1,325 @@
+"""The official computation once more, one sequence, one position and one head at a time, in float64.
+
+Written from the description of the official code (``tests/golden/README.md``), with its variables under their own
+names and made when first asked for, as TensorFlow does. It knows nothing of our modules: the tests load the variables
+it made into our models and compare.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+HPARAMS = {
+    "hidden_size": 8,
+    "filter_size": 12,
+    "num_heads": 2,
+    "recurrence_type": "basic",
+    "num_rec_steps": 3,
+    "act_type": "basic",
+    "act_epsilon": 0.01,
+    "act_max_steps": 4,
+    "act_loss_weight": 0.01,
+    "layer_preprocess_sequence": "n",
+    "layer_postprocess_sequence": "da",
+    "norm_epsilon": 1e-6,
+    "transformer_ffn_type": "fc",
+    "use_pad_remover": True,
+    "num_inrecurrence_layers": 1,
+    "mix_with_transformer": None,
+    "num_mixedin_layers": 2,
+    "add_position_timing_signal": True,
+    "add_step_timing_signal": True,
+    "step_timing_signal_type": "learned",
+    "add_or_concat_timing_signal": "add",
+    "position_start_index": None,
+    "pos": None,
+    "use_target_space_embedding": True,
+    "shared_embedding_and_softmax_weights": True,
+    "shared_embedding": False,
+    "symbol_modality_num_shards": 1,
+    "multiply_embedding_mode": "sqrt_depth",
+}
+
+
+class Store:
+    """Variables by name. One that is asked for and not there is drawn, as float32 numbers."""
+
+    def __init__(self, *, seed=0, values=None):
+        self.random, self.values = np.random.default_rng(seed), dict(values or {})
+
+    def get(self, name, *shape):
+        if name not in self.values:
+            drawn = self.random.standard_normal(shape)
+            if name.endswith("layer_norm_scale"):
+                drawn = 1 + 0.2 * drawn
+            elif name.endswith("bias"):
+                drawn = 0.3 * drawn - (1.0 if "pondering" in name else 0.0)
+            elif "pondering" in name:
+                drawn = drawn * 0.5
+            elif name.endswith("kernel"):
+                drawn = drawn * max(shape[0] * shape[-2] if len(shape) == 4 else shape[0], 1) ** -0.5
+            else:
+                drawn = drawn * 0.5
+            self.values[name] = drawn.astype(np.float32).astype(np.float64)
+        assert self.values[name].shape == shape, name
+        return self.values[name]
+
+
+@dataclass
+class Ran:
+    """The last states of one sequence; N and R by position (one number each for global halting)."""
+
+    states: np.ndarray
+    steps: list = field(default_factory=list)
+    remainders: list = field(default_factory=list)
+    margin: float = 1.0  # how near a decision came to the threshold
+
+
+def timing(position, channels):
+    count = channels // 2
+    rates = [10000 ** (-i / max(count - 1, 1)) for i in range(count)]
+    return np.array([math.sin(position * r) for r in rates] + [math.cos(position * r) for r in rates])
+
+
+@dataclass
+class Side:
+    """The encoder or the decoder on one sequence. ``padding`` has one truth a position, or is None."""
+
+    store: Store
+    hparams: dict
+    name: str  # "encoder" or "decoder"
+    padding: list | None = None
+    memory: np.ndarray | None = None
+    memory_padding: list | None = None
+
+    @property
+    def scope(self):
+        return f"{self.name}/universal_transformer_{self.hparams['recurrence_type']}"
+
+    @property
+    def steps(self):
+        return self.hparams["act_max_steps" if self.hparams["recurrence_type"] == "act" else "num_rec_steps"]
+
+    def dense(self, scope, x, size, *, bias=True):
+        y = x @ self.store.get(f"{scope}/kernel", x.shape[-1], size)
+        return y + self.store.get(f"{scope}/bias", size) if bias else y
+
+    def norm(self, scope, x):
+        scale = self.store.get(f"{scope}/layer_norm/layer_norm_scale", x.shape[-1])
+        shift = self.store.get(f"{scope}/layer_norm/layer_norm_bias", x.shape[-1])
+        rows = []
+        for row in x:
+            variance = sum((row - row.mean()) ** 2) / len(row)
+            rows.append(
+                (row - row.mean()) / math.sqrt(variance + self.hparams["norm_epsilon"]) * scale + shift
+            )
+        return np.array(rows)
+
+    def before(self, scope, x):
+        if "n" in self.hparams["layer_preprocess_sequence"].replace("none", ""):
+            return self.norm(f"{scope}/layer_prepostprocess", x)
+        return x
+
+    def after(self, scope, x, y):
+        if "n" in self.hparams["layer_postprocess_sequence"]:
+            return self.norm(f"{scope}/layer_postprocess", x + y)
+        return x + y
+
+    def attention(self, scope, asking, asked, sees):
+        """``sees(i, j)``: whether position ``i`` looks at position ``j``."""
+        width, heads = self.hparams["hidden_size"], self.hparams["num_heads"]
+        scope, size = f"{scope}/multihead_attention", width // heads
+        q = self.dense(f"{scope}/q", asking, width, bias=False)
+        k = self.dense(f"{scope}/k", asked, width, bias=False)
+        v = self.dense(f"{scope}/v", asked, width, bias=False)
+        combined = np.zeros_like(q)
+        for i in range(len(asking)):
+            keys = [j for j in range(len(asked)) if sees(i, j)]
+            for head in range(heads):
+                part = slice(head * size, (head + 1) * size)
+                weights = np.array([math.exp(q[i, part] * size**-0.5 @ k[j, part]) for j in keys])
+                combined[i, part] = sum(
+                    w * v[j, part] for w, j in zip(weights / weights.sum(), keys, strict=True)
+                )
+        return self.dense(f"{scope}/output_transform", combined, width, bias=False)
+
+    def attend(self, scope, x):
+        real = [True] * len(x) if self.padding is None else [not blank for blank in self.padding]
+        own = f"{scope}/self_attention"
+        if self.name == "encoder":
+            n = self.before(own, x)
+            return self.after(own, x, self.attention(own, n, n, lambda _, j: real[j]))
+        n = self.before(own, x)
+        x = self.after(own, x, self.attention(own, n, n, lambda i, j: j <= i))
+        if self.memory is None:
+            return x
+        cross, shown = f"{scope}/encdec_attention", [not blank for blank in self.memory_padding]
+        return self.after(
+            cross, x, self.attention(cross, self.before(cross, x), self.memory, lambda _, j: shown[j])
+        )
+
+    def separable(self, scope, x, size, *, taps):
+        channels = x.shape[-1]
+        depth = self.store.get(f"{scope}/depthwise_kernel", taps, 1, channels, 1)
+        point = self.store.get(f"{scope}/pointwise_kernel", 1, 1, channels, size)
+        if self.name == "encoder" and self.padding is not None:
+            x = np.array([0 * row if blank else row for row, blank in zip(x, self.padding, strict=True)])
+        first = taps // 2 if self.name == "encoder" else taps - 1
+        rows = []
+        for i in range(len(x)):
+            near = [(tap, i + tap - first) for tap in range(taps)]
+            total = sum(
+                (x[j] * depth[tap, 0, :, 0] for tap, j in near if 0 <= j < len(x)), np.zeros(channels)
+            )
+            rows.append(total @ point[0, 0])
+        return np.array(rows) + self.store.get(f"{scope}/bias", size)
+
+    def transition(self, scope, x):
+        scope = f"{scope}/ffn"
+        n = self.before(scope, x)
+        width, inner = self.hparams["hidden_size"], self.hparams["filter_size"]
+        if self.hparams["transformer_ffn_type"] == "sepconv":
+            inside = f"{scope}/sepconv_relu_sepconv"
+            hidden = np.maximum(self.separable(f"{inside}/conv1_single", n, inner, taps=3), 0)
+            y = self.separable(f"{inside}/conv2_single", hidden, width, taps=5)
+        else:
+            hidden = np.maximum(self.dense(f"{scope}/conv1", n, inner), 0)
+            y = self.dense(f"{scope}/conv2", hidden, width)
+            if self.name == "encoder" and self.hparams["use_pad_remover"] and self.padding is not None:
+                y = np.array([0 * row if blank else row for row, blank in zip(y, self.padding, strict=True)])
+        return self.after(scope, x, y)
+
+    def layer(self, scope, x):
+        return self.transition(scope, self.attend(scope, x))
+
+    def step_input(self, x, step):
+        hparams, width = self.hparams, self.hparams["hidden_size"]
+        joins = hparams["add_or_concat_timing_signal"] == "concat"
+        if hparams["add_position_timing_signal"]:
+            first = 0
+            if hparams["position_start_index"] == "step":
+                first = int(len(x) * step / self.steps)
+            signal = np.array([timing(first + i, width) for i in range(len(x))])
+            x = np.concatenate([x, signal], axis=-1) if joins else x + signal
+        if hparams["add_step_timing_signal"]:
+            channels = x.shape[-1]
+            if hparams["step_timing_signal_type"] == "learned":
+                table = self.store.get(f"{self.scope}/layer_embedding", self.steps, 1, 1, channels)
+                moment = table[step, 0, 0] * math.sqrt(channels)
+            else:
+                moment = timing(step, channels)
+            x = np.concatenate([x, np.tile(moment, (len(x), 1))], axis=-1) if joins else x + moment
+        if joins and hparams["add_position_timing_signal"]:
+            x = self.dense(f"{self.scope}/dense", x, width, bias=False)
+        return x
+
+    def block(self, x):
+        for index in range(self.hparams["num_inrecurrence_layers"]):
+            x = self.layer(f"{self.scope}/rec_layer_{index}", x)
+        return x
+
+    def plain(self, name, x):
+        if name not in (self.hparams["mix_with_transformer"] or ""):
+            return x
+        if self.hparams["add_position_timing_signal"]:
+            x = np.array([row + timing(i, x.shape[-1]) for i, row in enumerate(x)])
+        for index in range(self.hparams["num_mixedin_layers"]):
+            x = self.layer(f"{self.scope}/{name}_layer_{index}", x)
+        return x
+
+    def halt(self, x):
+        """Section "ACT" of the description. Global halting has one decision for the whole sequence."""
+        together = self.hparams["act_type"] == "global"
+        count = 1 if together else len(x)
+        limit = 1 - self.hparams["act_epsilon"]
+        h, remainders, steps = [0.0] * count, [0.0] * count, [0] * count
+        output, margin, step = np.zeros_like(x), 1.0, 0
+        while any(h[i] < limit and steps[i] < self.hparams["act_max_steps"] for i in range(count)):
+            x = self.step_input(x, step)
+            unit = f"{self.scope}/sigmoid_activation_for_pondering/dense"
+            p = 1 / (1 + np.exp(-self.dense(unit, x, 1)[:, 0]))
+            p = [p.mean()] if together else list(p)
+            weights = []
+            for i in range(count):
+                if h[i] >= 1:
+                    weights.append(0.0)
+                    continue
+                steps[i] += 1
+                margin = min(margin, abs(h[i] + p[i] - limit))
+                if h[i] + p[i] > limit:
+                    remainders[i] = 1 - h[i]
+                    weights.append(1 - h[i])
+                    h[i] = 1.0
+                else:
+                    weights.append(p[i])
+                    h[i] += p[i]
+            x = self.block(x)
+            for i in range(len(x)):
+                w = weights[0 if together else i]
+                kept = 1 if self.hparams["act_type"] == "accumulated" else 1 - w
+                output[i] = w * x[i] + kept * output[i]
+            step += 1
+        return Ran(output, steps, remainders, margin)
+
+    def run(self, x):
+        x = self.plain("before_ut", x)
+        if self.hparams["recurrence_type"] == "act":
+            ran = self.halt(x)
+        else:
+            for step in range(self.steps):
+                x = self.step_input(x, step)
+                x = self.block(x)
+            ran = Ran(x)
+        ran.states = self.before(self.name, self.plain("after_ut", ran.states))
+        return ran
+
+
+def added_at_the_input(hparams, x):
+    if hparams["add_position_timing_signal"] or hparams["pos"] != "timing":
+        return x
+    return np.array([row + timing(i, x.shape[-1]) for i, row in enumerate(x)])
+
+
+def encode(store, hparams, inputs, *, space):
+    padding = [not row.any() for row in inputs]
+    x = inputs
+    if hparams["use_target_space_embedding"]:
+        x = x + store.get("target_space_embedding/kernel", 32, inputs.shape[-1])[space]
+    return Side(store, hparams, "encoder", padding).run(added_at_the_input(hparams, x)), padding
+
+
+def decode(store, hparams, targets, *, memory=None, memory_padding=None):
+    shifted = np.concatenate([np.zeros_like(targets[:1]), targets[:-1]])
+    side = Side(store, hparams, "decoder", None, memory, memory_padding)
+    return side.run(added_at_the_input(hparams, shifted))
+
+
+def table(store, hparams, name, size):
+    shards, width = hparams["symbol_modality_num_shards"], hparams["hidden_size"]
+    parts = []
+    for shard in range(shards):
+        rows = size // shards + (1 if shard < size % shards else 0)
+        parts.append(store.get(f"symbol_modality_{size}_{width}/{name}/weights_{shard}", rows, width))
+    return np.concatenate(parts)
+
+
+def embed(hparams, weights, ids):
+    scale = math.sqrt(hparams["hidden_size"]) if hparams["multiply_embedding_mode"] == "sqrt_depth" else 1.0
+    return np.array([weights[i] * scale * (i != 0) for i in ids])
+
+
+def score(store, hparams, inputs, targets, *, sizes, space):
+    """The whole model on one pair of id sequences (``inputs`` None: no encoder): logits and the sides that ran."""
+    tied = hparams["shared_embedding_and_softmax_weights"]
+    shared = tied or hparams["shared_embedding"]
+    sides, memory, blank = [], None, None
+    if inputs is not None:
+        source = table(store, hparams, "shared" if shared else "input_emb", sizes[0])
+        encoded, blank = encode(store, hparams, embed(hparams, source, inputs), space=space)
+        memory = encoded.states
+        sides.append(encoded)
+    target = table(store, hparams, "shared" if shared else "target_emb", sizes[1])
+    sides.append(decode(store, hparams, embed(hparams, target, targets), memory=memory, memory_padding=blank))
+    output = target if tied else table(store, hparams, "softmax", sizes[1])
+    return sides[-1].states @ output.T, sides
