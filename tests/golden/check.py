@@ -199,7 +199,7 @@ def gradients(case: Case, ran: Ran) -> tuple[float, str]:
         ours[variable.name] = variable.official(
             torch.zeros_like(variable.parameter) if grad is None else grad
         )
-    largest = max(float(np.abs(value).max(initial=0.0)) for value in wanted.values())
+    largest = max([1e-12, *(float(np.abs(value).max(initial=0.0)) for value in wanted.values())])
     worst = (abs(total - wanted_total) / max(1.0, abs(wanted_total)), "grad_loss")
     for name, value in wanted.items():
         inside = t2t.MODEL_SCOPE.fullmatch(name)
@@ -211,7 +211,7 @@ def gradients(case: Case, ran: Ran) -> tuple[float, str]:
 
 
 def probabilities(case: Case, ran: Ran) -> dict[str, float]:
-    """The worst difference of a halting probability, by side."""
+    """The worst difference of the halting probability of a position that still runs, by side."""
     found = {}
     for side, trace in ran.traces.items():
         wanted = case.arrays.get(f"trace/{side}/halting_p")
@@ -220,7 +220,11 @@ def probabilities(case: Case, ran: Ran) -> dict[str, float]:
         theirs = wanted[..., 0]
         if complete(case.hparams)["act_type"] == "global":
             theirs = np.broadcast_to(theirs.mean(axis=2, keepdims=True), theirs.shape)
-        found[f"{side}/halting_p"] = difference(trace.probability, theirs)
+        step = torch.arange(len(trace.probability)).view(-1, 1, 1)
+        runs = step < trace.steps  # of a position that has halted, nobody reads it
+        if theirs.shape == tuple(runs.shape):
+            theirs = theirs * runs.numpy()
+        found[f"{side}/halting_p"] = difference(trace.probability * runs, theirs)
     return found
 
 
@@ -258,7 +262,7 @@ def check(path: Path) -> Result:
     compared |= probabilities(case, ran)
     worst = max(compared, key=lambda name: compared[name])
     good = compared[worst] <= TOLERANCE and not unanswered
-    text = f"{len(compared)} outputs within {compared[worst]:.1e} ({worst})"
+    text = f"{len(compared)} arrays within {compared[worst]:.1e} ({worst})"
     if case.gradients is not None:
         error, name = gradients(case, ran)
         good = good and error <= TOLERANCE
