@@ -47,7 +47,8 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
 
 
 def _is_empty(folder: Path) -> bool:
-    return all(path.name == LOCK for path in folder.iterdir())
+    # a run killed before its configuration was in place leaves these two, and no run
+    return {path.name for path in folder.iterdir()} <= {LOCK, f".{CONFIG}.partial"}
 
 
 def _differences(saved: Any, given: Any, *, where: str) -> dict[str, str]:

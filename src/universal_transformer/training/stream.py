@@ -9,7 +9,6 @@ import torch
 from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import Example, sizes
 from universal_transformer.data.sampler import BucketSampler
-from universal_transformer.errors import UserError
 
 
 class Stream:
@@ -25,8 +24,7 @@ class Stream:
         epoch: int = 0,
         index: int = 0,
     ) -> None:
-        if not examples:
-            raise UserError("there are no examples to train on")
+        assert examples
         self._examples, self._device = examples, device
         self._sampler = BucketSampler(sizes(examples), batch_tokens=batch_tokens, seed=seed, shuffle=True)
         self.epoch, self.index = epoch, index

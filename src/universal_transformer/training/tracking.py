@@ -14,7 +14,6 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from universal_transformer.errors import UserError
 from universal_transformer.training.checkpoint import write_synced
 
 LINE_SECONDS = 10.0
@@ -71,13 +70,8 @@ class TensorBoard:
     """The numbers of updates and validations as TensorBoard scalars, in `folder`."""
 
     def __init__(self, folder: Path, *, after: int) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise UserError(
-                "training.tensorboard: TensorBoard is not installed; "
-                "run pip install 'universal-transformer[tensorboard]' or leave the field off"
-            ) from error
+        from torch.utils.tensorboard import SummaryWriter
+
         self._writer = SummaryWriter(folder, purge_step=after)
 
     def write(self, event: str, *, update: int, values: Mapping[str, Value]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -51,8 +52,11 @@ def train(
     a folder that holds something else, changed data or configuration, a full disk, or a loss that is not finite.
     """
     changes = folders.check_usable(folder, config, resume=resume)
+    _check_extras(config)
     device = _device(config)
     task = task or config.data.load()
+    if not task.train:
+        raise UserError(f"data: there are no examples to train on in {task.name}")
     seed_everything(config.training.seed)
     model = build(task.configure(config.model)).to(device)
     with ExitStack() as stack:
@@ -65,6 +69,14 @@ def train(
         stack.callback(session.close)
         session.start(changes, resume=resume)
         return _finish(session, reason=session.run(stop), stop=stop)
+
+
+def _check_extras(config: RunConfig) -> None:
+    if config.training.tensorboard and find_spec("tensorboard") is None:
+        raise UserError(
+            "training.tensorboard: TensorBoard is not installed; "
+            "run pip install 'universal-transformer[tensorboard]' or leave the field off"
+        )
 
 
 def _device(config: RunConfig) -> torch.device:
@@ -101,7 +113,7 @@ class Candidate:
 def _finish(session: Session, *, reason: Reason, stop: StopRequest) -> TrainingResult:
     """Save, choose the best weights, write the model, and say how it ended."""
     session.save()
-    seconds, update = session.seconds, session.standing.update
+    seconds, update = session.standing.seconds, session.standing.update
     chosen = _choose(session, stop=stop)
     load_weights(session.model, chosen.weights)
     model_folder = folders.save_model(session.folder, session.model, session.task.codec)

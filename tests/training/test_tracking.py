@@ -1,0 +1,108 @@
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from universal_transformer.training import tracking
+from universal_transformer.training.tracking import Bar, Display, Glance, Lines, Metrics, TensorBoard, display
+
+
+def glance(update: int, *, seconds: float, fraction: float = 0.25) -> Glance:
+    return Glance(
+        update=update, seconds=seconds, fraction=fraction, loss=1.5, mean_steps=2.25, handled=100 * update
+    )
+
+
+def write(path: Path, updates, *, after=None) -> None:
+    metrics = Metrics(path, after=after)
+    for update in updates:
+        metrics.write("update", update=update, seconds=1.0, values={"loss": update / 3, "bad": float("nan")})
+    metrics.close()
+
+
+def test_every_line_is_on_disk_at_once_and_exact(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    metrics = Metrics(path)
+    for update in range(3):
+        metrics.write("update", update=update, seconds=0.5, values={"loss": update / 3})
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [line["loss"] for line in lines] == [number / 3 for number in range(update + 1)]
+    metrics.sync()
+    metrics.close()
+
+
+def test_a_value_that_is_not_finite_is_left_out(tmp_path: Path):
+    write(tmp_path / "metrics.jsonl", [1])
+    assert tracking.read_metrics(tmp_path / "metrics.jsonl") == [
+        {"event": "update", "update": 1, "seconds": 1.0, "loss": 1 / 3}
+    ]
+
+
+@pytest.mark.parametrize("cut", range(0, 60, 7))
+def test_going_on_forgets_half_a_line_and_what_came_after_the_checkpoint(tmp_path: Path, cut):
+    straight, broken = tmp_path / "straight.jsonl", tmp_path / "broken.jsonl"
+    write(straight, range(1, 8))
+    write(broken, range(1, 7))
+    text = broken.read_bytes()
+    broken.write_bytes(text[: len(text) - cut] if cut < 60 else text)
+    write(broken, range(5, 8), after=4)
+    assert broken.read_bytes() == straight.read_bytes()
+
+
+def test_plain_lines_come_every_ten_seconds(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(tracking.time, "monotonic", lambda: now)
+    out = io.StringIO()
+    shown = display(quiet=False, unit="examples", console=Console(file=out, width=200))
+    assert type(shown) is Lines
+    for second in range(31):
+        now = float(second)
+        shown.show(glance(second, seconds=now))
+    shown.note("[red]as it is[/red]")
+    shown.close()
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 4
+    assert lines[1] == "update 11 · 25% · loss 1.500 · steps 2.25 · 100 examples/s · 0:33 left"
+    assert lines[-1] == "[red]as it is[/red]"
+
+
+def test_on_a_terminal_there_is_a_bar():
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=120)
+    shown = display(quiet=False, unit="tokens", console=console)
+    assert type(shown) is Bar
+    shown.show(glance(0, seconds=1.0))
+    shown.show(glance(50, seconds=2.0, fraction=1.0))
+    shown.note("half way")
+    shown.close()
+    text = out.getvalue()
+    for part in ("loss 1.500 · steps 2.25", "100 %", "5,000 tokens/s", "0:00 left", "half way"):
+        assert part in text
+
+
+def test_quiet_is_quiet(capsys):
+    shown = display(quiet=True, unit="examples")
+    assert type(shown) is Display
+    shown.show(glance(1, seconds=1.0))
+    shown.note("nothing")
+    shown.close()
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "fraction", "text"),
+    [(10.0, 0.0, "time left unknown"), (10.0, 0.5, "0:10 left"), (3600.0, 0.25, "3:00:00 left")],
+)
+def test_time_left(seconds, fraction, text):
+    assert tracking.time_left(glance(1, seconds=seconds, fraction=fraction)) == text
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tensorboard_gets_the_numbers(tmp_path: Path):
+    pytest.importorskip("tensorboard")
+    board = TensorBoard(tmp_path, after=0)
+    board.write("update", update=1, values={"loss": 0.5, "name": "text"})
+    board.close()
+    assert list(tmp_path.glob("events*"))

@@ -1,0 +1,249 @@
+import contextlib
+import dataclasses
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from universal_transformer.data.batch import collate
+from universal_transformer.errors import UserError
+from universal_transformer.models.build import load_pretrained
+from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.training import session as sessions
+from universal_transformer.training import stream as streams
+from universal_transformer.training import validation as validations
+from universal_transformer.training.optimizer import NonFiniteError
+from universal_transformer.training.tracking import read_metrics
+from universal_transformer.training.trainer import train
+
+from . import tiny
+
+MODELS = [
+    *(
+        (architecture, {"halting": halting})
+        for architecture in tiny.ARCHITECTURES
+        for halting in (False, True)
+    ),
+    ("encoder_decoder", {"position_offsets": "random", "norm": "pre"}),
+]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_pretrained(folder / "model").tensors()
+
+
+def same_weights(a: Path, b: Path) -> bool:
+    first, second = weights(a), weights(b)
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize(("architecture", "fields"), MODELS)
+def test_n_updates_and_n_more_after_a_resume_are_2n_updates_bit_for_bit(tmp_path, architecture, fields):
+    """With dropout, Adam, validation, averaging, a line of metrics every three updates, over several epochs."""
+    task, model = tiny.task(architecture), tiny.model_config(**fields)
+    # 5 is no multiple of validate_every, so the first half ends with a validation that the whole must not see
+    whole, half = (
+        tiny.run_config(model, max_updates=updates, average_checkpoints=2, label_smoothing=0.1)
+        for updates in (10, 5)
+    )
+    straight = train(whole, tmp_path / "straight", task=task, quiet=True)
+    train(half, tmp_path / "halves", task=task, quiet=True)
+    resumed = train(whole, tmp_path / "halves", task=task, resume=True, quiet=True)
+    assert len(tiny.losses(tmp_path / "straight")) == 10
+    assert tiny.losses(tmp_path / "halves") == tiny.losses(tmp_path / "straight")
+    assert same_weights(tmp_path / "straight", tmp_path / "halves")
+    assert resumed.score == straight.score
+    assert resumed.warnings == ("changed: training.max_updates was 5, is now 10",)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_does_not(tmp_path):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        train(tiny.run_config(seed=seed), tmp_path / name, task=tiny.task(), quiet=True)
+    assert tiny.losses(tmp_path / "a") == tiny.losses(tmp_path / "b")
+    assert same_weights(tmp_path / "a", tmp_path / "b")
+    assert tiny.losses(tmp_path / "a") != tiny.losses(tmp_path / "c")
+
+
+def test_sums_between_two_lines_of_metrics_survive_a_resume(tmp_path):
+    config = tiny.run_config(max_updates=9, log_every=3)
+    train(config, tmp_path / "straight", task=tiny.task(), quiet=True)
+    short = dataclasses.replace(config, training=dataclasses.replace(config.training, max_updates=4))
+    train(short, tmp_path / "halves", task=tiny.task(), quiet=True)
+    train(config, tmp_path / "halves", task=tiny.task(), resume=True, quiet=True)
+    assert tiny.losses(tmp_path / "halves") == tiny.losses(tmp_path / "straight")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("validating", [False, True])
+def test_a_signal_saves_says_how_to_go_on_and_loses_nothing(
+    tmp_path, capsys, monkeypatch, number, validating
+):
+    task, config = tiny.task(), tiny.run_config()
+    train(config, tmp_path / "straight", task=task, quiet=True)
+    before, batches = signal.getsignal(number), 0
+
+    def ringing(examples, *, indices):
+        nonlocal batches
+        batches += 1
+        if batches == 2:
+            os.kill(os.getpid(), number)
+        return collate(examples, indices=indices)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(validations if validating else streams, "collate", ringing)
+        stopped = train(config, tmp_path / "run", task=task)
+    assert signal.getsignal(number) == before
+    assert stopped.stopped == "interrupted"
+    assert 0 < stopped.updates < 6
+    said = capsys.readouterr().out.replace("\n", "")
+    assert f"stopped by {signal.Signals(number).name} after update {stopped.updates}" in said
+    assert f"ut train --resume {tmp_path / 'run'}" in said
+    assert isinstance(load_pretrained(tmp_path / "run" / "model"), Pretrained)
+    finished = train(config, tmp_path / "run", task=task, resume=True, quiet=True)
+    assert finished.stopped == "max_updates"
+    assert tiny.losses(tmp_path / "run") == tiny.losses(tmp_path / "straight")
+    assert same_weights(tmp_path / "run", tmp_path / "straight")
+
+
+class Killed(BaseException):
+    """Stands for a process that ends here."""
+
+
+@pytest.mark.parametrize("call", [1, 2, 5, 12, 14, 22, 24, 27, 30, 40])
+def test_a_run_killed_around_a_write_goes_on_as_if_nothing_had_been(tmp_path, monkeypatch, call):
+    task, config = tiny.task(), tiny.run_config()
+    train(config, tmp_path / "straight", task=task, quiet=True)
+    sync, left = os.fsync, call
+
+    def deadly(descriptor):
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise Killed
+        sync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", deadly)
+        with contextlib.suppress(Killed):
+            train(config, tmp_path / "run", task=task, quiet=True)
+    fresh = not (tmp_path / "run" / "config.json").exists()
+    train(config, tmp_path / "run", task=task, resume=not fresh, quiet=True)
+    assert tiny.losses(tmp_path / "run") == tiny.losses(tmp_path / "straight")
+    assert same_weights(tmp_path / "run", tmp_path / "straight")
+    assert not list((tmp_path / "run").rglob("*.partial"))
+
+
+def test_the_model_in_the_folder_is_the_best_on_validation(tmp_path):
+    config = tiny.run_config(max_updates=60, validate_every=5, learning_rate=0.02, average_checkpoints=3)
+    result = train(config, tmp_path / "run", task=tiny.task(count=200), quiet=True)
+    lines = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    found = [(line["error"], line["cross_entropy"]) for line in lines if line["event"] == "validation"]
+    assert min(found) == (result.score.error, result.score.cross_entropy)
+    assert result.score.error < 0.2
+    model = load_pretrained(tmp_path / "run" / "model").train(False)
+    rows = tiny.task(count=200).validation
+    wrong = sum(
+        int(model(torch.tensor([row.source])).logits.argmax()) != row.target for row in rows
+    )  # fmt: skip
+    assert wrong / len(rows) == pytest.approx(result.score.error)
+    assert (tmp_path / "run" / "model" / "codec.json").exists()
+
+
+def test_it_stops_early_when_validation_improves_no_more(tmp_path):
+    config = tiny.run_config(max_updates=500, validate_every=2, patience=2, learning_rate=1e-9)
+    result = train(config, tmp_path / "run", task=tiny.task(), quiet=True)
+    assert (result.stopped, result.updates) == ("patience", 6)
+
+
+def test_it_stops_on_time_and_time_counts_over_resumes(tmp_path):
+    config = tiny.run_config(max_updates=0, minutes=0.5 / 60)
+    result = train(config, tmp_path / "run", task=tiny.task(), quiet=True)
+    assert result.stopped == "minutes"
+    assert result.seconds >= 0.5
+    again = train(config, tmp_path / "run", task=tiny.task(), resume=True, quiet=True)
+    assert again.updates == result.updates
+    assert again.seconds >= result.seconds
+
+
+def test_without_validation_the_last_weights_are_kept(tmp_path):
+    task = dataclasses.replace(tiny.task(), validation=[])
+    result = train(tiny.run_config(), tmp_path / "run", task=task, quiet=True)
+    assert (result.chosen, result.score) == ("last", None)
+    assert weights(tmp_path / "run")
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_weights_unchanged(tmp_path, monkeypatch):
+    kept = {}
+    objective = sessions.objective
+
+    def poisoned(model, batch, **weights):
+        loss = objective(model, batch, **weights)
+        if len(kept) < 3:
+            kept[len(kept)] = None
+            return loss
+        kept["before"] = {name: value.detach().clone() for name, value in model.tensors().items()}
+        kept["model"] = model
+        return dataclasses.replace(loss, total=loss.total * float("nan"))
+
+    monkeypatch.setattr(sessions, "objective", poisoned)
+    with pytest.raises(NonFiniteError, match=r"update 4: .*first gradient that is not finite"):
+        train(tiny.run_config(validate_every=100), tmp_path / "run", task=tiny.task(), quiet=True)
+    for name, value in kept["model"].tensors().items():
+        assert torch.equal(value, kept["before"][name])
+
+
+def test_what_differs_on_a_resume_is_named(tmp_path):
+    config = tiny.run_config()
+    train(config, tmp_path / "run", task=tiny.task(), quiet=True)
+    with pytest.raises(UserError, match="is there already"):
+        train(config, tmp_path / "run", task=tiny.task(), quiet=True)
+    with pytest.raises(UserError, match="data have changed"):
+        train(config, tmp_path / "run", task=tiny.task(seed=1), resume=True, quiet=True)
+    with pytest.raises(UserError, match=r"training\.seed was 0, is now 1"):
+        train(tiny.run_config(seed=1), tmp_path / "run", task=tiny.task(), resume=True, quiet=True)
+
+
+def test_another_number_of_threads_is_named(tmp_path):
+    config = tiny.run_config(threads=0, max_updates=2)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        train(config, tmp_path / "run", task=tiny.task(), quiet=True)
+        torch.set_num_threads(1)
+        result = train(config, tmp_path / "run", task=tiny.task(), resume=True, quiet=True)
+    finally:
+        torch.set_num_threads(threads)
+    assert any("threads was 2, is now 1" in text for text in result.warnings)
+
+
+def test_a_damaged_checkpoint_is_named_and_costs_one_interval(tmp_path):
+    config = tiny.run_config()
+    train(config, tmp_path / "straight", task=tiny.task(), quiet=True)
+    train(config, tmp_path / "run", task=tiny.task(), quiet=True)
+    newest = max((tmp_path / "run" / "checkpoints").iterdir())
+    (newest / "model.safetensors").write_bytes(b"")
+    result = train(config, tmp_path / "run", task=tiny.task(), resume=True, quiet=True)
+    assert any("damaged" in text for text in result.warnings)
+    assert tiny.losses(tmp_path / "run") == tiny.losses(tmp_path / "straight")
+
+
+def test_bad_surroundings_are_refused_before_anything_is_written(tmp_path):
+    if not torch.cuda.is_available():
+        with pytest.raises(UserError, match="no GPU"):
+            train(tiny.run_config(device="cuda"), tmp_path / "run", task=tiny.task(), quiet=True)
+    with pytest.raises(UserError, match="no examples"):
+        train(
+            tiny.run_config(), tmp_path / "run", task=dataclasses.replace(tiny.task(), train=[]), quiet=True
+        )
+    assert not (tmp_path / "run").exists()
+
+
+def test_bfloat16_and_tensorboard_run(tmp_path):
+    pytest.importorskip("tensorboard")
+    config = tiny.run_config(tiny.model_config(halting=True), precision="bfloat16", tensorboard=True)
+    result = train(config, tmp_path / "run", task=tiny.task(), quiet=True)
+    assert result.updates == 6
+    assert list((tmp_path / "run" / "tensorboard").iterdir())
+    assert all(value.dtype == torch.float32 for value in weights(tmp_path / "run").values())
