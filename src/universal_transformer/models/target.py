@@ -140,7 +140,8 @@ class TargetSide(nn.Module):
     ) -> Float[Tensor, "batch new classes"]:
         """Logits behind each of the new tokens; the caches of ``state`` grow by them, in place.
 
-        ``padding`` marks new positions that hold no token (ragged prompts, padded on the left or the right).
+        ``padding`` marks new positions that hold no token (ragged prompts, padded on the left; padding on the right
+        is as good unless the transition is a convolution, which looks at the places next to it).
         """
         cache, new = state.cache, tokens.shape[1]
         cache.check(new)

@@ -62,11 +62,17 @@ class KeyValueCache:
         if capacity < 1:
             raise UserError(f"capacity={capacity}: a cache holds at least 1 position")
         shape = (num_slots, batch, num_heads, capacity, width // num_heads)
-        self.keys = torch.zeros(shape, dtype=dtype, device=device)
-        self.values = torch.zeros(shape, dtype=dtype, device=device)
         self.inputs = None
-        if convolution:
-            self.inputs = torch.zeros(num_slots, batch, capacity, width, dtype=dtype, device=device)
+        try:
+            self.keys = torch.zeros(shape, dtype=dtype, device=device)
+            self.values = torch.zeros(shape, dtype=dtype, device=device)
+            if convolution:
+                self.inputs = torch.zeros(num_slots, batch, capacity, width, dtype=dtype, device=device)
+        except RuntimeError:  # what torch raises when memory does not suffice
+            raise UserError(
+                f"a cache of capacity {capacity} for {batch} sequences does not fit into memory: "
+                "ask for fewer new tokens, or for fewer sequences at a time"
+            ) from None
         self.length = 0
 
     @property
