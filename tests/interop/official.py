@@ -323,3 +323,51 @@ def score(store, hparams, inputs, targets, *, sizes, space):
     sides.append(decode(store, hparams, embed(hparams, target, targets), memory=memory, memory_padding=blank))
     output = target if tied else table(store, hparams, "softmax", sizes[1])
     return sides[-1].states @ output.T, sides
+
+
+KINDS = ("encoder", "decoder", "encoder_model", "encoder_decoder", "full", "language_model")
+SOURCE, TARGET, SPACE = 5, 4, 3
+
+
+def batch(kind, width, *, seed):
+    """Two sequences a side, the second padded: ids, or states whose padding rows are zero (or not, if prepared)."""
+    random = np.random.default_rng(seed)
+    ids = kind in ("full", "language_model")
+    made = {}
+    for name, length, real in (("inputs", SOURCE, (5, 3)), ("targets", TARGET, (2, 4))):
+        if ids:
+            value = random.integers(1, 7, (2, length))
+        else:
+            value = random.standard_normal((2, length, width)).astype(np.float32).astype(np.float64)
+        if kind not in ("encoder", "decoder"):
+            for row, end in enumerate(real):
+                value[row, end:] = 0
+        made[name] = value
+    made["padding"] = np.array([[j >= end for j in range(SOURCE)] for end in (5, 3)])
+    return made
+
+
+def run_official(kind, hp, data, *, seed=0, values=None, sizes=(7, 7)):
+    """What the naive code makes of a batch: its variables, final outputs, and each side's runs."""
+    store = Store(seed=seed, values=values)
+    finals, sides = [], []
+    for row in range(2):
+        inputs, targets = data["inputs"][row], data["targets"][row]
+        match kind:
+            case "encoder":
+                ran = [Side(store, hp, "encoder", list(data["padding"][row])).run(inputs)]
+            case "decoder":
+                ran = [Side(store, hp, "decoder").run(targets)]
+            case "encoder_model":
+                ran = [encode(store, hp, inputs, space=SPACE)[0]]
+            case "encoder_decoder":
+                encoded, blank = encode(store, hp, inputs, space=SPACE)
+                decoded = decode(store, hp, targets, memory=encoded.states, memory_padding=blank)
+                ran = [encoded, decoded]
+            case _:
+                logits, ran = score(
+                    store, hp, inputs if kind == "full" else None, targets, sizes=sizes, space=SPACE
+                )
+        finals.append(logits if kind in ("full", "language_model") else ran[-1].states)
+        sides.append(ran)
+    return store, np.array(finals), [list(side) for side in zip(*sides, strict=True)]

@@ -7,14 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interop import official
+from interop.official import KINDS, SPACE, batch, run_official
 from universal_transformer.errors import UserError
 from universal_transformer.interop import tensor2tensor as t2t
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 
-KINDS = ("encoder", "decoder", "encoder_model", "encoder_decoder", "full", "language_model")
 TOLERANCE = 1e-5  # sinusoids are computed in float32
-BATCH, SOURCE, TARGET, SPACE = ([5, 3], 5, 4, 3)
 
 
 @st.composite
@@ -53,50 +52,6 @@ def hparams(draw):
         "symbol_modality_num_shards": draw(st.integers(1, 3)),
         "multiply_embedding_mode": draw(st.sampled_from(["sqrt_depth", "none"])),
     }
-
-
-def batch(kind, width, *, seed):
-    """Two sequences a side, the second padded: ids, or states whose padding rows are zero (or not, if prepared)."""
-    random = np.random.default_rng(seed)
-    ids = kind in ("full", "language_model")
-    made = {}
-    for name, length, real in (("inputs", SOURCE, (5, 3)), ("targets", TARGET, (2, 4))):
-        if ids:
-            value = random.integers(1, 7, (2, length))
-        else:
-            value = random.standard_normal((2, length, width)).astype(np.float32).astype(np.float64)
-        if kind not in ("encoder", "decoder"):
-            for row, end in enumerate(real):
-                value[row, end:] = 0
-        made[name] = value
-    made["padding"] = np.array([[j >= end for j in range(SOURCE)] for end in (5, 3)])
-    return made
-
-
-def run_official(kind, hp, data, *, seed=0, values=None, sizes=(7, 7)):
-    """What the naive code makes of a batch: its variables, final outputs, and each side's runs."""
-    store = official.Store(seed=seed, values=values)
-    finals, sides = [], []
-    for row in range(2):
-        inputs, targets = data["inputs"][row], data["targets"][row]
-        match kind:
-            case "encoder":
-                ran = [official.Side(store, hp, "encoder", list(data["padding"][row])).run(inputs)]
-            case "decoder":
-                ran = [official.Side(store, hp, "decoder").run(targets)]
-            case "encoder_model":
-                ran = [official.encode(store, hp, inputs, space=SPACE)[0]]
-            case "encoder_decoder":
-                encoded, blank = official.encode(store, hp, inputs, space=SPACE)
-                decoded = official.decode(store, hp, targets, memory=encoded.states, memory_padding=blank)
-                ran = [encoded, decoded]
-            case _:
-                logits, ran = official.score(
-                    store, hp, inputs if kind == "full" else None, targets, sizes=sizes, space=SPACE
-                )
-        finals.append(logits if kind in ("full", "language_model") else ran[-1].states)
-        sides.append(ran)
-    return store, np.array(finals), [list(side) for side in zip(*sides, strict=True)]
 
 
 def load(kind, variables, hp):
