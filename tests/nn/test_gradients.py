@@ -1,0 +1,92 @@
+"""Gradients against finite differences in float64, with respect to inputs and every parameter."""
+
+import pytest
+import torch
+from torch.func import functional_call
+
+from small import HEADS, WIDTH, go, right_padding, small_recurrence
+from universal_transformer.nn.coordinates import Coordinates
+
+CHOICES = [
+    {},
+    {"norm": "pre", "transition": "separable_convolution"},
+    {"halting": True},
+    {"halting": True, "state": "evolving", "output": "interpolate", "remainder_at_cap": False},
+    {"halting": True, "scope": "sequence", "output": "final", "norm": "pre"},
+]
+
+
+def check(module, *, decoder):
+    """``gradcheck`` of outputs and ponder cost, in random directions (``fast_mode``) over all parameters."""
+    padding = right_padding((3, 2), 3)
+    states = torch.randn(2, 3, WIDTH, dtype=torch.float64, requires_grad=True)
+    source = torch.randn(2, 2, WIDTH, dtype=torch.float64, requires_grad=True) if decoder else None
+    names, parameters = zip(*module.named_parameters(), strict=True)
+
+    def run(states, source, *parameters):
+        values = dict(zip(names, parameters, strict=True))
+
+        class Call(torch.nn.Module):  # `remember` and `forward` under the same parameters
+            def __init__(self):
+                super().__init__()
+                self.module = module
+
+            def forward(self):
+                return go(self.module, states, padding=padding, source=source)
+
+        output, trace = functional_call(Call(), {f"module.{name}": p for name, p in values.items()}, ())
+        if trace.probability is None:
+            return output[~padding]
+        before = trace.weight.cumsum(0) - trace.weight  # h in front of each decision
+        margin = (before + trace.probability - 0.99)[trace.weight > 0].abs().min()
+        assert margin > 1e-4, "a decision stands on the threshold: there is no derivative here"
+        return output[~padding], trace.ponder_cost()
+
+    assert torch.autograd.gradcheck(run, (states, source, *parameters), fast_mode=True, atol=1e-5)
+
+
+@pytest.mark.parametrize("choices", CHOICES, ids=lambda c: "-".join(map(str, c.values())))
+def test_gradients_are_those_of_finite_differences(choices):
+    check(small_recurrence(max_steps=3, **choices), decoder=False)
+
+
+@pytest.mark.parametrize("choices", CHOICES[:-1], ids=lambda c: "-".join(map(str, c.values())))
+def test_gradients_of_a_decoder_are_those_of_finite_differences(choices):
+    module = small_recurrence(decoder=True, cross_attention=True, max_steps=3, **choices)
+    check(module, decoder=True)
+
+
+@pytest.mark.parametrize("concatenate", [False, True])
+def test_learned_coordinates_learn(concatenate):
+    coordinates = Coordinates(
+        WIDTH,
+        num_heads=HEADS,
+        position="learned",
+        step="learned",
+        max_positions=4,
+        max_steps=3,
+        scale_step_table=True,
+        concatenate=concatenate,
+    )
+    for parameter in coordinates.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    module = small_recurrence(coordinates=coordinates, max_steps=3)
+    check(module, decoder=False)
+    go(module, torch.randn(1, 3, WIDTH, dtype=torch.float64))[0].sin().sum().backward()
+    assert (coordinates.position_table.grad[:3].abs().sum(1) > 0).all()
+    assert (coordinates.position_table.grad[3] == 0).all()
+    assert (coordinates.step_table.grad.abs().sum(1) > 0).all()
+
+
+def test_ponder_cost_teaches_to_halt_sooner():
+    """A step down its gradient raises the probabilities before the last step, hence lowers N + R."""
+    module = small_recurrence(halting=True, max_steps=6)
+    states, costs = torch.randn(4, 5, WIDTH, dtype=torch.float64), []
+    optimizer = torch.optim.SGD(module.halting.parameters(), lr=0.5)
+    for _ in range(20):
+        optimizer.zero_grad()
+        cost = go(module, states)[1].ponder_cost()
+        cost.backward()
+        optimizer.step()
+        costs.append(cost.item())
+    assert costs[-1] < costs[0] - 0.5
