@@ -146,7 +146,7 @@ def test_what_is_written_is_what_is_loaded(tmp_path):
 
 def test_the_default_is_whole():
     task = StoriesData().load()
-    assert len(task.train) == 12_000
+    assert len(task.train) == 24_000
     assert (task.metric, task.notes) == ("error", ())
     assert task.model_fields["num_classes"] == 6
     assert all(example.target >= 0 for example in task.test["test"])

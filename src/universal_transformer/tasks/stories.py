@@ -134,7 +134,7 @@ class _World:
 class StoriesData:
     """Short stories of people, places and things, made up on the spot; questions need one to three facts."""
 
-    train_stories: int = 4000
+    train_stories: int = 8000
     """Number of stories to train on."""
     validation_stories: int = 300
     """Number of stories to validate on; none of them is a training story."""
