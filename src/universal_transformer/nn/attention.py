@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.nn.functional import scaled_dot_product_attention
 
 from universal_transformer.axes import Bool, Float, Heads, Int, Padding, States, Tensor, Weights
@@ -93,6 +94,29 @@ class SelfAttention(nn.Module):
         self.num_heads, self.dropout = num_heads, dropout
         self.query_key_value = nn.Linear(width, 3 * width, bias=bias)
         self.output = nn.Linear(width, width, bias=bias)
+
+    def _part(
+        self, states: Float[Tensor, "*rows width"], first: int, last: int
+    ) -> Float[Tensor, "*rows channel"]:
+        linear, width = self.query_key_value, self.query_key_value.in_features
+        bias = None if linear.bias is None else linear.bias[first * width : last * width]
+        return functional.linear(states, linear.weight[first * width : last * width], bias)
+
+    def queries(self, rows: Float[Tensor, "row width"]) -> Float[Tensor, "row width"]:
+        """``x W_Q`` of single rows."""
+        return self._part(rows, 0, 1)
+
+    def keys_values(
+        self, rows: Float[Tensor, "row width"]
+    ) -> tuple[Float[Tensor, "row width"], Float[Tensor, "row width"]]:
+        """``x W_K`` and ``x W_V`` of single rows."""
+        key, value = self._part(rows, 1, 3).chunk(2, dim=-1)
+        return key.contiguous(), value.contiguous()
+
+    def shift(self, step: Float[Tensor, "width"]) -> Float[Tensor, "width"]:
+        """``τ W_V``, without bias: what a step signal adds to every value."""
+        width = self.query_key_value.in_features
+        return functional.linear(step, self.query_key_value.weight[2 * width :])
 
     def project(self, states: States) -> tuple[Heads, Heads, Heads]:
         """Queries, keys and values of ``states``."""

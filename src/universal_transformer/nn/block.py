@@ -32,7 +32,7 @@ class Sublayer(nn.Module):
 
     def __init__(self, width: int, *, norm: Norm, epsilon: float, dropout: float) -> None:
         super().__init__()
-        self.post = norm == "post"
+        self.post: bool = norm == "post"
         self.norm = nn.LayerNorm(width, eps=epsilon)
         self.dropout = nn.Dropout(dropout)
 

@@ -16,9 +16,14 @@ from universal_transformer.errors import UserError
 from universal_transformer.nn.attention import Memory, causal_mask, key_mask
 from universal_transformer.nn.block import AttentionRecord, Block
 from universal_transformer.nn.cache import KeyValueCache
+from universal_transformer.nn.compact import CompactLoop
 from universal_transformer.nn.coordinates import Coordinates, Placed
 from universal_transformer.nn.halting import Halting, HaltingUnit, Output, advance, check_threshold, combine
 from universal_transformer.nn.halting import ponder_cost as mean_ponder
+from universal_transformer.nn.transition import FeedForward
+
+COMPACT_BELOW = 0.75
+"""Share of running positions under which halted ones are left out; above, moving rows costs what it saves."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,7 @@ class Recurrence(nn.Module):
         remainder_at_cap: bool = True,
         output: Output = "mean",
         state: Literal["frozen", "evolving"] = "frozen",
+        form: Literal["auto", "masked"] = "auto",
     ) -> None:
         super().__init__()
         self.coordinates, self.plain_coordinates = coordinates, plain_coordinates
@@ -96,7 +102,7 @@ class Recurrence(nn.Module):
         self.tied = tied
         self.closing_norm, self.halting = closing_norm, halting
         self.threshold, self.remainder_at_cap = threshold, remainder_at_cap
-        self.output, self.state = output, state
+        self.output, self.state, self.form = output, state, form
 
     def depth(self, max_steps: int | None) -> int:
         """The number of steps to run; UserError when it is not positive or an untied model has fewer blocks."""
@@ -239,6 +245,38 @@ class Recurrence(nn.Module):
             steps = steps.masked_fill(view.padding, 0.0)
         return states, Trace(steps, torch.zeros_like(steps), view.padding)
 
+    def _compacts(self, view: View) -> bool:
+        """Whether leaving out halted positions gives the same numbers here (see ``nn/compact.py``)."""
+        block, coordinates = self.blocks[0], self.coordinates
+        assert isinstance(block, Block)
+        return (
+            self.form == "auto"
+            and self.tied
+            and self.layers_per_step == 1
+            and self.state == "frozen"
+            and view.cache is None
+            and view.record is None
+            and block.after_attention.post
+            and isinstance(block.transition, FeedForward)
+            and not coordinates.shift_by_step
+            and coordinates.join is None
+            and view.placed.rotary is None
+        )
+
+    def _compact_loop(self, states: States, view: View) -> CompactLoop:
+        block = self.blocks[0]
+        assert isinstance(block, Block)
+        assert self.halting is not None
+        return CompactLoop(
+            block,
+            self.halting,
+            states=states,
+            signal=view.placed.signal if self.coordinates.every_step else None,
+            mask=view.mask,
+            causal=view.causal,
+            memory=None if view.memory is None else view.memory[len(self.before)],
+        )
+
     def _halting(
         self, states: States, view: View, *, depth: int, threshold: float, padding: Padding | None
     ) -> tuple[States, Trace]:
@@ -252,7 +290,22 @@ class Recurrence(nn.Module):
         output = torch.zeros_like(states)
         probabilities, weights = [], []
         for step in range(depth):
-            if step and view.cache is None and not bool(halting.running.any()):
+            running = halting.running.numel() if view.cache is not None else int(halting.running.sum())
+            if step and not running:
+                break
+            if running < COMPACT_BELOW * halting.running.numel() and self._compacts(view):
+                loop = self._compact_loop(states, view)
+                signals = [self.coordinates.step_signal(t, device=states.device) for t in range(step, depth)]
+                output, halting, *more = loop.run(
+                    output,
+                    halting,
+                    steps=signals,
+                    threshold=threshold,
+                    remainder_at_cap=self.remainder_at_cap,
+                    rule=self.output,
+                )
+                probabilities += more[0]
+                weights += more[1]
                 break
             active = halting.running
             timed = self.coordinates(states, placed=view.placed, step=step, num_steps=depth)
@@ -262,7 +315,7 @@ class Recurrence(nn.Module):
             new = self._step(timed, view, step=step)
             output = combine(output, new, weight, active=active, rule=self.output)
             states = torch.where(active.unsqueeze(-1), new, states) if self.state == "frozen" else new
-            probabilities.append(probability)
+            probabilities.append(torch.where(active, probability, 0.0))
             weights.append(weight)
         trace = Trace(
             halting.steps, halting.remainder, padding, torch.stack(probabilities), torch.stack(weights)
