@@ -1,0 +1,180 @@
+"""Beam search against enumeration of everything, and against a beam that knows of no cache and no early stop."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from small_models import HALTING, small
+from universal_transformer.decoding.beam import beam_search, length_penalty
+from universal_transformer.decoding.sampling import generate
+from universal_transformer.errors import UserError
+
+MODELS = {
+    "fixed": {},
+    "convolution": {"transition": "separable_convolution", "norm": "pre"},
+    "halting convolution": {"transition": "separable_convolution", "halting": True},
+    **{name: HALTING[name] for name in ("mean frozen", "final evolving", "interpolate evolving")},
+}
+SOURCE = torch.tensor([[3, 4, 5, 2], [4, 2, 0, 0], [5, 5, 2, 0]])
+PROMPTS = [[1, 3, 4], [1], [1, 5, 5, 4, 3]]
+
+
+def model_and_rows(architecture, fields):
+    model = small(architecture=architecture, vocabulary_size=6, **fields)
+    with torch.no_grad():
+        model.target.bias[2] += 0.5
+    if architecture == "language_model":
+        return model, PROMPTS, [[prompt] for prompt in PROMPTS]
+    return model, SOURCE, [row[row != 0].unsqueeze(0) for row in SOURCE]
+
+
+class Table:
+    """``log p(token | row, prefix)`` by whole passes over many prefixes of one length."""
+
+    def __init__(self, model, row):
+        self.model, self.row = model, row
+
+    @torch.no_grad()
+    def __call__(self, prefixes):
+        labels = torch.tensor([[*prefix, 2] for prefix in prefixes])
+        if self.model.config.architecture == "language_model":
+            prompt = torch.tensor(self.row[0][1:], dtype=torch.long).expand(len(prefixes), -1)
+            output = self.model(torch.cat((prompt, labels), dim=1))
+        else:
+            output = self.model(self.row.expand(len(prefixes), -1), labels)
+        return output.logits[:, -1].log_softmax(dim=-1).tolist()
+
+
+def penalised(total, length, alpha):
+    return total / ((5 + length) / 6) ** alpha
+
+
+def everything(table, *, limit, alpha):
+    """All sequences of up to ``limit`` tokens: those that end, best first, then those cut off, best first."""
+    ended, cut, totals = [], [], {(): 0.0}
+    for length in range(limit):
+        prefixes = list(itertools.product((3, 4, 5), repeat=length))
+        for prefix, scores in zip(prefixes, table(prefixes), strict=True):
+            ended.append((penalised(totals[prefix] + scores[2], length + 1, alpha), prefix, True))
+            totals |= {(*prefix, token): totals[prefix] + scores[token] for token in (3, 4, 5)}
+    cut = [
+        (penalised(totals[prefix], limit, alpha), prefix, False) for prefix in totals if len(prefix) == limit
+    ]
+    return sorted(ended, reverse=True) + sorted(cut, reverse=True)
+
+
+def naive_beam(table, *, beams, limit, alpha):
+    running, ended = [(0.0, ())], []
+    for length in range(limit):
+        longer = []
+        for (total, prefix), scores in zip(running, table([prefix for _, prefix in running]), strict=True):
+            ended.append((penalised(total + scores[2], length + 1, alpha), prefix, True))
+            longer += [(total + scores[token], (*prefix, token)) for token in (3, 4, 5)]
+        running = sorted(longer, reverse=True)[:beams]
+    cut = [(penalised(total, limit, alpha), prefix, False) for total, prefix in running]
+    return sorted(ended, reverse=True) + cut
+
+
+def same(results, expected):
+    assert [(tuple(r.tokens), r.finished) for r in results] == [
+        (tokens, ended) for _, tokens, ended in expected
+    ]
+    assert [r.score for r in results] == pytest.approx([score for score, _, _ in expected])
+
+
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
+@pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS.keys())
+@pytest.mark.parametrize("alpha", [0.0, 1.5])
+def test_a_beam_as_wide_as_the_space_finds_the_best_of_everything(fields, architecture, alpha):
+    model, rows, each = model_and_rows(architecture, fields)
+    found = beam_search(model, rows, beams=27, num_results=7, alpha=alpha, max_new_tokens=3)
+    for results, row in zip(found, each, strict=True):
+        same(results, everything(Table(model, row), limit=3, alpha=alpha)[:7])
+
+
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
+@pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS.keys())
+@pytest.mark.parametrize(("beams", "results", "alpha"), [(1, 1, 0.6), (2, 1, 0.0), (3, 3, 1.0)])
+def test_a_narrow_beam_is_the_naive_one(fields, architecture, beams, results, alpha):
+    model, rows, each = model_and_rows(architecture, fields)
+    found = beam_search(model, rows, beams=beams, num_results=results, alpha=alpha, max_new_tokens=6)
+    for row_results, row in zip(found, each, strict=True):
+        same(row_results, naive_beam(Table(model, row), beams=beams, limit=6, alpha=alpha)[:results])
+
+
+def test_sequences_cut_off_stand_behind_all_that_ended():
+    model, rows, each = model_and_rows("encoder_decoder", {})
+    with torch.no_grad():
+        model.target.bias[2] -= 20.0
+    for results, row in zip(
+        beam_search(model, rows, beams=9, num_results=9, max_new_tokens=2), each, strict=True
+    ):
+        same(results, everything(Table(model, row), limit=2, alpha=0.6)[:9])
+        assert [result.finished for result in results] == [True] * 4 + [False] * 5
+
+
+def test_rows_with_limits_of_their_own_come_out_as_they_do_alone():
+    model, rows, each = model_and_rows("encoder_decoder", {"halting": True})
+    options = {"beams": 3, "num_results": 2, "alpha": 6.0}  # an exponent that favours the longest
+    together = beam_search(model, rows, **options)
+    assert [len(results[0].tokens) for results in together] == [17, 13, 15]
+    for results, row in zip(together, each, strict=True):
+        (alone,) = beam_search(model, row, **options)
+        assert [result.tokens for result in alone] == [result.tokens for result in results]
+        assert [result.steps for result in alone] == pytest.approx([result.steps for result in results])
+        assert [result.source_steps for result in alone] == [result.source_steps for result in results]
+
+
+def test_steps_are_the_mean_over_the_tokens_of_the_hypothesis():
+    model, rows, each = model_and_rows("encoder_decoder", {"halting": True})
+    for results, row in zip(beam_search(model, rows, beams=4, num_results=4), each, strict=True):
+        for result in results:
+            with torch.no_grad():
+                output = model(row, torch.tensor([result.tokens + [2] * result.finished]))
+            assert result.steps == pytest.approx(float(output.decoder.mean_steps()))
+            assert result.source_steps == output.encoder.steps[0].tolist()
+
+
+def test_one_beam_without_penalty_is_never_worse_than_greedy():
+    model, rows, _ = model_and_rows("encoder_decoder", {})
+    greedy = generate(model, rows, max_new_tokens=6)
+    for (best,), other in zip(
+        beam_search(model, rows, beams=1, alpha=0.0, max_new_tokens=6), greedy, strict=True
+    ):
+        assert best.score >= other.score - 1e-9 or not other.finished
+
+
+def test_the_search_stops_when_nothing_running_can_win(monkeypatch):
+    model, rows, _ = model_and_rows("encoder_decoder", {})
+    with torch.no_grad():
+        model.target.bias[2] += 50.0
+    calls, advance = [], model.advance
+    monkeypatch.setattr(model, "advance", lambda *args, **more: calls.append(1) or advance(*args, **more))
+    found = beam_search(model, rows, beams=4, max_new_tokens=1000)
+    assert [results[0].tokens for results in found] == [[], [], []]
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("length", [1, 7, 100])
+def test_the_penalty_is_that_of_wu_et_al(length):
+    assert length_penalty(length, alpha=0.6) == pytest.approx((5 + length) ** 0.6 / 6**0.6)
+    assert length_penalty(length, alpha=0.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beams": 0}, "beams=0: at least 1"),
+        ({"num_results": 0}, "num_results=0: 1 to beams=4"),
+        ({"num_results": 5}, "num_results=5: 1 to beams=4"),
+        ({"alpha": -0.1}, "alpha=-0.1"),
+        ({"alpha": math.nan}, "alpha=nan"),
+        ({"max_new_tokens": 0}, "max_new_tokens=0"),
+    ],
+)
+def test_a_search_that_is_none_is_refused(options, message):
+    model, rows, _ = model_and_rows("encoder_decoder", {})
+    with pytest.raises(UserError, match=message):
+        beam_search(model, rows, **options)

@@ -1,0 +1,191 @@
+"""What a cache may never change: the logits and the steps of any token, however it was fed."""
+
+import contextlib
+
+import pytest
+import torch
+
+from small_models import small, variants
+from universal_transformer.decoding.session import evaluating, open_session
+from universal_transformer.errors import UserError
+
+VARIANTS = variants()
+HALF = dict(list(VARIANTS.items())[::2])
+LENGTH = 9  # longer than two causal convolutions reach
+
+
+def sources(rows):
+    """Ragged, padded on the right."""
+    source = torch.randint(3, 9, (rows, 5))
+    for row in range(rows):
+        source[row, 5 - row % 3 :] = 0
+    return source
+
+
+def shifted(model, labels):
+    return torch.cat((torch.full_like(labels[:, :1], model.config.start_id), labels[:, :-1]), dim=1)
+
+
+@pytest.mark.parametrize("fields", VARIANTS.values(), ids=VARIANTS.keys())
+@torch.no_grad()
+def test_tokens_fed_in_chunks_give_the_logits_and_steps_of_one_pass(fields):
+    labels, source = torch.randint(2, 9, (3, LENGTH)), sources(3)
+    for _ in range(20):
+        model = small(**fields)
+        whole = model(source, labels)
+        if not fields.get("halting") or len(whole.decoder.steps.unique()) > 1:
+            break
+    else:
+        raise AssertionError("no draw of the weights makes positions halt at different steps")
+    tokens = shifted(model, labels)
+    for chunks in ([1] * LENGTH, [2, 6, 1]):
+        state, logits, steps = model.start(source, capacity=LENGTH), [], []
+        for chunk in tokens.split(chunks, dim=1):
+            logits.append(model.advance(chunk, state))
+            steps.append(state.trace.steps)
+        torch.testing.assert_close(torch.cat(logits, dim=1), whole.logits, rtol=0, atol=1e-9)
+        assert torch.equal(torch.cat(steps, dim=1), whole.decoder.steps)
+
+
+@pytest.mark.parametrize(
+    ("fields", "side"),
+    [(fields, "left") for fields in VARIANTS.values()]
+    # a convolution reaches for the tokens next to it: padding stands on the left
+    + [(f, "right") for f in HALF.values() if f.get("transition") != "separable_convolution"],
+    ids=str,
+)
+@torch.no_grad()
+def test_ragged_prompts_continue_as_each_does_alone(fields, side):
+    model = small(architecture="language_model", **fields)
+    lengths = [4, 1, 6]
+    prompts = [torch.cat((torch.tensor([1]), torch.randint(2, 9, (length - 1,)))) for length in lengths]
+    more = torch.randint(2, 9, (3, 2))
+    tokens, padding = torch.zeros(3, 6, dtype=torch.long), torch.ones(3, 6, dtype=torch.bool)
+    for row, prompt in enumerate(prompts):
+        place = slice(6 - len(prompt), 6) if side == "left" else slice(0, len(prompt))
+        tokens[row, place], padding[row, place] = prompt, False
+    together = model.start(batch=3, capacity=9)
+    first = model.advance(tokens, together, padding=padding)
+    rest = [model.advance(column, together) for column in more.split(1, dim=1)]
+    for row, prompt in enumerate(prompts):
+        alone = model.start(batch=1, capacity=9)
+        expected = model.advance(prompt.unsqueeze(0), alone)
+        torch.testing.assert_close(first[row][~padding[row]], expected[0], rtol=0, atol=1e-9)
+        for column, logits in zip(more[row], rest, strict=True):
+            expected = model.advance(column.view(1, 1), alone)
+            torch.testing.assert_close(logits[row], expected[0], rtol=0, atol=1e-9)
+    assert together.lengths.tolist() == [length + 2 for length in lengths]
+
+
+@pytest.mark.parametrize("fields", HALF.values(), ids=HALF.keys())
+@torch.no_grad()
+def test_reordered_rows_continue_as_if_they_had_always_stood_so(fields):
+    model, source = small(**fields), sources(3)
+    tokens = shifted(model, torch.randint(2, 9, (3, LENGTH)))
+    index = torch.tensor([2, 0, 0, 1, 2])
+    state = model.start(source, capacity=LENGTH)
+    model.advance(tokens[:, :3], state)
+    state.reorder(index)
+    moved = model.advance(tokens[index, 3:], state)
+    state = model.start(source[index], capacity=LENGTH)
+    expected = model.advance(tokens[index], state)[:, 3:]
+    torch.testing.assert_close(moved, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("fields", [{}, {"halting": True}, {"transition": "separable_convolution"}])
+def test_a_done_row_is_fed_padding_and_the_others_do_not_notice(fields):
+    model = small(**fields)
+    source, draws = sources(3), torch.randint(2, 9, (5, 3))
+    with evaluating(model):
+        options = {"max_new_tokens": 7, "max_steps": None, "halting_threshold": None}
+        session, other = (open_session(model, source, **options) for _ in range(2))
+        for tokens in draws:
+            session.advance(tokens)
+            other.advance(tokens, done=torch.tensor([False, True, False]))
+            torch.testing.assert_close(session.log_probabilities[::2], other.log_probabilities[::2])
+            assert torch.equal(session.steps[::2], other.steps[::2])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_evaluating_leaves_every_module_in_its_mode(training):
+    model = small(dropout=0.5).train(training)
+    model.target.dropout.training = not training
+    before = [module.training for module in model.modules()]
+    with contextlib.suppress(ZeroDivisionError), evaluating(model):
+        assert not any(module.training for module in model.modules())
+        assert not torch.is_grad_enabled()
+        raise ZeroDivisionError
+    assert torch.is_grad_enabled()
+    assert [module.training for module in model.modules()] == before
+
+
+def opened(model, source, **options):
+    return open_session(
+        model, source, **{"max_new_tokens": None, "max_steps": None, "halting_threshold": None, **options}
+    )
+
+
+def test_rows_get_twice_their_source_and_ten_more_unless_told_otherwise():
+    model = small()
+    assert opened(model, torch.tensor([[3, 4, 2], [5, 0, 0]])).limits == [16, 12]
+    assert opened(model, torch.tensor([[3, 4, 2]]), max_new_tokens=3).limits == [3]
+    model = small(architecture="language_model", position_coordinates="learned", max_positions=14)
+    assert opened(model, [[1], [1, 3, 4]]).limits == [12, 12]
+    assert opened(model, [[1], [1, *[3] * 13]]).limits == [12, 1]
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ([], {}, "no prompts"),
+        ([[1, 3], []], {}, "prompt 1 begins with nothing.*start_id=1"),
+        ([[3]], {}, "prompt 0 begins with 3.*start_id=1"),
+        ([[1, 9]], {}, "prompt 0: token id 9: allowed are 0 to 8"),
+        ([[1, -1]], {}, "token id -1"),
+        ([[1, 0]], {}, "token id 0.*without padding_id=0"),
+        ([[1]], {"max_new_tokens": 0}, "max_new_tokens=0: at least 1"),
+        (
+            [[1, 3]],
+            {"max_new_tokens": 10},
+            "max_new_tokens=10 does not fit .*max_positions=10: at most 9 new",
+        ),
+        ([[1], [1] + [3] * 10], {}, "row 1: a prompt of 11 tokens .*max_positions=10: shorten the prompt"),
+        ([[1]], {"max_steps": 0}, "max_steps=0"),
+        ([[1]], {"max_steps": 4}, "step 4 lies beyond the learned table"),
+        ([[1]], {"halting_threshold": 0.0}, "halting_threshold=0.0"),
+        (torch.ones(1, 1, dtype=torch.long), {}, "not a tensor"),
+    ],
+)
+def test_what_cannot_be_continued_is_refused_in_one_line(source, options, message):
+    tables = {"position_coordinates": "learned", "step_coordinates": "learned", "max_positions": 10}
+    model = small(architecture="language_model", halting=True, **tables)
+    with pytest.raises(UserError, match=message) as refused:
+        opened(model, source, **options)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ([[1]], "tensor of source tokens"),
+        (torch.zeros(0, 3, dtype=torch.long), r"source of shape \[0, 3\]"),
+        (torch.zeros(2, 0, dtype=torch.long), r"source of shape \[2, 0\]"),
+        (torch.tensor([[3, 9]]), "token id 9"),
+    ],
+)
+def test_a_source_that_is_none_is_refused(source, message):
+    with pytest.raises(UserError, match=message):
+        opened(small(), source)
+
+
+def test_logits_that_are_not_finite_stop_generation():
+    model = small()
+    with torch.no_grad():
+        model.target.bias[4] = float("nan")
+    with pytest.raises(UserError, match="not finite"):
+        opened(model, torch.tensor([[3, 2]]))
+
+
+def test_a_cache_beyond_all_memory_is_refused():
+    with pytest.raises(UserError, match="capacity"):
+        opened(small(), torch.tensor([[3, 2]]), max_new_tokens=10**13)
