@@ -74,7 +74,14 @@ class Store:
         """Stored rows as attention wants them."""
         return split_heads(rows.view(self.batch, -1, rows.shape[1]), num_heads=self.num_heads)
 
-    def attend(self, query: Rows, key: Rows, value: Rows, *, sight: "Sight") -> Rows:
+    def attend(
+        self,
+        query: Rows,
+        key: Float[Tensor, "position width"],
+        value: Float[Tensor, "position width"],
+        *,
+        sight: "Sight",
+    ) -> Rows:
         """Self-attention of the running rows."""
         return sight.layout.attend(
             query,
@@ -222,7 +229,7 @@ class CompactLoop:
     def mix(
         self,
         timed: Rows,
-        base: Rows,
+        base: Float[Tensor, "changed width"],
         written: Int[Tensor, "changed"],
         step: Float[Tensor, "width"] | None,
         layout: Layout,
@@ -259,7 +266,7 @@ class CompactLoop:
     def step(
         self,
         *,
-        base: Rows,
+        base: Float[Tensor, "changed width"],
         written: Int[Tensor, "changed"],
         timed: Rows,
         step: Float[Tensor, "width"] | None,
