@@ -247,3 +247,21 @@ def test_bfloat16_and_tensorboard_run(tmp_path):
     assert result.updates == 6
     assert list((tmp_path / "run" / "tensorboard").iterdir())
     assert all(value.dtype == torch.float32 for value in weights(tmp_path / "run").values())
+
+
+@pytest.mark.compiled
+@pytest.mark.filterwarnings("ignore")  # the compiler warns about its own insides
+def test_a_compiled_block_trains_like_an_eager_one(tmp_path):
+    model = tiny.model_config(dropout=0.0)
+    for compiled in (False, True):
+        config = tiny.run_config(model, max_updates=3, compile=compiled)
+        train(config, tmp_path / str(compiled), task=tiny.task(), quiet=True)
+    eager, compiled = (
+        [
+            line["loss"]
+            for line in read_metrics(tmp_path / name / "metrics.jsonl")
+            if line["event"] == "update"
+        ]
+        for name in ("False", "True")
+    )
+    assert compiled == pytest.approx(eager, rel=1e-4)
