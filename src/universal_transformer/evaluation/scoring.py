@@ -99,7 +99,7 @@ class Outcome:
         """Take in another one."""
         self.count += other.count
         for name, value in other.sums.items():
-            self.sums[name] = self.sums.get(name, 0) + value
+            self.sums[name] = self.sums.get(name, 0.0) + value
         for side, counts in other.steps.items():
             self.steps.setdefault(side, Counter()).update(counts)
         self.texts += other.texts
@@ -143,7 +143,7 @@ class Scorer:
         wrong = (finite(output.logits).argmax(-1) != batch.target).tolist()
         steps = steps_of(output.encoder, real=~model.source.input.padding(batch.source))
         return [
-            Outcome(sums={"wrong": int(miss)}, steps={"encoder": Counter(map(int, taken))})
+            Outcome(sums={"wrong": float(miss)}, steps={"encoder": Counter(map(int, taken))})
             for miss, taken in zip(wrong, steps, strict=True)
         ]
 
@@ -181,7 +181,7 @@ class Scorer:
         right = (logits.argmax(-1) == batch.target) & real
         return [
             Outcome(
-                sums={"nats": nats, "right": hits, "tokens": tokens},
+                sums={"nats": nats, "right": float(hits), "tokens": float(tokens)},
                 steps={"decoder": Counter(map(int, taken))},
             )
             for nats, hits, tokens, taken in zip(
@@ -205,7 +205,7 @@ class Scorer:
             }, {}
         if self.metric == "bleu":
             return corpus_scores(outcome.texts)
-        tokens = max(1, sums["tokens"])
+        tokens = max(1.0, sums["tokens"])
         scores = {
             "perplexity": math.exp(min(700.0, sums["nats"] / tokens)),
             "accuracy": sums["right"] / tokens,

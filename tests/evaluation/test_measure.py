@@ -1,0 +1,275 @@
+import dataclasses
+import math
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from small_task_models import TINY, model_for
+from universal_transformer.data.example import NO_CLASS, Example
+from universal_transformer.decoding import generate
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation import StepCounts, evaluate
+from universal_transformer.evaluation.measure import natural
+from universal_transformer.evaluation.scoring import corpus_scores
+from universal_transformer.models.classifier import Classifier
+from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.nn.recurrence import Trace
+from universal_transformer.tasks.task import Task
+
+# -- a classifier that says and thinks what its input tells it
+
+
+class Told(Classifier):
+    """Says the class its first token names, and takes as many steps at each position as its token says."""
+
+    def forward(self, source, **_):
+        padding = source == 0
+        logits = torch.nn.functional.one_hot(source[:, 0], self.config.num_classes).float()
+        return ModelOutput(logits, Trace(source.float(), torch.zeros_like(source).float(), padding), None)
+
+
+class Names:
+    """A codec that names classes by letters."""
+
+    def save(self, folder): ...
+    def read(self, lines, *, name): ...
+    def render(self, target):
+        return "abcdefghij"[target]
+
+    def words(self, example):
+        return [str(token) for token in example.source]
+
+
+def told():
+    config = dataclasses.replace(TINY, architecture="classifier", vocabulary_size=10, num_classes=10)
+    return Told(dataclasses.replace(config, max_steps=6))
+
+
+def told_task(*examples, **sets):
+    return Task("told", Names(), (), (), {"test": examples} if examples else sets, "error", {})
+
+
+TOLD = (
+    Example(source=(1, 2), target=1, group="task 10", supports=(0,)),
+    Example(source=(2, 3, 3), target=9, group="task 2", supports=(0, 1)),
+    Example(source=(3,), target=NO_CLASS, group="task 2", supports=(0,)),
+    Example(source=(4, 6, 1, 1), target=4, group="task 10"),
+)
+
+
+def test_error_and_steps_of_hand_made_examples():
+    report = evaluate(told(), told_task(*TOLD))
+    assert [(row.set, row.group, row.count, row.metrics["error"]) for row in report.rows] == [
+        ("test", "task 2", 2, 100.0),  # an answer that is no class counts as wrong
+        ("test", "task 10", 2, 0.0),
+    ]
+    assert report.totals[0].metrics == {"error": 50.0}
+    assert report.steps("encoder") == StepCounts("encoder", (3, 2, 3, 1, 0, 1))
+    assert report.steps("decoder") is None
+    assert report.mean_steps == pytest.approx((1 + 2 + 2 + 3 + 3 + 3 + 4 + 6 + 1 + 1) / 10)
+    assert [(found.num_supports, found.steps.mean) for found in report.steps_by_supports] == [
+        (1, 2.0),
+        (2, pytest.approx(8 / 3)),
+    ]
+    assert [row.name for row in report.failed] == ["task 2"]
+    assert report.mean_over_groups("error") == 50.0
+
+
+def test_failed_means_above_five_per_cent_and_needs_groups():
+    def examples(group, wrong):
+        return [Example(source=(1,), target=2 if n < wrong else 1, group=group) for n in range(100)]
+
+    report = evaluate(told(), told_task(*examples("a", 5), *examples("b", 6)))
+    assert [row.group for row in report.failed] == ["b"]
+    assert "failed (error above 5 %): 1 of 2: b" in report.lines()
+    assert evaluate(told(), told_task(*examples("", 50))).failed is None
+
+
+def test_several_test_sets_have_rows_of_their_own():
+    task = told_task(easy=TOLD[:1], hard=TOLD[1:3])
+    report = evaluate(told(), task)
+    assert [(row.set, row.metrics["error"]) for row in report.totals] == [("easy", 0.0), ("hard", 100.0)]
+    assert evaluate(told(), task, split="hard").totals == report.totals[1:]
+
+
+def test_batches_and_progress_change_nothing(stories):
+    model = model_for(stories)
+    seen = []
+    whole = evaluate(model, stories, progress=lambda done, total: seen.append((done, total)))
+    assert evaluate(model, stories, batch_tokens=40) == whole
+    assert seen[-1] == (60, 60)
+    assert seen == sorted(seen)
+    with torch.inference_mode():
+        assert evaluate(model, stories) == whole
+
+
+def test_evaluation_leaves_the_model_as_it_was(stories):
+    model = model_for(stories).train()
+    model.head.eval()
+    evaluate(model, stories, limit=3)
+    assert model.training
+    assert model.source.training
+    assert not model.head.training
+    source = torch.ones(1, 2, 3, dtype=torch.long)
+    model(source).logits.sum().backward()
+
+
+def test_limit_spreads_evenly_and_is_noted(stories):
+    report = evaluate(model_for(stories), stories, limit=7)
+    assert report.totals[0].count == 7
+    assert report.notes == ("test: 7 of 60 examples, evenly spread",)
+    assert evaluate(model_for(stories), stories, limit=60).notes == ()
+
+
+def test_depth_at_run_time_is_noted_and_its_cap_is_no_collapse(stories):
+    model = model_for(stories)
+    report = evaluate(model, stories, max_steps=1, halting_threshold=0.5)
+    assert report.mean_steps == report.max_steps == 1
+    assert report.warnings == ()
+    assert report.notes == (
+        "evaluated with max_steps=1 instead of the model's 4",
+        "evaluated with halting_threshold=0.5 instead of the model's 0.99",
+    )
+
+
+@pytest.mark.parametrize(("bias", "reason"), [(30.0, "stop at once"), (-30.0, "go on to the cap")])
+def test_collapsed_halting_is_warned_about(stories, bias, reason):
+    model = model_for(stories)
+    for name, parameter in model.named_parameters():
+        if "halting" in name:
+            torch.nn.init.constant_(parameter, bias if "bias" in name else 0.0)
+    (warning,) = evaluate(model, stories).warnings
+    assert reason in warning
+    assert f"warning: {warning}" in evaluate(model, stories).lines()
+
+
+def test_fixed_depth_counts_its_steps_and_warns_of_nothing(stories):
+    report = evaluate(model_for(stories, halting=False), stories)
+    assert report.mean_steps == 4
+    assert report.warnings == ()
+    assert not any("share" in line for line in report.lines())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"split": "tset"}, "split 'tset': allowed for task told are test, validation, train"),
+        ({"limit": 0}, "limit 0"),
+        ({"split": "train"}, "no examples in train"),
+        ({"beams": 0}, "beams=0"),
+    ],
+)
+def test_wrong_arguments_get_one_line(changes, message):
+    with pytest.raises(UserError, match=message) as found:
+        evaluate(told(), told_task(*TOLD), **changes)
+    assert "\n" not in str(found.value)
+
+
+def test_a_model_that_the_task_does_not_fit_is_refused(copying, stories):
+    with pytest.raises(UserError, match="needs a encoder_decoder; this model is a classifier"):
+        evaluate(model_for(stories), copying)
+
+
+def test_weights_that_are_not_numbers_are_refused(stories):
+    model = model_for(stories)
+    torch.nn.init.constant_(model.head.weight, math.nan)
+    with pytest.raises(UserError, match="not finite"):
+        evaluate(model, stories)
+
+
+# -- sequences
+
+
+@pytest.mark.parametrize("halting", [True, False])
+def test_sequence_scores_are_those_of_one_example_at_a_time(copying, halting):
+    model = model_for(copying, halting=halting)
+    report = evaluate(model, copying)
+    for row in report.rows:
+        characters, sequences, positions = [], [], 0
+        for example in copying.test["test"]:
+            if example.group != row.group:
+                continue
+            found = generate(model, torch.tensor([example.source]), max_new_tokens=14)[0]
+            target = list(example.target[:-1])
+            hits = [
+                place < len(found.tokens) and found.tokens[place] == token
+                for place, token in enumerate(target)
+            ]
+            characters.append(sum(hits) / len(target))
+            sequences.append(found.tokens == target)
+            positions += len(example.source)
+        assert row.metrics["character_accuracy"] == pytest.approx(np.mean(characters))
+        assert row.metrics["sequence_accuracy"] == pytest.approx(np.mean(sequences))
+        assert row.steps[0].num_positions == positions
+    assert [row.group for row in report.rows] == ["length 5", "length 12"]
+    assert "free-running output, greedy" in report.notes
+
+
+def test_decoder_steps_are_those_generation_made(copying):
+    model = model_for(copying, seed=1)
+    examples = copying.test["test"][:4]
+    source = torch.tensor([example.source for example in examples if len(example.source) == 5])
+    limit = 6
+    found = generate(model, source, max_new_tokens=limit)
+    task = dataclasses.replace(copying, test={"test": examples[: len(source)]})
+    report = evaluate(model, task)
+    total = sum(output.steps * (len(output.tokens) + output.finished) for output in found)
+    steps = report.steps("decoder")
+    assert steps.mean * steps.num_positions == pytest.approx(total)
+    assert steps.num_positions == sum(len(output.tokens) + output.finished for output in found)
+
+
+def test_bleu_and_chrf_of_hand_made_texts():
+    same = [("the cat sat on the mat", "the cat sat on the mat")]
+    scores, signatures = corpus_scores(same)
+    assert scores == {"bleu": pytest.approx(100.0), "chrf": pytest.approx(100.0)}
+    assert "tok:13a" in signatures["bleu"]
+    # 5 of 6 words, 3 of 5, 2 of 4, 1 of 3 runs of words are right: (5/6 · 3/5 · 2/4 · 1/3)^(1/4)
+    scores, _ = corpus_scores([("the cat sat on a mat", "the cat sat on the mat")])
+    assert scores["bleu"] == pytest.approx(100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25)
+    assert corpus_scores([("", "the mat")])[0]["bleu"] == 0.0
+
+
+def test_bleu_report_records_how_it_was_computed(pairs):
+    model = model_for(pairs)
+    report = evaluate(model, pairs, limit=3)
+    assert set(report.totals[0].metrics) == {"bleu", "chrf"}
+    assert "version:" in report.signatures["bleu"]
+    assert any(line.startswith("bleu: nrefs:1") for line in report.lines())
+    searched = evaluate(model, pairs, limit=3, beams=2)
+    assert "free-running output, 2 beams, length penalty 0.6" in searched.notes
+
+
+def test_bleu_without_sacrebleu_names_the_extra(pairs, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    with pytest.raises(UserError, match=r"universal-transformer\[metrics\]"):
+        evaluate(model_for(pairs), pairs)
+
+
+@pytest.mark.parametrize("kind", ["character", "word"])
+def test_perplexity_is_that_of_one_block_at_a_time(text_task, kind):
+    task = text_task(kind)
+    model = model_for(task)
+    nats, hits, tokens = 0.0, 0, 0
+    with torch.no_grad():
+        for example in task.test["test"]:
+            target = torch.tensor([example.target])
+            log_probability = model(target).logits.double().log_softmax(-1)[0]
+            nats -= float(log_probability.gather(1, target[0].unsqueeze(1)).sum())
+            hits += int((log_probability.argmax(-1) == target[0]).sum())
+            tokens += target.numel()
+    report = evaluate(model, task, batch_tokens=64)
+    metrics = report.totals[0].metrics
+    assert metrics["perplexity"] == pytest.approx(math.exp(nats / tokens), rel=1e-5)
+    assert metrics["accuracy"] == pytest.approx(hits / tokens)
+    assert report.steps("decoder").num_positions == tokens
+    assert report.steps("encoder") is None
+    assert ("bits_per_character" in metrics) == (kind == "character")
+    if kind == "character":
+        assert metrics["bits_per_character"] == pytest.approx(nats / tokens / math.log(2), rel=1e-5)
+
+
+def test_groups_sort_by_their_numbers():
+    assert sorted(["task 10", "task 2", "", "length 3"], key=natural) == ["", "length 3", "task 2", "task 10"]

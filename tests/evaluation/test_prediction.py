@@ -1,0 +1,77 @@
+import pytest
+import torch
+
+from small_task_models import model_for
+from universal_transformer.decoding import Sampling, generate
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation import predict
+
+
+def test_predictions_keep_their_order_whatever_the_batches(stories):
+    model, examples = model_for(stories), stories.test["test"]
+    whole = list(predict(model, stories.codec, examples))
+    with torch.no_grad():
+        for example, prediction in zip(examples, whole, strict=True):
+            alone = model(torch.tensor([[fact + (0,) * (7 - len(fact)) for fact in example.source]]))
+            assert prediction.text == stories.codec.render(int(alone.logits.argmax()))
+            assert prediction.score == pytest.approx(float(alone.logits.softmax(-1).max()), abs=1e-5)
+            assert prediction.steps == alone.encoder.steps[0].tolist()
+            assert len(prediction.steps) == len(stories.codec.words(example))
+    for changes in ({"batch_tokens": 30}, {"window": 7}):
+        other = list(predict(model, stories.codec, iter(examples), **changes))
+        assert [(each.text, each.steps) for each in other] == [(each.text, each.steps) for each in whole]
+
+
+def test_choices_are_the_best_answers_best_first(stories):
+    for prediction in predict(model_for(stories), stories.codec, stories.test["test"][:5], num_choices=4):
+        scores = [score for _, score in prediction.choices]
+        assert len(scores) == 4
+        assert scores == sorted(scores, reverse=True)
+        assert prediction.choices[0] == (prediction.text, prediction.score)
+
+
+def test_predictions_come_as_soon_as_a_window_is_full(stories):
+    taken = []
+
+    def examples():
+        for example in stories.test["test"]:
+            taken.append(example)
+            yield example
+
+    predictions = predict(model_for(stories), stories.codec, examples(), window=1)
+    next(predictions)
+    assert len(taken) == 1
+
+
+@pytest.mark.parametrize("changes", [{}, {"beams": 3}, {"sampling": Sampling(temperature=1.0, seed=3)}])
+def test_sequences_are_predicted_the_same_in_any_batch(copying, changes):
+    model = model_for(copying)
+    examples = list(copying.codec.read(enumerate(["123", "4", "5678901", "22"], start=1), name="input"))
+    whole = list(predict(model, copying.codec, examples, max_new_tokens=8, **changes))
+    alone = list(predict(model, copying.codec, examples, max_new_tokens=8, batch_tokens=1, **changes))
+    assert [each.text for each in whole] == [each.text for each in alone]
+    assert [each.score for each in whole] == pytest.approx([each.score for each in alone], abs=1e-4)
+    assert [len(each.steps) for each in whole] == [3, 1, 7, 2]
+    assert all(len(each.choices) == changes.get("beams", 1) for each in whole)
+
+
+def test_a_language_model_goes_on_with_prompts(text_task):
+    task = text_task("character")
+    model = model_for(task)
+    lines = ["line", "", "a short"]
+    examples = list(task.codec.read(enumerate(lines, start=1), name="input"))
+    found = list(predict(model, task.codec, examples, max_new_tokens=5))
+    assert [len(each.steps) for each in found] == [4, 0, 7]
+    for example, prediction in zip(examples, found, strict=True):
+        tokens = generate(model, [[1, *example.target]], max_new_tokens=5)[0].tokens
+        assert prediction.text == task.codec.render(tokens)
+    assert next(predict(model, task.codec, [examples[1]], max_new_tokens=3)).steps == []
+
+
+def test_predictions_refuse_what_excludes_each_other(copying):
+    model = model_for(copying)
+    with pytest.raises(UserError, match="choose beams or sampling"):
+        predict(model, copying.codec, [], beams=2, sampling=Sampling(temperature=1.0))
+    with pytest.raises(UserError, match="num_choices=0"):
+        predict(model, copying.codec, [], num_choices=0)
+    assert list(predict(model, copying.codec, [])) == []

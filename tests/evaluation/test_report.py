@@ -1,0 +1,102 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation import BySupports, Report, Row, StepCounts
+from universal_transformer.evaluation.report import collapse
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=8))
+def test_step_counts_have_the_mean_and_deviation_of_what_was_counted(counts):
+    steps = [n for n, count in enumerate(counts, start=1) for _ in range(count)]
+    found = StepCounts("encoder", tuple(counts))
+    assert found.num_positions == len(steps)
+    assert found.mean == pytest.approx(np.mean(steps) if steps else 0.0)
+    assert found.spread == pytest.approx(np.std(steps) if steps else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        ((96, 4, 0), "stop at once"),
+        ((0, 2, 98), "go on to the cap"),
+        ((0, 100, 0), "same step"),
+        ((90, 10, 0), None),
+        ((0, 10, 90), None),
+        ((1, 98, 1), None),
+        ((0, 0, 0), None),
+    ],
+)
+def test_collapse(counts, reason):
+    found = collapse(StepCounts("decoder", counts), max_steps=3)
+    assert found is None if reason is None else reason in found
+
+
+def test_one_step_leaves_nothing_to_collapse():
+    assert collapse(StepCounts("encoder", (9,)), max_steps=1) is None
+
+
+def report(**changes):
+    steps = (StepCounts("encoder", (1, 2)), StepCounts("decoder", (0, 4)))
+    rows = tuple(Row("test", f"length {n}", 5, {"character_accuracy": n / 7}, steps) for n in range(2))
+    fields = {
+        "task": "copy",
+        "metric": "sequence",
+        "split": "test",
+        "halting": True,
+        "max_steps": 2,
+        "rows": rows,
+        "totals": (dataclasses.replace(rows[0], group="", count=10),),
+        "steps_by_supports": (BySupports(1, steps[0]),),
+        "signatures": {"bleu": "nrefs:1"},
+        "warnings": ("careful",),
+        "notes": ("changed split",),
+    }
+    return Report(**{**fields, **changes})
+
+
+def test_a_report_survives_its_file(tmp_path):
+    report().save(tmp_path / "report.json")
+    assert Report.load(tmp_path / "report.json") == report()
+
+
+def broken(change):
+    fields = json.loads(json.dumps(report().to_dict()))
+    change(fields)
+    return fields
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f.pop("rows"), "report: missing 'rows'"),
+        (lambda f: f.update(speed=1), "report: unknown 'speed'"),
+        (lambda f: f.update(metric="luck"), "report.metric: expected error, sequence, bleu, perplexity"),
+        (lambda f: f.update(halting=1), "report.halting: expected bool, found 1"),
+        (lambda f: f["rows"][1].update(count="5"), r"report.rows\[1\].count: expected int, found '5'"),
+        (lambda f: f["rows"][0].update(count=-1), r"report.rows\[0\].count: found -1"),
+        (lambda f: f["rows"][0]["metrics"].update(luck=1.0), "scores .*luck"),
+        (lambda f: f["rows"][0]["steps"][0].update(side="middle"), "side: expected encoder, decoder"),
+        (lambda f: f.update(totals=[]), "a report of no rows"),
+        (lambda f: f.update(notes={}), "report.notes: expected"),
+    ],
+)
+def test_a_damaged_report_gets_one_line(change, message):
+    with pytest.raises(UserError, match=message) as found:
+        Report.from_dict(broken(change))
+    assert "\n" not in str(found.value)
+
+
+def test_lines_are_a_table_with_aligned_columns():
+    lines = report().lines()
+    table = lines[1:5]
+    assert len({line.rindex(" ± ") for line in table[1:]}) == 1
+    assert table[0].split()[:2] == ["test", "set"]
+    assert [line.split()[3 if number else 2] for number, line in enumerate(table[1:3], start=1)]
+    for text in ("warning: careful", "note: changed split", "bleu: nrefs:1"):
+        assert text in lines

@@ -1,0 +1,139 @@
+import dataclasses
+import sys
+from io import BytesIO
+
+import numpy as np
+import pytest
+
+from small_reports import FACTS, METRICS, report, story
+from universal_transformer.errors import UserError
+from universal_transformer.explore.canvas import label, png
+from universal_transformer.explore.figures import (
+    attention_maps,
+    error_by_group,
+    ponder_by_supports,
+    ponder_histogram,
+    ponder_map,
+    shown_rows,
+    training_curve,
+)
+
+FIGURES = {
+    "ponder map": lambda: ponder_map(story()),
+    "ponder map of tokens": lambda: ponder_map(story(facts=False, supports=())),
+    "ponder map of a wrong answer": lambda: ponder_map(story(output="garage", probability=None, answer=None)),
+    "attention": lambda: attention_maps(story()),
+    "attention of a fixed depth": lambda: attention_maps(story(halting=False, steps=(3.0,) * 4)),
+    "attention of several layers a step": lambda: attention_maps(story(layers_per_step=3)),
+    "attention among plain layers": lambda: attention_maps(story(layers_per_step=0), query=0),
+    "histogram": lambda: ponder_histogram(report()),
+    "histogram of two sides": lambda: ponder_histogram(report(1, sides=("encoder", "decoder"))),
+    "histogram of many groups": lambda: ponder_histogram(report(60)),
+    "supports": lambda: ponder_by_supports(report()),
+    "supports beside the paper": lambda: ponder_by_supports(report(), paper=True),
+    "errors": lambda: error_by_group(report(20)),
+    "accuracies": lambda: error_by_group(report(2, metrics=("character_accuracy", "sequence_accuracy"))),
+    "perplexities": lambda: error_by_group(report(2, metrics=("perplexity", "accuracy"))),
+    "training": lambda: training_curve(METRICS),
+    "training without validation": lambda: training_curve(METRICS[:5]),
+}
+
+
+def pixels(figure):
+    from matplotlib.image import imread
+
+    return imread(BytesIO(png(figure)))
+
+
+def words(figure):
+    from matplotlib.text import Text
+
+    return " | ".join(text.get_text() for text in figure.findobj(Text))
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_show_something_and_are_the_same_each_time(name):
+    image = pixels(FIGURES[name]())
+    assert min(image.shape[:2]) > 300
+    assert image[..., :3].std() > 0.03
+    margin = np.concatenate(
+        [image[:2].ravel(), image[-2:].ravel(), image[:, :2].ravel(), image[:, -2:].ravel()]
+    )
+    assert (margin == 1).all(), "something is cut off at the edge"
+    assert png(FIGURES[name]()) == png(FIGURES[name]())
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_have_a_title_and_named_axes(name):
+    figure = FIGURES[name]()
+    assert figure.texts[0].get_text()
+    assert any(ax.get_xlabel() or ax.get_ylabel() for ax in figure.axes)
+
+
+def test_the_ponder_map_fills_as_many_cells_as_steps_were_taken():
+    from matplotlib.colors import to_hex
+
+    from universal_transformer.explore.canvas import GHOST
+
+    bars = list(ponder_map(story()).axes[0].patches)
+    filled = [bar for bar in bars if to_hex(bar.get_facecolor()) != GHOST]
+    assert len(bars) == 4 * 4
+    assert len(filled) == sum(story().steps)
+
+
+def test_supporting_facts_are_marked_by_more_than_colour():
+    text = words(ponder_map(story()))
+    assert "● boris went to the attic" in text
+    assert "● amina" not in text
+    assert "model: attic (93 %) · right answer: attic ✓" in text
+    assert "✗" in words(ponder_map(story(output="garage")))
+
+
+def test_attention_says_which_steps_came_after_the_question_halted():
+    text = words(attention_maps(story(steps=(3.0, 3.0, 3.0, 2.0))))
+    assert "step 2 " in text
+    assert "step 3 (halted)" in text
+    assert "halted" not in words(attention_maps(story(halting=False, steps=(3.0, 3.0, 3.0, 2.0))))
+    with pytest.raises(UserError, match="no attention"):
+        attention_maps(story(attention=None))
+
+
+def test_failed_groups_are_named_so():
+    text = words(error_by_group(report(4)))
+    assert "6.00 failed" in text
+    assert "3.00 failed" not in text
+    assert "2 of 4 failed (error above 5 %)" in text
+
+
+@pytest.mark.parametrize(
+    "text", ["$x_", r"\frac{$", "日本語 ☃", "a\nb\x1b[31m", "<script>", "x" * 500, "", "\u202e\U0001f600"]
+)
+def test_any_text_can_be_drawn(text):
+    changed = story(labels=(text, *FACTS[1:]), output=text, answer=text)
+    for figure in (ponder_map(changed), attention_maps(changed), error_by_group(strange_report(text))):
+        assert pixels(figure).std() > 0.03
+
+
+def strange_report(text):
+    found = report()
+    return dataclasses.replace(found, rows=tuple(dataclasses.replace(row, group=text) for row in found.rows))
+
+
+def test_long_stories_keep_their_supporting_facts():
+    long = story(labels=("fact",) * 300, steps=(1.0,) * 300, supports=(3, 50), attention=None)
+    rows = shown_rows(long)
+    assert len(rows) == 40
+    assert {3, 50, 299} <= set(rows)
+    assert rows == sorted(rows)
+    assert "40 of 300 positions shown" in words(ponder_map(long))
+
+
+def test_labels_are_one_line_that_fits():
+    assert label("a\n b\t c") == "a b c"
+    assert len(label("x" * 99)) == 58
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(UserError, match=r"universal-transformer\[plot\]"):
+        ponder_map(story())

@@ -1,0 +1,80 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from universal_transformer.decoding import generate
+from universal_transformer.errors import UserError
+from universal_transformer.explore.story import choose_examples, examine
+from universal_transformer.models.build import build
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.tasks.algorithmic import AlgorithmicData
+from universal_transformer.tasks.stories import StoriesData
+from universal_transformer.tasks.text import TextData
+
+TINY = ModelConfig(width=16, filter_width=32, num_heads=2, max_steps=4, halting=True, dropout=0.0)
+
+
+def model_for(task, **changes):
+    torch.manual_seed(0)
+    return build(task.configure(dataclasses.replace(TINY, **changes)))
+
+
+@pytest.fixture(scope="module")
+def stories():
+    return StoriesData(train_stories=30, validation_stories=5, test_stories=20).load()
+
+
+@pytest.mark.parametrize("halting", [True, False])
+def test_a_story_has_a_label_and_steps_for_each_fact(stories, halting):
+    model, example = model_for(stories, halting=halting), stories.test["test"][0]
+    story = examine(model, stories.codec, example)
+    assert story.facts
+    assert len(story.labels) == len(story.steps) == len(example.source)
+    assert story.supports == example.supports
+    assert story.answer == stories.codec.render(example.target)
+    made = int(max(story.steps)) if halting else 4
+    assert story.attention.shape == (made, 2, len(example.source), len(example.source))
+    assert np.allclose(story.attention.sum(-1), 1, atol=1e-5)
+    assert model.training, "looking changes nothing"
+
+
+def test_depth_can_be_changed(stories):
+    story = examine(model_for(stories), stories.codec, stories.test["test"][0], max_steps=2)
+    assert story.max_steps == 2
+    assert max(story.steps) <= 2
+
+
+def test_chosen_stories_have_the_most_supports_and_are_the_same_each_time(stories):
+    model = model_for(stories)
+    (chosen,) = choose_examples(model, stories)
+    assert len(chosen.supports) == 3
+    assert choose_examples(model, stories, count=3)[0] == chosen
+    assert len(set(choose_examples(model, stories, count=3))) == 3
+    assert choose_examples(model, stories, split="validation")[0] in stories.validation
+    with pytest.raises(UserError, match="no examples"):
+        choose_examples(model, dataclasses.replace(stories, test={}))
+
+
+def test_sequences_show_what_was_written():
+    task = AlgorithmicData(train_examples=9, validation_examples=5, test_examples=9, test_lengths=(6,)).load()
+    model = model_for(task)
+    for example in choose_examples(model, task, count=4):
+        story = examine(model, task.codec, example)
+        found = generate(model, torch.tensor([example.source]))[0]
+        assert story.output == task.codec.render(found.tokens)
+        assert story.answer == "".join(story.labels)
+        assert len(story.output_labels) == len(story.output_steps) == len(found.tokens) + found.finished
+        assert np.mean(story.output_steps) == pytest.approx(found.steps)
+
+
+def test_language_models_go_on(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"line {n} of a short text\n" for n in range(200)))
+    task = TextData(train=str(path), block_length=30).load()
+    model = model_for(task)
+    story = examine(model, task.codec, choose_examples(model, task)[0])
+    assert len(story.labels) == len(story.steps) == 30
+    assert len(story.output_labels) == len(story.output_steps) > 0
+    assert story.answer is None

@@ -1,0 +1,20 @@
+"""Models of a task small enough to evaluate on the spot."""
+
+import dataclasses
+
+import torch
+
+from universal_transformer.models.build import build
+from universal_transformer.models.config import ModelConfig
+
+TINY = ModelConfig(width=16, filter_width=32, num_heads=2, max_steps=4, halting=True, dropout=0.0)
+
+
+def model_for(task, *, seed=0, **changes):
+    torch.manual_seed(seed)
+    model = build(task.configure(dataclasses.replace(TINY, **changes)))
+    with torch.no_grad():  # larger weights, so that positions differ in what they say and how long they think
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(3.0)
+    return model.eval()
