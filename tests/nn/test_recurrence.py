@@ -74,8 +74,9 @@ def naive_halting(module, *, max_steps=5, threshold=0.99):
 
 @pytest.mark.parametrize("choices", HALTING, ids=lambda c: "-".join(map(str, c.values())))
 @pytest.mark.parametrize("scope", ["position", "sequence"])
-def test_halting_is_the_naive_loop_over_positions(choices, scope):
-    module = small_recurrence(halting=True, scope=scope, **choices)
+@pytest.mark.parametrize("form", ["auto", "masked"])
+def test_halting_is_the_naive_loop_over_positions(choices, scope, form):
+    module = small_recurrence(halting=True, scope=scope, form=form, **choices)
     trace = check_against(naive_halting(module), module, padded=right_padding, threshold=0.99)
     assert len(trace.steps[~trace.padding].unique()) > 1, (
         "no position halts before another: nothing is tested"
@@ -84,8 +85,9 @@ def test_halting_is_the_naive_loop_over_positions(choices, scope):
 
 @pytest.mark.parametrize("choices", HALTING[::4], ids=lambda c: "-".join(map(str, c.values())))
 @pytest.mark.parametrize("padded", [right_padding, left_padding])
-def test_halting_decoder_is_the_naive_loop_over_positions(choices, padded):
-    module = small_recurrence(halting=True, decoder=True, cross_attention=True, **choices)
+@pytest.mark.parametrize("form", ["auto", "masked"])
+def test_halting_decoder_is_the_naive_loop_over_positions(choices, padded, form):
+    module = small_recurrence(halting=True, decoder=True, cross_attention=True, form=form, **choices)
     source = torch.randn(3, 4, WIDTH, dtype=torch.float64)
     trace = check_against(naive_halting(module), module, padded=padded, source=source)
     assert len(trace.steps[~trace.padding].unique()) > 1
@@ -134,7 +136,7 @@ def test_choices_differ(choice, other):
 
 
 def test_the_loop_ends_when_nothing_runs():
-    module, calls = small_recurrence(halting=True, max_steps=50), []
+    module, calls = small_recurrence(halting=True, max_steps=50, form="masked"), []
     module.blocks[0].register_forward_hook(lambda *_: calls.append(1))
     _, trace = go(module, batch(), padding=right_padding(LENGTHS, 5))
     assert len(calls) == int(trace.steps.max()) < 50
@@ -142,7 +144,7 @@ def test_the_loop_ends_when_nothing_runs():
 
 
 def test_padding_keeps_no_loop_alive_and_stays_blank():
-    module, calls = small_recurrence(halting=True, max_steps=50), []
+    module, calls = small_recurrence(halting=True, max_steps=50, form="masked"), []
     module.blocks[0].register_forward_hook(lambda *_: calls.append(1))
     nothing = torch.ones(3, 5, dtype=torch.bool)
     states, trace = go(module, batch(), padding=nothing)
@@ -156,6 +158,18 @@ def test_padding_may_ponder_like_anything_else():
     _, trace = go(module, states, padding=padding, ponder_padding=True)
     assert (trace.steps >= 1).all()
     assert trace.padding is None
+
+
+def test_padding_that_ponders_has_no_transition_when_asked():
+    """Leaving out halted positions must not leave out the zeros at padding."""
+    outputs = []
+    for form in ("auto", "masked"):
+        torch.manual_seed(3)
+        module = small_recurrence(halting=True, form=form, max_steps=6)
+        module.blocks[0].transition.zero_padding = True
+        states, padding = batch(), right_padding(LENGTHS, 5)
+        outputs.append(go(module, states, padding=padding, ponder_padding=True)[0])
+    torch.testing.assert_close(*outputs)
 
 
 def test_weights_of_a_position_sum_to_one():

@@ -256,8 +256,10 @@ class Recurrence(nn.Module):
             and self.state == "frozen"
             and view.cache is None
             and view.record is None
+            and (view.mask is None or view.mask.shape[2] == 1)  # padding on a decoder's left: a mask a query
             and block.after_attention.post
             and isinstance(block.transition, FeedForward)
+            and not block.transition.zero_padding
             and not coordinates.shift_by_step
             and coordinates.join is None
             and view.placed.rotary is None
@@ -293,7 +295,7 @@ class Recurrence(nn.Module):
             running = halting.running.numel() if view.cache is not None else int(halting.running.sum())
             if step and not running:
                 break
-            if running < COMPACT_BELOW * halting.running.numel() and self._compacts(view):
+            if 0 < running < COMPACT_BELOW * halting.running.numel() and self._compacts(view):
                 loop = self._compact_loop(states, view)
                 signals = [self.coordinates.step_signal(t, device=states.device) for t in range(step, depth)]
                 output, halting, *more = loop.run(
