@@ -168,7 +168,7 @@ def test_wrong_arguments_get_one_line(changes, message):
 
 
 def test_a_model_that_the_task_does_not_fit_is_refused(copying, stories):
-    with pytest.raises(UserError, match="needs a encoder_decoder; this model is a classifier"):
+    with pytest.raises(UserError, match='needs architecture "encoder_decoder"; this model has "classifier"'):
         evaluate(model_for(stories), copying)
 
 

@@ -62,8 +62,8 @@ def evaluate(
     architecture = model.config.architecture
     if architecture != ARCHITECTURES[task.metric]:
         raise UserError(
-            f"task {task.name} is scored by {task.metric}, which needs a {ARCHITECTURES[task.metric]}; "
-            f"this model is a {architecture}"
+            f"task {task.name} is scored by {task.metric}, which needs architecture "
+            f'"{ARCHITECTURES[task.metric]}"; this model has "{architecture}"'
         )
     if task.metric == "bleu":
         load_sacrebleu()  # before the work, not after it

@@ -378,7 +378,7 @@ def _step_grid(ax: Axes, report: Report) -> None:
             f"{steps.mean:.2f}", (steps.mean, place), xytext=(8, 0), textcoords="offset points", va="center",
             fontsize=9, color=INK,
         )  # fmt: skip
-    names = [label(_row_name(report, row), most=28) for row in report.rows]
+    names = [label(_row_name(report, row), most=32) for row in report.rows]
     ax.set_yticks(range(len(names)), labels=names, parse_math=False)
     cap = report.max_steps
     ax.set_xticks(range(1, cap + 1) if cap <= 16 else range(0, cap + 1, 5))
