@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Command -> (module of this package with `run(arguments)`, summary)."""
 
+_NO_MEMORY = ("allocate memory", "out of memory")
 USAGE_ERROR = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -44,8 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except OSError as error:
         return fail(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
-    except MemoryError:
-        return fail("not enough memory: try a smaller --training.batch-tokens or --model.width")
+    except (MemoryError, RuntimeError) as error:
+        # torch says it with a RuntimeError, on a CPU and on a GPU
+        if isinstance(error, RuntimeError) and not any(text in str(error) for text in _NO_MEMORY):
+            raise
+        return fail("not enough memory: try a smaller --batch-tokens, or a smaller model")
 
 
 def fail(message: str) -> int:

@@ -65,7 +65,7 @@ def whole(least: int) -> Callable[[str], int]:
 def number(*, least: float, most: float = math.inf, open_below: bool = False) -> Callable[[str], float]:
     """Return an argument type: a number from `least` to `most`; without `least` itself if `open_below`."""
     bounds = f"{'above' if open_below else 'from'} {least:g}" + (
-        f" to {most:g}" if most < math.inf else " on"
+        f" up to {most:g}" if most < math.inf else " on"
     )
 
     def convert(text: str) -> float:
@@ -93,6 +93,20 @@ def add_depth(parser: Parser) -> None:
         type=number(least=0.0, most=1.0, open_below=True),
         metavar="P",
         help="cumulative probability at which a position halts (default: as trained)",
+    )
+
+
+def add_beams(parser: Parser) -> None:
+    """Add the options of a beam search."""
+    parser.add_argument(
+        "--beams", type=whole(1), default=1, metavar="K", help="beam search (default: greedy)"
+    )
+    parser.add_argument(
+        "--length-penalty",
+        type=number(least=0.0, most=10.0),
+        default=0.6,
+        metavar="A",
+        help="of a beam search, 0 to 10 (default: 0.6)",
     )
 
 
@@ -138,4 +152,15 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-__all__ = ["DATA_DIR", "Parser", "add_depth", "data_dir", "near", "note", "number", "take", "whole"]
+__all__ = [
+    "DATA_DIR",
+    "Parser",
+    "add_beams",
+    "add_depth",
+    "data_dir",
+    "near",
+    "note",
+    "number",
+    "take",
+    "whole",
+]

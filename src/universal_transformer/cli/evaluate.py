@@ -2,86 +2,121 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from universal_transformer.cli.arguments import DATA_DIR, Parser, add_depth, data_dir, whole
-from universal_transformer.data.text import write_json
+from universal_transformer.cli.arguments import DATA_DIR, Parser, add_beams, add_depth, data_dir, whole
 
 if TYPE_CHECKING:
     import argparse
 
-    from universal_transformer.evaluation import Report
-
-SPLITS = ("test", "validation", "train")
+    from universal_transformer.cli.run_folder import Run
+    from universal_transformer.evaluation import Progress, Report
+    from universal_transformer.tasks.task import Task
 
 
 def run(arguments: list[str]) -> int:
     """Evaluate, print and write the report."""
-    options = _parser().parse(arguments)
+    options = parser().parse(arguments)
     folder = Path(options.run)
     with data_dir(options.data_dir):
-        report = evaluate_run(folder, options)
-    path = folder / report_name(options)
-    write_json(path, report.to_dict())
+        run, task = open_with_task(folder, device=options.device, data_dir=options.data_dir)
+        report = _evaluate(run, task, options)
+    path = folder / _file_name(options)
+    report.save(path)
     if options.json:
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
         print(*report.lines(), sep="\n")
-        print(f"report: {path}")
+        print(f"written to {path}")
     return 0
 
 
-def evaluate_run(folder: Path, options: argparse.Namespace) -> Report:
-    """Load the run in `folder` with its data and score it."""
-    import dataclasses
-
-    from universal_transformer.cli.run_folder import load_task, open_run, pick_device
-
-    run = open_run(folder, device=pick_device(options.device))
-    if options.data_dir and hasattr(run.config.data, "data_dir"):
-        data = dataclasses.replace(run.config.data, data_dir=options.data_dir)
-        run = dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
-    task = load_task(run)
-    from universal_transformer.evaluation import evaluate
-
-    return evaluate(
-        run.model,
-        task,
-        split=options.split,
-        batch_tokens=options.batch_tokens or run.config.training.batch_tokens,
-        max_steps=options.max_steps,
-        halting_threshold=options.halting_threshold,
-        limit=options.limit,
-    )
-
-
-def report_name(options: argparse.Namespace) -> str:
-    """Return ``report.json`` for the test sets as trained; other choices stand in the name, and overwrite nothing."""
-    parts = [options.split] * (options.split != "test")
-    parts += [f"steps-{options.max_steps}"] * (options.max_steps is not None)
-    parts += [f"threshold-{options.halting_threshold:g}"] * (options.halting_threshold is not None)
-    parts += [f"limit-{options.limit}"] * (options.limit is not None)
-    return "-".join(["report", *parts]) + ".json"
-
-
-def _parser() -> Parser:
+def parser() -> Parser:
+    """Return the parser of ``ut evaluate``."""
     parser = Parser("evaluate", description="Score a run; the report is written to RUN/report.json.")
     parser.add_argument("run", metavar="RUN", help="folder of the run")
-    parser.add_argument("--split", choices=SPLITS, default="test", help="what to score (default: test)")
+    parser.add_argument(
+        "--split", default="test", metavar="NAME", help="test (default), validation, train, or one test set"
+    )
     add_depth(parser)
+    add_beams(parser)
     parser.add_argument("--limit", type=whole(1), metavar="N", help="score at most N examples of each set")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--batch-tokens", type=whole(1), metavar="N", help="positions worked on at once")
+    parser.add_argument("--batch-tokens", type=whole(1), default=16384, metavar="N", help="positions at once")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
     return parser
 
 
-def default_options(folder: Path) -> argparse.Namespace:
-    """Return what ``ut evaluate FOLDER`` means."""
-    return _parser().parse([str(folder)])
+def open_with_task(folder: Path, *, device: str = "auto", data_dir: str = "") -> tuple[Run, Task]:
+    """Load the run in `folder`, and its data (from `data_dir`, if that is given)."""
+    from universal_transformer.cli.run_folder import load_task, open_run, pick_device
+    from universal_transformer.tasks import BabiData
+
+    run = open_run(folder, device=pick_device(device))
+    if data_dir and isinstance(run.config.data, BabiData):
+        data = dataclasses.replace(run.config.data, data_dir=data_dir)
+        run = dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
+    return run, load_task(run)
 
 
-__all__ = ["default_options", "evaluate_run", "report_name", "run"]
+def evaluate_run(run: Run, task: Task) -> Report:
+    """Do what ``ut evaluate RUN`` does, but print nothing."""
+    options = parser().parse([str(run.folder)])
+    report = _evaluate(run, task, options)
+    report.save(run.folder / _file_name(options))
+    return report
+
+
+def _evaluate(run: Run, task: Task, options: argparse.Namespace) -> Report:
+    from universal_transformer.evaluation import evaluate
+
+    with progress_bar() as progress:
+        return evaluate(
+            run.model,
+            task,
+            split=options.split,
+            batch_tokens=options.batch_tokens,
+            max_steps=options.max_steps,
+            halting_threshold=options.halting_threshold,
+            limit=options.limit,
+            beams=options.beams,
+            alpha=options.length_penalty,
+            progress=progress,
+        )
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress | None]:
+    """Show a bar on a terminal (standard error), nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with Bar(console=console, transient=True) as bar:
+        row = bar.add_task("evaluating", total=None)
+        yield lambda done, total: bar.update(row, completed=done, total=total)
+
+
+def _file_name(options: argparse.Namespace) -> str:
+    """Return ``report.json`` for the test sets as trained; other choices have names of their own."""
+    chosen = {
+        "": options.split if options.split != "test" else None,
+        "steps-": options.max_steps,
+        "threshold-": options.halting_threshold,
+        "limit-": options.limit,
+        "beams-": options.beams if options.beams > 1 else None,
+    }
+    parts = [f"{name}{value}" for name, value in chosen.items() if value is not None]
+    return "-".join(["report", *parts]) + ".json"
+
+
+__all__ = ["evaluate_run", "open_with_task", "parser", "progress_bar", "run"]

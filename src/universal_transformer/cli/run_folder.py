@@ -64,7 +64,7 @@ def check_model(folder: Path) -> None:
 
 def load_task(run: Run) -> Task:
     """Load the data of a run again; data that no longer fit its model are refused."""
-    task = run.config.data.load()
+    task = load_data(run.config)
     expected = task.configure(run.config.model)
     for field in dataclasses.fields(expected):
         ours, theirs = getattr(expected, field.name), getattr(run.model.config, field.name)
@@ -74,6 +74,17 @@ def load_task(run: Run) -> Task:
                 f"{field.name} was {theirs!r}, is now {ours!r}"
             )
     return task
+
+
+def load_data(config: RunConfig) -> Task:
+    """Load the data of a configuration; of a known data set that is missing, say how to get it."""
+    from universal_transformer.data.download import data_folder, find, list_datasets
+
+    path = Path(getattr(config.data, "train", ""))
+    for name in list_datasets():
+        if path.parent == data_folder() / name and not path.exists():
+            find(name, file=path.name)
+    return config.data.load()
 
 
 def is_finished(folder: Path) -> bool:
@@ -110,11 +121,13 @@ def _others(folder: Path) -> str:
 
 __all__ = [
     "CONFIG",
+    "METRICS",
     "MODEL",
     "REPORT",
     "Run",
     "check_model",
     "is_finished",
+    "load_data",
     "load_task",
     "open_run",
     "pick_device",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from universal_transformer.cli.arguments import data_dir, near, note, take
-from universal_transformer.cli.run_folder import CONFIG, is_finished, read_config
+from universal_transformer.cli.run_folder import CONFIG, is_finished, load_data, read_config
 from universal_transformer.data.text import show_path
 from universal_transformer.errors import UserError
 
@@ -96,7 +96,10 @@ def _resume(rest: list[str], taken: dict[str, str | None]) -> int:
 
 
 def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool) -> int:
-    task = config.data.load()
+    from universal_transformer.training.folder import check_usable
+
+    check_usable(folder, config, resume=resume)  # before the data are loaded, which may take a while
+    task = load_data(config)
     if not quiet:
         for text in task.notes:
             note(f"note: {text}")

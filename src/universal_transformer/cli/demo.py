@@ -1,0 +1,76 @@
+"""``ut demo``: the embedded default trained, tested and drawn; interrupted, it goes on when called again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from universal_transformer.cli.arguments import Parser, note
+
+if TYPE_CHECKING:
+    from universal_transformer.evaluation import Report
+
+RECIPE, FOLDER = "stories", "runs/demo"
+INTERRUPTED = 130
+
+
+def run(arguments: list[str]) -> int:
+    """Train (or go on, or take the trained model), evaluate, draw; 130 when interrupted."""
+    parser = Parser(
+        "demo",
+        description="Train the embedded default in a few minutes, test it, and draw how long it thinks.",
+    )
+    parser.add_argument(
+        "--run", metavar="FOLDER", default=FOLDER, help=f"where it is kept (default: {FOLDER})"
+    )
+    folder = Path(parser.parse(arguments).run)
+    if not _train(folder):
+        note("call ut demo (or make demo) again to go on")
+        return INTERRUPTED
+    from universal_transformer.cli.evaluate import evaluate_run, open_with_task
+    from universal_transformer.cli.plot import draw
+
+    run, task = open_with_task(folder)
+    report = evaluate_run(run, task)
+    print(*_results(report), sep="\n")
+    print(f"report: {draw(run, task, report)} (open it in a browser)")
+    print(f"all figures: ut evaluate {folder}; your own stories: ut predict {folder} FILE")
+    return 0
+
+
+def _train(folder: Path) -> bool:
+    """Train until the recipe's end; False if interrupted."""
+    from universal_transformer.cli.run_folder import CONFIG, is_finished, read_config
+    from universal_transformer.cli.train import start
+    from universal_transformer.recipes import RECIPES
+
+    if is_finished(folder):
+        print(f"{folder} is trained already (delete the folder to train anew)")
+        return True
+    resume = (folder / CONFIG).is_file()
+    config = read_config(folder) if resume else RECIPES[RECIPE]()
+    if not resume:
+        print(f"training for {config.training.minutes:g} minutes; Ctrl-C saves, and ut demo goes on")
+    result = start(config, folder, task=config.data.load(), resume=resume)
+    return result.stopped != "interrupted"
+
+
+def _results(report: Report) -> list[str]:
+    """Return error and mean ponder by number of supporting facts, as they are."""
+    from universal_transformer.evaluation.report import show_steps
+
+    ponder = {found.num_supports: show_steps(found.steps) for found in report.steps_by_supports}
+    lines = [
+        "",
+        f"{'questions that need':<20}  {'examples':>8}  {'error':>8}  {'steps a fact (mean ± sd)':>24}",
+    ]
+    for row in [*report.rows, *report.totals]:
+        digits = "".join(letter for letter in row.group if letter.isdigit())
+        steps = ponder.get(int(digits), "") if digits else show_steps(row.steps[0])
+        lines.append(
+            f"{row.group or 'all':<20}  {row.count:>8,}  {row.metrics['error']:>6.2f} %  {steps:>24}"
+        )
+    return [*lines, *(f"warning: {text}" for text in report.warnings), ""]
+
+
+__all__ = ["run"]

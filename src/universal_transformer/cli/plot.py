@@ -1,0 +1,65 @@
+"""``ut plot``: the report of a run as one HTML file, with its figures as PNG files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from universal_transformer.cli.arguments import DATA_DIR, Parser, data_dir, note, whole
+from universal_transformer.data.text import show_path
+
+if TYPE_CHECKING:
+    from universal_transformer.cli.run_folder import Run
+    from universal_transformer.evaluation import Report
+    from universal_transformer.tasks.task import Task
+
+
+def run(arguments: list[str]) -> int:
+    """Evaluate if that was not done yet, and write ``report.html`` and ``plots/``."""
+    options = parser().parse(arguments)
+    from universal_transformer.cli.evaluate import evaluate_run, open_with_task
+    from universal_transformer.cli.run_folder import REPORT
+    from universal_transformer.evaluation import Report
+
+    folder = Path(options.run)
+    with data_dir(options.data_dir):
+        run, task = open_with_task(folder, data_dir=options.data_dir)
+    if (folder / REPORT).is_file() and not options.again:
+        report = Report.load(folder / REPORT)
+    else:
+        note(f"evaluating first, as ut evaluate {show_path(folder)} does")
+        report = evaluate_run(run, task)
+    print(f"report: {draw(run, task, report, count=options.stories)}")
+    return 0
+
+
+def parser() -> Parser:
+    """Return the parser of ``ut plot``."""
+    parser = Parser("plot", description="Make the report of a run: RUN/report.html and RUN/plots/*.png.")
+    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument(
+        "--stories", type=whole(1), default=1, metavar="N", help="examples to show (default: 1)"
+    )
+    parser.add_argument("--again", action="store_true", help="evaluate again, even if report.json is there")
+    parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
+    return parser
+
+
+def draw(run: Run, task: Task, report: Report, *, count: int = 1) -> Path:
+    """Write the page about `report`, with `count` examples looked at closely; return its path."""
+    from universal_transformer.cli.run_folder import METRICS
+    from universal_transformer.explore.report import write_report
+    from universal_transformer.explore.story import choose_examples, examine
+    from universal_transformer.training.tracking import read_metrics
+
+    examples = choose_examples(run.model, task, count=count)
+    metrics = run.folder / METRICS
+    return write_report(
+        run.folder,
+        report=report,
+        stories=[examine(run.model, run.codec, example) for example in examples],
+        metrics=read_metrics(metrics) if metrics.is_file() else (),
+    )
+
+
+__all__ = ["draw", "parser", "run"]

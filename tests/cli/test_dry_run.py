@@ -1,0 +1,96 @@
+"""What a run would cost: the formulas against what torch counts, and every recipe."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from universal_transformer.cli import main
+from universal_transformer.cli.dry_run import Shape, count_parameters, estimate, forward_flops
+from universal_transformer.models.build import build
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.recipes import RECIPES
+
+SIZES = {"width": 32, "filter_width": 48, "num_heads": 4, "max_steps": 3, "vocabulary_size": 23}
+MODELS = {
+    "encoder-decoder": ModelConfig(**SIZES),
+    "two vocabularies": ModelConfig(**SIZES, target_vocabulary_size=31),
+    "untied": ModelConfig(**SIZES, tied=False, plain_layers_before=1, plain_layers_after=2),
+    "two layers a step": ModelConfig(**SIZES, layers_per_step=2),
+    "convolutions": ModelConfig(**SIZES, transition="separable_convolution"),
+    "language model": ModelConfig(**SIZES, architecture="language_model"),
+    "classifier": ModelConfig(**SIZES, architecture="classifier", num_classes=7),
+}
+EXTERNAL = {"babi": "babi", "babi-10k-joint": "babi", "babi-1k-joint": "babi", "multi30k": "multi30k"}
+OWN_FILES = ("pairs", "text", "labelled")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_parameters_are_those_of_the_model(name):
+    assert count_parameters(MODELS[name]) == build(MODELS[name]).num_parameters()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_operations_are_those_that_torch_counts(name):
+    """On the attention that forms its scores, which is the one torch counts."""
+    config, rows, length, width = MODELS[name], 5, 11, 13
+    source = torch.randint(4, 23, (rows, length))
+    target = torch.randint(4, 23, (rows, width))
+    inputs = {"encoder_decoder": (source, target), "language_model": (target,), "classifier": (source,)}
+    math = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), math:
+        build(config).eval()(*inputs[config.architecture])
+    shape = Shape(rows=rows, source=length, target=width)
+    assert forward_flops(config, shape) == pytest.approx(counter.get_total_flops(), rel=0.02)
+
+
+@pytest.mark.parametrize("name", [*EXTERNAL, *(set(RECIPES) - set(EXTERNAL) - set(OWN_FILES))])
+def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkeypatch):
+    real = Path(__file__).parents[3] / "shared" / "data"
+    folder = Path(os.environ.get("UT_DATA") or real)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UT_DATA", str(folder))
+    small = ["--train-examples", "500"] if name in ("copy", "reverse", "addition") else []
+    small += ["--train-stories", "200"] if name == "stories" else []
+    code = main(["train", name, "--dry-run", *small])
+    shown = capsys.readouterr()
+    if code == 2 and name in EXTERNAL:
+        assert f"ut data fetch {EXTERNAL[name]}" in shown.err
+        pytest.skip(f"no data set {EXTERNAL[name]} here: set UT_DATA to a folder that has it")
+    assert code == 0
+    for word in ("parameters", "GFLOP an update", "memory", "ms an update", "train", "estimate"):
+        assert word in shown.out
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", EXTERNAL)
+def test_missing_data_are_named_with_the_way_to_get_them(name, capsys, tmp_path, monkeypatch):
+    monkeypatch.delenv("UT_DATA", raising=False)
+    assert main(["train", name, "--dry-run", "--data-dir", str(tmp_path / "nowhere")]) == 2
+    found = capsys.readouterr().err
+    assert found.count("\n") == 1
+    assert f"ut data fetch {EXTERNAL[name]}" in found
+    assert "nowhere" in found
+    assert "UT_DATA" not in os.environ
+
+
+@pytest.mark.parametrize("name", OWN_FILES)
+def test_your_own_files_dry_run(name, capsys, tmp_path):
+    file = tmp_path / "own.tsv"
+    lines = (f"the number {number}\t{'odd' if number % 2 else 'even'}\n" for number in range(40))
+    file.write_text("".join(lines))
+    assert main(["train", name, "--dry-run", "--data.train", str(file)]) == 0
+    assert "parameters" in capsys.readouterr().out
+
+
+def test_twice_the_steps_cost_about_twice_as_much():
+    config = RECIPES["stories"]()
+    data = dataclasses.replace(config.data, train_stories=100, validation_stories=5, test_stories=5)
+    deep = dataclasses.replace(config.model, max_steps=2 * config.model.max_steps)
+    base = estimate(dataclasses.replace(config, data=data))
+    more = estimate(dataclasses.replace(config, data=data, model=deep))
+    assert more.flops / base.flops == pytest.approx(2, rel=0.01)
+    assert more.parameters == base.parameters

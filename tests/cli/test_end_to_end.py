@@ -1,0 +1,258 @@
+"""Train, evaluate, predict and plot as a user does, on models of a few thousand weights."""
+
+import io
+import json
+import math
+import sys
+
+import pytest
+
+from universal_transformer.cli import main
+
+SMALL = ["--width", "16", "--filter-width", "16", "--num-heads", "2", "--max-steps", "3", "--minutes", "0"]
+SMALL += ["--max-updates", "20", "--batch-tokens", "256", "--validate-every", "10", "--training.seed", "1"]
+STORIES = ["--train-stories", "60", "--validation-stories", "10", "--test-stories", "10"]
+QUESTIONS = (
+    "1 Clara went to the attic.\n2 Where is Clara?\n3 Boris took the lamp.\n4 Where is the lamp?\tattic\t1\n"
+)
+
+
+@pytest.fixture(scope="module")
+def stories(tmp_path_factory):
+    """A run of 20 updates on stories."""
+    folder = tmp_path_factory.mktemp("stories") / "run"
+    assert main(["train", "stories", "--run", str(folder), "--quiet", *SMALL, *STORIES]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """A run of 20 updates on a TSV of 30 lines."""
+    folder = tmp_path_factory.mktemp("pairs")
+    words = ["red", "green", "blue", "old", "new"]
+    lines = [f"{words[n % 5]} {words[n % 3]} {n}\t{words[n % 3]} {n} {words[n % 5]}\n" for n in range(30)]
+    (folder / "own.tsv").write_text("".join(lines))
+    given = ["--data.train", str(folder / "own.tsv"), "--tokenizer", "word", "--max-length", "8"]
+    assert main(["train", "pairs", "--run", str(folder / "run"), "--quiet", *SMALL, *given]) == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def typed(monkeypatch):
+    """Put bytes where standard input is."""
+
+    def put(data):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    return put
+
+
+def test_training_leaves_a_run_and_says_what_to_do_next(stories, capsys, tmp_path, monkeypatch):
+    for name in ("config.json", "metrics.jsonl", "checkpoints", "model/codec.json"):
+        assert (stories / name).exists()
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "stories", *SMALL, *STORIES, "--max-updates", "2"]) == 0
+    shown = capsys.readouterr().out
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name.startswith("stories-")
+    assert "validation error" in shown
+    for command in ("evaluate", "predict", "plot"):
+        assert f"  ut {command} runs/{run.name}" in shown
+
+
+def test_a_finished_run_is_not_overwritten(stories, capsys):
+    before = (stories / "metrics.jsonl").read_bytes()
+    assert main(["train", "stories", "--run", str(stories), *SMALL, *STORIES]) == 2
+    found = capsys.readouterr().err
+    assert found.count("\n") == 1
+    for word in ("finished", f"ut evaluate {stories}", f"ut train --resume {stories}", "--run FOLDER"):
+        assert word in found
+    assert (stories / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_run_goes_on_with_a_higher_limit(tmp_path, capsys):
+    run = str(tmp_path / "run")
+    assert main(["train", "stories", "--run", run, "--quiet", *SMALL, *STORIES, "--max-updates", "5"]) == 0
+    assert main(["train", "--resume", run, "--quiet", "--max-updates", "9"]) == 0
+    assert "9 updates" in capsys.readouterr().out
+    events = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["update"] for line in events if line["event"] == "end"] == [5, 9]
+
+
+def test_evaluation_prints_a_table_and_writes_the_report(stories, capsys):
+    assert main(["evaluate", str(stories)]) == 0
+    shown = capsys.readouterr().out
+    report = json.loads((stories / "report.json").read_text())
+    assert report["split"] == "test"
+    for word in ("1 fact", "2 facts", "3 facts", "error %", str(stories / "report.json")):
+        assert word in shown
+
+
+def test_evaluation_at_another_depth_keeps_the_report_of_the_run(stories, capsys):
+    assert main(["evaluate", str(stories)]) == 0
+    before = (stories / "report.json").read_bytes()
+    capsys.readouterr()
+    assert main(["evaluate", str(stories), "--max-steps", "1", "--split", "validation", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["max_steps"], printed["split"]) == (1, "validation")
+    assert (stories / "report.json").read_bytes() == before
+    assert json.loads((stories / "report-validation-steps-1.json").read_text()) == printed
+
+
+def test_changed_data_are_noticed(stories, tmp_path, capsys):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(stories, copy)
+    config = json.loads((copy / "config.json").read_text())
+    config["data"]["fields"]["num_places"] = 9
+    (copy / "config.json").write_text(json.dumps(config))
+    assert main(["evaluate", str(copy)]) == 2
+    assert "the data have changed since training" in capsys.readouterr().err
+
+
+def test_one_result_for_each_question(stories, typed, capsys):
+    typed(QUESTIONS.encode())
+    assert main(["predict", str(stories)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert all(lines)
+
+
+def test_the_same_from_a_file_and_as_json(stories, typed, tmp_path, capsys):
+    (tmp_path / "questions.txt").write_bytes(b"\xef\xbb\xbf" + QUESTIONS.replace("\n", "\r\n").encode())
+    assert main(["predict", str(stories), str(tmp_path / "questions.txt")]) == 0
+    texts = capsys.readouterr().out.splitlines()
+    typed(QUESTIONS.encode())
+    assert main(["predict", str(stories), "--jsonl", "--choices", "2"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["text"] for one in found] == texts
+    for one in found:
+        assert one["choices"][0] == {"text": one["text"], "score": one["score"]}
+        assert len(one["choices"]) == 2
+        assert len(one["steps"]) == len(one["words"])
+        assert all(1 <= steps <= 3 for steps in one["steps"])
+    assert found[0]["words"] == ["clara went to the attic", "where is clara"]
+
+
+def test_a_story_that_cannot_be_read_gives_no_results(stories, typed, capsys):
+    typed(b"1 Clara went to the attic.\n2 Where is Clara?\n7 Where is Clara?\n")
+    assert main(["predict", str(stories)]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == "ut: standard input:3: expected ID 1 or 3, found 7\n"
+
+
+def test_the_report_is_drawn(stories, capsys):
+    pytest.importorskip("matplotlib")
+    assert main(["evaluate", str(stories)]) == 0
+    assert main(["plot", str(stories)]) == 0
+    assert str(stories / "report.html") in capsys.readouterr().out
+    assert "<html" in (stories / "report.html").read_text()
+    assert list((stories / "plots").glob("*.png"))
+
+
+def test_pairs_are_translated_line_by_line(pairs, typed, capsys):
+    typed(b"red green 3\nold\nblue new 4\n")
+    assert main(["predict", str(pairs)]) == 0
+    assert len(capsys.readouterr().out.split("\n")) == 3 + 1
+
+
+def test_every_line_has_its_result_whatever_it_holds(pairs, typed, capsys):
+    """An empty line, a word never seen, and a line too long for the model, which alone is an error."""
+    long = " ".join(["red"] * 20)
+    typed(f"red\n\nzebra\n{long}\nblue\n".encode())
+    assert main(["predict", str(pairs), "--jsonl"]) == 2
+    shown = capsys.readouterr()
+    found = [json.loads(line) for line in shown.out.splitlines()]
+    assert [("error" in one) for one in found] == [False, False, False, True, False]
+    assert shown.err.count("\n") == 1
+    assert "standard input:4: a source of 21 tokens" in shown.err
+    typed(f"{long}\n{long}\n".encode())
+    assert main(["predict", str(pairs)]) == 2
+    assert capsys.readouterr().out == "\n\n"
+
+
+def test_no_input_is_no_output(pairs, typed, capsys):
+    typed(b"")
+    assert main(["predict", str(pairs)]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_beams_and_samples(pairs, typed, capsys):
+    for options in (
+        ["--beams", "3", "--jsonl"],
+        ["--temperature", "1", "--seed", "3"],
+        ["--max-new-tokens", "2"],
+    ):
+        typed(b"red green 3\nold 7\n")
+        assert main(["predict", str(pairs), *options]) == 0
+        assert capsys.readouterr().out.count("\n") == 2
+
+
+def test_pairs_are_scored(pairs, capsys):
+    pytest.importorskip("sacrebleu")
+    assert main(["evaluate", str(pairs)]) == 0
+    assert "BLEU" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("recipe", "line"), [("text", "the n\n"), ("labelled", "the number 7\n")])
+def test_text_and_labels_from_end_to_end(recipe, line, tmp_path, typed, capsys):
+    file = tmp_path / "own.tsv"
+    ends = "" if recipe == "text" else "\t{}"
+    lines = (f"the number {n}" + ends.format(["even", "odd"][n % 2]) + "\n" for n in range(60))
+    file.write_text("".join(lines))
+    given = ["--data.train", str(file), "--block-length" if recipe == "text" else "--max-length", "24"]
+    run = str(tmp_path / "run")
+    assert main(["train", recipe, "--run", run, "--quiet", *SMALL, *given]) == 0
+    assert main(["evaluate", run]) == 0
+    capsys.readouterr()
+    typed(line.encode() * 2)
+    assert main(["predict", run]) == 0
+    assert capsys.readouterr().out.count("\n") == 2
+
+
+def test_the_demo_trains_tests_and_draws_and_is_quick_the_second_time(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    from universal_transformer.cli.fields import override
+    from universal_transformer.recipes import RECIPES
+
+    small = override(RECIPES["stories"](), [*SMALL, *STORIES], prog="ut demo")
+    monkeypatch.setitem(RECIPES, "stories", lambda: small)
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo"]) == 0
+    first = capsys.readouterr().out
+    for word in ("1 fact ", "2 facts", "3 facts", "all", "runs/demo/report.html"):
+        assert word in first
+    weights = (tmp_path / "runs" / "demo" / "model").stat().st_mtime
+    assert main(["demo"]) == 0
+    assert "trained already" in capsys.readouterr().out
+    assert math.isclose((tmp_path / "runs" / "demo" / "model").stat().st_mtime, weights)
+
+
+def test_an_interrupted_demo_goes_on(tmp_path, monkeypatch, capsys):
+    """Ctrl-C after a few updates: 130, a line that says how to go on, and the next call ends the same run."""
+    pytest.importorskip("matplotlib")
+    import os
+    import signal
+
+    from universal_transformer.cli.fields import override
+    from universal_transformer.recipes import RECIPES
+    from universal_transformer.training.trainer import Session
+
+    small = override(RECIPES["stories"](), [*SMALL, *STORIES], prog="ut demo")
+    monkeypatch.setitem(RECIPES, "stories", lambda: small)
+    monkeypatch.chdir(tmp_path)
+    update = Session._update
+
+    def interrupted(session):
+        update(session)
+        if session.standing.update == 7:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "_update", interrupted)
+        assert main(["demo"]) == 130
+    assert "again to go on" in capsys.readouterr().err
+    assert main(["demo"]) == 0
+    assert "going on with runs/demo after update 7" in capsys.readouterr().out

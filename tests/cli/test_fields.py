@@ -1,0 +1,132 @@
+"""Fields on the command line: every one can be named, with and without its group, and mistakes are explained."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from universal_transformer.cli.fields import GROUPS, has_field, override, print_help
+from universal_transformer.errors import UserError
+from universal_transformer.recipes import RECIPES
+
+BASE = RECIPES["stories"]()
+
+
+def change(*arguments, config=BASE):
+    return override(config, arguments, prog="ut train stories", also=("--run", "--dry-run"))
+
+
+def fields_of(config):
+    for group in GROUPS:
+        for field in dataclasses.fields(getattr(config, group)):
+            yield group, field.name, getattr(getattr(config, group), field.name)
+
+
+def written(value):
+    return [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
+
+
+@pytest.mark.parametrize("recipe", ["stories", "copy", "pairs"])
+def test_every_field_can_be_given_the_value_it_has(recipe):
+    """All at once, so that one parse shows it: the configuration does not change."""
+    config = RECIPES[recipe]()
+    arguments = []
+    for group, name, value in fields_of(config):
+        option = name.replace("_", "-")
+        if isinstance(value, bool):
+            arguments.append(f"--{group}.{option}" if value else f"--{group}.no-{option}")
+        else:
+            arguments += [f"--{group}.{option}", *written(value)]
+    assert change(*arguments, config=config) == config
+
+
+def test_no_arguments_change_nothing():
+    assert change() is BASE
+
+
+def test_a_field_may_be_written_without_its_group():
+    assert change("--max-steps", "8") == change("--model.max-steps", "8") == change("--max_steps=8")
+    assert change("--max-steps", "8").model.max_steps == 8
+    assert change("--num-people", "3").data.num_people == 3
+    assert change("--minutes", "2").training.minutes == 2.0
+
+
+def test_booleans_have_two_sides():
+    assert not change("--no-halting").model.halting
+    assert not change("--model.no-halting").model.halting
+    assert change("--halting").model.halting
+
+
+def test_tuples_and_negative_numbers():
+    changed = change("--facts", "1", "2", "--halting-bias", "-2.5", "--statements", "9", "12")
+    assert changed.data.facts == (1, 2)
+    assert changed.data.statements == (9, 12)
+    assert changed.model.halting_bias == -2.5
+
+
+def test_the_last_of_two_wins():
+    assert change("--max-steps", "8", "--model.max-steps", "3").model.max_steps == 3
+
+
+def test_nothing_else_changes():
+    changed = change("--training.seed", "5")
+    assert dataclasses.replace(changed, training=BASE.training) == BASE
+    assert dataclasses.replace(changed.training, seed=BASE.training.seed) == BASE.training
+
+
+MISTAKES = {
+    "no such field": (["--max-step", "8"], "unknown field --max-step .*did you mean --max-steps"),
+    "far from any": (["--frobnicate", "8"], "unknown field --frobnicate; ut train stories --help"),
+    "wrong group": (["--model.minutes", "3"], "did you mean --training.minutes"),
+    "wrong field of a group": (["--model.max-stps", "3"], "did you mean --model.max-steps"),
+    "own option misspelled": (["--dry-rum"], "did you mean --dry-run"),
+    "in two groups": (["--seed", "3"], "--data.seed or --training.seed"),
+    "no value": (["--max-steps"], "--max-steps: found no value, expected a whole number"),
+    "two values": (["--max-steps", "1", "2"], "found 2 values, expected a whole number"),
+    "not a number": (["--max-steps", "eight"], "--max-steps 'eight': expected a whole number"),
+    "not whole": (["--max-steps", "8.5"], "--max-steps '8.5': expected a whole number"),
+    "no choice": (["--schedule", "cosin"], "expected one of inverse_sqrt, .*did you mean cosine"),
+    "value of a boolean": (["--halting", "yes"], "write --halting, or --no-halting"),
+    "too few": (["--statements", "3"], "found 1 value, expected 2 values"),
+    "part of a tuple": (["--statements", "3", "x"], "--statements '3' 'x': expected 2 values"),
+    "no option": (["8"], "unexpected '8'; a field is written --name value"),
+    "out of bounds": (["--learning-rate", "-1"], "learning_rate: -1.0 is not allowed"),
+    "not finite": (["--learning-rate", "nan"], "learning_rate"),
+    "does not divide": (["--num-heads", "3"], "num_heads=3: must divide width"),
+    "refused by the data": (["--num-people", "99"], "num_people must be between"),
+    "no limit": (["--minutes", "0"], "minutes and training.max_updates are both 0"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_that_says_what_is_allowed(mistake, capsys):
+    arguments, expected = MISTAKES[mistake]
+    with pytest.raises(UserError, match=expected) as found:
+        change(*arguments)
+    assert "\n" not in str(found.value)
+    assert capsys.readouterr() == ("", "")
+
+
+@given(st.lists(st.text(max_size=12), max_size=4))
+def test_whatever_is_typed_is_a_configuration_or_one_line(arguments):
+    said = ""
+    try:
+        change(*arguments)
+    except UserError as error:
+        said = str(error)
+    assert len(said.splitlines()) <= 1
+
+
+def test_help_shows_every_field_with_what_it_says_and_its_value(capsys):
+    print_help(BASE, prog="ut train stories", description="Stories.")
+    shown = capsys.readouterr().out
+    for group, name, _ in fields_of(BASE):
+        assert f"--{group}.{name.replace('_', '-')}" in shown
+    assert "Depth T: steps of a fixed model" in shown
+    assert "(default: 8 14)" in shown
+
+
+def test_has_field():
+    assert has_field(BASE, "--data.num-people")
+    assert not has_field(BASE, "--data.data-dir")

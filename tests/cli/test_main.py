@@ -1,0 +1,109 @@
+"""The command itself: quick, and one line for whatever is wrong."""
+
+import subprocess
+import sys
+
+import pytest
+
+from universal_transformer import __version__
+from universal_transformer.cli import COMMANDS, main
+
+
+def ut(*arguments, **options):
+    """Run `ut` in a process of its own."""
+    code = "import sys; from universal_transformer.cli import main; sys.exit(main())"
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, **options)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], [], ["trian"]])
+def test_the_top_level_imports_nothing_heavy(arguments):
+    code = (
+        "import sys; from universal_transformer.cli import main; main(sys.argv[1:]);"
+        "print(sorted({'torch', 'tyro', 'numpy', 'rich', 'tokenizers'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip().endswith("[]")
+
+
+def test_help_names_every_command(capsys):
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    for name, (_, summary) in COMMANDS.items():
+        assert f"  {name} " in shown
+        assert summary in shown
+
+
+def test_without_arguments_help_is_shown_and_nothing_was_done(capsys):
+    assert main([]) == 2
+    assert "usage: ut COMMAND" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"ut {__version__}\n"
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "train"])
+def test_every_command_has_help(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    assert f"usage: ut {command}" in capsys.readouterr().out
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    """`ut recipes | head -1` ends without a traceback."""
+    code = "import sys; from universal_transformer.cli import main; sys.exit(main(['recipes']))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    process.stdout.close()
+    stderr = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 141
+    assert stderr == ""
+
+
+def test_an_interrupt_is_one_line_and_130(monkeypatch, capsys):
+    from universal_transformer.cli import recipes
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(recipes, "run", interrupted)
+    assert main(["recipes"]) == 130
+    assert capsys.readouterr().err == "ut: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OSError(28, "No space left on device", "runs/a"), "ut: runs/a: No space left on device\n"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "ut: not enough memory"),
+        (MemoryError(), "ut: not enough memory"),
+    ],
+)
+def test_what_the_machine_refuses_is_one_line(error, expected, monkeypatch, capsys):
+    from universal_transformer.cli import recipes
+
+    def refused(_):
+        raise error
+
+    monkeypatch.setattr(recipes, "run", refused)
+    assert main(["recipes"]) == 2
+    found = capsys.readouterr().err
+    assert found.startswith(expected)
+    assert found.count("\n") == 1
+
+
+def test_a_mistake_of_ours_is_not_hidden(monkeypatch):
+    from universal_transformer.cli import recipes
+
+    def broken(_):
+        raise RuntimeError("shapes do not match")
+
+    monkeypatch.setattr(recipes, "run", broken)
+    with pytest.raises(RuntimeError, match="shapes"):
+        main(["recipes"])

@@ -1,0 +1,98 @@
+"""What a user can get wrong, at every command: exactly one line, exit code 2, nothing left behind."""
+
+import json
+
+import pytest
+
+from universal_transformer.cli import main
+
+MISTAKES = {
+    "no such command": (["trian"], "did you mean train"),
+    "no such option": (["--frobnicate"], "no option '--frobnicate'"),
+    "no recipe": (["train"], "name a recipe first"),
+    "no such recipe": (["train", "storis"], "did you mean stories"),
+    "option before the recipe": (["train", "--max-steps", "3"], "name a recipe first"),
+    "no such field": (["train", "stories", "--max-step", "8"], "did you mean --max-steps"),
+    "no such value": (["train", "stories", "--max-steps", "eight"], "'eight': expected a whole number"),
+    "cannot work": (["train", "stories", "--num-heads", "7"], "num_heads=7: must divide width"),
+    "second recipe": (["train", "stories", "babi"], "unexpected 'babi'"),
+    "run without value": (["train", "stories", "--run"], "--run needs a value"),
+    "flag with value": (["train", "stories", "--dry-run=yes"], "--dry-run takes no value"),
+    "no file": (["train", "pairs"], "--data.train is not set"),
+    "no such file": (["train", "pairs", "--data.train", "none.tsv"], "none.tsv: no such file"),
+    "no such file, dry": (
+        ["train", "text", "--dry-run", "--data.train", "none.txt"],
+        "none.txt: no such file",
+    ),
+    "a folder for a file": (["train", "labelled", "--data.train", "."], "this is a directory"),
+    "columns": (["train", "pairs", "--data.train", "columns.tsv"], "columns.tsv:2: found 3 columns"),
+    "bytes": (["train", "text", "--data.train", "bytes.txt"], "bytes.txt:1: byte 0xff"),
+    "empty": (["train", "text", "--data.train", "empty.txt"], "the file is empty"),
+    "no data": (["train", "babi", "--data-dir", "none"], "ut data fetch babi"),
+    "no such task": (["train", "babi", "--task", "21"], "task must be a number from 1 to 20"),
+    "no GPU": (
+        ["train", "stories", "--train-stories", "9", "--device", "tpu"],
+        "expected one of auto, cpu, cuda",
+    ),
+    "resume nothing": (["train", "--resume", "none"], "none: no such run folder"),
+    "resume no run": (["train", "--resume", "folder"], "not a run folder"),
+    "resume a file": (["train", "--resume", "empty.txt"], "a file; expected the folder of a run"),
+    "resume elsewhere": (["train", "--resume", "begun", "--run", "other"], "leave --run out"),
+    "resume with a recipe": (["train", "--resume", "begun", "stories"], "unexpected 'stories'"),
+    "resume as another": (
+        ["train", "--resume", "begun", "--max-steps", "3"],
+        "model.max_steps was 6, is now 3",
+    ),
+    "train again": (["train", "stories", "--run", "begun"], "ut train --resume begun goes on with it"),
+    "train over something": (["train", "stories", "--train-stories", "9", "--run", "folder"], "folder"),
+    "damaged run": (["evaluate", "damaged"], "is not a JSON object"),
+    "config of another program": (["evaluate", "other"], "unknown: colour"),
+    "evaluate nothing": (["evaluate"], "required: RUN"),
+    "evaluate no run": (["evaluate", "folder"], "not a run folder"),
+    "evaluate near a run": (["evaluate", "begin"], "did you mean begun"),
+    "evaluate before a model": (["evaluate", "begun"], "no model in this run yet"),
+    "predict before a model": (["predict", "begun", "empty.txt"], "no model in this run yet"),
+    "plot before a model": (["plot", "begun"], "no model in this run yet"),
+    "depth": (["evaluate", "begun", "--max-steps", "0"], "--max-steps: '0': expected a whole number"),
+    "threshold": (["predict", "begun", "--halting-threshold", "2"], "above 0 up to 1"),
+    "option of predict": (["predict", "begun", "--beems", "3"], "did you mean --beams"),
+    "two searches": (["predict", "begun", "--beams", "3", "--temperature", "1"], "search or sample"),
+    "data what": (["data", "chek"], "invalid choice: 'chek'"),
+    "data set": (["data", "check", "bab"], "did you mean babi"),
+    "no data set": (["data", "fetch"], "name a data set"),
+    "too many": (["data", "list", "babi"], "takes no name"),
+    "recipes of what": (["recipes", "stories"], "unexpected 'stories'"),
+}
+
+
+@pytest.fixture
+def somewhere(tmp_path, monkeypatch):
+    """A folder with bad files, a run that was only begun, and things that are no run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("UT_DATA", raising=False)
+    (tmp_path / "columns.tsv").write_text("a\tb\na\tb\tc\n")
+    (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\n")
+    (tmp_path / "empty.txt").write_text("")
+    for folder in ("folder", "begun", "damaged", "other"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "folder" / "something").write_text("else")
+    from universal_transformer.recipes import RECIPES
+
+    config = RECIPES["stories"]().to_dict()
+    (tmp_path / "begun" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "damaged" / "config.json").write_text("{")
+    (tmp_path / "other" / "config.json").write_text(json.dumps(config | {"colour": "red"}))
+    return tmp_path
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_gets_one_line_and_exit_code_2(mistake, somewhere, capsys):
+    arguments, expected = MISTAKES[mistake]
+    before = sorted(path.relative_to(somewhere) for path in somewhere.rglob("*"))
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    lines = [line for line in shown.err.split("\n") if line and not line.startswith("note: ")]
+    assert len(lines) == 1, shown.err
+    assert lines[0].startswith("ut: ")
+    assert expected in lines[0]
+    assert sorted(path.relative_to(somewhere) for path in somewhere.rglob("*")) == before

@@ -1,0 +1,81 @@
+"""Every recipe is whole: a configuration that survives its JSON, trains something, and is explained."""
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from universal_transformer.errors import UserError
+from universal_transformer.models.build import build
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.recipes import RECIPES
+from universal_transformer.training.config import RunConfig
+
+names = pytest.mark.parametrize("name", RECIPES)
+
+
+@names
+def test_a_recipe_carries_its_own_name_and_a_summary(name):
+    assert RECIPES[name]().recipe == name
+    assert len((RECIPES[name].__doc__ or "").split("\n")[0]) > 20
+
+
+@names
+def test_a_recipe_comes_back_from_its_json(name):
+    config = RECIPES[name]()
+    assert RunConfig.from_dict(config.to_dict()) == config
+
+
+@names
+def test_a_recipe_is_the_same_each_time_and_unlike_the_others(name):
+    digests = {other: recipe().digest() for other, recipe in RECIPES.items()}
+    assert RECIPES[name]().digest() == digests[name]
+    assert list(digests.values()).count(digests[name]) == 1
+
+
+@names
+def test_a_recipe_leaves_to_the_data_what_follows_from_the_data(name):
+    """Vocabularies, classes and words a fact are the data's to say."""
+    model = RECIPES[name]().model
+    assert (model.vocabulary_size, model.target_vocabulary_size) == (0, 0)
+    assert (model.num_classes, model.max_fact_words) == (0, 0)
+
+
+@names
+def test_a_recipes_model_can_be_built(name):
+    sizes = {"vocabulary_size": 11, "num_classes": 3, "max_fact_words": 5}
+    model = dataclasses.replace(RECIPES[name]().model, width=16, filter_width=16, num_heads=4, **sizes)
+    assert isinstance(model, ModelConfig)
+    assert build(model).num_parameters() > 0
+
+
+@pytest.mark.parametrize("name", ["stories", "copy", "reverse", "addition"])
+def test_recipes_that_need_no_files_agree_with_their_data(name):
+    config = RECIPES[name]()
+    small = dataclasses.replace(config.data, **_few(config.data))
+    model = small.load().configure(config.model)
+    same = ("architecture", "inputs")
+    assert [getattr(model, field) for field in same] == [getattr(config.model, field) for field in same]
+
+
+def _few(data):
+    counts = {"train_stories": 20, "validation_stories": 5, "test_stories": 5}
+    if not hasattr(data, "train_stories"):
+        counts = {"train_examples": 50, "validation_examples": 5, "test_examples": 2}
+    return counts
+
+
+@pytest.mark.parametrize("name", ["pairs", "text", "labelled"])
+def test_recipes_of_your_own_files_ask_for_one(name):
+    with pytest.raises(UserError, match=r"--data\.train"):
+        RECIPES[name]().data.load()
+
+
+def test_recipes_import_no_torch():
+    code = (
+        "import sys; from universal_transformer.recipes import RECIPES;"
+        "[recipe() for recipe in RECIPES.values()]; print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
