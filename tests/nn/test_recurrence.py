@@ -144,7 +144,7 @@ def test_the_loop_ends_when_nothing_runs():
 
 
 def test_padding_keeps_no_loop_alive_and_stays_blank():
-    module, calls = small_recurrence(halting=True, max_steps=50, form="masked"), []
+    module, calls = small_recurrence(halting=True, max_steps=50), []
     module.blocks[0].register_forward_hook(lambda *_: calls.append(1))
     nothing = torch.ones(3, 5, dtype=torch.bool)
     states, trace = go(module, batch(), padding=nothing)
