@@ -4,6 +4,7 @@ Decisions D1 to D12 of ``docs/model.md`` are fields here, with the paper's choic
 """
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -121,7 +122,7 @@ class ModelConfig:
     """Accept choices that let a decoder see the future (official checkpoints have them); generation is refused."""
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        _check_types(vars(self))
         _check_sizes(self)
         _check_combinations(self)
 
@@ -143,6 +144,7 @@ class ModelConfig:
         unknown = sorted(set(fields) - known)
         if unknown:
             raise UserError(f"model configuration has unknown fields {', '.join(unknown)}")
+        _check_types(fields)
         return cls(**fields)
 
 
@@ -150,9 +152,10 @@ def _refuse(field: str, value: object, remedy: str) -> UserError:
     return UserError(f"{field}={value!r}: {remedy}")
 
 
-def _check_types(config: ModelConfig) -> None:
-    for name, kind in get_type_hints(ModelConfig).items():
-        value = getattr(config, name)
+def _check_types(fields: Mapping[str, object]) -> None:
+    kinds = get_type_hints(ModelConfig)
+    for name, value in fields.items():
+        kind = kinds[name]
         allowed = get_args(kind)
         if allowed:
             if value not in allowed:
@@ -180,15 +183,15 @@ def _check_sizes(config: ModelConfig) -> None:
             raise _refuse(name, getattr(config, name), "a probability in [0, 1)")
     if not 0.0 < config.halting_threshold <= 1.0:
         raise _refuse("halting_threshold", config.halting_threshold, "a cumulative probability in (0, 1]")
-    if not config.norm_epsilon > 0.0:
-        raise _refuse("norm_epsilon", config.norm_epsilon, "above 0")
+    if not 0.0 < config.norm_epsilon <= 1.0:
+        raise _refuse("norm_epsilon", config.norm_epsilon, "above 0 and at most 1")
     if abs(config.halting_bias) > 100.0:
         raise _refuse("halting_bias", config.halting_bias, "between -100 and 100")
 
 
 def _check_combinations(config: ModelConfig) -> None:
     if config.width % config.num_heads:
-        heads = [n for n in range(1, config.width + 1) if config.width % n == 0]
+        heads = [n for n in range(1, min(config.width, 1024) + 1) if config.width % n == 0]
         raise _refuse("num_heads", config.num_heads, f"must divide width={config.width}: one of {heads}")
     sines = config.position_coordinates == "sinusoidal" or config.step_coordinates == "sinusoidal"
     if config.width % 2 and (sines or config.end_coordinates):
@@ -210,6 +213,7 @@ def _check_combinations(config: ModelConfig) -> None:
         raise _refuse("end_coordinates", True, "a language model does not know where its text ends")
     if config.inputs == "facts" and config.architecture != "classifier":
         raise _refuse("inputs", "facts", f'architecture must be "classifier", not "{config.architecture}"')
+    _check_ids(config)
     if config.looks_ahead and not config.allow_look_ahead:
         field = "position_start" if config.position_start == "step" else "halting_scope"
         raise _refuse(
@@ -218,6 +222,19 @@ def _check_combinations(config: ModelConfig) -> None:
             "lets a causal decoder see the length or the content of its future: use it with a classifier, or set "
             "allow_look_ahead to score official checkpoints that were trained so",
         )
+
+
+def _check_ids(config: ModelConfig) -> None:
+    names, vocabulary = ["padding_id"], "vocabulary_size"
+    if config.architecture != "classifier":
+        names += ["start_id", "end_id"]
+        vocabulary = "target_vocabulary_size" if config.target_vocabulary_size else vocabulary
+        if config.end_id == config.padding_id:
+            raise _refuse("end_id", config.end_id, "must differ from padding_id, or no target could end")
+    size = getattr(config, vocabulary)
+    for name in names:
+        if size and getattr(config, name) >= size:
+            raise _refuse(name, getattr(config, name), f"{vocabulary}={size} ends at id {size - 1}")
 
 
 PRESETS: dict[str, dict[str, Any]] = {

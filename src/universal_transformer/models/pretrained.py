@@ -93,7 +93,7 @@ class Pretrained(nn.Module):
                     tensor.copy_(value)
         except FileNotFoundError:
             raise UserError(f"{path}: no such file; a model folder holds {CONFIG} and {WEIGHTS}") from None
-        except SafetensorError as error:
+        except (SafetensorError, OSError) as error:
             raise UserError(f"{path}: not a readable safetensors file ({error})") from None
 
 

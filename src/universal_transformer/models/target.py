@@ -87,6 +87,8 @@ class TargetSide(nn.Module):
         padding = None
         if not self.config.ponder_padding:
             padding = without_padding(labels == self.config.padding_id)
+        if padding is not None:  # on the left, too: the start token stands before the first label
+            ids = ids.scatter(1, padding.long().argmin(dim=1, keepdim=True), self.config.start_id)
         if positions is None:
             positions = default_positions(labels.shape[1], padding=padding, device=labels.device)
         states, trace = self.recurrence(

@@ -1,0 +1,217 @@
+"""A model folder gives back the model, or one line that says which file and which tensor is wrong."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from small_models import small
+from universal_transformer.errors import UserError
+from universal_transformer.models.build import build, load_pretrained
+from universal_transformer.models.classifier import Classifier
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.models.language_model import LanguageModel
+
+TOKENS = torch.tensor([[3, 4, 5, 2], [6, 2, 0, 0]])
+MODELS = {
+    "encoder-decoder": {},
+    "two vocabularies": {"target_vocabulary_size": 12, "num_target_spaces": 2},
+    "untied output": {"tie_output": False, "output_bias": False},
+    "halting": {"halting": True, "norm": "pre", "plain_layers_before": 1},
+    "untied blocks": {"tied": False, "transition": "separable_convolution", "attention_bias": True},
+    "end coordinates": {"end_coordinates": True},
+    "learned": {
+        "position_coordinates": "learned",
+        "step_coordinates": "learned",
+        "combine_coordinates": "concatenate",
+    },
+    "language model": {"architecture": "language_model", "halting": True},
+    "classifier": {"architecture": "classifier", "num_classes": 3},
+    "facts": {"architecture": "classifier", "num_classes": 3, "inputs": "facts", "max_fact_words": 2},
+}
+
+
+def single(**fields):
+    """As :func:`small`, in float32, which is what is saved."""
+    return small(**fields).float()
+
+
+@torch.no_grad()
+def logits(model):
+    if model.config.inputs == "facts":
+        return model(TOKENS.view(2, 2, 2)).logits
+    return model(*[TOKENS] * (2 if isinstance(model, EncoderDecoder) else 1)).logits
+
+
+@pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS.keys())
+def test_a_saved_model_comes_back_bit_for_bit(fields, tmp_path):
+    model = single(**fields)
+    model.save_pretrained(tmp_path / "new" / "folder")
+    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {
+        "config.json",
+        "model.safetensors",
+    }
+    back = load_pretrained(tmp_path / "new" / "folder")
+    assert type(back) is type(model)
+    assert back.config == model.config
+    assert not back.training
+    assert torch.equal(logits(back), logits(model))
+    assert back.tensors().keys() == model.tensors().keys()
+    assert back.num_parameters() == model.num_parameters()
+    again = type(model).from_pretrained(str(tmp_path / "new" / "folder"))
+    assert torch.equal(logits(again), logits(model))
+
+
+def test_a_shared_embedding_is_stored_once_and_stays_shared(tmp_path):
+    single().save_pretrained(tmp_path)
+    back = EncoderDecoder.from_pretrained(tmp_path)
+    assert back.target.embedding.weight is back.source.input.weight
+    stored = load_file(tmp_path / "model.safetensors")
+    assert sum(tensor.shape == (9, 8) for tensor in stored.values()) == 1
+    single(target_vocabulary_size=9).save_pretrained(tmp_path)
+    back = EncoderDecoder.from_pretrained(tmp_path)
+    assert back.target.embedding.weight is not back.source.input.weight
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_of_another_precision_are_taken(kind, tmp_path):
+    single().save_pretrained(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    save_file({name: tensor.to(kind) for name, tensor in stored.items()}, tmp_path / "model.safetensors")
+    back = EncoderDecoder.from_pretrained(tmp_path)
+    for name, tensor in back.tensors().items():
+        assert torch.equal(tensor, stored[name].to(kind).float())
+
+
+def test_saving_again_leaves_no_trace_of_the_first(tmp_path):
+    single().save_pretrained(tmp_path)
+    second = single(width=4)
+    second.save_pretrained(tmp_path)
+    assert torch.equal(logits(load_pretrained(tmp_path)), logits(second))
+
+
+NORM = "source.recurrence.blocks.0.after_attention.norm.weight"
+
+
+def spoilt(tmp_path, change):
+    """The folder of a good model whose tensors went through ``change``."""
+    single().save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    change(tensors)
+    save_file(tensors, tmp_path / "model.safetensors")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.pop(NORM), f"missing tensors for this configuration: {NORM}$"),
+        (lambda t: t.update(extra=torch.ones(1)), "unexpected tensors for this configuration: extra$"),
+        (lambda t: t.update({NORM: torch.ones(9)}), rf"tensor {NORM} has shape \[9\], .*asks for \[8\]"),
+        (lambda t: t.update({NORM: torch.ones(8, 1)}), rf"tensor {NORM} has shape \[8, 1\]"),
+        (lambda t: t.update({NORM: torch.ones(8).long()}), f"tensor {NORM} holds torch.int64, floating"),
+        (lambda t: t[NORM].fill_(float("nan")), f"tensor {NORM} holds values that are not finite"),
+        (lambda t: t[NORM][3:4].fill_(float("inf")), f"tensor {NORM} holds values that are not finite"),
+        (lambda t: t.clear(), "missing tensors for this configuration: .* and [0-9]+ more$"),
+    ],
+)
+def test_a_tensor_that_does_not_fit_is_named(change, message, tmp_path):
+    with pytest.raises(UserError, match=message) as refused:
+        load_pretrained(spoilt(tmp_path, change))
+    assert str(tmp_path / "model.safetensors") in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"\xff" * 100, b"\x10" + b"\0" * 7 + b"{}"])
+def test_a_file_of_weights_that_is_none_is_refused(content, tmp_path):
+    single().save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(UserError, match="not a readable safetensors file"):
+        load_pretrained(tmp_path)
+
+
+def test_a_file_that_breaks_off_is_refused(tmp_path):
+    single().save_pretrained(tmp_path)
+    content = (tmp_path / "model.safetensors").read_bytes()
+    for length in (7, 100, len(content) // 2, len(content) - 1):
+        (tmp_path / "model.safetensors").write_bytes(content[:length])
+        with pytest.raises(UserError, match="not a readable safetensors file"):
+            load_pretrained(tmp_path)
+
+
+def test_a_folder_that_is_none_says_what_it_should_hold(tmp_path):
+    with pytest.raises(UserError, match=r"config.json: no such file; a model folder holds"):
+        load_pretrained(tmp_path / "nowhere")
+    single().save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"model.safetensors: no such file; a model folder holds"):
+        load_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").mkdir()
+    with pytest.raises(UserError, match=r"model.safetensors: not a readable"):
+        load_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not a readable configuration"),
+        (b"{", "not a readable configuration"),
+        (b"\xff\xfe{}", "not a readable configuration"),
+        (b'{"width": 8, "width": 16}', "stands twice"),
+        (b'{"dropout": NaN}', "NaN is no JSON number"),
+        (b'{"halting_bias": -Infinity}', "-Infinity is no JSON number"),
+        (b'{"halting_bias": 1e999}', "halting_bias=inf"),
+        (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "not a readable configuration"),
+        (b'{"width": 1' + b"0" * 5000 + b"}", "not a readable configuration"),
+        (b" " * 1_000_001, "larger than any configuration"),
+        (b"[]", "a JSON object is needed, not list"),
+        (b"3", "a JSON object is needed, not int"),
+        (b'{"widht": 8}', "unknown fields widht"),
+        (b'{"width": "8"}', "width='8': a value of type int is needed"),
+        (b'{"norm": ["post"]}', "norm=.*allowed: post, pre"),
+        (b'{"num_heads": 3}', "num_heads=3: must divide width=128"),
+        (b"{}", "vocabulary_size=0"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_configuration_that_is_none_is_refused(content, message, tmp_path):
+    single().save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(UserError, match=message) as refused:
+        load_pretrained(tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_class_loads_its_own_architecture_only(tmp_path):
+    single().save_pretrained(tmp_path)
+    for other in (LanguageModel, Classifier):
+        with pytest.raises(UserError, match=f'architecture="encoder_decoder": {other.__name__} needs'):
+            other.from_pretrained(tmp_path)
+
+
+def test_a_configuration_that_asks_for_other_shapes_is_refused_by_tensor(tmp_path):
+    single().save_pretrained(tmp_path)
+    fields = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**fields, "filter_width": 13}))
+    with pytest.raises(UserError, match=r"transition.inner.* has shape \[12.*asks for \[13"):
+        load_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "vocabulary_size=0"),
+        ({"architecture": "language_model"}, "vocabulary_size=0"),
+        ({"architecture": "classifier", "vocabulary_size": 9}, "num_classes=0"),
+        ({"architecture": "classifier", "num_classes": 2}, "vocabulary_size=0"),
+        (
+            {"architecture": "classifier", "num_classes": 2, "vocabulary_size": 9, "inputs": "facts"},
+            "max_fact_words=0",
+        ),
+    ],
+)
+def test_sizes_that_come_from_the_data_are_asked_for(fields, message):
+    with pytest.raises(UserError, match=message):
+        build(ModelConfig(**fields))
