@@ -70,14 +70,14 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
 
 
 def _resume(rest: list[str], taken: dict[str, str | None]) -> int:
-    from universal_transformer.cli.fields import has_field, override
+    from universal_transformer.cli.fields import has_field, override, print_help
 
     folder = Path(str(taken["--resume"]))
     if taken.get("--run"):
         raise UserError("--run and --resume: a run goes on in its own folder; leave --run out")
     config = read_config(folder)
     if any(token in ("-h", "--help") for token in rest):
-        print(USAGE)
+        print_help(config, prog="ut train --resume RUN", description=USAGE)
         return 0
     if "--dry-run" in taken:
         raise UserError("--dry-run is for a new run: ut train RECIPE --dry-run")

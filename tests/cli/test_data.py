@@ -1,0 +1,53 @@
+"""`ut data` and `ut recipes`: what is there, what is missing, and how a script can tell."""
+
+import socket
+
+import pytest
+
+from universal_transformer.cli import main
+from universal_transformer.data.download import list_datasets
+from universal_transformer.recipes import RECIPES
+
+
+def test_every_data_set_is_listed_with_its_licence(capsys, tmp_path):
+    assert main(["data", "list", "--data-dir", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    for name, dataset in list_datasets().items():
+        assert f"{name} " in shown
+        assert dataset.licence in shown
+    assert str(tmp_path) in shown
+
+
+def test_a_check_counts_what_is_missing_and_says_so_in_its_exit_code(capsys, tmp_path):
+    assert main(["data", "check", "multi30k", "--data-dir", str(tmp_path)]) == 1
+    assert "12 missing of 12 files" in capsys.readouterr().out
+
+
+def test_a_changed_file_is_named(capsys, tmp_path):
+    (tmp_path / "multi30k").mkdir()
+    (tmp_path / "multi30k" / "train.en.gz").write_bytes(b"something else")
+    assert main(["data", "check", "multi30k", "--data-dir", str(tmp_path)]) == 1
+    shown = capsys.readouterr().out
+    assert "changed  " + str(tmp_path / "multi30k" / "train.en.gz") in shown
+    assert "1 changed" in shown
+
+
+def test_a_source_out_of_reach_is_one_line(capsys, tmp_path, monkeypatch):
+    pytest.importorskip("pooch")
+
+    def unreachable(*_args, **_options):
+        raise OSError("no network in tests")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unreachable)
+    assert main(["data", "fetch", "tinyshakespeare", "--data-dir", str(tmp_path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if line.startswith("ut: ")] == lines[-1:]
+    assert "cannot be downloaded" in lines[-1]
+
+
+def test_every_recipe_is_listed_with_its_summary(capsys):
+    assert main(["recipes"]) == 0
+    shown = capsys.readouterr().out
+    for name, recipe in RECIPES.items():
+        assert f"{name} " in shown
+        assert recipe.__doc__.split("\n")[0] in shown
