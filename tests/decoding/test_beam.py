@@ -129,13 +129,18 @@ def test_rows_with_limits_of_their_own_come_out_as_they_do_alone():
 
 
 def test_steps_are_the_mean_over_the_tokens_of_the_hypothesis():
-    model, rows, each = model_and_rows("encoder_decoder", {"halting": True})
-    for results, row in zip(beam_search(model, rows, beams=4, num_results=4), each, strict=True):
-        for result in results:
-            with torch.no_grad():
-                output = model(row, torch.tensor([result.tokens + [2] * result.finished]))
-            assert result.steps == pytest.approx(float(output.decoder.mean_steps()))
-            assert result.source_steps == output.encoder.steps[0].tolist()
+    different = 0
+    for _ in range(4):
+        model, rows, each = model_and_rows("encoder_decoder", {"halting": True, "step_coordinates": "none"})
+        found = beam_search(model, rows, beams=4, num_results=4, alpha=6.0, max_new_tokens=4)
+        for results, row in zip(found, each, strict=True):
+            different += len({result.steps for result in results}) > 1
+            for result in results:
+                with torch.no_grad():
+                    output = model(row, torch.tensor([result.tokens + [2] * result.finished]))
+                assert result.steps == pytest.approx(float(output.decoder.mean_steps()))
+                assert result.source_steps == output.encoder.steps[0].tolist()
+    assert different > 3
 
 
 def test_one_beam_without_penalty_is_never_worse_than_greedy():

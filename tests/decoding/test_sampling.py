@@ -190,6 +190,13 @@ def test_the_filtered_distribution_is_the_naive_one(logits, temperature, top_k, 
     torch.testing.assert_close(found[0], torch.tensor(expected, dtype=torch.float64))
 
 
+def test_a_nucleus_that_holds_just_enough_takes_no_more():
+    logits = torch.tensor([[0.125, 0.5, 0.25, 0.125]], dtype=torch.float64).log()
+    for top_p, kept in ((0.5, [1]), (0.51, [1, 2]), (0.75, [1, 2]), (0.76, [0, 1, 2]), (0.9, [0, 1, 2, 3])):
+        found = filtered_distribution(logits, top_p=top_p)
+        assert found[0].nonzero().flatten().tolist() == kept
+
+
 @given(logits=LOGITS, temperature=st.floats(1e-300, 1e-3))
 def test_as_the_temperature_falls_only_the_likeliest_stay(logits, temperature):
     found = filtered_distribution(torch.tensor([logits], dtype=torch.float32), temperature=temperature)
