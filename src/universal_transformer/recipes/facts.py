@@ -25,9 +25,11 @@ def _model(*, max_steps: int = 6, dropout: float = 0.1) -> ModelConfig:
 def _training(*, minutes: float) -> TrainingConfig:
     return TrainingConfig(
         minutes=minutes,
-        batch_tokens=2048,
-        learning_rate=1e-3,
+        batch_tokens=1024,
+        learning_rate=2e-3,
+        schedule="cosine",
         warmup_updates=200,
+        ponder_weight=0.005,
         validate_every=250,
         save_minutes=1.0,
     )
@@ -35,7 +37,9 @@ def _training(*, minutes: float) -> TrainingConfig:
 
 def stories() -> RunConfig:
     """Made-up stories with questions of one, two and three facts: the demo; needs no files."""
-    return RunConfig(recipe="stories", data=StoriesData(), model=_model(), training=_training(minutes=3.5))
+    return RunConfig(
+        recipe="stories", data=StoriesData(recent_first=True), model=_model(), training=_training(minutes=3.5)
+    )
 
 
 def babi() -> RunConfig:
