@@ -47,7 +47,7 @@ def test_operations_are_those_that_torch_counts(name):
     assert forward_flops(config, shape) == pytest.approx(counter.get_total_flops(), rel=0.02)
 
 
-@pytest.mark.parametrize("name", [*EXTERNAL, *(set(RECIPES) - set(EXTERNAL) - set(OWN_FILES))])
+@pytest.mark.parametrize("name", [*EXTERNAL, *sorted(set(RECIPES) - set(EXTERNAL) - set(OWN_FILES))])
 def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkeypatch):
     real = Path(__file__).parents[3] / "shared" / "data"
     folder = Path(os.environ.get("UT_DATA") or real)
