@@ -13,7 +13,7 @@ def pairs() -> RunConfig:
     return RunConfig(
         recipe="pairs",
         data=PairsData(vocabulary_size=4000),
-        model=ModelConfig(width=256, filter_width=1024, num_heads=4, max_steps=4, dropout=0.1),
+        model=ModelConfig(width=192, filter_width=768, num_heads=4, max_steps=4, dropout=0.1),
         training=_translation(),
     )
 
@@ -78,9 +78,9 @@ def multi30k() -> RunConfig:
             validation_target=str(folder / "val.de.gz"),
             test=str(folder / "test_2016_flickr.en.gz"),
             test_target=str(folder / "test_2016_flickr.de.gz"),
-            vocabulary_size=8000,
+            vocabulary_size=4000,
         ),
-        model=ModelConfig(width=256, filter_width=1024, num_heads=4, max_steps=4, dropout=0.2),
+        model=ModelConfig(width=192, filter_width=768, num_heads=4, max_steps=4, dropout=0.1),
         training=_translation(),
     )
 
@@ -88,9 +88,10 @@ def multi30k() -> RunConfig:
 def _translation() -> TrainingConfig:
     return TrainingConfig(
         minutes=10.0,
-        batch_tokens=2048,
-        learning_rate=1e-3,
-        warmup_updates=400,
+        batch_tokens=1024,
+        learning_rate=1.5e-3,
+        schedule="cosine",
+        warmup_updates=200,
         label_smoothing=0.1,
         validate_every=500,
         average_checkpoints=3,
