@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from universal_transformer.errors import UserError
+from universal_transformer.tasks import Codec, load_codec
 from universal_transformer.tasks.algorithmic import DIGITS, AlgorithmicData, CharacterCodec, add, solve
-from universal_transformer.tasks.task import Codec, load_codec
 
 SMALL = AlgorithmicData(
     train_lengths=(1, 12), test_lengths=(12, 30), train_examples=300, validation_examples=20, test_examples=15

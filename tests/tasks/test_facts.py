@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from universal_transformer.data.batch import NO_CLASS
 from universal_transformer.errors import UserError
+from universal_transformer.tasks import Codec, load_codec
 from universal_transformer.tasks.facts import UNKNOWN_WORD, FactCodec, Question, parse, words
-from universal_transformer.tasks.task import Codec, load_codec
 
 STORY = [
     "1 Ada went to the mill.",

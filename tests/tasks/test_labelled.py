@@ -10,8 +10,8 @@ from universal_transformer.data.example import NO_CLASS
 from universal_transformer.data.tokenizer import END, KINDS
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.tasks import load_codec
 from universal_transformer.tasks.labelled import LabelledCodec, LabelledData
-from universal_transformer.tasks.task import load_codec
 
 BAD = Path(__file__).parents[1] / "fixtures" / "bad"
 ROWS = [

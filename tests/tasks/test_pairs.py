@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from universal_transformer.data.tokenizer import END, KINDS
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.tasks import load_codec
 from universal_transformer.tasks.pairs import PairsCodec, PairsData
-from universal_transformer.tasks.task import load_codec
 
 BAD = Path(__file__).parents[1] / "fixtures" / "bad"
 REAL = os.environ.get("UT_DATA") or str(Path(__file__).parents[2] / "../shared/data")

@@ -9,7 +9,7 @@ from universal_transformer.data.batch import collate
 from universal_transformer.data.tokenizer import END, KINDS
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.tasks.task import load_codec
+from universal_transformer.tasks import load_codec
 from universal_transformer.tasks.text import TextCodec, TextData
 
 BAD = Path(__file__).parents[1] / "fixtures" / "bad"

@@ -47,7 +47,7 @@ def open_run(folder: Path, *, device: str = "cpu") -> Run:
     config = read_config(folder)
     check_model(folder)
     from universal_transformer.models.build import load_pretrained
-    from universal_transformer.tasks.task import load_codec
+    from universal_transformer.tasks import load_codec
 
     model = load_pretrained(folder / MODEL)
     return Run(folder=folder, config=config, model=model.to(device), codec=load_codec(folder / MODEL))

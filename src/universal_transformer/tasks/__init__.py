@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from universal_transformer.tasks.algorithmic import AlgorithmicData
 from universal_transformer.tasks.babi import BabiData
+from universal_transformer.tasks.codecs import load_codec
 from universal_transformer.tasks.labelled import LabelledData
 from universal_transformer.tasks.pairs import PairsData
 from universal_transformer.tasks.stories import StoriesData
-from universal_transformer.tasks.task import Codec, Prediction, Task, TaskData, load_codec
+from universal_transformer.tasks.task import Codec, Prediction, Task, TaskData
 from universal_transformer.tasks.text import TextData
 
 TASKS: dict[str, type[TaskData]] = {

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.text import read_json, show, show_path
-from universal_transformer.errors import UserError
 
 CODEC_FILE = "codec.json"
 
@@ -23,7 +21,7 @@ class Prediction:
 
     text: str
     score: float
-    """Log probability of `text`."""
+    """Probability of a class; log probability of a sequence."""
     steps: list[float] = field(default_factory=list)
     """Steps taken at each source position (one value a label of `Codec.words`)."""
     choices: list[tuple[str, float]] = field(default_factory=list)
@@ -76,36 +74,4 @@ class TaskData(Protocol):
         """Read or generate the examples."""
 
 
-def load_codec(folder: Path) -> Codec:
-    """Load the codec that `Codec.save` wrote to `folder`."""
-    path = folder / CODEC_FILE
-    if not path.is_file():
-        raise UserError(f"{show_path(path)}: no such file; a run's codec is written when its training starts")
-    kind = read_json(path).get("kind")
-    # imported here: the tasks import this module
-    if kind == "facts":
-        from universal_transformer.tasks.facts import FactCodec
-
-        return FactCodec.load(folder)
-    if kind == "characters":
-        from universal_transformer.tasks.algorithmic import CharacterCodec
-
-        return CharacterCodec.load(folder)
-    if kind == "pairs":
-        from universal_transformer.tasks.pairs import PairsCodec
-
-        return PairsCodec.load(folder)
-    if kind == "text":
-        from universal_transformer.tasks.text import TextCodec
-
-        return TextCodec.load(folder)
-    if kind == "labelled":
-        from universal_transformer.tasks.labelled import LabelledCodec
-
-        return LabelledCodec.load(folder)
-    raise UserError(
-        f"{show_path(path)}: unknown kind {show(kind)}; known are facts, characters, pairs, text, labelled"
-    )
-
-
-__all__ = ["CODEC_FILE", "Codec", "Prediction", "Task", "TaskData", "load_codec"]
+__all__ = ["CODEC_FILE", "Codec", "Prediction", "Task", "TaskData"]
