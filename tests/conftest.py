@@ -1,8 +1,13 @@
 """Every test starts from the same seed and leaves torch's default type as it was."""
 
+import os
+from pathlib import Path
+
 import hypothesis
 import pytest
 import torch
+
+DATA = Path(os.environ.get("UT_DATA") or Path(__file__).parents[1] / "../shared/data")
 
 hypothesis.settings.register_profile(
     "laws",
@@ -21,3 +26,12 @@ def seed():
     dtype = torch.get_default_dtype()
     yield
     torch.set_default_dtype(dtype)
+
+
+@pytest.fixture
+def shared_data(monkeypatch):
+    """The folder of the real data sets; the test is skipped where there is none."""
+    if not DATA.is_dir():
+        pytest.skip(f"no data sets in {DATA}; name their folder with UT_DATA")
+    monkeypatch.setenv("UT_DATA", str(DATA))
+    return DATA

@@ -1,0 +1,31 @@
+"""What the README promises, trained for real: minutes each, so only `make nightly` runs them."""
+
+import dataclasses
+
+import pytest
+
+from universal_transformer.evaluation import evaluate
+from universal_transformer.models.build import load_pretrained
+from universal_transformer.recipes import RECIPES
+from universal_transformer.training.trainer import train
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def errors(config, folder):
+    """Test error by group after training `config`."""
+    task = config.data.load()
+    train(config, folder, task=task, quiet=True)
+    report = evaluate(load_pretrained(folder / "model"), task)
+    return {row.group: row.metrics["error"] for row in report.rows}
+
+
+def test_the_demo_learns_one_supporting_fact(tmp_path):
+    assert errors(RECIPES["stories"](), tmp_path / "run")["1 fact"] <= 2.0
+
+
+@pytest.mark.usefixtures("shared_data")
+def test_babi_task_1_in_two_minutes(tmp_path):
+    recipe = RECIPES["babi"]()
+    config = dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, minutes=2.0))
+    assert all(error <= 1.0 for error in errors(config, tmp_path / "run").values())

@@ -1,0 +1,22 @@
+"""Every example runs as a user would run it, and the README shows the one it says it shows."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_runs(path, tmp_path):
+    done = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_the_readme_shows_the_first_example():
+    code = (ROOT / "examples" / "first_look.py").read_text().split('"""\n\n', 1)[1]
+    assert code in (ROOT / "README.md").read_text()
