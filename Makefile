@@ -1,12 +1,13 @@
 # make demo   train the embedded default, print its results and where the report lies
 # make test   lint, formatting, types, layer contract, all tests
+# make bench  measure this machine, beside other libraries; make bench-gpu does it on a GPU
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 export MPLBACKEND := Agg
 
-.PHONY: demo test nightly lint format clean
+.PHONY: demo test nightly lint format clean bench bench-gpu
 
 demo: $(VENV)/.installed
 	$(BIN)/ut demo
@@ -24,6 +25,12 @@ lint: $(VENV)/.installed-dev
 nightly: $(VENV)/.installed-dev
 	$(BIN)/pytest -q -m slow
 
+bench: $(VENV)/.installed-peers
+	$(BIN)/ut bench --json results/bench.json
+
+bench-gpu: $(VENV)/.installed
+	$(BIN)/ut bench gpu --json results/bench_gpu.json
+
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix-only -q .
 	$(BIN)/ruff format -q .
@@ -39,6 +46,10 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-peers: $(VENV)/.installed
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[peers]'
+	touch $@
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -18,6 +18,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plot": ("plot", "make the report of a run again: one HTML file with its plots"),
     "recipes": ("recipes", "list the recipes"),
     "data": ("data", "list, fetch or check data sets"),
+    "bench": ("bench", "measure this machine: what halting saves, and other libraries beside it"),
+    "reproduce": ("reproduce", "measure a table of the paper, and write it beside the paper's figures"),
     "demo": ("demo", "train the embedded default in a few minutes, and show what it learned"),
 }
 """Command -> (module of this package with `run(arguments)`, summary)."""

@@ -1,0 +1,61 @@
+"""Sides of a comparison in turn, and the ratio of what they took."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+Side = Callable[[], object]
+
+
+def wait(device: torch.device) -> None:
+    """Return when a GPU has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def seconds_of(side: Side, *, device: torch.device) -> float:
+    """What one call takes."""
+    wait(device)
+    start = time.perf_counter()
+    side()
+    wait(device)
+    return time.perf_counter() - start
+
+
+def alternate(
+    sides: Mapping[str, Side],
+    *,
+    seconds: float,
+    least: int = 5,
+    most: int = 400,
+    warm_up: int = 2,
+    device: torch.device | None = None,
+) -> dict[str, list[float]]:
+    """Seconds of each side, turn by turn: every turn runs every side once, odd turns in reverse order.
+
+    Turns are made for about ``seconds``, at least ``least`` and at most ``most`` of them.
+    """
+    place = device or torch.device("cpu")
+    order = list(sides)
+    for _ in range(warm_up):
+        for name in order:
+            seconds_of(sides[name], device=place)
+    times: dict[str, list[float]] = {name: [] for name in order}
+    end, turn = time.perf_counter() + seconds, 0
+    while turn < least or (turn < most and time.perf_counter() < end):
+        for name in order if turn % 2 == 0 else reversed(order):
+            times[name].append(seconds_of(sides[name], device=place))
+        turn += 1
+    return times
+
+
+def median_ratio(slow: Sequence[float], fast: Sequence[float]) -> float:
+    """Median over the turns of ``slow / fast``."""
+    return statistics.median(a / b for a, b in zip(slow, fast, strict=True))
+
+
+def medians(times: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The median of each side."""
+    return {name: statistics.median(values) for name, values in times.items()}

@@ -1,0 +1,119 @@
+"""``ut bench train``: forward and backward at a fixed depth, beside tied-layer encoders of other libraries."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from universal_transformer.axes import States
+from universal_transformer.bench.peers import encoders
+from universal_transformer.bench.result import Measurement, Settings
+from universal_transformer.bench.subject import Shape, apply, encoder, inputs
+from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
+from universal_transformer.nn.recurrence import Recurrence
+
+CASES = (
+    (Shape(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=6), 1.0),
+    (Shape(width=128, heads=4, filter_width=512, batch=64, length=20, max_steps=6), 1.2),
+)
+QUICK = Shape(width=16, heads=2, filter_width=32, batch=2, length=8, max_steps=2)
+BFLOAT16 = 1.8
+
+
+class Ours(nn.Module):
+    """The recurrence from states to states."""
+
+    def __init__(self, recurrence: Recurrence) -> None:
+        super().__init__()
+        self.recurrence = recurrence
+
+    def forward(self, states: Tensor) -> Tensor:
+        return apply(self.recurrence, states)[0]
+
+
+def flops(shape: Shape) -> float:
+    """Of forward and backward: three times two for each weight and position, and the two products of attention."""
+    weights = 4 * shape.width**2 + 2 * shape.width * shape.filter_width
+    attention = 2 * shape.length * shape.width
+    return 6.0 * shape.max_steps * shape.positions * (weights + attention)
+
+
+def step(module: nn.Module, states: States, direction: States, *, dtype: torch.dtype) -> None:
+    """Forward and backward of a random functional of the output."""
+    leaf = states.detach().requires_grad_()
+    module.zero_grad(set_to_none=True)
+    with torch.autocast(states.device.type, dtype=dtype, enabled=dtype != torch.float32):
+        output = module(leaf)
+    torch.autograd.backward((output.float() * direction).sum())
+
+
+def sides_of(
+    modules: dict[str, nn.Module], shape: Shape, *, dtype: torch.dtype, suffix: str = ""
+) -> dict[str, Side]:
+    """One side a module."""
+    states, direction = inputs(shape), inputs(shape, seed=2)
+
+    def side(module: nn.Module) -> Callable[[], object]:
+        return lambda: step(module, states, direction, dtype=dtype)
+
+    return {name + suffix: side(module.train()) for name, module in modules.items()}
+
+
+def against_peers(shape: Shape, *, dtype: torch.dtype, least: float, settings: Settings) -> Measurement:
+    """Ours over the best peer. Every side is in every turn."""
+    modules = {"ours": Ours(encoder(shape, halting=False)), **encoders(shape)}
+    times = alternate(sides_of(modules, shape, dtype=dtype), seconds=settings.seconds * len(modules) / 2)
+    middle = medians(times)
+    best = min((name for name in middle if name != "ours"), key=middle.__getitem__)
+    return Measurement(
+        case="train",
+        name=str(shape),
+        dtype=str(dtype).removeprefix("torch."),
+        shape=vars(shape),
+        seconds=middle,
+        turns=len(times["ours"]),
+        ours="ours",
+        over=best,
+        ratio=median_ratio(times[best], times["ours"]),
+        least=least,
+        details={
+            "gflops_per_second": {name: flops(shape) / seconds / 1e9 for name, seconds in middle.items()},
+            "ratios": {name: median_ratio(times[name], times["ours"]) for name in middle if name != "ours"},
+        },
+    )
+
+
+def bfloat16(shape: Shape, *, settings: Settings) -> Measurement:
+    """Our bfloat16 autocast over our float32."""
+    modules: dict[str, nn.Module] = {"ours": Ours(encoder(shape, halting=False))}
+    sides = sides_of(modules, shape, dtype=torch.float32, suffix=" float32") | sides_of(
+        modules, shape, dtype=torch.bfloat16, suffix=" bfloat16"
+    )
+    times = alternate(sides, seconds=settings.seconds)
+    return Measurement(
+        case="train",
+        name=f"autocast over float32: {shape}",
+        dtype="bfloat16",
+        shape=vars(shape),
+        seconds=medians(times),
+        turns=len(times["ours float32"]),
+        ours="ours bfloat16",
+        over="ours float32",
+        ratio=median_ratio(times["ours float32"], times["ours bfloat16"]),
+        least=BFLOAT16,
+    )
+
+
+def run(settings: Settings) -> list[Measurement]:
+    """All comparisons of this case."""
+    if settings.quick:
+        return [
+            against_peers(QUICK, dtype=torch.float32, least=0.0, settings=settings),
+            bfloat16(QUICK, settings=settings),
+        ]
+    found = [
+        against_peers(shape, dtype=dtype, least=least, settings=settings)
+        for shape, least in CASES
+        for dtype in (torch.float32, torch.bfloat16)
+    ]
+    return [*found, bfloat16(CASES[0][0], settings=settings)]

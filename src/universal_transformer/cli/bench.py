@@ -1,0 +1,83 @@
+"""``ut bench``: measure this machine: what halting saves, and how fast the fixed depth is beside other libraries."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+from universal_transformer.cli.arguments import Parser, near, note, number, whole
+from universal_transformer.errors import UserError
+
+CASES = {
+    "halting": "what leaving out halted positions saves, inference and training",
+    "train": "fixed depth, forward and backward, beside torch.nn, x-transformers and ALBERT",
+    "decode": "greedy cached decoding, beside T5",
+    "startup": "how long until ut --help answers and the package is imported",
+    "gpu": "all of it on a GPU, in bfloat16, the block compiled",
+}
+"""Case -> what it measures; the module of that name in the room `bench` has `run(settings)`."""
+
+
+def run(arguments: list[str]) -> int:
+    """Run the named cases (by default all but gpu), print a table, write JSON if asked."""
+    options = parser().parse(arguments)
+    for name in options.cases:
+        if name not in CASES:
+            raise UserError(f"no benchmark {name!r}{near(name, CASES)}; known are {', '.join(CASES)}")
+    target = Path(options.json) if options.json else None
+    if target is not None and not target.parent.is_dir():
+        raise UserError(f"--json {target}: there is no folder {target.parent}")
+    import torch
+
+    from universal_transformer.bench.result import Settings, render, report
+
+    before = torch.get_num_threads()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    seconds = 0.05 if options.quick else options.seconds
+    settings = Settings(seconds=seconds, quick=options.quick, threads=options.threads)
+    measurements = []
+    try:
+        for name in options.cases or [case for case in CASES if case != "gpu"]:
+            note(f"bench {name}: {CASES[name]}")
+            measurements += import_module(f"universal_transformer.bench.{name}").run(settings)
+        found = report(measurements, settings=settings)
+    finally:
+        torch.set_num_threads(before)
+    print(render(measurements))
+    if target is not None:
+        target.write_text(json.dumps(found, indent=1) + "\n")
+    return 0
+
+
+def parser() -> Parser:
+    """Return the parser of ``ut bench``."""
+    parser = Parser(
+        "bench",
+        description="Measure this machine. Ratios are medians of sides run in turn; shares are of what could be saved. "
+        f"Cases: {'; '.join(f'{name}: {about}' for name, about in CASES.items())}.",
+    )
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="what to measure (default: all but gpu)")
+    parser.add_argument("--json", metavar="FILE", default="", help="also write everything as JSON")
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny shapes: shows that it runs, measures nothing"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=number(least=0.0, open_below=True),
+        default=6.0,
+        metavar="S",
+        help="about how long each comparison runs (default: 6)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=whole(1),
+        default=0,
+        metavar="N",
+        help="threads of torch (default: as torch chooses)",
+    )
+    return parser
+
+
+__all__ = ["CASES", "parser", "run"]

@@ -1,0 +1,37 @@
+"""What is measured is what was asked for."""
+
+import pytest
+import torch
+
+from universal_transformer.bench.halting import infer
+from universal_transformer.bench.subject import Shape, apply, bound, calibrate, encoder, histogram, inputs
+
+SHAPE = Shape(width=32, heads=2, filter_width=64, batch=4, length=64, max_steps=10)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_calibration_meets_the_mean_and_spreads_the_steps(share):
+    module, states = encoder(SHAPE, halting=True).eval(), inputs(SHAPE)
+    trace = calibrate(module, states, share=share)
+    assert float(trace.mean_steps()) == pytest.approx(share * 10, abs=0.3)
+    counts = histogram(trace, max_steps=10)
+    assert sum(counts) == SHAPE.positions
+    assert sum(count > 0 for count in counts) >= 5
+
+
+def test_the_bound_is_masked_over_running_position_steps():
+    module, states = encoder(SHAPE, halting=True).eval(), inputs(SHAPE)
+    trace = calibrate(module, states, share=0.4)
+    steps = trace.steps.flatten().tolist()
+    assert bound(trace) == pytest.approx(max(steps) * len(steps) / sum(steps))
+
+
+def test_both_forms_of_one_subject_agree():
+    module, states = encoder(SHAPE, halting=True).eval(), inputs(SHAPE)
+    calibrate(module, states, share=0.3)
+    results = []
+    for form in ("auto", "masked"):
+        infer(module, states, form=form)
+        with torch.no_grad():
+            results.append(apply(module, states)[0])
+    torch.testing.assert_close(*results, rtol=1e-5, atol=1e-5)

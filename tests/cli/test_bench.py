@@ -1,0 +1,74 @@
+"""`ut bench` on tiny shapes: it runs, and says what it measured on what."""
+
+import json
+import warnings
+
+import pytest
+import torch
+
+from universal_transformer.bench import gpu
+from universal_transformer.bench.peers import installed
+from universal_transformer.bench.result import Settings, render
+from universal_transformer.cli import main
+from universal_transformer.cli.bench import CASES
+
+
+@pytest.mark.parametrize("case", ["halting", "train", "decode", "startup"])
+def test_a_case_gives_a_table_and_json(case, tmp_path, capsys):
+    target = tmp_path / "bench.json"
+    with warnings.catch_warnings():
+        if installed("transformers"):
+            warnings.simplefilter("ignore")  # the peers' own
+        assert main(["bench", case, "--quick", "--json", str(target), "--threads", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("case ")
+    found = json.loads(target.read_text())
+    assert found["threads"] == 1
+    assert found["settings"]["quick"] is True
+    assert found["versions"]["torch"] == torch.__version__
+    assert found["machine"]["processor"]
+    for each in found["measurements"]:
+        assert each["case"] == case
+        assert each["name"] in shown
+        if each["ratio"] is not None and each["bound"] is not None:
+            assert each["share"] == pytest.approx(each["ratio"] / each["bound"])
+    if case == "halting":
+        assert sum(found["measurements"][0]["details"]["steps_histogram"]) == 24
+
+
+def test_what_runs_on_a_gpu_runs():
+    """On the CPU here, tiny: the figures mean nothing, the table does."""
+    found = gpu.measure(torch.device("cpu"), Settings(seconds=0.01, quick=True))
+    assert len(render(found).splitlines()) == len(found) + 2
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_the_gpu_case_is_one_line(capsys):
+    assert main(["bench", "gpu"]) == 2
+    assert (
+        capsys.readouterr().err.splitlines()[-1]
+        == "ut: ut bench gpu needs a CUDA GPU, and torch sees none here"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["haltign"], "no benchmark 'haltign' (did you mean halting?)"),
+        (["--seconds", "0"], "expected a number above 0"),
+        (["--threads", "x"], "expected a whole number from 1 on"),
+        (["train", "--json", "no/such/folder.json"], "there is no folder no/such"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, said, capsys):
+    assert main(["bench", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_every_case_has_its_module():
+    from importlib import import_module
+
+    for name in CASES:
+        assert callable(import_module(f"universal_transformer.bench.{name}").run)
