@@ -1,0 +1,272 @@
+"""``results/TABLE.jsonl``: one JSON object a line for every finished run, appended whole or not at all.
+
+What a killed process can leave is a last line that is not whole: it is moved to ``TABLE.jsonl.damaged`` and its run
+is done again. Anything else that is not as this version writes it is refused by name: no figure is made from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from universal_transformer.data.text import parse_json, show, show_path
+from universal_transformer.errors import UserError
+
+FORMAT = 1
+
+Say = Callable[[str], None]
+
+
+class Key(NamedTuple):
+    """What makes two lines the same run."""
+
+    row: str
+    seed: int
+    config: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A finished run: its figures, and all that they depend on."""
+
+    format: int = FORMAT
+    """Version of these fields."""
+    table: str
+    row: str
+    """Name of the row in the table's list of rows."""
+    seed: int
+    config: str
+    """Digest of `settings`."""
+    figures: dict[str, dict[str, float]]
+    """Group of the test set (a task) -> its scores, "count" (questions) and "mean_steps"."""
+    validation: dict[str, float]
+    """What the weights were chosen by: "error" in per cent, "cross_entropy" in nats."""
+    mean_steps: float
+    """Mean ponder time over all test positions (of a fixed model: its depth)."""
+    steps_by_supports: dict[str, list[int]]
+    """Number of supporting facts -> how many source positions took 1, 2, 3 … steps."""
+    examples: dict[str, int]
+    """Examples in "train", "validation" and "test"."""
+    parameters: int
+    updates: int
+    seconds: float
+    """Time trained, validations included, over all resumes."""
+    resumes: int
+    """How often the run was interrupted and gone on with."""
+    stopped: str
+    chosen: str
+    """Which weights were kept: best, last or average."""
+    hardware: dict[str, str | int]
+    versions: dict[str, str]
+    commit: str | None
+    clean: bool | None
+    """Whether the package's files were as committed."""
+    finished: str
+    """When, UTC."""
+    notes: list[str]
+    """What every figure must say beside it: incomplete data, a changed split."""
+    warnings: list[str]
+    command: str
+    """The command that makes the same run."""
+    settings: dict[str, Any]
+    """The whole configuration of the run."""
+
+    @property
+    def key(self) -> Key:
+        """What makes two lines the same run."""
+        return Key(self.row, self.seed, self.config)
+
+    @property
+    def setting(self) -> str:
+        """Digest of the settings but for the seed: runs that share it differ in the seed only."""
+        training = {**self.settings["training"], "seed": 0}
+        return digest({**self.settings, "training": training})
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """Smaller is better, on validation."""
+        return self.validation["error"], self.validation["cross_entropy"]
+
+
+def digest(settings: dict[str, Any]) -> str:
+    """Return the digest of a configuration, as `RunConfig.digest` does."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+
+
+class ResultsFile:
+    """The lines of one table; every access holds the file's lock, so that several processes may append."""
+
+    def __init__(self, path: Path, *, table: str, say: Say) -> None:
+        self.path, self.table, self._say = path, table, say
+
+    @property
+    def damaged(self) -> Path:
+        """Where lines that are not whole are kept."""
+        return self.path.with_name(f"{self.path.name}.damaged")
+
+    def read(self) -> list[Result]:
+        """Return all results, after moving a last line that is not whole out of the way."""
+        if not self.path.exists():
+            return []
+        with self._locked() as file:
+            return self._read(file)
+
+    def append(self, result: Result) -> bool:
+        """Add a line and wait until the disk has it; False if another process has added that run meanwhile."""
+        line = json.dumps(dataclasses.asdict(result), ensure_ascii=False, allow_nan=False) + "\n"
+        parse(line, where="a new result", table=self.table)
+        with self._locked() as file:
+            if result.key in {found.key for found in self._read(file)}:
+                return False
+            self._write(file, line.encode())
+        return True
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        try:
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        except OSError as error:
+            raise UserError(f"{show_path(self.path)}: {error.strerror}") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+        finally:
+            os.close(file)
+
+    def _read(self, file: int) -> list[Result]:
+        raw = os.pread(file, os.fstat(file).st_size, 0)
+        lines = raw.split(b"\n")
+        if lines[-1] == b"":
+            lines.pop()
+        found: list[Result] = []
+        for number, line in enumerate(lines, start=1):
+            where = f"{show_path(self.path)}:{number}"
+            fields = _object(line)
+            if fields is None:
+                if number < len(lines):
+                    raise UserError(
+                        f"{where}: not a result (found {show(line.decode(errors='replace'))}); "
+                        "only a last line can be left half-written: repair or remove this one by hand"
+                    )
+                self._set_aside(file, raw, start=len(raw) - len(line) - raw.endswith(b"\n"), where=where)
+            else:
+                found.append(check(fields, where=where, table=self.table))
+        if found and len(found) == len(lines) and not raw.endswith(b"\n"):
+            self._write(file, b"\n")  # a whole line but for its end
+        _refuse_doubles(found, name=show_path(self.path))
+        return found
+
+    def _set_aside(self, file: int, raw: bytes, *, start: int, where: str) -> None:
+        with self.damaged.open("ab") as kept:
+            kept.write(raw[start:].removesuffix(b"\n") + b"\n")
+            kept.flush()
+            os.fsync(kept.fileno())
+        os.ftruncate(file, start)
+        os.fsync(file)
+        self._say(
+            f"{where}: half-written or damaged, not trusted; moved to {show_path(self.damaged)}, "
+            "and its run counts as not done"
+        )
+
+    def _write(self, file: int, data: bytes) -> None:
+        """Append `data`, or leave the file as it was."""
+        size = os.fstat(file).st_size
+        try:
+            if os.write(file, data) != len(data):
+                raise OSError(0, "could not be written whole (is the disk full?)")
+            os.fsync(file)
+        except OSError as error:
+            os.ftruncate(file, size)
+            raise UserError(f"{show_path(self.path)}: {error.strerror}") from error
+
+
+def parse(line: str, *, where: str, table: str) -> Result:
+    """Return what a line says; anything that this version does not write is a UserError that names it."""
+    fields = parse_json(line, where=where)
+    if not isinstance(fields, dict):
+        raise UserError(f"{where}: expected a JSON object, found {show(line)}")
+    return check(fields, where=where, table=table)
+
+
+def check(fields: dict[str, Any], *, where: str, table: str) -> Result:
+    """Build a result from exactly its fields, of exactly their types, with the digest that it names."""
+    if fields.get("format", FORMAT) != FORMAT:
+        raise UserError(f"{where}: format: found {show(fields['format'])}; this version reads {FORMAT}")
+    hints = get_type_hints(Result)
+    for problem, names in (
+        ("unknown", fields.keys() - hints.keys()),
+        ("missing", hints.keys() - fields.keys()),
+    ):
+        if names:
+            raise UserError(
+                f"{where}: {problem} {', '.join(sorted(names))}: a line of another version; "
+                "this version does not read it, move the file away to begin another"
+            )
+    for name, hint in hints.items():
+        if not _fits(fields[name], hint):
+            raise UserError(f"{where}: {name}: found {show(fields[name])}; expected {_words(hint)}")
+    result = Result(**fields)
+    if result.table != table:
+        raise UserError(f"{where}: table: found {show(result.table)}; expected {table}")
+    if digest(result.settings) != result.config:
+        raise UserError(
+            f"{where}: config: found {show(result.config)}, but its settings have the digest "
+            f"{digest(result.settings)}: the line was changed"
+        )
+    training = result.settings.get("training")
+    if not isinstance(training, dict) or training.get("seed") != result.seed:
+        raise UserError(f"{where}: seed: found {result.seed}, which is not the one in its settings")
+    if missing := {"error", "cross_entropy"} - result.validation.keys():
+        raise UserError(f"{where}: validation: {', '.join(sorted(missing))} missing")
+    return result
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    """Return the JSON object in `line`; None if there is none."""
+    try:
+        fields = parse_json(line.decode("utf-8"), where="")
+    except (UserError, UnicodeDecodeError):
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def _refuse_doubles(found: Sequence[Result], *, name: str) -> None:
+    seen: dict[Key, int] = {}
+    for number, result in enumerate(found, start=1):
+        first = seen.setdefault(result.key, number)
+        if first != number:
+            raise UserError(
+                f"{name}:{number}: the run of line {first} again ({result.row}, seed {result.seed}, "
+                f"config {result.config}): remove one of the two lines"
+            )
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, option) for option in arguments)
+    if origin is dict:
+        return isinstance(value, dict) and all(_fits(item, arguments[1]) for item in value.values())
+    if origin is list:
+        return isinstance(value, list) and all(_fits(item, arguments[0]) for item in value)
+    if hint is float:
+        return type(value) in (int, float)
+    return type(value) is hint
+
+
+def _words(hint: Any) -> str:
+    return str(hint) if get_origin(hint) else getattr(hint, "__name__", str(hint))
+
+
+__all__ = ["FORMAT", "Key", "Result", "ResultsFile", "Say", "check", "digest", "parse"]

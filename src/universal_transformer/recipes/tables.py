@@ -1,0 +1,78 @@
+"""The tables that can be measured: rows by name, each a recipe, and how results are set beside the paper's."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from universal_transformer.data.text import show
+from universal_transformer.errors import UserError
+from universal_transformer.recipes.table import Table
+from universal_transformer.recipes.table1 import TABLE1
+
+TABLES: dict[str, Table] = {"table1": TABLE1}
+"""Every table by its name on the command line."""
+
+
+def find_table(name: str) -> Table:
+    """Return a table by its name."""
+    if name not in TABLES:
+        raise UserError(f"no table {show(name)}; tables that can be reproduced: {', '.join(TABLES)}")
+    return TABLES[name]
+
+
+def choose_rows(
+    table: Table,
+    *,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    models: Sequence[str] = (),
+    tasks: Sequence[str] = (),
+) -> list[str]:
+    """Return the names of the rows chosen, in the table's order; nothing chosen means all.
+
+    `rows` are names, or beginnings of names up to a slash; or else `columns`, `models` and `tasks` are parts of names.
+    """
+    parts = {"columns": columns, "models": models, "tasks": tasks}
+    if rows and any(parts.values()):
+        raise UserError("--rows names rows whole: leave out --columns, --models and --tasks beside it")
+    if rows:
+        return _by_name(table, rows)
+    found = list(table.rows)
+    for place, (option, wanted) in enumerate(parts.items()):
+        if not wanted:
+            continue
+        allowed = dict.fromkeys(row.split("/")[place] for row in table.rows if row.count("/") >= place)
+        for name in wanted:
+            if name not in allowed:
+                raise UserError(
+                    f"--{option}: no {show(name)}{_near(name, allowed)}; allowed: {', '.join(allowed)}"
+                )
+        found = [row for row in found if row.count("/") >= place and row.split("/")[place] in wanted]
+    if empty := [column for column in columns if not any(row.startswith(f"{column}/") for row in found)]:
+        raise UserError(
+            f"--tasks: {', '.join(empty)} trains all tasks in one model: leave --tasks out, or the column"
+        )
+    return found
+
+
+def _by_name(table: Table, rows: Sequence[str]) -> list[str]:
+    chosen: set[str] = set()
+    for name in rows:
+        found = {row for row in table.rows if row == name or row.startswith(f"{name.rstrip('/')}/")}
+        if not found:
+            example = next(iter(table.rows))
+            raise UserError(
+                f"--rows: no row {show(name)}{_near(name, table.rows)}; rows are named {table.naming}, "
+                f"such as {example}"
+            )
+        chosen |= found
+    return [row for row in table.rows if row in chosen]
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    found = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    return f" (did you mean {' or '.join(found)}?)" if found else ""
+
+
+__all__ = ["TABLES", "choose_rows", "find_table"]

@@ -1,0 +1,194 @@
+"""``ut reproduce`` on made-up files of the bAbI format, trained for half a second: each run once, whatever happens."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from universal_transformer.cli import main
+from universal_transformer.cli.fields import override
+from universal_transformer.recipes import RECIPES, reproduce
+from universal_transformer.tasks import StoriesData
+from universal_transformer.tasks.babi import TASK_NAMES
+
+PARTIAL = "task 3: 30 of 10,000 training questions"
+TASKS = (1, 2, 4)
+COMMAND = ["reproduce", "table1", "--columns", "10k-single", "--models", "ut-halting", "--quiet"]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with made-up data for tasks 1, 2 and 4, and for a part of task 3."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UT_DATA", str(tmp_path / "data"))
+    files = tmp_path / "data" / "babi" / "tasks_1-20_v1-2" / "en-10k"
+    derived = tmp_path / "data" / "babi" / "derived"
+    derived.mkdir(parents=True)
+    for number in (*TASKS, 3):
+        stories = StoriesData(train_stories=10, validation_stories=1, test_stories=4, seed=number)
+        stories.write(files)
+        name = f"qa{number}_{TASK_NAMES[number]}"
+        target = files / f"{name}_train.txt" if number != 3 else derived / f"{name}_train_10k-partial.txt"
+        (files / "train.txt").rename(target)
+        (files / "test.txt").rename(files / f"{name}_test.txt")
+    return tmp_path
+
+
+def lines(place):
+    return [json.loads(line) for line in (place / "results" / "table1.jsonl").read_text().splitlines()]
+
+
+def measure(*arguments):
+    return main([*COMMAND, "--minutes", "0.002", *arguments])
+
+
+def test_runs_are_made_recorded_and_not_made_again(place, capsys):
+    assert measure("--tasks", "1,3") == 0
+    first, second = lines(place)
+    assert (first["row"], second["row"]) == ("10k-single/ut-halting/1", "10k-single/ut-halting/3")
+    ((group, scores),) = first["figures"].items()
+    assert group == "task 1 single-supporting-fact"
+    assert 0 <= scores["error"] <= 100
+    assert scores["count"] == first["examples"]["test"] == 12
+    assert first["examples"] == {"train": 27, "validation": 3, "test": 12}
+    assert first["hardware"].keys() >= {"cpu", "cores", "threads", "device"}
+    assert first["updates"] > 0
+    assert first["resumes"] == 0
+    assert second["notes"] == [PARTIAL]
+    command = first["command"].split()
+    assert override(RECIPES[command[2]](), command[3:], prog="ut").digest() == first["config"]
+    before = (place / "results" / "table1.jsonl").read_bytes()
+    capsys.readouterr()
+
+    assert measure("--tasks", "1", "3") == 0
+    assert "2 of 2 runs are recorded" in capsys.readouterr().out
+    assert (place / "results" / "table1.jsonl").read_bytes() == before
+    table = (place / "results" / "table1.md").read_text()
+    assert "2 of 20 tasks, see below" in table
+    assert f"\\* {PARTIAL}" in table
+
+
+def test_a_run_that_was_trained_but_not_recorded_is_recorded_without_training(place, capsys):
+    assert measure("--tasks", "1") == 0
+    (first,) = lines(place)
+    path = place / "results" / "table1.jsonl"
+    path.write_bytes(path.read_bytes()[:-100])
+    capsys.readouterr()
+    assert measure("--tasks", "1") == 0
+    shown = capsys.readouterr().out
+    assert "half-written or damaged, not trusted" in shown
+    (again,) = lines(place)
+    assert (place / "results" / "table1.jsonl.damaged").is_file()
+    assert {**again, "finished": ""} == {**first, "finished": ""}
+
+
+def test_an_interrupted_run_goes_on_from_its_folder(place, capsys, monkeypatch):
+    from universal_transformer.training.session import Session
+
+    update = Session._update
+
+    def interrupted(session):
+        update(session)
+        if session.standing.update == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "_update", interrupted)
+        assert main([*COMMAND, "--minutes", "0.02", "--tasks", "1,2"]) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+    assert not (place / "results" / "table1.jsonl").exists()
+    assert "not measured" in (place / "results" / "table1.md").read_text()
+    assert main([*COMMAND, "--minutes", "0.02", "--tasks", "1,2"]) == 0
+    assert [(line["row"][-1], line["resumes"]) for line in lines(place)] == [("1", 1), ("2", 0)]
+    assert lines(place)[0]["updates"] > 3
+
+
+def test_killed_after_its_first_run_nothing_is_lost_or_doubled(place):
+    code = "import sys; from universal_transformer.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [*COMMAND, "--minutes", "0.02", "--tasks", "1,2,4"]
+    file = place / "results" / "table1.jsonl"
+    process = subprocess.Popen([sys.executable, "-c", code, *command], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while not (file.exists() and file.read_bytes()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.3)  # into the second run
+    finally:
+        process.kill()
+        process.wait()
+    before = file.read_bytes()
+    assert before.count(b"\n") == 1
+    assert main(command) == 0
+    assert file.read_bytes().startswith(before)
+    assert [line["row"][-1] for line in lines(place)] == ["1", "2", "4"]
+
+
+def test_another_seed_or_budget_is_another_run(place, capsys):
+    assert measure("--tasks", "1", "--seeds", "2") == 0
+    assert "over 2 seeds" in (place / "results" / "table1.md").read_text()
+    assert main([*COMMAND, "--minutes", "0.003", "--tasks", "1"]) == 0
+    found = lines(place)
+    assert [line["seed"] for line in found] == [0, 1, 0]
+    assert len({line["config"] for line in found}) == 3
+    assert "--training.minutes 0.003" in found[2]["command"]
+
+
+def test_a_run_that_fails_leaves_the_others_to_be_made(place, capsys, monkeypatch):
+    from universal_transformer.errors import UserError
+
+    train = reproduce._train
+
+    def failing(run, folder, **arguments):
+        if run.row.endswith("/1"):
+            raise UserError("the loss is not finite")
+        return train(run, folder, **arguments)
+
+    monkeypatch.setattr(reproduce, "_train", failing)
+    assert measure("--tasks", "1,2,5") == 1
+    failures = capsys.readouterr().err.splitlines()
+    assert len(failures) == 2
+    assert failures[0] == "ut: 10k-single/ut-halting/1 seed 0: the loss is not finite"
+    assert "ut data fetch babi" in failures[1]
+    assert [line["row"][-1] for line in lines(place)] == ["2"]
+
+
+def test_a_plan_is_shown_and_a_table_written_without_training(place, capsys):
+    assert measure("--tasks", "1,2", "--dry-run") == 0
+    assert "0 of 2 runs are recorded; 2 to make" in capsys.readouterr().out
+    assert not (place / "results").exists()
+    assert measure("--render") == 0
+    assert "not measured" in (place / "results" / "table1.md").read_text()
+    assert not (place / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["table2"], "tables that can be reproduced: table1"),
+        ([], "required: TABLE"),
+        (["table1", "--rows", "10k-single/ut-haltin/1"], "did you mean 10k-single/ut-halting/1"),
+        (["table1", "--tasks", "21"], "no '21'"),
+        (["table1", "--tasks", "1,,2"], "an empty name"),
+        (["table1", "--columns", "1k-joint", "--tasks", "1"], "trains all tasks in one model"),
+        (["table1", "--seeds", "0"], "expected a whole number from 1 on"),
+        (["table1", "--minutes", "0"], "expected a number above 0"),
+        (["table1", "--sedes", "1"], "did you mean --seeds"),
+        (["table1", "--data-dir", "none"], "ut data fetch babi"),
+        (["table1", "--results", "bad"], "bad/table1.jsonl:1: unknown colour"),
+    ],
+)
+def test_a_mistake_gets_one_line_and_leaves_nothing_behind(arguments, expected, place, capsys):
+    (place / "bad").mkdir()
+    line = '{"format": 1, "colour": "red"}\n'
+    (place / "bad" / "table1.jsonl").write_text(line)
+    before = sorted(place.rglob("*"))
+    assert main(["reproduce", *arguments]) == 2
+    found = capsys.readouterr().err
+    assert found.count("\n") == 1
+    assert expected in found
+    assert sorted(place.rglob("*")) == before
+    assert (place / "bad" / "table1.jsonl").read_text() == line
