@@ -175,7 +175,7 @@ def test_steps_by_supporting_facts_are_over_all_positions_of_all_tasks():
 
 def test_runs_are_listed_with_what_they_were_made_on():
     text = TABLE1.render([result(clean=False, warnings=["halting has collapsed"])])
-    assert "Some \\| CPU, 2 threads" in text
+    assert "Some \\| CPU, threads: 2" in text
     assert "0123456789 (changed)" in text
     assert "- 10k-single/ut-halting/1, seed 0: halting has collapsed" in text
 

@@ -32,8 +32,9 @@ _HEAD = f"""\
 Error on the test questions in per cent. A task fails above {paper.FAILED_ABOVE:g} %. Ours: for each task (joint:
 for each model) the run with the lowest error on validation questions, the last tenth of the training stories; test
 questions choose nothing. Where several seeds of the same settings were run, mean ± standard deviation (n - 1) over
-them follows. Means over tasks are given only where all {NUM_TASKS} tasks were measured. Paper's figures:
-{paper.TABLE1_SOURCE}; its single tasks and its means over seeds: {paper.TABLE1_TASKS_SOURCE}.
+them follows. Means over tasks are given only where all {NUM_TASKS} tasks were measured. The paper's figures are the
+best of ten seeds by validation error ({paper.TABLE1_SOURCE}); its single tasks and its means over seeds are from:
+{paper.TABLE1_TASKS_SOURCE}. How many seeds ours are the best of is in the list of runs.
 """
 
 
@@ -216,7 +217,7 @@ def _runs(results: Sequence[Result]) -> list[str]:
     for one in results:
         errors = [scores["error"] for scores in one.figures.values()]
         commit = "unknown" if one.commit is None else one.commit[:10] + ("" if one.clean else " (changed)")
-        machine = f"{one.hardware.get('gpu', one.hardware['cpu'])}, {one.hardware['threads']} threads"
+        machine = f"{one.hardware.get('gpu', one.hardware['cpu'])}, threads: {one.hardware['threads']}"
         rows.append(
             [
                 *(one.row, str(one.seed), f"{fmean(errors):.2f}", f"{one.validation['error']:.2f}"),
