@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from universal_transformer.nn.block import Block
+from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.coordinates import Coordinates, count_positions
 from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.nn.recurrence import Recurrence
@@ -100,3 +101,38 @@ def go(recurrence, states, *, padding=None, source=None, source_padding=None, **
     memory = None if source is None else recurrence.remember(source, padding=source_padding)
     placed = recurrence.coordinates.place(where, padding=padding)
     return recurrence(states, placed=placed, padding=padding, memory=memory, **depth)
+
+
+def cache_for(module, *, batch, capacity, convolution=False, max_steps=None):
+    return KeyValueCache(
+        module.num_slots(max_steps),
+        batch=batch,
+        num_heads=HEADS,
+        capacity=capacity,
+        width=WIDTH,
+        convolution=convolution,
+        dtype=torch.float64,
+        device=torch.device("cpu"),
+    )
+
+
+def piecewise(module, states, pieces, *, cache, padding=None, memory=None, **depth):
+    """Outputs and steps of ``states`` fed in ``pieces``."""
+    outputs, steps = [], []
+    for count in pieces:
+        end = cache.length + count
+        where = torch.arange(end).unsqueeze(0) if padding is None else count_positions(padding[:, :end])
+        blank = None if padding is None else padding[:, cache.length : end]
+        output, trace = module(
+            states[:, cache.length : end],
+            placed=module.coordinates.place(where[:, cache.length :]),
+            padding=blank,
+            cache=cache,
+            cached_padding=None if padding is None else padding[:, :end],
+            memory=memory,
+            **depth,
+        )
+        cache.length = end
+        outputs.append(output)
+        steps.append(trace.steps)
+    return torch.cat(outputs, dim=1), torch.cat(steps, dim=1)

@@ -9,7 +9,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from universal_transformer.cli import main
-from universal_transformer.cli.dry_run import Shape, count_parameters, estimate, forward_flops
+from universal_transformer.cli.dry_run import Shape, cache_bytes, count_parameters, estimate, forward_flops
 from universal_transformer.models.build import build
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import RECIPES
@@ -45,6 +45,14 @@ def test_operations_are_those_that_torch_counts(name):
         build(config).eval()(*inputs[config.architecture])
     shape = Shape(rows=rows, source=length, target=width)
     assert forward_flops(config, shape) == pytest.approx(counter.get_total_flops(), rel=0.02)
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - {"classifier"}))
+def test_the_cache_is_as_large_as_the_one_that_is_allocated(name):
+    cache = build(MODELS[name]).target.start(batch=1, capacity=11).cache
+    held = [cache.keys, cache.values, *([] if cache.inputs is None else [cache.inputs])]
+    assert cache_bytes(MODELS[name], length=11) == sum(tensor.nbytes for tensor in held)
+    assert cache_bytes(MODELS["classifier"], length=11) == 0
 
 
 @pytest.mark.parametrize("name", [*EXTERNAL, *sorted(set(RECIPES) - set(EXTERNAL) - set(OWN_FILES))])

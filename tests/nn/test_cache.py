@@ -5,47 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from small import HEADS, WIDTH, go, right_padding, small_recurrence
+from small import HEADS, WIDTH, cache_for, go, piecewise, right_padding, small_recurrence
 from universal_transformer.errors import UserError
-from universal_transformer.nn.cache import KeyValueCache
-from universal_transformer.nn.coordinates import Coordinates, count_positions
+from universal_transformer.nn.coordinates import Coordinates
 
 PIECES = st.lists(st.integers(1, 4), min_size=1, max_size=5)
-
-
-def cache_for(module, *, batch, capacity, convolution=False, max_steps=None):
-    return KeyValueCache(
-        module.num_slots(max_steps),
-        batch=batch,
-        num_heads=HEADS,
-        capacity=capacity,
-        width=WIDTH,
-        convolution=convolution,
-        dtype=torch.float64,
-        device=torch.device("cpu"),
-    )
-
-
-def piecewise(module, states, pieces, *, cache, padding=None, memory=None, **depth):
-    """Outputs and steps of ``states`` fed in ``pieces``."""
-    outputs, steps = [], []
-    for count in pieces:
-        end = cache.length + count
-        where = torch.arange(end).unsqueeze(0) if padding is None else count_positions(padding[:, :end])
-        blank = None if padding is None else padding[:, cache.length : end]
-        output, trace = module(
-            states[:, cache.length : end],
-            placed=module.coordinates.place(where[:, cache.length :]),
-            padding=blank,
-            cache=cache,
-            cached_padding=None if padding is None else padding[:, :end],
-            memory=memory,
-            **depth,
-        )
-        cache.length = end
-        outputs.append(output)
-        steps.append(trace.steps)
-    return torch.cat(outputs, dim=1), torch.cat(steps, dim=1)
 
 
 CHOICES = [

@@ -57,6 +57,8 @@ class Estimate:
     """Of one update, mean over batches."""
     memory: float
     """Bytes while training, at the largest batch of the sample."""
+    cached: float
+    """Bytes of keys and values for a target as long as the longest of the sample, while it is decoded."""
     seconds: float
     """Of one update."""
     notes: tuple[str, ...]
@@ -70,6 +72,11 @@ class Estimate:
             f"parameters  {self.parameters:,}",
             f"FLOPs       {most}{self.flops / 1e9:,.2f} GFLOP an update (forward and backward)",
             f"memory      about {self.memory / 1e9:.1f} GB while training (an estimate)",
+            *(
+                [f"decoding    {self.cached / 1e6:,.1f} MB of keys and values a sequence"]
+                if self.cached
+                else []
+            ),
             f"time        {most}{self._time()} (an estimate, from a matrix product timed on this machine)",
             *(f"note        {text}" for text in self.notes),
         ]
@@ -107,6 +114,7 @@ def estimate(config: RunConfig) -> Estimate:
         updates_per_epoch=updates,
         flops=flops,
         memory=PROCESS_BYTES + weights + max(activation_bytes(model, shape) for shape in shapes),
+        cached=cache_bytes(model, length=max(shape.target for shape in shapes)),
         seconds=flops / _speed(config, model) * OVERHEAD,
         notes=task.notes,
     )
@@ -187,6 +195,19 @@ def activation_bytes(model: ModelConfig, shape: Shape) -> float:
     return 4.0 * (positions * _applications(model) * per_block + 3.0 * outputs)
 
 
+def cache_bytes(model: ModelConfig, *, length: int) -> float:
+    """Return how many bytes a decoder keeps of a sequence of `length` tokens, in 32-bit floats: of each position and
+    block applied, its key and its value (and the input of a convolution), whether or not it has halted by then.
+    """
+    from universal_transformer.nn.cache import cache_elements
+
+    if model.architecture == "classifier":
+        return 0.0
+    convolution = model.transition == "separable_convolution"
+    slots = _applications(model)
+    return 4.0 * cache_elements(slots, batch=1, capacity=length, width=model.width, convolution=convolution)
+
+
 def count_parameters(model: ModelConfig) -> int:
     """Return the number of weights, from a model whose tensors take no memory."""
     import torch
@@ -229,4 +250,12 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-__all__ = ["Estimate", "Shape", "activation_bytes", "count_parameters", "estimate", "forward_flops"]
+__all__ = [
+    "Estimate",
+    "Shape",
+    "activation_bytes",
+    "cache_bytes",
+    "count_parameters",
+    "estimate",
+    "forward_flops",
+]

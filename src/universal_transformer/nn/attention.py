@@ -113,6 +113,18 @@ class SelfAttention(nn.Module):
         key, value = self._part(rows, 1, 3).chunk(2, dim=-1)
         return key.contiguous(), value.contiguous()
 
+    def project_rows(
+        self, rows: Float[Tensor, "row width"]
+    ) -> tuple[Float[Tensor, "row width"], Float[Tensor, "row width"], Float[Tensor, "row width"]]:
+        """``x W_Q``, ``x W_K`` and ``x W_V`` of single rows."""
+        query, key, value = self.query_key_value(rows).chunk(3, dim=-1)
+        return query, key, value
+
+    def step_parts(self, steps: Float[Tensor, "step width"]) -> Float[Tensor, "2 step width"]:
+        """``τ W_K`` and ``τ W_V``, without biases: what step signals add to every key and every value."""
+        width = self.query_key_value.in_features
+        return torch.stack(functional.linear(steps, self.query_key_value.weight[width:]).chunk(2, dim=-1))
+
     def shift(self, step: Float[Tensor, "width"]) -> Float[Tensor, "width"]:
         """``τ W_V``, without bias: what a step signal adds to every value."""
         width = self.query_key_value.in_features

@@ -113,3 +113,16 @@ class Block(nn.Module):
             attention, looked = self.cross_attention, None if record is None else record.cross_attention
             states = self.after_cross_attention(states, lambda x: attention(x, memory=memory, record=looked))
         return self.after_transition(states, lambda x: self.transition(x, padding=padding, cache=cache))
+
+    def forward_rows(
+        self,
+        rows: Float[Tensor, "row width"],
+        *,
+        attend: Callable[[Float[Tensor, "row width"]], Float[Tensor, "row width"]],
+        look: Callable[[Float[Tensor, "row width"]], Float[Tensor, "row width"]] | None,
+    ) -> Float[Tensor, "row width"]:
+        """The same for single rows, whose attention to their sequences and to the source the caller computes."""
+        states = self.after_attention(rows.unsqueeze(0), lambda x: attend(x.squeeze(0)).unsqueeze(0))
+        if self.after_cross_attention is not None and look is not None:
+            states = self.after_cross_attention(states, lambda x: look(x.squeeze(0)).unsqueeze(0))
+        return self.after_transition(states, self.transition).squeeze(0)

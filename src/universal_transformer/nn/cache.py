@@ -40,12 +40,17 @@ class LayerCache:
         return self.inputs[:, max(0, self.length - reach) : end]
 
 
-class KeyValueCache:
-    """``num_slots`` layers of keys and values for ``capacity`` positions, allocated once.
+def cache_elements(num_slots: int, *, batch: int, capacity: int, width: int, convolution: bool) -> int:
+    """Numbers that a :class:`KeyValueCache` holds: keys and values, and the inputs of a convolutional transition.
 
-    Memory in elements: ``2 * num_slots * batch * capacity * width`` (and half as much again with a convolutional
-    transition, whose inputs are kept too).
+    ``(2 or 3) * num_slots * batch * capacity * width``, whatever was halted: a position that stopped thinking still
+    has an entry for every step that others may look from.
     """
+    return (3 if convolution else 2) * num_slots * batch * capacity * width
+
+
+class KeyValueCache:
+    """``num_slots`` layers of keys and values for ``capacity`` positions, allocated once (see `cache_elements`)."""
 
     def __init__(
         self,
@@ -74,6 +79,7 @@ class KeyValueCache:
                 "ask for fewer new tokens, or for fewer sequences at a time"
             ) from None
         self.length = 0
+        self.step_parts: Float[Tensor, "2 step width"] | None = None  # W_K τ and W_V τ: see nn/depth_cache.py
 
     @property
     def capacity(self) -> int:
@@ -84,6 +90,21 @@ class KeyValueCache:
         """The slot of one layer application."""
         inputs = None if self.inputs is None else self.inputs[slot]
         return LayerCache(self.keys[slot], self.values[slot], inputs, self.length)
+
+    def write(
+        self,
+        key: Float[Tensor, "row width"],
+        value: Float[Tensor, "row width"],
+        *,
+        slot: int | Int[Tensor, "row"],
+        row: Int[Tensor, "row"],
+        place: Int[Tensor, "row"],
+    ) -> None:
+        """Store keys and values of single positions: ``place`` among those of sequence ``row``, in ``slot``."""
+        for stored, new in ((self.keys, key), (self.values, value)):
+            stored[slot, row, :, place] = new.view(len(new), stored.shape[2], stored.shape[4]).to(
+                stored.dtype
+            )
 
     def check(self, new: int) -> None:
         """UserError unless ``new`` further positions fit."""

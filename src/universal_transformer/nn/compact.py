@@ -14,6 +14,7 @@ with all of them.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +22,7 @@ import torch
 from universal_transformer.axes import Bool, Float, Int, PerPosition, States, Tensor
 from universal_transformer.nn.attention import Memory, split_heads
 from universal_transformer.nn.block import Block
+from universal_transformer.nn.depth_cache import DepthCache
 from universal_transformer.nn.halting import Halting, HaltingUnit, Output, advance, combine
 from universal_transformer.nn.ragged import Layout, Rows
 
@@ -151,6 +153,14 @@ class StoredAttention(torch.autograd.Function):
         return found[0], key, value, (found[3] if moved is not None else None), None, None, None
 
 
+@dataclass(frozen=True)
+class Changed:
+    """Rows whose keys and values are no longer those of their states, and ``h + π`` to renew them from."""
+
+    index: Int[Tensor, "changed"]
+    base: Float[Tensor, "changed width"]
+
+
 @dataclass
 class Running:
     """The rows that still think, and what they carry."""
@@ -200,8 +210,10 @@ class CompactLoop:
         mask: Bool[Tensor, "..."] | None,
         causal: bool,
         memory: Memory | None,
+        cache: DepthCache | None = None,
     ) -> None:
-        self.block, self.unit, self.memory = block, unit, memory
+        self.block, self.unit, self.memory, self.cache = block, unit, memory, cache
+        self.stored = 0 if cache is None else cache.cache.length
         self.batch, self.length, width = states.shape
         self.mask, self.causal = mask, causal
         self.signal = None
@@ -229,28 +241,63 @@ class CompactLoop:
     def mix(
         self,
         timed: Rows,
-        base: Float[Tensor, "changed width"],
-        written: Int[Tensor, "changed"],
-        step: Float[Tensor, "width"] | None,
+        *,
+        changed: Changed,
+        step: int,
+        signal: Float[Tensor, "width"] | None,
         layout: Layout,
     ) -> Rows:
-        """Self-attention of running rows, after the keys and values of ``written`` rows are renewed from ``base``."""
+        """Self-attention of running rows, after the keys and values of ``changed`` rows are renewed."""
+        if self.cache is not None:
+            return self.mix_cached(timed, cache=self.cache, step=step, layout=layout)
         module, sight = self.block.attention, Sight(layout, self.mask, self.causal)
-        key, value = module.keys_values(base)
+        key, value = module.keys_values(changed.base)
         query = module.queries(timed)
-        shift = None if step is None else module.shift(step)
+        shift = None if signal is None else module.shift(signal)
         if self.store is None:
             dropout = module.dropout if module.training else 0.0
             self.store = Store(self.batch, self.length, key, num_heads=module.num_heads, dropout=dropout)
         inside = shift if self.store.dropout else None  # dropped weights no longer sum to 1
         if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad):
             apply: Callable[..., Tensor] = StoredAttention.apply
-            mixed = apply(query, key, value, inside, written, self.store, sight)
+            mixed = apply(query, key, value, inside, changed.index, self.store, sight)
         else:
-            self.store.write(written, key, value, keep=False)
+            self.store.write(changed.index, key, value, keep=False)
             values = self.store.values if inside is None else self.store.values + inside
             mixed = self.store.attend(query, self.store.keys, values, sight=sight)
         return module.output(mixed if shift is None or inside is not None else mixed + shift)
+
+    def mix_cached(self, timed: Rows, *, cache: DepthCache, step: int, layout: Layout) -> Rows:
+        """Self-attention of running rows over the slot of their step, behind the positions of earlier calls."""
+        module = self.block.attention
+        row, place = self.where(layout.index)
+        query = cache.query(timed, step=step, row=row, place=place)
+        key, value = cache.slot(step, stored=self.stored + self.length)
+        dropout = module.dropout if module.training else 0.0
+        return module.output(
+            layout.attend(query, key, value, mask=self.mask, causal=self.causal, dropout=dropout)
+        )
+
+    def where(self, index: Int[Tensor, "row"]) -> tuple[Int[Tensor, "row"], Int[Tensor, "row"]]:
+        """The sequence of each row, and its place in a cache."""
+        return index.div(self.length, rounding_mode="floor"), index % self.length + self.stored
+
+    def settle(self, states: Rows, index: Int[Tensor, "row"], *, step: int) -> None:
+        """Let what has halted serve the steps from ``step`` on to later calls."""
+        if self.cache is not None and step < self.cache.depth and len(index):
+            row, place = self.where(index)
+            steps = torch.full_like(index, step)
+            self.cache.settle(self.place(states, index), step=steps, row=row, place=place)
+
+    def begin(self, halting: Halting, *, step: int) -> Changed:
+        """The rows whose keys and values are not in the store: all; behind a cache, none but those that halted."""
+        states = self.states.flatten(0, 1)
+        index = torch.arange(len(states), device=states.device)
+        if self.cache is not None:
+            halted = (~halting.running & (halting.steps > 0)).flatten().nonzero().squeeze(1)
+            self.settle(states[halted], halted, step=step)
+            index = index[:0]
+        return Changed(index, self.place(states[index], index))
 
     def look(self, states: Rows, layout: Layout) -> Rows:
         """Attention of running rows over the source."""
@@ -263,52 +310,36 @@ class CompactLoop:
             layout.attend(query, memory.key, memory.value, mask=memory.mask, dropout=dropout)
         )
 
-    def step(
-        self,
-        *,
-        base: Float[Tensor, "changed width"],
-        written: Int[Tensor, "changed"],
-        timed: Rows,
-        step: Float[Tensor, "width"] | None,
-        layout: Layout,
-    ) -> Rows:
-        """The block, for running rows."""
-        block = self.block
-        states = block.after_attention(
-            timed.unsqueeze(0), lambda _: self.mix(timed, base, written, step, layout).unsqueeze(0)
-        )
-        if block.after_cross_attention is not None and self.memory is not None:
-            states = block.after_cross_attention(
-                states, lambda x: self.look(x.squeeze(0), layout).unsqueeze(0)
-            )
-        return block.after_transition(states, block.transition).squeeze(0)
-
     def run(
         self,
         output: States,
         halting: Halting,
         *,
+        first: int,
         steps: Sequence[Float[Tensor, "width"] | None],
         threshold: float,
         remainder_at_cap: bool,
         rule: Output,
     ) -> tuple[States, Halting, list[PerPosition], list[PerPosition]]:
-        """Run to the end. ``steps``: the step signals that are left. Returns the output, the halting state, and
-        probabilities and weights of each step made, 0 where a position did not run.
+        """Run to the end. ``steps``: the step signals that are left, from that of step ``first`` on. Returns the
+        output, the halting state, and probabilities and weights of each step made, 0 where a position did not run.
         """
         rows = Running.of(halting.running.flatten().nonzero().squeeze(1), self.states, output, halting)
-        written = torch.arange(self.batch * self.length, device=output.device)
-        changed = self.place(self.states.flatten(0, 1), written)
+        changed = self.begin(halting, step=first)
         left, probabilities, weights = [], list[Tensor](), list[Tensor]()
         for number, exact in enumerate(steps):
             signal = None if exact is None else exact.to(output.dtype)
-            layout = Layout.of(rows.index, batch=self.batch, length=self.length)
+            layout = Layout.of(rows.index, batch=self.batch, length=self.length, stored=self.stored)
             base = self.place(rows.states, rows.index)
             timed = base if signal is None else base + signal
             probability = self.probability(timed, layout)
             stop = remainder_at_cap and number == len(steps) - 1
             rows.halting, weight = advance(rows.halting, probability, threshold=threshold, stop=stop)
-            rows.states = self.step(base=changed, written=written, timed=timed, step=signal, layout=layout)
+            rows.states = self.block.forward_rows(
+                timed,
+                attend=partial(self.mix, changed=changed, step=first + number, signal=signal, layout=layout),
+                look=None if self.memory is None else partial(self.look, layout=layout),
+            )
             rows.output = combine(
                 rows.output.unsqueeze(0),
                 rows.states.unsqueeze(0),
@@ -319,12 +350,13 @@ class CompactLoop:
             for made, kept in ((probability, probabilities), (weight, weights)):
                 flat = made.new_zeros(self.batch * self.length).index_copy(0, rows.index, made[0])
                 kept.append(flat.view(self.batch, self.length))
-            written, changed = rows.index, self.place(rows.states, rows.index)
+            changed = Changed(rows.index, self.place(rows.states, rows.index))
             running = rows.halting.running[0]
             kept_rows = running.nonzero().squeeze(1)
             if len(kept_rows) < len(running):
                 left.append(rows.choose((~running).nonzero().squeeze(1)))
                 rows = rows.choose(kept_rows)
+                self.settle(left[-1].states, left[-1].index, step=first + number + 1)
             if not len(rows.index):
                 break
         left.append(rows)

@@ -187,6 +187,15 @@ class Coordinates(nn.Module):
             )
         return self.step_table[step] * self.step_scale
 
+    def step_signals(
+        self, steps: int, *, device: torch.device | None = None
+    ) -> Float[Tensor, "step channels"]:
+        """τ of the first ``steps`` steps; 0 when steps are not told."""
+        signals = [self.step_signal(step, device=device) for step in range(steps)]
+        if self.step == "none":
+            return torch.zeros(steps, self.step_width, device=device)
+        return torch.stack([signal for signal in signals if signal is not None])
+
     def enter(self, states: States, placed: Placed) -> States:
         """The position part, once, in front of everything (when it is not added at every step)."""
         if self.every_step or placed.signal is None:

@@ -48,12 +48,12 @@ def check_threshold(threshold: float) -> float:
 
 
 def advance(
-    halting: Halting, probability: PerPosition, *, threshold: float, stop: bool
+    halting: Halting, probability: PerPosition, *, threshold: float, stop: bool | Padding
 ) -> tuple[Halting, PerPosition]:
     """One halting decision: the new state and the weight of the step about to be made.
 
-    ``stop`` makes every running position halt now and take its remainder (the cap, decision D7). Gradient flows
-    through ``R`` and the weights, never through ``N`` or the decisions.
+    ``stop`` makes running positions (all, or those it marks) halt now and take their remainders (the cap, decision
+    D7). Gradient flows through ``R`` and the weights, never through ``N`` or the decisions.
     """
     h, running = halting.cumulative, halting.running
     over = (h + probability > threshold) | stop

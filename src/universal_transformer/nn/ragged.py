@@ -17,19 +17,23 @@ LONG = 256
 
 @dataclass(frozen=True)
 class Layout:
-    """Which positions of a batch run: flat indices ``batch * length + position`` in order, and how many a sequence."""
+    """Which positions of a batch run: flat indices ``batch * length + position`` in order, and how many a sequence.
+
+    ``stored`` keys of each sequence stand in front of those of the positions.
+    """
 
     index: Int[Tensor, "row"]
     length: int
     counts: tuple[int, ...]
+    stored: int = 0
 
     @classmethod
-    def of(cls, index: Int[Tensor, "row"], *, batch: int, length: int) -> "Layout":
+    def of(cls, index: Int[Tensor, "row"], *, batch: int, length: int, stored: int = 0) -> "Layout":
         """The layout of ``index``. Reading the counts is the one time a step that a GPU is waited for."""
         if batch == 1:
-            return cls(index, length, (len(index),))
+            return cls(index, length, (len(index),), stored)
         sequence = index.div(length, rounding_mode="floor")
-        return cls(index, length, tuple(sequence.bincount(minlength=batch).tolist()))
+        return cls(index, length, tuple(sequence.bincount(minlength=batch).tolist()), stored)
 
     def attend(
         self,
@@ -68,7 +72,7 @@ class Layout:
             asked = query[first : first + count].view(1, count, heads, head).transpose(1, 2)
             visible = None if mask is None else mask[row : row + 1]
             if causal:
-                position = self.index[first : first + count] - row * self.length
+                position = self.index[first : first + count] - row * self.length + self.stored
                 seen = _seen(position, keys.shape[2])
                 visible = seen if visible is None else visible & seen
             result = scaled_dot_product_attention(
@@ -103,7 +107,7 @@ class Layout:
             query = query.new_zeros(rows * most, width).index_copy(0, slot, query)
         visible: Tensor | None = mask
         if causal:
-            position = self.index % self.length
+            position = self.index % self.length + self.stored
             if slot is not None:
                 position = position.new_zeros(rows * most).index_copy(0, slot, position)
             seen = _seen(position.view(rows, most), keys.shape[2]).unsqueeze(1)

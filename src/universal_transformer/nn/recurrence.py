@@ -18,6 +18,7 @@ from universal_transformer.nn.block import AttentionRecord, Block
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.compact import CompactLoop
 from universal_transformer.nn.coordinates import Coordinates, Placed
+from universal_transformer.nn.depth_cache import DepthCache
 from universal_transformer.nn.halting import Halting, HaltingUnit, Output, advance, check_threshold, combine
 from universal_transformer.nn.halting import ponder_cost as mean_ponder
 from universal_transformer.nn.transition import FeedForward
@@ -245,8 +246,9 @@ class Recurrence(nn.Module):
             steps = steps.masked_fill(view.padding, 0.0)
         return states, Trace(steps, torch.zeros_like(steps), view.padding)
 
-    def _compacts(self, view: View) -> bool:
-        """Whether leaving out halted positions gives the same numbers here (see ``nn/compact.py``)."""
+    @property
+    def compactible(self) -> bool:
+        """Whether keys and values of halted positions follow from their last states (``nn/compact.py``)."""
         block, coordinates = self.blocks[0], self.coordinates
         assert isinstance(block, Block)
         return (
@@ -254,53 +256,79 @@ class Recurrence(nn.Module):
             and self.tied
             and self.layers_per_step == 1
             and self.state == "frozen"
-            and view.cache is None
-            and view.record is None
-            and (view.mask is None or view.mask.shape[2] == 1)  # padding on a decoder's left: a mask a query
             and block.after_attention.post
             and isinstance(block.transition, FeedForward)
             and not block.transition.zero_padding
             and not coordinates.shift_by_step
             and coordinates.join is None
-            and view.placed.rotary is None
+            and coordinates.position != "rotary"
         )
 
-    def _compact_loop(self, states: States, view: View) -> CompactLoop:
+    def _compacts(self, view: View) -> bool:
+        """Whether leaving out halted positions gives the same numbers in this call."""
+        return (
+            self.compactible
+            and view.record is None
+            # padding on a decoder's left is a mask a query; a cache knows its padding by place
+            and (view.cache is not None or view.mask is None or view.mask.shape[2] == 1)
+        )
+
+    def depth_cache(self, cache: KeyValueCache, *, depth: int) -> DepthCache:
+        """``cache`` by depth step, for a recurrence that compacts."""
+        block = self.blocks[0]
+        assert isinstance(block, Block)
+        if cache.step_parts is None and self.coordinates.step != "none":
+            table = self.coordinates.step_signals(depth, device=cache.keys.device)
+            cache.step_parts = block.attention.step_parts(table.to(cache.keys.dtype))
+        return DepthCache(cache, block.attention, first=len(self.before), depth=depth)
+
+    def _compact_loop(self, states: States, view: View, cache: DepthCache | None) -> CompactLoop:
         block = self.blocks[0]
         assert isinstance(block, Block)
         assert self.halting is not None
+        mask, causal = view.mask, view.causal
+        if cache is not None:
+            causal = states.shape[1] > 1
+            mask = None if view.cached_padding is None else ~view.cached_padding[:, None, None, :]
         return CompactLoop(
             block,
             self.halting,
             states=states,
             signal=view.placed.signal if self.coordinates.every_step else None,
-            mask=view.mask,
-            causal=view.causal,
+            mask=mask,
+            causal=causal,
             memory=None if view.memory is None else view.memory[len(self.before)],
+            cache=cache,
         )
 
     def _halting(
         self, states: States, view: View, *, depth: int, threshold: float, padding: Padding | None
     ) -> tuple[States, Trace]:
-        """Adaptive computation time, every position computed and the halted ones masked.
+        """Adaptive computation time: every position computed and the halted ones masked, until leaving them out pays.
 
-        It ends as soon as nothing runs, except when decoding with a cache: later positions may think longer and
-        then need the keys and values of this one at every step.
+        It ends as soon as nothing runs. Later positions behind a cache may think longer and then need the keys and
+        values of these at every step: where they cannot be had otherwise (``nn/depth_cache.py``) all steps are made.
         """
         assert self.halting is not None
+        compacts = self._compacts(view)
+        cache = self.depth_cache(view.cache, depth=depth) if compacts and view.cache is not None else None
         halting = Halting.start(states, padding=padding)
         output = torch.zeros_like(states)
         probabilities, weights = [], []
         for step in range(depth):
-            running = halting.running.numel() if view.cache is not None else int(halting.running.sum())
+            endless = view.cache is not None and cache is None
+            running = halting.running.numel() if endless else int(halting.running.sum())
             if step and not running:
+                if cache is not None:
+                    self._compact_loop(states, view, cache).begin(halting, step=step)
                 break
-            if 0 < running < COMPACT_BELOW * halting.running.numel() and self._compacts(view):
-                loop = self._compact_loop(states, view)
+            if 0 < running < COMPACT_BELOW * halting.running.numel() and compacts:
+                loop = self._compact_loop(states, view, cache)
                 signals = [self.coordinates.step_signal(t, device=states.device) for t in range(step, depth)]
                 output, halting, *more = loop.run(
                     output,
                     halting,
+                    first=step,
                     steps=signals,
                     threshold=threshold,
                     remainder_at_cap=self.remainder_at_cap,

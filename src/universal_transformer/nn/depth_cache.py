@@ -1,0 +1,55 @@
+"""Keys and values by depth step and position: one that has halted is projected once, however deep others look.
+
+A position that halted after ``N`` steps keeps its state ``h``. At a deeper step ``t`` its key is
+``W_K (h + π + τ_t) = W_K (h + π) + W_K τ_t``, and its value likewise. So ``h + π`` is projected once, and each of the
+slots ``N … T - 1`` receives that vector plus a row of a table that all positions share. Attention at step ``t`` reads
+one contiguous slot and need not know who has halted. It takes post-norm (nothing stands between the sum and the
+projection), frozen states, and the feed-forward transition, which sees no neighbour.
+"""
+
+import torch
+
+from universal_transformer.axes import Float, Int, Tensor
+from universal_transformer.nn.attention import SelfAttention
+from universal_transformer.nn.cache import KeyValueCache
+
+Rows = Float[Tensor, "row width"]
+Index = Int[Tensor, "row"]
+Slot = Float[Tensor, "batch heads stored head"]
+
+
+class DepthCache:
+    """A view of a :class:`KeyValueCache` by depth step, ``first`` being the slot of step 0.
+
+    Rows are named by three indices: depth step, row of the cache, and place among the positions of that row.
+    """
+
+    def __init__(self, cache: KeyValueCache, attention: SelfAttention, *, first: int, depth: int) -> None:
+        self.cache, self.attention, self.first, self.depth = cache, attention, first, depth
+
+    def query(self, timed: Rows, *, step: int | Index, row: Index, place: Index) -> Rows:
+        """``x W_Q`` of running rows, whose keys and values of this step are stored."""
+        query, key, value = self.attention.project_rows(timed)
+        self.cache.write(key, value, slot=self.first + step, row=row, place=place)
+        return query
+
+    def slot(self, step: int, *, stored: int) -> tuple[Slot, Slot]:
+        """Keys and values that positions at ``step`` look at: of the first ``stored`` places of all rows."""
+        slot = self.first + step
+        return self.cache.keys[slot][:, :, :stored], self.cache.values[slot][:, :, :stored]
+
+    def slots(self, step: Index, row: Index, *, stored: int) -> tuple[Slot, Slot]:
+        """The same for rows that stand at different steps."""
+        slot = self.first + step
+        return self.cache.keys[:, :, :, :stored][slot, row], self.cache.values[:, :, :, :stored][slot, row]
+
+    def settle(self, base: Rows, *, step: Index, row: Index, place: Index) -> None:
+        """Serve ``base = h + π`` of rows that halted to all steps from ``step`` on (none when that is the depth)."""
+        key, value = self.attention.keys_values(base)
+        deeper = self.depth - step
+        which = torch.arange(len(base), device=base.device).repeat_interleave(deeper)
+        steps = self.depth - (deeper.cumsum(0)[which] - torch.arange(len(which), device=base.device))
+        key, value = key[which], value[which]
+        if self.cache.step_parts is not None:
+            key, value = key + self.cache.step_parts[0, steps], value + self.cache.step_parts[1, steps]
+        self.cache.write(key, value, slot=self.first + steps, row=row[which], place=place[which])

@@ -1,0 +1,123 @@
+"""Halting behind a cache: as many applications as the slowest new position needs, and the cache of the masked loop."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from small import HEADS, WIDTH, cache_for, piecewise, right_padding, small_recurrence
+from universal_transformer.nn import recurrence
+from universal_transformer.nn.coordinates import Coordinates
+
+PIECES = st.lists(st.integers(1, 4), min_size=1, max_size=5)
+BLANKS = st.lists(st.integers(0, 4), min_size=3, max_size=3)
+
+
+def twins(**choices):
+    """A halting decoder twice: as it is, and in the masked form."""
+    module = small_recurrence(decoder=True, halting=True, **choices)
+    masked = copy.deepcopy(module)
+    masked.form = "masked"
+    return module, masked
+
+
+CHOICES = [
+    {},
+    {"cross_attention": True, "output": "interpolate", "remainder_at_cap": False},
+    {"output": "final", "max_steps": 12, "coordinates": Coordinates(WIDTH, num_heads=HEADS, step="none")},
+    {"coordinates": Coordinates(WIDTH, num_heads=HEADS, every_step=False), "max_steps": 9},
+]
+
+
+@pytest.mark.parametrize("below", [0.0, 0.75, 2.0], ids=["never compact", "as it is", "always compact"])
+@pytest.mark.parametrize("choices", CHOICES, ids=lambda c: "-".join(c))
+@settings(max_examples=10)
+@given(pieces=PIECES, blanks=BLANKS)
+def test_outputs_steps_and_the_cache_itself_are_those_of_all_steps(choices, below, pieces, blanks):
+    length, found = sum(pieces), []
+    states = torch.randn(3, length, WIDTH, dtype=torch.float64)
+    padding = torch.arange(length) < torch.tensor(blanks).unsqueeze(1)
+    padding = None if sum(blanks) % 3 == 0 else padding
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recurrence, "COMPACT_BELOW", below)
+        for module in twins(**choices):
+            memory = None
+            if module.blocks[0].cross_attention is not None:
+                source = torch.ones(3, 4, WIDTH, dtype=torch.float64).cumsum(1)
+                memory = module.remember(source, padding=right_padding((4, 2, 3), 4))
+            cache = cache_for(module, batch=3, capacity=length)
+            found.append(
+                (*piecewise(module, states, pieces, cache=cache, padding=padding, memory=memory), cache)
+            )
+    real = torch.ones(3, length, dtype=torch.bool) if padding is None else ~padding
+    (ours, steps, cache), (wanted, all_steps, full) = found
+    torch.testing.assert_close(ours[real], wanted[real])
+    assert torch.equal(steps, all_steps)
+    for one, two in ((cache.keys, full.keys), (cache.values, full.values)):
+        torch.testing.assert_close(one.movedim(3, 2)[:, real], two.movedim(3, 2)[:, real])
+
+
+@pytest.mark.parametrize("pieces", [[1] * 8, [5, 1, 2]])
+@torch.no_grad()
+def test_a_call_applies_the_block_as_often_as_its_slowest_position_steps(pieces):
+    module, _ = twins(max_steps=50)
+    rows = []
+    module.blocks[0].transition.register_forward_pre_hook(
+        lambda _, args: rows.append(args[0].shape[:2].numel())
+    )
+    states = torch.randn(4, 8, WIDTH, dtype=torch.float64)
+    cache, applied, made = cache_for(module, batch=4, capacity=8), 0, []
+    for count in pieces:
+        rows.clear()
+        end = cache.length + count
+        where = torch.arange(cache.length, end).unsqueeze(0)
+        _, trace = module(states[:, cache.length : end], placed=module.coordinates.place(where), cache=cache)
+        cache.length = end
+        assert len(rows) == len(trace.weight) == trace.steps.max() < 50
+        for step, computed in enumerate(rows):
+            running = int((trace.steps > step).sum())
+            assert running <= computed <= running / recurrence.COMPACT_BELOW
+        applied, made = applied + sum(rows), [*made, trace.steps]
+    assert applied < 1.4 * torch.cat(made, dim=1).sum()
+    assert len(torch.cat(made, dim=1).unique()) > 2
+
+
+@torch.no_grad()
+def test_rows_without_a_token_keep_no_loop_alive():
+    module, _ = twins(max_steps=50, bias=1000.0)
+    calls = []
+    module.blocks[0].transition.register_forward_hook(lambda *_: calls.append(1))
+    cache = cache_for(module, batch=2, capacity=3)
+    padding = torch.tensor([[False], [True]])
+    _, trace = module(
+        torch.randn(2, 1, WIDTH, dtype=torch.float64),
+        placed=module.coordinates.place(torch.tensor([[0], [0]])),
+        padding=padding,
+        cache=cache,
+        cached_padding=padding,
+    )
+    assert (len(calls), trace.steps.tolist()) == (1, [[1.0], [0.0]])
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"norm": "pre"},
+        {"state": "evolving"},
+        {"transition": "separable_convolution"},
+        {"layers_per_step": 2},
+        {"coordinates": Coordinates(WIDTH, num_heads=HEADS, position="rotary")},
+    ],
+    ids=str,
+)
+@torch.no_grad()
+def test_who_cannot_be_served_from_the_last_entry_makes_all_steps(choices):
+    module, _ = twins(max_steps=7, bias=1000.0, **choices)
+    states = torch.randn(2, 3, WIDTH, dtype=torch.float64)
+    convolution = choices.get("transition") is not None
+    cache = cache_for(module, batch=2, capacity=3, convolution=convolution)
+    _, trace = module(states, placed=module.coordinates.place(torch.arange(3).unsqueeze(0)), cache=cache)
+    assert len(trace.weight) == 7
+    assert (trace.steps == 1).all()
