@@ -13,7 +13,7 @@ def pairs() -> RunConfig:
     return RunConfig(
         recipe="pairs",
         data=PairsData(vocabulary_size=4000),
-        model=ModelConfig(width=192, filter_width=768, num_heads=4, max_steps=4, dropout=0.1),
+        model=ModelConfig(width=192, filter_width=768, num_heads=4, max_steps=4, norm="pre", dropout=0.1),
         training=_translation(),
     )
 
@@ -80,7 +80,7 @@ def multi30k() -> RunConfig:
             test_target=str(folder / "test_2016_flickr.de.gz"),
             vocabulary_size=4000,
         ),
-        model=ModelConfig(width=192, filter_width=768, num_heads=4, max_steps=4, dropout=0.1),
+        model=ModelConfig(width=192, filter_width=768, num_heads=4, max_steps=4, norm="pre", dropout=0.1),
         training=_translation(),
     )
 
