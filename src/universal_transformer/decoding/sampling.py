@@ -65,6 +65,8 @@ def filtered_distribution(
     tokens of ``K`` whose share of K's probability is at least ``top_p``. ``Z`` makes the sum 1.
     """
     scaled = (logits.double() - logits.double().max(dim=-1, keepdim=True).values) / temperature
+    if not top_k and top_p == 1.0:
+        return scaled.softmax(dim=-1)
     ranked, order = scaled.sort(dim=-1, descending=True, stable=True)
     if 0 < top_k < ranked.shape[-1]:
         ranked[..., top_k:] = float("-inf")
@@ -118,7 +120,7 @@ def generate(
         if len(numbers) != len(session.limits):
             raise UserError(f"indices numbers {len(numbers)} rows, but there are {len(session.limits)}")
         rows = [
-            Row(limit, random.Random(f"{sampling.seed} {number}"))  # text, so that (1, 12) is not (11, 2)
+            Row(limit, number=number, seed=sampling.seed)
             for limit, number in zip(session.limits, numbers, strict=True)
         ]
         _run(session, rows, sampling=sampling)
@@ -126,10 +128,11 @@ def generate(
 
 
 class Row:
-    """A sequence in the making."""
+    """A sequence in the making. ``number`` and ``seed`` decide what is drawn for it."""
 
-    def __init__(self, limit: int, chance: random.Random) -> None:
-        self.limit, self.random = limit, chance
+    def __init__(self, limit: int, *, number: int, seed: int) -> None:
+        self.limit = limit
+        self.random = random.Random(f"{seed} {number}")  # text, so that (1, 12) is not (11, 2)
         self.tokens: list[int] = []
         self.log_probability = 0.0
         self.finished = False
@@ -161,17 +164,31 @@ class Row:
         )
 
 
-def _choose(session: Session, rows: Sequence[Row], *, sampling: Sampling) -> Int[Tensor, "rows"]:
+def extend(
+    rows: Sequence[Row],
+    log_probabilities: Float[Tensor, "rows classes"],
+    steps: Float[Tensor, "rows"],
+    *,
+    sampling: Sampling,
+    end_id: int,
+) -> Int[Tensor, "rows"]:
+    """Give each row that is not done its next token; ``steps`` is what each token cost. Returns the tokens."""
     if sampling.temperature == 0.0:
-        return session.log_probabilities.argmax(dim=-1)
-    probability = filtered_distribution(
-        session.log_probabilities,
-        temperature=sampling.temperature,
-        top_k=sampling.top_k,
-        top_p=sampling.top_p,
-    )
-    draws = [0.0 if row.done else row.random.random() for row in rows]
-    return pick(probability, torch.tensor(draws, dtype=torch.float64, device=probability.device))
+        chosen = log_probabilities.argmax(dim=-1)
+    else:
+        probability = filtered_distribution(
+            log_probabilities,
+            temperature=sampling.temperature,
+            top_k=sampling.top_k,
+            top_p=sampling.top_p,
+        )
+        draws = [0.0 if row.done else row.random.random() for row in rows]
+        chosen = pick(probability, torch.tensor(draws, dtype=torch.float64, device=probability.device))
+    scores = log_probabilities.gather(1, chosen.unsqueeze(1)).squeeze(1)
+    for row, token, score, made in zip(rows, chosen.tolist(), scores.tolist(), steps.tolist(), strict=True):
+        if not row.done:
+            row.add(token, log_probability=score, steps=made, end_id=end_id)
+    return chosen
 
 
 def _run(session: Session, rows: Sequence[Row], *, sampling: Sampling) -> None:
@@ -179,13 +196,7 @@ def _run(session: Session, rows: Sequence[Row], *, sampling: Sampling) -> None:
     end_id = session.model.config.end_id
     inside = list(rows)
     while inside:
-        chosen = _choose(session, inside, sampling=sampling)
-        scores = session.log_probabilities.gather(1, chosen.unsqueeze(1)).squeeze(1)
-        for row, token, score, steps in zip(
-            inside, chosen.tolist(), scores.tolist(), session.steps.tolist(), strict=True
-        ):
-            if not row.done:
-                row.add(token, log_probability=score, steps=steps, end_id=end_id)
+        chosen = extend(inside, session.log_probabilities, session.steps, sampling=sampling, end_id=end_id)
         running = [place for place, row in enumerate(inside) if not row.done]
         if not running:
             return

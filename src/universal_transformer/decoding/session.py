@@ -84,6 +84,12 @@ class Session:
         self.log_probabilities, self.steps = self.log_probabilities[index], self.steps[index]
 
 
+def check_model(model: nn.Module) -> None:
+    """UserError unless ``model`` generates."""
+    if not isinstance(model, EncoderDecoder | LanguageModel):
+        raise UserError(f"{type(model).__name__} cannot generate: EncoderDecoder and LanguageModel can")
+
+
 def next_log_probabilities(
     logits: Float[Tensor, "rows classes"], *, config: ModelConfig, done: Bool[Tensor, "rows"] | None = None
 ) -> Float[Tensor, "rows classes"]:
@@ -116,14 +122,14 @@ def open_session(
     max_new_tokens: int | None,
     max_steps: int | None,
     halting_threshold: float | None,
+    room: bool = True,
 ) -> Session:
     """Check what is given, encode the source or feed the prompts, and stand before the first new token.
 
     ``max_new_tokens=None`` gives each row twice the length of its source (or prompt) and ten more, as far as a
-    learned position table reaches.
+    learned position table reaches. Without ``room`` the caches hold what is fed here and no more.
     """
-    if not isinstance(model, EncoderDecoder | LanguageModel):
-        raise UserError(f"{type(model).__name__} cannot generate: EncoderDecoder and LanguageModel can")
+    check_model(model)
     config = model.config
     if isinstance(model, EncoderDecoder):
         if not isinstance(source, Tensor):
@@ -136,7 +142,7 @@ def open_session(
         limits = _limits(lengths, [1] * len(lengths), max_new_tokens=max_new_tokens, config=config)
         state = model.start(
             source,
-            capacity=max(limits),
+            capacity=max(limits) if room else 1,
             max_steps=max_steps,
             halting_threshold=halting_threshold,
         )
@@ -151,7 +157,7 @@ def open_session(
         limits = _limits(lengths, lengths, max_new_tokens=max_new_tokens, config=config)
         state = model.start(
             batch=len(source),
-            capacity=tokens.shape[1] + max(limits) - 1,
+            capacity=tokens.shape[1] + (max(limits) - 1 if room else 0),
             max_steps=max_steps,
             halting_threshold=halting_threshold,
         )

@@ -1,0 +1,276 @@
+"""Depth-continuous generation: a stream of requests through a fixed number of slots that never wait for each other.
+
+In one call of the block every slot makes one depth step of its own token. A slot whose token has halted goes on to the
+next token, and a slot whose sequence has ended takes the next request. What comes out for a request is what
+:func:`~universal_transformer.decoding.sampling.generate` finds for it alone.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+
+from universal_transformer.axes import Int, Tensor
+from universal_transformer.decoding.sampling import GREEDY, Row, Sampling, extend, generate
+from universal_transformer.decoding.session import (
+    Generated,
+    Generator,
+    check_model,
+    evaluating,
+    next_log_probabilities,
+    open_session,
+)
+from universal_transformer.errors import UserError
+from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.models.target import DecoderState
+from universal_transformer.nn.lanes import Lanes, takes_lanes
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to continue: the source of an EncoderDecoder, or the prompt of a LanguageModel (``start_id`` first).
+
+    ``number`` names it in the results, and with the seed it decides all draws.
+    """
+
+    number: int
+    tokens: Sequence[int]
+
+
+@dataclass
+class Job:
+    """A request that has its first token: its caches stand in row ``row`` of ``state`` until a slot is free.
+
+    ``fed`` tokens are in the cache; ``next`` is the one to be fed.
+    """
+
+    number: int
+    sequence: Row
+    source_steps: list[float]
+    state: DecoderState
+    row: int
+    fed: int
+    next: int
+
+    def result(self) -> tuple[int, Generated]:
+        """What it became."""
+        return self.number, self.sequence.result(self.source_steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How all requests are continued."""
+
+    sampling: Sampling
+    max_new_tokens: int | None
+    max_steps: int | None
+    halting_threshold: float | None
+
+
+def generate_continuously(
+    model: Generator,
+    requests: Iterable[Request],
+    *,
+    slots: int = 16,
+    capacity: int,
+    sampling: Sampling = GREEDY,
+    max_new_tokens: int | None = None,
+    max_steps: int | None = None,
+    halting_threshold: float | None = None,
+) -> Iterator[tuple[int, Generated]]:
+    """Yield the number and the result of each request, as soon as it is done.
+
+    ``slots`` sequences are worked on at a time, each of up to ``capacity`` tokens (start token and prompt included; the
+    last new token takes no place); requests are read ``slots`` at a time. The other arguments are those of
+    :func:`~universal_transformer.decoding.sampling.generate`. A model whose rows cannot stand at different steps
+    (:func:`~universal_transformer.nn.lanes.takes_lanes`) is run in ordinary batches of ``slots`` requests.
+
+    Raises UserError for what ``generate`` refuses, and for a request that does not fit ``capacity``.
+    """
+    for name, value in (("slots", slots), ("capacity", capacity)):
+        if value < 1:
+            raise UserError(f"{name}={value}: at least 1")
+    options = Options(
+        sampling=sampling,
+        max_new_tokens=max_new_tokens,
+        max_steps=max_steps,
+        halting_threshold=halting_threshold,
+    )
+    check_model(model)
+    if not takes_lanes(model.target.recurrence):
+        return _in_batches(model, iter(requests), slots=slots, options=options)
+    return _continuously(Engine(model, slots=slots, capacity=capacity, options=options), iter(requests))
+
+
+def _sources(model: Generator, requests: Sequence[Request]) -> Int[Tensor, "batch source"] | list[list[int]]:
+    if not isinstance(model, EncoderDecoder):
+        return [list(request.tokens) for request in requests]
+    longest = max(len(request.tokens) for request in requests)
+    blank = model.config.padding_id
+    rows = [[*request.tokens, *[blank] * (longest - len(request.tokens))] for request in requests]
+    return torch.tensor(rows, dtype=torch.long, device=model.target.embedding.weight.device)
+
+
+def _in_batches(
+    model: Generator, requests: Iterator[Request], *, slots: int, options: Options
+) -> Iterator[tuple[int, Generated]]:
+    while chunk := list(islice(requests, slots)):
+        numbers = [request.number for request in chunk]
+        found = generate(
+            model,
+            _sources(model, chunk),
+            max_new_tokens=options.max_new_tokens,
+            sampling=options.sampling,
+            indices=numbers,
+            max_steps=options.max_steps,
+            halting_threshold=options.halting_threshold,
+        )
+        yield from zip(numbers, found, strict=True)
+
+
+def _continuously(engine: "Engine", requests: Iterator[Request]) -> Iterator[tuple[int, Generated]]:
+    while True:
+        while len(engine.waiting) < engine.free and (chunk := list(islice(requests, engine.slots))):
+            with evaluating(engine.model):
+                done = engine.prepare(chunk)
+            yield from done
+        with evaluating(engine.model):
+            engine.admit()
+            if not engine.jobs:
+                return
+            done = engine.tick()
+        yield from done
+
+
+class Engine:
+    """Jobs and the lanes they run in: ``jobs[row]`` is that of each row, ``None`` while a row is free."""
+
+    def __init__(self, model: Generator, *, slots: int, capacity: int, options: Options) -> None:
+        self.model, self.slots, self.capacity, self.options = model, slots, capacity, options
+        self.config = model.config
+        state = model.target.start(batch=slots, capacity=capacity, max_steps=options.max_steps)
+        self.cache = state.cache
+        self.lanes = Lanes(
+            model.target.recurrence,
+            state.cache,
+            max_steps=options.max_steps,
+            threshold=options.halting_threshold,
+        )
+        self.jobs: list[Job | None] = [None] * slots
+        self.places = list(range(slots))  # the row of the cache of each job
+        self.waiting: deque[Job] = deque()
+        self.fresh: list[int] = []  # rows whose job has a token to be fed
+        self.ticks = 0
+
+    @property
+    def free(self) -> int:
+        """Rows without a job."""
+        return self.jobs.count(None)
+
+    def prepare(self, requests: Sequence[Request]) -> list[tuple[int, Generated]]:
+        """Encode sources and feed prompts, together. The results of those that end with their first token."""
+        options = self.options
+        session = open_session(
+            self.model,
+            _sources(self.model, requests),
+            max_new_tokens=options.max_new_tokens,
+            max_steps=options.max_steps,
+            halting_threshold=options.halting_threshold,
+            room=False,
+        )
+        fed = session.state.lengths.tolist()
+        for request, given, limit in zip(requests, fed, session.limits, strict=True):
+            if given + limit - 1 > self.capacity:
+                raise UserError(
+                    f"request {request.number}: {given} tokens and up to {limit} new ones do not fit capacity="
+                    f"{self.capacity}: at least {given + limit - 1} is needed, or fewer max_new_tokens"
+                )
+        sequences = [
+            Row(limit, number=request.number, seed=options.sampling.seed)
+            for request, limit in zip(requests, session.limits, strict=True)
+        ]
+        chosen = extend(
+            sequences,
+            session.log_probabilities,
+            session.steps,
+            sampling=options.sampling,
+            end_id=self.config.end_id,
+        ).tolist()
+        jobs = [
+            Job(
+                request.number,
+                sequences[row],
+                session.source_steps[row],
+                session.state,
+                row,
+                fed[row],
+                chosen[row],
+            )
+            for row, request in enumerate(requests)
+        ]
+        self.waiting += [job for job in jobs if not job.sequence.done]
+        return [job.result() for job in jobs if job.sequence.done]
+
+    def admit(self) -> None:
+        """Waiting jobs into free rows, and tokens to be thought about into the lanes; rows that stay free leave."""
+        for row, job in enumerate(self.jobs):
+            if job is None and self.waiting:
+                self._load(self.waiting.popleft(), row)
+        if self.fresh:
+            jobs = [job for job in (self.jobs[row] for row in self.fresh) if job is not None]
+            device = self.cache.keys.device
+            tokens = torch.tensor([[job.next for job in jobs]], device=device)
+            self.lanes.enter(
+                self.model.target.embedding(tokens).squeeze(0),
+                at=torch.tensor(self.fresh, device=device),
+                place=torch.tensor([job.fed for job in jobs], device=device),
+            )
+            self.fresh = []
+        kept = [row for row, job in enumerate(self.jobs) if job is not None]
+        if len(kept) < len(self.jobs):
+            self.lanes.leave(torch.tensor(kept, dtype=torch.long, device=self.cache.keys.device))
+            self.jobs, self.places = [self.jobs[row] for row in kept], [self.places[row] for row in kept]
+
+    def _load(self, job: Job, row: int) -> None:
+        """What was computed of the job so far, into the caches of a row."""
+        state, place = job.state, self.places[row]
+        first = state.cache.length - job.fed  # prompts stand at the end
+        self.cache.keys[:, place, :, : job.fed] = state.cache.keys[:, job.row, :, first:]
+        self.cache.values[:, place, :, : job.fed] = state.cache.values[:, job.row, :, first:]
+        if state.memory is not None:
+            self.lanes.remember(state.memory[0], row=job.row, at=row)
+        self.jobs[row] = job
+        self.fresh.append(row)
+
+    def tick(self) -> list[tuple[int, Generated]]:
+        """One call of the block, and the next token of every row whose token is through. Results that are done."""
+        self.ticks += 1
+        running = [job for job in self.jobs if job is not None]
+        ended = self.lanes.tick(stored=1 + max(job.fed for job in running))
+        rows: list[int] = ended.tolist()
+        if not rows:
+            return []
+        states, steps = self.lanes.result(ended)
+        logits = self.model.target.logits(states.unsqueeze(0)).squeeze(0)
+        jobs = [running[row] for row in rows]
+        chosen = extend(
+            [job.sequence for job in jobs],
+            next_log_probabilities(logits, config=self.config),
+            steps,
+            sampling=self.options.sampling,
+            end_id=self.config.end_id,
+        ).tolist()
+        done = []
+        for row, job, token in zip(rows, jobs, chosen, strict=True):
+            job.fed, job.next = job.fed + 1, token
+            if job.sequence.done:
+                done.append(job.result())
+                self.jobs[row] = None
+            else:
+                self.fresh.append(row)
+        return done
+
+
+__all__ = ["Request", "generate_continuously"]

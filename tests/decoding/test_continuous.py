@@ -1,0 +1,180 @@
+"""A stream of requests through a few slots: what each gives alone, and no depth step more than they need together."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from small_models import HALTING, small
+from universal_transformer.decoding.continuous import Request, generate_continuously
+from universal_transformer.decoding.sampling import GREEDY, Sampling, generate
+from universal_transformer.decoding.session import check_model
+from universal_transformer.errors import UserError
+from universal_transformer.nn.lanes import Lanes, takes_lanes
+
+HOT = Sampling(temperature=1.3, top_k=7, top_p=0.97, seed=5)
+LANES = {
+    "fixed": {},
+    "fixed pre": {"norm": "pre"},
+    "at the input": {"position_injection": "input", "halting": True},
+    "no coordinates": {"position_coordinates": "none", "step_coordinates": "none", "halting": True},
+    "learned": {"position_coordinates": "learned", "step_coordinates": "learned", "halting": True},
+    "without remainder": {"halting": True, "remainder_at_cap": False, "attention_bias": True},
+    **{name: fields for name, fields in HALTING.items() if name.endswith("frozen")},
+}
+BATCHES = {
+    "evolving": {"halting": True, "halting_state": "evolving"},
+    "pre": {"halting": True, "norm": "pre"},
+    "convolution": {"transition": "separable_convolution"},
+    "rotary": {"position_coordinates": "rotary"},
+    "untied": {"tied": False},
+    "layered": {"plain_layers_before": 1},
+}
+ALL = {**LANES, **BATCHES}
+
+
+def model_and_requests(architecture, fields, *, count=7):
+    model = small(architecture=architecture, max_steps=5, **fields)
+    with torch.no_grad():
+        model.target.bias[2] += 1.0  # so that some sequences end
+        if model.target.recurrence.halting is not None:
+            model.target.recurrence.halting.bias.fill_(-0.5)
+    start = [1] if architecture == "language_model" else []
+    tokens = [[*start, *torch.randint(3, 9, (1 + 3 * row % 5,)).tolist()] for row in range(count)]
+    return model, [Request(3 * row, each) for row, each in enumerate(tokens)]
+
+
+def alone(model, request, **options):
+    source = [request.tokens]
+    if model.config.architecture == "encoder_decoder":
+        source = torch.tensor(source)
+    return generate(model, source, indices=[request.number], **options)[0]
+
+
+def same(found, expected):
+    assert (found.tokens, found.finished) == (expected.tokens, expected.finished)
+    assert found.score == found.log_probability == pytest.approx(expected.score)
+    assert found.steps == pytest.approx(expected.steps)
+    assert found.source_steps == expected.source_steps
+
+
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
+@pytest.mark.parametrize("name", ALL)
+def test_a_request_comes_out_as_it_does_alone_whenever_it_arrives(name, architecture):
+    model, requests = model_and_requests(architecture, ALL[name])
+    assert takes_lanes(model.target.recurrence) == (name in LANES)
+    options = {"max_steps": 4 if name == "mean frozen" else None}
+    wanted = {
+        sampling: {
+            request.number: alone(model, request, sampling=sampling, **options) for request in requests
+        }
+        for sampling in (GREEDY, HOT)
+    }
+
+    @settings(max_examples=4)
+    @given(order=st.permutations(requests), slots=st.integers(1, 9), sampling=st.sampled_from([GREEDY, HOT]))
+    def check(order, slots, sampling):
+        found = list(
+            generate_continuously(model, order, slots=slots, capacity=30, sampling=sampling, **options)
+        )
+        assert sorted(number for number, _ in found) == sorted(wanted[sampling])
+        for number, result in found:
+            same(result, wanted[sampling][number])
+
+    check()
+
+
+def test_limits_and_thresholds_are_those_of_generate():
+    model, requests = model_and_requests("language_model", {"halting": True})
+    for options in ({"max_new_tokens": 1}, {"max_new_tokens": 4}, {"halting_threshold": 0.3, "max_steps": 9}):
+        for number, result in generate_continuously(model, requests, slots=2, capacity=30, **options):
+            same(result, alone(model, requests[number // 3], **options))
+
+
+@pytest.mark.parametrize("slots", [1, 3, 50])
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
+def test_no_row_waits_and_none_thinks_in_vain(architecture, slots, monkeypatch):
+    """Every row of every call belongs to a token that runs: their number is the sum of N. And the calls are no more
+    than those of any schedule without idle slots: the slots' even share, and the longest request."""
+    model, requests = model_and_requests(architecture, {"halting": True}, count=12)
+    rows, tick = [], Lanes.tick
+    monkeypatch.setattr(Lanes, "tick", lambda lanes, **more: rows.append(len(lanes)) or tick(lanes, **more))
+    found = dict(generate_continuously(model, requests, slots=slots, capacity=30, sampling=HOT))
+    work = []
+    for request in requests:
+        result = found[request.number]
+        tokens = len(result.tokens) + result.finished
+        first = alone(model, request, max_new_tokens=1).steps  # made with the prompt
+        work.append(round(result.steps * tokens - first))
+    assert sum(rows) == sum(work)
+    assert sum(rows) < 5 * sum(len(each.tokens) for each in found.values())
+    assert len(rows) <= sum(work) / slots + max(work)
+    assert max(rows) <= slots
+    if slots == 1:
+        assert len(rows) == sum(work)
+
+
+def test_fixed_depth_fills_free_slots_too(monkeypatch):
+    model, requests = model_and_requests("encoder_decoder", {}, count=12)
+    rows, tick = [], Lanes.tick
+    monkeypatch.setattr(Lanes, "tick", lambda lanes, **more: rows.append(len(lanes)) or tick(lanes, **more))
+    found = list(generate_continuously(model, requests, slots=3, capacity=30))
+    assert sum(rows) == 5 * sum(len(each.tokens) + each.finished - 1 for _, each in found)
+
+
+def test_requests_are_read_as_they_are_needed():
+    model, requests = model_and_requests("encoder_decoder", {"halting": True})
+    read = []
+    stream = (read.append(0) or Request(n, requests[n % 7].tokens) for n in itertools.count())
+    results = generate_continuously(model, stream, slots=2, capacity=30)
+    assert read == []
+    for _ in range(10):
+        number, result = next(results)
+        same(result, alone(model, Request(number, requests[number % 7].tokens)))
+    assert len(read) <= 10 + 2 * 2 + 2
+
+
+@pytest.mark.parametrize("fields", [{"halting": True}, BATCHES["evolving"]], ids=["lanes", "batches"])
+def test_between_results_the_model_is_as_it_was(fields):
+    model, requests = model_and_requests("encoder_decoder", fields)
+    model.train()
+    for _ in generate_continuously(model, requests, slots=2, capacity=30):
+        assert torch.is_grad_enabled()
+        assert all(module.training for module in model.modules())
+
+
+def test_no_requests_no_results():
+    model, _ = model_and_requests("encoder_decoder", {"halting": True})
+    assert list(generate_continuously(model, [], slots=2, capacity=3)) == []
+
+
+@pytest.mark.parametrize(
+    ("tokens", "options", "message"),
+    [
+        ([3, 4], {"slots": 0}, "slots=0: at least 1"),
+        ([3, 4], {"capacity": 0}, "capacity=0: at least 1"),
+        (
+            [3, 4],
+            {"capacity": 10},
+            "request 7: 1 tokens and up to 14 new ones do not fit capacity=10: at least 14",
+        ),
+        ([3, 9], {}, "token id 9"),
+        ([], {}, r"source of shape \[1, 0\]"),
+        ([3], {"max_new_tokens": 0}, "max_new_tokens=0"),
+        ([3], {"max_steps": 0}, "max_steps=0"),
+        ([3], {"halting_threshold": 0.0}, "halting_threshold=0.0"),
+        ([3], {"capacity": 10**14}, "capacity"),
+    ],
+)
+def test_what_cannot_be_continued_is_refused_in_one_line(tokens, options, message):
+    model, _ = model_and_requests("encoder_decoder", {"halting": True})
+    with pytest.raises(UserError, match=message) as refused:
+        list(generate_continuously(model, [Request(7, tokens)], **{"slots": 2, "capacity": 20, **options}))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_classifier_generates_nothing():
+    with pytest.raises(UserError, match="Classifier cannot generate"):
+        check_model(small(architecture="classifier", num_classes=2))
