@@ -28,6 +28,10 @@ def run(arguments: list[str]) -> int:
         report = _evaluate(run, task, options)
     path = folder / _file_name(options)
     report.save(path)
+    if options.record:
+        from universal_transformer.cli.record import record
+
+        record(Path(options.record), run, report)
     if options.json:
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
@@ -47,6 +51,9 @@ def parser() -> Parser:
     add_beams(parser)
     parser.add_argument("--limit", type=whole(1), metavar="N", help="score at most N examples of each set")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument(
+        "--record", metavar="FILE", help="also write the scores with command, hardware, versions and commit"
+    )
     parser.add_argument("--batch-tokens", type=whole(1), default=16384, metavar="N", help="positions at once")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)

@@ -1,0 +1,44 @@
+"""``ut evaluate RUN --record FILE``: a measured figure with all that it depends on, to be kept and shown."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from universal_transformer.cli.run_folder import Run
+    from universal_transformer.evaluation import Report
+
+
+def record(path: Path, run: Run, report: Report) -> None:
+    """Write scores, the commands that make them, training time, hardware, versions and commit as one JSON file."""
+    from universal_transformer.data.text import write_json
+    from universal_transformer.recipes.provenance import checkout, hardware, train_command, versions
+    from universal_transformer.training.folder import METRICS
+    from universal_transformer.training.tracking import read_metrics
+
+    lines = read_metrics(run.folder / METRICS)
+    write_json(
+        path,
+        {
+            "train": train_command(run.config),
+            "evaluate": f"ut evaluate {run.folder}",
+            "digest": run.config.digest(),
+            "seed": run.config.training.seed,
+            "started": _last(lines, "start"),
+            "ended": _last(lines, "end"),
+            "resumed": sum(line["event"] == "resume" for line in lines),
+            "hardware": hardware(
+                threads=_last(lines, "start").get("threads", 0),
+                device=_last(lines, "start").get("device", "cpu"),
+            ),
+            "versions": versions(),
+            "code_at_evaluation": dataclasses.asdict(checkout()),
+            "report": report.to_dict(),
+        },
+    )
+
+
+def _last(lines: list[dict[str, Any]], event: str) -> dict[str, Any]:
+    return next((line for line in reversed(lines) if line["event"] == event), {})

@@ -1,0 +1,22 @@
+"""``--record`` keeps a figure with all that it depends on."""
+
+import json
+
+from universal_transformer.cli import main
+
+
+def test_a_record_names_what_the_figure_depends_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    small = ("--width", "16", "--filter-width", "16", "--num-heads", "2", "--train-stories", "20")
+    few = ("--validation-stories", "5", "--test-stories", "5", "--max-updates", "3", "--minutes", "0")
+    linear = ("--schedule", "constant", "--run", "a", "--quiet")
+    assert main(["train", "stories", *small, *few, *linear]) == 0
+    assert main(["evaluate", "a", "--record", "kept.json"]) == 0
+    kept = json.loads((tmp_path / "kept.json").read_text())
+    assert kept["train"].startswith("ut train stories")
+    assert "--training.max-updates 3" in kept["train"]
+    assert kept["ended"]["update"] == 3
+    assert kept["hardware"]["threads"] >= 1
+    assert kept["versions"]["torch"]
+    assert kept["report"] == json.loads((tmp_path / "a" / "report.json").read_text())
+    capsys.readouterr()
