@@ -12,6 +12,7 @@ from universal_transformer.decoding.continuous import Request, generate_continuo
 from universal_transformer.decoding.sampling import GREEDY, Sampling, generate
 from universal_transformer.decoding.session import check_model
 from universal_transformer.errors import UserError
+from universal_transformer.nn import lanes
 from universal_transformer.nn.lanes import Lanes, takes_lanes
 
 HOT = Sampling(temperature=1.3, top_k=7, top_p=0.97, seed=5)
@@ -100,7 +101,7 @@ def test_no_row_waits_and_none_thinks_in_vain(architecture, slots, monkeypatch):
     than those of any schedule without idle slots: the slots' even share, and the longest request."""
     model, requests = model_and_requests(architecture, {"halting": True}, count=12)
     rows, tick = [], Lanes.tick
-    monkeypatch.setattr(Lanes, "tick", lambda lanes, **more: rows.append(len(lanes)) or tick(lanes, **more))
+    monkeypatch.setattr(Lanes, "tick", lambda self, **more: rows.append(len(self)) or tick(self, **more))
     found = dict(generate_continuously(model, requests, slots=slots, capacity=30, sampling=HOT))
     work = []
     for request in requests:
@@ -116,10 +117,18 @@ def test_no_row_waits_and_none_thinks_in_vain(architecture, slots, monkeypatch):
         assert len(rows) == sum(work)
 
 
+@pytest.mark.parametrize("fields", [{}, {"halting": True}], ids=["fixed", "halting"])
+def test_long_caches_are_looked_at_row_by_row(fields, monkeypatch):
+    monkeypatch.setattr(lanes, "LONG", 4)
+    model, requests = model_and_requests("language_model", fields)
+    for number, result in generate_continuously(model, requests, slots=3, capacity=30):
+        same(result, alone(model, requests[number // 3]))
+
+
 def test_fixed_depth_fills_free_slots_too(monkeypatch):
     model, requests = model_and_requests("encoder_decoder", {}, count=12)
     rows, tick = [], Lanes.tick
-    monkeypatch.setattr(Lanes, "tick", lambda lanes, **more: rows.append(len(lanes)) or tick(lanes, **more))
+    monkeypatch.setattr(Lanes, "tick", lambda self, **more: rows.append(len(self)) or tick(self, **more))
     found = list(generate_continuously(model, requests, slots=3, capacity=30))
     assert sum(rows) == 5 * sum(len(each.tokens) + each.finished - 1 for _, each in found)
 

@@ -40,8 +40,12 @@ class DepthCache:
 
     def slots(self, step: Index, row: Index, *, stored: int) -> tuple[Slot, Slot]:
         """The same for rows that stand at different steps."""
-        slot = self.first + step
-        return self.cache.keys[:, :, :, :stored][slot, row], self.cache.values[:, :, :, :stored][slot, row]
+        keys, values = self.cache.keys, self.cache.values
+        index = (self.first + step) * keys.shape[1] + row
+        return (  # several times as fast as keys[slot, row]
+            keys.flatten(0, 1)[:, :, :stored].index_select(0, index),
+            values.flatten(0, 1)[:, :, :stored].index_select(0, index),
+        )
 
     def settle(self, base: Rows, *, step: Index, row: Index, place: Index) -> None:
         """Serve ``base = h + π`` of rows that halted to all steps from ``step`` on (none when that is the depth)."""

@@ -18,6 +18,9 @@ from universal_transformer.nn.halting import Halting, advance, check_threshold, 
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.transition import FeedForward
 
+LONG = 96
+"""Stored places from which on a CPU looks at them row by row rather than copying them for one call."""
+
 Rows = Float[Tensor, "row width"]
 Index = Int[Tensor, "row"]
 
@@ -178,11 +181,23 @@ class Lanes:
         """Each row over the places up to its own, in the slot of its step."""
         module, rows = self.block.attention, self.thinking
         query = self.cache.query(states, step=rows.step, row=rows.row, place=rows.place)
+        asked = query.view(len(query), module.num_heads, 1, -1)
+        if stored >= LONG and asked.device.type == "cpu":
+            return module.output(self._one_by_one(asked).flatten(1))
         key, value = self.cache.slots(rows.step, rows.row, stored=stored)
         seen = torch.arange(stored, device=query.device) <= rows.place.unsqueeze(1)
-        asked = query.view(len(query), module.num_heads, 1, -1)
         mixed = scaled_dot_product_attention(asked, key, value, attn_mask=seen[:, None, None])
         return module.output(mixed.flatten(1))
+
+    def _one_by_one(self, query: Float[Tensor, "row heads 1 head"]) -> Float[Tensor, "row heads 1 head"]:
+        """The same without a copy of what is looked at."""
+        rows, result = self.thinking, list[Tensor]()
+        steps, where, places = rows.step.tolist(), rows.row.tolist(), rows.place.tolist()
+        for at, (step, row, place) in enumerate(zip(steps, where, places, strict=True)):
+            key, value = self.cache.slot(step, stored=place + 1)
+            asked, seen = query[at : at + 1], slice(row, row + 1)
+            result.append(scaled_dot_product_attention(asked, key[seen], value[seen]))
+        return torch.cat(result)
 
     def _look(self, states: Rows) -> Rows:
         """Each row over its own source."""
