@@ -12,7 +12,7 @@ While training, keys and values live in one storage that every step overwrites a
 with all of them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -316,24 +316,25 @@ class CompactLoop:
         halting: Halting,
         *,
         first: int,
-        steps: Sequence[Float[Tensor, "width"] | None],
+        signals: Float[Tensor, "step width"] | None,
+        num_steps: int,
         threshold: float,
         remainder_at_cap: bool,
         rule: Output,
     ) -> tuple[States, Halting, list[PerPosition], list[PerPosition]]:
-        """Run to the end. ``steps``: the step signals that are left, from that of step ``first`` on. Returns the
+        """Run to the end. ``signals``: those of the ``num_steps`` steps left, from step ``first`` on. Returns the
         output, the halting state, and probabilities and weights of each step made, 0 where a position did not run.
         """
         rows = Running.of(halting.running.flatten().nonzero().squeeze(1), self.states, output, halting)
         changed = self.begin(halting, step=first)
         left, probabilities, weights = [], list[Tensor](), list[Tensor]()
-        for number, exact in enumerate(steps):
-            signal = None if exact is None else exact.to(output.dtype)
+        for number in range(num_steps):
+            signal = None if signals is None else signals[number].to(output.dtype)
             layout = Layout.of(rows.index, batch=self.batch, length=self.length, stored=self.stored)
             base = self.place(rows.states, rows.index)
             timed = base if signal is None else base + signal
             probability = self.probability(timed, layout)
-            stop = remainder_at_cap and number == len(steps) - 1
+            stop = remainder_at_cap and number == num_steps - 1
             rows.halting, weight = advance(rows.halting, probability, threshold=threshold, stop=stop)
             rows.states = self.block.forward_rows(
                 timed,

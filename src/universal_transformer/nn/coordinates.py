@@ -190,10 +190,12 @@ class Coordinates(nn.Module):
     def step_signals(
         self, steps: int, *, device: torch.device | None = None
     ) -> Float[Tensor, "step channels"]:
-        """τ of the first ``steps`` steps; 0 when steps are not told."""
-        signals = [self.step_signal(step, device=device) for step in range(steps)]
+        """τ of the first ``steps`` steps, at once; 0 when steps are not told."""
         if self.step == "none":
             return torch.zeros(steps, self.step_width, device=device)
+        if self.step_table is None:
+            return sinusoid(torch.arange(steps, device=device), width=self.step_width, layout=self.layout)
+        signals = [self.step_signal(step) for step in range(steps)]
         return torch.stack([signal for signal in signals if signal is not None])
 
     def enter(self, states: States, placed: Placed) -> States:
@@ -202,13 +204,21 @@ class Coordinates(nn.Module):
             return states
         return states + placed.signal.to(states.dtype)
 
-    def forward(self, states: States, *, placed: Placed, step: int, num_steps: int) -> States:
-        """``X = H + P^t`` for step ``step`` of ``num_steps``, counted from 0."""
+    def forward(
+        self,
+        states: States,
+        *,
+        placed: Placed,
+        step: int,
+        num_steps: int,
+        signals: Float[Tensor, "step channels"] | None = None,
+    ) -> States:
+        """``X = H + P^t`` for step ``step`` of ``num_steps``, counted from 0. ``signals``: all τ, if at hand."""
         signal = placed.signal if self.every_step else None
         if signal is not None and self.shift_by_step:
             shift = int(states.shape[1] * step / num_steps)
             signal = self._signal(placed.where + shift)
-        moment = self.step_signal(step, device=states.device)
+        moment = self.step_signal(step, device=states.device) if signals is None else signals[step]
         if self.join is not None:
             parts = [states]
             if signal is not None:
@@ -216,6 +226,7 @@ class Coordinates(nn.Module):
             if moment is not None:
                 parts.append(moment.expand(*states.shape[:2], -1))
             return self.join(torch.cat([part.to(states.dtype) for part in parts], dim=-1))
-        if signal is not None:
-            states = states + signal.to(states.dtype)
-        return states if moment is None else states + moment.to(states.dtype)
+        if moment is not None:  # one row serves a whole batch, mostly, so that this is the small sum
+            moment = moment.to(states.dtype)
+            signal = moment if signal is None else signal.to(states.dtype) + moment
+        return states if signal is None else states + signal.to(states.dtype)

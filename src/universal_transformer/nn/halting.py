@@ -108,9 +108,14 @@ class HaltingUnit(nn.Module):
 
     def each(self, states: States) -> Float[Tensor, "batch position"]:
         """``p`` of every position by itself."""
+        if not torch.is_autocast_enabled(states.device.type):
+            return self._each(states)
         with torch.autocast(states.device.type, enabled=False):
-            dtype = wide(states.dtype)
-            logit = linear(states.to(dtype), self.weight.to(dtype), self.bias.to(dtype))
+            return self._each(states)
+
+    def _each(self, states: States) -> Float[Tensor, "batch position"]:
+        dtype = wide(states.dtype)
+        logit = linear(states.to(dtype), self.weight.to(dtype), self.bias.to(dtype))
         return torch.sigmoid(logit.squeeze(-1))
 
     def forward(self, states: States, *, padding: Padding | None = None) -> Float[Tensor, "batch position"]:

@@ -115,7 +115,7 @@ class Layout:
         asked = query.view(rows, most, keys.shape[1], keys.shape[3]).transpose(1, 2)
         result = scaled_dot_product_attention(asked, keys, values, attn_mask=visible, dropout_p=dropout)
         flat = result.transpose(1, 2).reshape(rows * most, width)
-        return flat if slot is None else flat[slot]
+        return flat if slot is None else flat.index_select(0, slot)
 
 
 def _seen(position: Int[Tensor, "*rows"], keys: int) -> Bool[Tensor, "*rows key"]:

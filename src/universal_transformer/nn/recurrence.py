@@ -17,6 +17,7 @@ from universal_transformer.nn.attention import Memory, causal_mask, key_mask
 from universal_transformer.nn.block import AttentionRecord, Block
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.compact import CompactLoop
+from universal_transformer.nn.compact_inference import CompactInference
 from universal_transformer.nn.coordinates import Coordinates, Placed
 from universal_transformer.nn.depth_cache import DepthCache
 from universal_transformer.nn.halting import Halting, HaltingUnit, Output, advance, check_threshold, combine
@@ -25,6 +26,10 @@ from universal_transformer.nn.transition import FeedForward
 
 COMPACT_BELOW = 0.75
 """Share of running positions under which halted ones are left out; above, moving rows costs what it saves."""
+INFER_BELOW = 0.95
+"""The same where neither gradients nor a cache are kept (``nn/compact_inference.py``)."""
+WORTH = 2**17
+"""And the least of halted positions times squared width: below, a step costs what starting its operations costs."""
 
 
 @dataclass(frozen=True)
@@ -238,8 +243,9 @@ class Recurrence(nn.Module):
         return states
 
     def _fixed(self, states: States, view: View, *, depth: int) -> tuple[States, Trace]:
+        signals = self._signals(depth, device=states.device)
         for step in range(depth):
-            timed = self.coordinates(states, placed=view.placed, step=step, num_steps=depth)
+            timed = self.coordinates(states, placed=view.placed, step=step, num_steps=depth, signals=signals)
             states = self._step(timed, view, step=step)
         steps = torch.full(states.shape[:2], float(depth), device=states.device)
         if view.padding is not None:
@@ -249,8 +255,7 @@ class Recurrence(nn.Module):
     @property
     def compactible(self) -> bool:
         """Whether keys and values of halted positions follow from their last states (``nn/compact.py``)."""
-        block, coordinates = self.blocks[0], self.coordinates
-        assert isinstance(block, Block)
+        block, coordinates = self._block, self.coordinates
         return (
             self.form == "auto"
             and self.tied
@@ -275,31 +280,64 @@ class Recurrence(nn.Module):
 
     def depth_cache(self, cache: KeyValueCache, *, depth: int) -> DepthCache:
         """``cache`` by depth step, for a recurrence that compacts."""
-        block = self.blocks[0]
-        assert isinstance(block, Block)
+        block = self._block
         if cache.step_parts is None and self.coordinates.step != "none":
             table = self.coordinates.step_signals(depth, device=cache.keys.device)
             cache.step_parts = block.attention.step_parts(table.to(cache.keys.dtype))
         return DepthCache(cache, block.attention, first=len(self.before), depth=depth)
 
-    def _compact_loop(self, states: States, view: View, cache: DepthCache | None) -> CompactLoop:
-        block = self.blocks[0]
-        assert isinstance(block, Block)
+    def _infers(self, view: View) -> bool:
+        """Whether no gradient, dropout or cache is asked for, so that the compact loop may work in place."""
         assert self.halting is not None
-        mask, causal = view.mask, view.causal
-        if cache is not None:
-            causal = states.shape[1] > 1
-            mask = None if view.cached_padding is None else ~view.cached_padding[:, None, None, :]
-        return CompactLoop(
-            block,
-            self.halting,
+        plain = not torch.is_grad_enabled() and not self.training and view.cache is None
+        return plain and self.halting.scope == "position"
+
+    def _pays(self, halting: Halting, running: int, view: View, *, width: int) -> bool:
+        """Whether leaving out what has halted saves more than it costs."""
+        positions = halting.running.numel()
+        below = INFER_BELOW if self._infers(view) else COMPACT_BELOW
+        return 0 < running < below * positions and (positions - running) * width**2 >= WORTH
+
+    def _signals(self, depth: int, *, device: torch.device) -> Float[Tensor, "step channels"] | None:
+        """τ of every step, computed at once; None when steps are not told."""
+        return (
+            None if self.coordinates.step == "none" else self.coordinates.step_signals(depth, device=device)
+        )
+
+    def _compact_loop(self, states: States, view: View) -> CompactInference | CompactLoop:
+        loop = CompactInference if self._infers(view) else CompactLoop
+        return loop(
+            self._block,
+            self._unit,
             states=states,
             signal=view.placed.signal if self.coordinates.every_step else None,
-            mask=mask,
-            causal=causal,
+            mask=view.mask,
+            causal=view.causal,
+            memory=None if view.memory is None else view.memory[len(self.before)],
+        )
+
+    def _cached_loop(self, states: States, view: View, cache: DepthCache) -> CompactLoop:
+        return CompactLoop(
+            self._block,
+            self._unit,
+            states=states,
+            signal=view.placed.signal if self.coordinates.every_step else None,
+            mask=None if view.cached_padding is None else ~view.cached_padding[:, None, None, :],
+            causal=states.shape[1] > 1,
             memory=None if view.memory is None else view.memory[len(self.before)],
             cache=cache,
         )
+
+    @property
+    def _block(self) -> Block:
+        block = self.blocks[0]
+        assert isinstance(block, Block)
+        return block
+
+    @property
+    def _unit(self) -> HaltingUnit:
+        assert self.halting is not None
+        return self.halting
 
     def _halting(
         self, states: States, view: View, *, depth: int, threshold: float, padding: Padding | None
@@ -315,21 +353,22 @@ class Recurrence(nn.Module):
         halting = Halting.start(states, padding=padding)
         output = torch.zeros_like(states)
         probabilities, weights = [], []
+        signals = self._signals(depth, device=states.device)
         for step in range(depth):
             endless = view.cache is not None and cache is None
             running = halting.running.numel() if endless else int(halting.running.sum())
             if step and not running:
                 if cache is not None:
-                    self._compact_loop(states, view, cache).begin(halting, step=step)
+                    self._cached_loop(states, view, cache).begin(halting, step=step)
                 break
-            if 0 < running < COMPACT_BELOW * halting.running.numel() and compacts:
-                loop = self._compact_loop(states, view, cache)
-                signals = [self.coordinates.step_signal(t, device=states.device) for t in range(step, depth)]
+            if compacts and self._pays(halting, running, view, width=states.shape[2]):
+                loop = self._cached_loop(states, view, cache) if cache else self._compact_loop(states, view)
                 output, halting, *more = loop.run(
                     output,
                     halting,
                     first=step,
-                    steps=signals,
+                    signals=None if signals is None else signals[step:],
+                    num_steps=depth - step,
                     threshold=threshold,
                     remainder_at_cap=self.remainder_at_cap,
                     rule=self.output,
@@ -338,7 +377,7 @@ class Recurrence(nn.Module):
                 weights += more[1]
                 break
             active = halting.running
-            timed = self.coordinates(states, placed=view.placed, step=step, num_steps=depth)
+            timed = self.coordinates(states, placed=view.placed, step=step, num_steps=depth, signals=signals)
             probability = self.halting(timed, padding=padding)
             stop = self.remainder_at_cap and step == depth - 1
             halting, weight = advance(halting, probability, threshold=threshold, stop=stop)

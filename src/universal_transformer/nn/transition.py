@@ -32,7 +32,7 @@ class FeedForward(nn.Module):
         cache: LayerCache | None = None,
     ) -> States:
         del cache  # positions do not meet here; with a cache ``padding`` covers the stored ones too
-        result = self.outer(self.dropout(torch.relu(self.inner(states))))
+        result = self.outer(self.dropout(torch.relu_(self.inner(states))))
         if self.zero_padding and padding is not None:
             result = result.masked_fill(padding[:, -states.shape[1] :].unsqueeze(-1), 0.0)
         return result
@@ -81,7 +81,7 @@ class SeparableConvolution(nn.Module):
         blank = None if padding is None else padding.unsqueeze(-1)
         if blank is not None:
             states = states.masked_fill(blank, 0.0)
-        hidden = self.dropout(torch.relu(self.first(states)))
+        hidden = self.dropout(torch.relu_(self.first(states)))
         if blank is not None:
             hidden = hidden.masked_fill(blank, 0.0)
         return self.second(hidden)[:, -new:]
