@@ -64,7 +64,8 @@ def against_peers(shape: Shape, *, dtype: torch.dtype, least: float, settings: S
     modules = {"ours": Ours(encoder(shape, halting=False)), **encoders(shape)}
     times = alternate(sides_of(modules, shape, dtype=dtype), seconds=settings.seconds * len(modules) / 2)
     middle = medians(times)
-    best = min((name for name in middle if name != "ours"), key=middle.__getitem__)
+    ratios = {name: median_ratio(times[name], times["ours"]) for name in middle if name != "ours"}
+    best = min(ratios, key=ratios.__getitem__)
     return Measurement(
         case="train",
         name=str(shape),
@@ -74,11 +75,11 @@ def against_peers(shape: Shape, *, dtype: torch.dtype, least: float, settings: S
         turns=len(times["ours"]),
         ours="ours",
         over=best,
-        ratio=median_ratio(times[best], times["ours"]),
+        ratio=ratios[best],
         least=least,
         details={
             "gflops_per_second": {name: flops(shape) / seconds / 1e9 for name, seconds in middle.items()},
-            "ratios": {name: median_ratio(times[name], times["ours"]) for name in middle if name != "ours"},
+            "ratios": ratios,
         },
     )
 
