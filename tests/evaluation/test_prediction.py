@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from small_task_models import model_for
-from universal_transformer.decoding import Sampling, generate
+from universal_transformer.decoding import Sampling, generate, generate_continuously
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation import predict
 
@@ -53,6 +53,25 @@ def test_sequences_are_predicted_the_same_in_any_batch(copying, changes):
     assert [each.score for each in whole] == pytest.approx([each.score for each in alone], abs=1e-4)
     assert [len(each.steps) for each in whole] == [3, 1, 7, 2]
     assert all(len(each.choices) == changes.get("beams", 1) for each in whole)
+
+
+@pytest.mark.parametrize("changes", [{}, {"sampling": Sampling(temperature=1.0, seed=3)}])
+def test_a_halting_decoder_answers_a_window_in_one_stream(copying, changes, monkeypatch):
+    """And the answers are those of ordinary batches."""
+    model = model_for(copying, halting=True).double()
+    examples = list(copying.codec.read(enumerate(["123", "4", "5678901", "22"], start=1), name="input"))
+    streamed = []
+    monkeypatch.setattr(
+        "universal_transformer.evaluation.prediction.generate_continuously",
+        lambda *args, **more: streamed.append(1) or generate_continuously(*args, **more),
+    )
+    for options in (changes, {**changes, "batch_tokens": 40}, {**changes, "window": 3}):
+        found = list(predict(model, copying.codec, examples, **options))
+        plain = list(predict(model, copying.codec, examples, window=1, **changes))
+        assert [each.text for each in found] == [each.text for each in plain]
+        assert [each.score for each in found] == pytest.approx([each.score for each in plain])
+        assert [each.steps for each in found] == [each.steps for each in plain]
+    assert len(streamed) == 3
 
 
 def test_a_language_model_goes_on_with_prompts(text_task):
