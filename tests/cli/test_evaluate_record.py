@@ -14,6 +14,7 @@ def test_a_record_names_what_the_figure_depends_on(tmp_path, monkeypatch, capsys
     assert main(["evaluate", "a", "--record", "kept.json"]) == 0
     kept = json.loads((tmp_path / "kept.json").read_text())
     assert kept["train"].startswith("ut train stories")
+    assert kept["evaluate"] == "ut evaluate a --record kept.json"
     assert "--training.max-updates 3" in kept["train"]
     assert kept["ended"]["update"] == 3
     assert kept["hardware"]["threads"] >= 1

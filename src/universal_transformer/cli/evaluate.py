@@ -31,7 +31,7 @@ def run(arguments: list[str]) -> int:
     if options.record:
         from universal_transformer.cli.record import record
 
-        record(Path(options.record), run, report)
+        record(Path(options.record), run, report, arguments=arguments)
     if options.json:
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:

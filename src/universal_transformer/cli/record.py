@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,11 @@ if TYPE_CHECKING:
     from universal_transformer.evaluation import Report
 
 
-def record(path: Path, run: Run, report: Report) -> None:
-    """Write scores, the commands that make them, training time, hardware, versions and commit as one JSON file."""
+def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> None:
+    """Write scores, the commands that make them, training time, hardware, versions and commit as one JSON file.
+
+    `arguments` are those of ``ut evaluate``.
+    """
     from universal_transformer.data.text import write_json
     from universal_transformer.recipes.provenance import checkout, hardware, train_command, versions
     from universal_transformer.training.folder import METRICS
@@ -23,7 +27,7 @@ def record(path: Path, run: Run, report: Report) -> None:
         path,
         {
             "train": train_command(run.config),
-            "evaluate": f"ut evaluate {run.folder}",
+            "evaluate": shlex.join(["ut", "evaluate", *arguments]),
             "digest": run.config.digest(),
             "seed": run.config.training.seed,
             "started": _last(lines, "start"),
