@@ -1,0 +1,46 @@
+"""With dropout the two forms draw other numbers, from the same distribution: their means and spreads agree."""
+
+import pytest
+import torch
+
+from universal_transformer.models.classifier import Classifier
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.nn import compact
+
+ROWS = 6000
+
+
+def drawn(form, *, dropouts):
+    """Outputs of one sequence, `ROWS` times with dropout of their own, and how often the compact loop ran."""
+    torch.manual_seed(1)
+    config = ModelConfig(
+        architecture="classifier", vocabulary_size=9, num_classes=3, width=8, filter_width=8, num_heads=2,
+        max_steps=5, halting=True, halting_bias=-0.5, **({"dropout": 0.0} | dropouts),
+    )  # fmt: skip
+    model = Classifier(config).train()
+    model.source.recurrence.form = form
+    with torch.no_grad():
+        model.source.recurrence.halting.weight.mul_(4.0)
+    source = torch.tensor([[3, 4, 5, 6, 7, 8]]).expand(ROWS, -1)
+    return model(source).logits.detach()
+
+
+@pytest.mark.parametrize(
+    "dropouts",
+    [{"attention_dropout": 0.4}, {"dropout": 0.3}, {"transition_dropout": 0.4}],
+    ids=lambda chosen: next(iter(chosen)),
+)
+def test_same_distribution(dropouts, monkeypatch):
+    ran = []
+    run = compact.CompactLoop.run
+    monkeypatch.setattr(
+        compact.CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1]
+    )
+    masked = drawn("masked", dropouts=dropouts)
+    assert not ran
+    left_out = drawn("auto", dropouts=dropouts)
+    assert ran
+    noise = ((masked.var(0) + left_out.var(0)) / ROWS).sqrt()
+    assert ((masked.mean(0) - left_out.mean(0)).abs() < 4.5 * noise).all()
+    assert (masked.std(0) / left_out.std(0)).sub(1).abs().max() < 0.1
+    assert masked.std(0).min() > 0.01  # there is something to compare
