@@ -1,0 +1,28 @@
+"""Leaving out halted positions waits until what it saves is worth its operations, and changes no number."""
+
+import torch
+
+from universal_transformer.models.classifier import Classifier
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.nn import recurrence
+from universal_transformer.nn.compact_inference import CompactInference
+
+
+def test_little_to_save_stays_masked(monkeypatch):
+    config = ModelConfig(
+        architecture="classifier", vocabulary_size=9, num_classes=3, width=8, filter_width=8, num_heads=2,
+        max_steps=5, halting=True, halting_bias=-0.5,
+    )  # fmt: skip
+    model = Classifier(config).eval()
+    with torch.no_grad():
+        model.source.recurrence.halting.weight.mul_(4.0)
+    ran = []
+    run = CompactInference.run
+    monkeypatch.setattr(CompactInference, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
+    source, results = torch.arange(3, 9).expand(4, -1), []
+    for worth, expected in ((10**12, 0), (0, 1)):
+        monkeypatch.setattr(recurrence, "WORTH", worth)
+        with torch.no_grad():
+            results.append(model(source).logits)
+        assert len(ran) == expected
+    torch.testing.assert_close(*results)
