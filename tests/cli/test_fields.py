@@ -27,7 +27,7 @@ def written(value):
     return [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
 
 
-@pytest.mark.parametrize("recipe", ["stories", "copy", "pairs"])
+@pytest.mark.parametrize("recipe", ["stories", "copy", "pairs", "copy-lstm", "copy-neural-gpu"])
 def test_every_field_can_be_given_the_value_it_has(recipe):
     """All at once, so that one parse shows it: the configuration does not change."""
     config = RECIPES[recipe]()

@@ -23,9 +23,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from universal_transformer.baselines import cost
+from universal_transformer.models.config import ModelConfig
+
 if TYPE_CHECKING:
     from universal_transformer.data.example import Example
-    from universal_transformer.models.config import ModelConfig
+    from universal_transformer.models.kinds import AnyModelConfig
     from universal_transformer.training.config import RunConfig
 
 SAMPLE = 4096
@@ -143,8 +146,10 @@ def _target_length(example: Example) -> int:
     return len(example.target) if isinstance(example.target, tuple) else 1
 
 
-def forward_flops(model: ModelConfig, shape: Shape) -> float:
-    """Return the operations of one forward pass of a batch, by the table above."""
+def forward_flops(model: AnyModelConfig, shape: Shape) -> float:
+    """Return the operations of one forward pass of a batch, by the table above (baselines: `baselines.cost`)."""
+    if not isinstance(model, ModelConfig):
+        return cost.forward_flops(model, rows=shape.rows, source=shape.source, target=shape.target)
     source, target = shape.rows * shape.source, shape.rows * shape.target
     d, applications = model.width, _applications(model)
     if model.architecture == "classifier":
@@ -179,12 +184,14 @@ def _block_flops(model: ModelConfig, *, length: int) -> float:
     return 8.0 * d * d + 4.0 * length * d + transition
 
 
-def activation_bytes(model: ModelConfig, shape: Shape) -> float:
+def activation_bytes(model: AnyModelConfig, shape: Shape) -> float:
     """Return about how many bytes a forward pass keeps for the backward pass, in 32-bit floats.
 
     Of each position and block: some 16 states of the width (projections, residuals, norms, dropout), 2 of the
     filter width; of each target position: the logits, their softmax and their gradient.
     """
+    if not isinstance(model, ModelConfig):
+        return cost.activation_bytes(model, rows=shape.rows, source=shape.source, target=shape.target)
     source, target = shape.rows * shape.source, shape.rows * shape.target
     if model.architecture == "classifier":
         positions, outputs = source, shape.rows * model.num_classes
@@ -195,31 +202,31 @@ def activation_bytes(model: ModelConfig, shape: Shape) -> float:
     return 4.0 * (positions * _applications(model) * per_block + 3.0 * outputs)
 
 
-def cache_bytes(model: ModelConfig, *, length: int) -> float:
+def cache_bytes(model: AnyModelConfig, *, length: int) -> float:
     """Return how many bytes a decoder keeps of a sequence of `length` tokens, in 32-bit floats: of each position and
     block applied, its key and its value (and the input of a convolution), whether or not it has halted by then.
     """
     from universal_transformer.nn.cache import cache_elements
 
-    if model.architecture == "classifier":
+    if not isinstance(model, ModelConfig) or model.architecture == "classifier":
         return 0.0
     convolution = model.transition == "separable_convolution"
     slots = _applications(model)
     return 4.0 * cache_elements(slots, batch=1, capacity=length, width=model.width, convolution=convolution)
 
 
-def count_parameters(model: ModelConfig) -> int:
+def count_parameters(model: AnyModelConfig) -> int:
     """Return the number of weights, from a model whose tensors take no memory."""
     import torch
 
-    from universal_transformer.models.build import ARCHITECTURES
+    from universal_transformer.models.build import build
 
     with torch.device("meta"):
-        built = ARCHITECTURES[model.architecture](model)
+        built = build(model)
     return sum(parameter.numel() for parameter in built.parameters())
 
 
-def _speed(config: RunConfig, model: ModelConfig) -> float:
+def _speed(config: RunConfig, model: AnyModelConfig) -> float:
     """Return operations a second of a matrix product of the transition's shape: the best of many short ones."""
     import torch
 
@@ -227,9 +234,12 @@ def _speed(config: RunConfig, model: ModelConfig) -> float:
 
     device = pick_device(config.training.device)
     positions = min(config.training.batch_tokens, 1024)
-    states = torch.randn(positions, model.width, device=device)
-    weight = torch.randn(model.width, model.filter_width, device=device)
-    product = 2.0 * positions * model.width * model.filter_width
+    inner, outer = (
+        (model.width, model.filter_width) if isinstance(model, ModelConfig) else cost.product_shape(model)
+    )
+    states = torch.randn(positions, inner, device=device)
+    weight = torch.randn(inner, outer, device=device)
+    product = 2.0 * positions * inner * outer
     threads = torch.get_num_threads()
     best, repeats, ends = 0.0, 0, time.perf_counter() + 0.3
     try:

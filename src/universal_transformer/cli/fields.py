@@ -21,7 +21,7 @@ import tyro
 from universal_transformer.cli.arguments import near
 from universal_transformer.data.text import show
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.kinds import AnyModelConfig
 from universal_transformer.training.config import RunConfig, TaskFields, TrainingConfig
 
 GROUPS = ("data", "model", "training")
@@ -32,7 +32,7 @@ class _Fields:
     """A field may be written without its group where one group alone has it: --max-steps 8."""
 
     data: TaskFields
-    model: ModelConfig
+    model: AnyModelConfig
     training: TrainingConfig
 
 

@@ -134,10 +134,9 @@ def outcome(result: TrainingResult, config: RunConfig) -> list[str]:
     lines = [f"{result.updates:,} updates in {result.seconds / 60:.1f} minutes; {result.chosen} weights kept"]
     if result.score is not None:
         score = result.score
-        lines.append(
-            f"validation: error {score.error:.2%}, cross-entropy {score.cross_entropy:.4f}, "
-            f"{score.mean_steps:.2f} steps a position of at most {config.model.max_steps}"
-        )
+        cap = config.model.max_steps
+        depth = f", {score.mean_steps:.2f} steps a position of at most {cap}" if cap else ""
+        lines.append(f"validation: error {score.error:.2%}, cross-entropy {score.cross_entropy:.4f}{depth}")
     return [*lines, *(f"warning: {text}" for text in result.warnings)]
 
 

@@ -24,6 +24,8 @@ from universal_transformer.decoding.session import (
 )
 from universal_transformer.errors import UserError
 from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.models.language_model import LanguageModel
+from universal_transformer.models.roles import AnyEncoderDecoder
 from universal_transformer.models.target import DecoderState
 from universal_transformer.nn.lanes import Lanes, takes_lanes
 
@@ -99,18 +101,18 @@ def generate_continuously(
         halting_threshold=halting_threshold,
     )
     check_model(model)
-    if not takes_lanes(model.target.recurrence):
+    if not isinstance(model, EncoderDecoder | LanguageModel) or not takes_lanes(model.target.recurrence):
         return _in_batches(model, iter(requests), slots=slots, options=options)
     return _continuously(Engine(model, slots=slots, capacity=capacity, options=options), iter(requests))
 
 
 def _sources(model: Generator, requests: Sequence[Request]) -> Int[Tensor, "batch source"] | list[list[int]]:
-    if not isinstance(model, EncoderDecoder):
+    if not isinstance(model, AnyEncoderDecoder):
         return [list(request.tokens) for request in requests]
     longest = max(len(request.tokens) for request in requests)
     blank = model.config.padding_id
     rows = [[*request.tokens, *[blank] * (longest - len(request.tokens))] for request in requests]
-    return torch.tensor(rows, dtype=torch.long, device=model.target.embedding.weight.device)
+    return torch.tensor(rows, dtype=torch.long, device=next(model.parameters()).device)
 
 
 def _in_batches(
@@ -147,7 +149,9 @@ def _continuously(engine: "Engine", requests: Iterator[Request]) -> Iterator[tup
 class Engine:
     """Jobs and the lanes they run in: ``jobs[row]`` is that of each row, ``None`` while a row is free."""
 
-    def __init__(self, model: Generator, *, slots: int, capacity: int, options: Options) -> None:
+    def __init__(
+        self, model: EncoderDecoder | LanguageModel, *, slots: int, capacity: int, options: Options
+    ) -> None:
         self.model, self.slots, self.capacity, self.options = model, slots, capacity, options
         self.config = model.config
         state = model.target.start(batch=slots, capacity=capacity, max_steps=options.max_steps)
@@ -180,7 +184,9 @@ class Engine:
             halting_threshold=options.halting_threshold,
             room=False,
         )
-        fed = session.state.lengths.tolist()
+        state = session.state
+        assert isinstance(state, DecoderState)
+        fed = state.lengths.tolist()
         for request, given, limit in zip(requests, fed, session.limits, strict=True):
             if given + limit - 1 > self.capacity:
                 raise UserError(
@@ -203,7 +209,7 @@ class Engine:
                 request.number,
                 sequences[row],
                 session.source_steps[row],
-                session.state,
+                state,
                 row,
                 fed[row],
                 chosen[row],

@@ -18,10 +18,13 @@ from universal_transformer.decoding.session import (
     Generator,
     Session,
     Source,
+    check_source,
     evaluating,
+    next_log_probabilities,
     open_session,
 )
 from universal_transformer.errors import UserError
+from universal_transformer.models.roles import AllAtOnce, refuse_depth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +92,7 @@ def pick(probability: Float[Tensor, "rows classes"], draws: Float[Tensor, "rows"
 
 
 def generate(
-    model: Generator,
+    model: Generator | AllAtOnce,
     source: Source,
     *,
     max_new_tokens: int | None = None,
@@ -108,6 +111,9 @@ def generate(
 
     Raises UserError for an empty prompt, ids out of the vocabulary, and lengths that do not fit.
     """
+    if isinstance(model, AllAtOnce):
+        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=model)
+        return _at_once(model, source, limit=max_new_tokens, sampling=sampling, indices=indices)
     with evaluating(model):
         session = open_session(
             model,
@@ -116,15 +122,38 @@ def generate(
             max_steps=max_steps,
             halting_threshold=halting_threshold,
         )
-        numbers = range(len(session.limits)) if indices is None else indices
-        if len(numbers) != len(session.limits):
-            raise UserError(f"indices numbers {len(numbers)} rows, but there are {len(session.limits)}")
-        rows = [
-            Row(limit, number=number, seed=sampling.seed)
-            for limit, number in zip(session.limits, numbers, strict=True)
-        ]
+        rows = _rows(session.limits, sampling=sampling, indices=indices)
         _run(session, rows, sampling=sampling)
     return [row.result(steps) for row, steps in zip(rows, session.source_steps, strict=True)]
+
+
+def _at_once(
+    model: AllAtOnce, source: Source, *, limit: int | None, sampling: Sampling, indices: Sequence[int] | None
+) -> list[Generated]:
+    """The same from a model that predicts all tokens at once: each place is chosen by itself, up to the end token."""
+    source = check_source(source, model=model)
+    with evaluating(model):
+        logits, inside = model.write(source)
+    limits = [places if limit is None else min(limit, places) for places in inside.sum(dim=1).tolist()]
+    rows = _rows(limits, sampling=sampling, indices=indices)
+    no_steps = logits.new_zeros(len(rows))
+    for place in range(max(limits)):
+        done = torch.tensor([row.done for row in rows], device=logits.device)
+        if bool(done.all()):
+            break
+        following = next_log_probabilities(logits[:, place], config=model.config, done=done)
+        extend(rows, following, no_steps, sampling=sampling, end_id=model.config.end_id)
+    return [row.result([]) for row in rows]
+
+
+def _rows(limits: Sequence[int], *, sampling: Sampling, indices: Sequence[int] | None) -> list["Row"]:
+    """Rows of nothing yet, numbered by ``indices`` (by default 0, 1, 2 …)."""
+    numbers = range(len(limits)) if indices is None else indices
+    if len(numbers) != len(limits):
+        raise UserError(f"indices numbers {len(numbers)} rows, but there are {len(limits)}")
+    return [
+        Row(limit, number=number, seed=sampling.seed) for limit, number in zip(limits, numbers, strict=True)
+    ]
 
 
 class Row:

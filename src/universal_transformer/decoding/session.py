@@ -14,12 +14,11 @@ from torch import nn
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.encoder_decoder import EncoderDecoder
-from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.target import DecoderState
+from universal_transformer.models.kinds import AnyModelConfig
+from universal_transformer.models.roles import AllAtOnce, AnyEncoderDecoder, AnyLanguageModel, GenerationState
 from universal_transformer.nn.recurrence import Trace
 
-Generator = EncoderDecoder | LanguageModel
+Generator = AnyEncoderDecoder | AnyLanguageModel
 Source = Int[Tensor, "batch source"] | Sequence[Sequence[int]]
 
 
@@ -62,7 +61,7 @@ class Session:
     """
 
     model: Generator
-    state: DecoderState
+    state: GenerationState
     log_probabilities: Float[Tensor, "rows classes"]
     steps: Float[Tensor, "rows"]
     limits: list[int]
@@ -76,7 +75,7 @@ class Session:
             tokens = tokens.masked_fill(done, self.model.config.padding_id)
         logits = self.model.advance(tokens.unsqueeze(1), self.state, padding=padding)
         self.log_probabilities = next_log_probabilities(logits[:, -1], config=self.model.config, done=done)
-        self.steps = _last_steps(self.state)
+        self.steps = _last_steps(self.state, self.log_probabilities)
 
     def keep(self, index: Int[Tensor, "kept"]) -> None:
         """Rows ``index``, in that order, in place of the present ones: picked, repeated or dropped."""
@@ -85,13 +84,27 @@ class Session:
 
 
 def check_model(model: nn.Module) -> None:
-    """UserError unless ``model`` generates."""
-    if not isinstance(model, EncoderDecoder | LanguageModel):
+    """UserError unless ``model`` generates token by token."""
+    if isinstance(model, AllAtOnce):
+        raise UserError(
+            f"{type(model).__name__} writes all tokens at once: there are no beams to search; use beams=1"
+        )
+    if not isinstance(model, AnyEncoderDecoder | AnyLanguageModel):
         raise UserError(f"{type(model).__name__} cannot generate: EncoderDecoder and LanguageModel can")
 
 
+def check_source(source: Source, *, model: nn.Module) -> Int[Tensor, "batch source"]:
+    """UserError unless ``source`` is a tensor of at least one token."""
+    if not isinstance(source, Tensor):
+        kind = type(model).__name__
+        raise UserError(f"an {kind} generates from a tensor of source tokens [batch, source]")
+    if not source.numel():
+        raise UserError(f"source of shape {list(source.shape)}: at least one row of at least one position")
+    return source
+
+
 def next_log_probabilities(
-    logits: Float[Tensor, "rows classes"], *, config: ModelConfig, done: Bool[Tensor, "rows"] | None = None
+    logits: Float[Tensor, "rows classes"], *, config: AnyModelConfig, done: Bool[Tensor, "rows"] | None = None
 ) -> Float[Tensor, "rows classes"]:
     """``log softmax(logits)``, then minus infinity for padding and the start token, which are never generated.
 
@@ -110,8 +123,12 @@ def next_log_probabilities(
     return result
 
 
-def _last_steps(state: DecoderState) -> Float[Tensor, "rows"]:
-    assert state.trace is not None
+def _last_steps(
+    state: GenerationState, log_probabilities: Float[Tensor, "rows classes"]
+) -> Float[Tensor, "rows"]:
+    """What the last token of each row cost; 0 of a model without depth."""
+    if state.trace is None:
+        return log_probabilities.new_zeros(log_probabilities.shape[0])
     return state.trace.steps[:, -1]
 
 
@@ -131,13 +148,8 @@ def open_session(
     """
     check_model(model)
     config = model.config
-    if isinstance(model, EncoderDecoder):
-        if not isinstance(source, Tensor):
-            raise UserError("an EncoderDecoder generates from a tensor of source tokens [batch, source]")
-        if not source.numel():
-            raise UserError(
-                f"source of shape {list(source.shape)}: at least one row of at least one position"
-            )
+    if isinstance(model, AnyEncoderDecoder):
+        source = check_source(source, model=model)
         lengths = (source != config.padding_id).sum(dim=1).tolist()
         limits = _limits(lengths, [1] * len(lengths), max_new_tokens=max_new_tokens, config=config)
         state = model.start(
@@ -146,7 +158,6 @@ def open_session(
             max_steps=max_steps,
             halting_threshold=halting_threshold,
         )
-        assert state.trace is not None
         source_steps = _per_row(state.trace, real=source != config.padding_id)
         tokens, padding = torch.full_like(source[:, :1], config.start_id), None
     else:
@@ -164,17 +175,17 @@ def open_session(
         source_steps = [[] for _ in source]
     logits = model.advance(tokens, state, padding=padding)[:, -1]
     first = next_log_probabilities(logits, config=config)
-    return Session(model, state, first, _last_steps(state), limits, source_steps)
+    return Session(model, state, first, _last_steps(state, first), limits, source_steps)
 
 
 def _limits(
-    lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int | None, config: ModelConfig
+    lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int | None, config: AnyModelConfig
 ) -> list[int]:
     """New tokens each row may get; ``fed`` tokens (start token included) stand in front of them."""
     if max_new_tokens is not None and max_new_tokens < 1:
         raise UserError(f"max_new_tokens={max_new_tokens}: at least 1")
     wanted = [2 * length + 10 if max_new_tokens is None else max_new_tokens for length in lengths]
-    if config.position_coordinates != "learned":
+    if not isinstance(config, ModelConfig) or config.position_coordinates != "learned":
         return wanted
     limits = []
     for row, (given, limit) in enumerate(zip(fed, wanted, strict=True)):
@@ -191,7 +202,7 @@ def _limits(
 
 
 def _pad_left(
-    prompts: Sequence[Sequence[int]], *, model: LanguageModel
+    prompts: Sequence[Sequence[int]], *, model: AnyLanguageModel
 ) -> tuple[Int[Tensor, "batch prompt"], Bool[Tensor, "batch prompt"]]:
     """One tensor of all prompts, aligned at their ends, and where it holds no token."""
     config = model.config
@@ -212,12 +223,14 @@ def _pad_left(
     longest = max(map(len, prompts))
     rows = [[config.padding_id] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
     blanks = [[place < longest - len(prompt) for place in range(longest)] for prompt in prompts]
-    device = model.target.embedding.weight.device
+    device = next(model.parameters()).device
     return torch.tensor(rows, device=device), torch.tensor(blanks, device=device)
 
 
-def _per_row(trace: Trace, *, real: Bool[Tensor, "batch source"]) -> list[list[float]]:
-    """Depth steps of the real positions of each row."""
+def _per_row(trace: Trace | None, *, real: Bool[Tensor, "batch source"]) -> list[list[float]]:
+    """Depth steps of the real positions of each row; none of a model without depth."""
+    if trace is None:
+        return [[] for _ in real]
     return [
         [steps for steps, kept in zip(row, mask, strict=True) if kept]
         for row, mask in zip(trace.steps.tolist(), real.tolist(), strict=True)

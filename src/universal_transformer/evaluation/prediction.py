@@ -18,13 +18,20 @@ from universal_transformer.decoding import (
     generate,
     generate_continuously,
 )
-from universal_transformer.decoding.session import Source, evaluating
+from universal_transformer.decoding.session import Source, check_model, evaluating
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.scoring import Depth, device_of, finite, ids_of, steps_of
+from universal_transformer.evaluation.scoring import (
+    Depth,
+    device_of,
+    finite,
+    ids_of,
+    real_positions,
+    steps_of,
+)
 from universal_transformer.models.build import Model
-from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
+from universal_transformer.models.roles import AllAtOnce, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
 from universal_transformer.nn.lanes import takes_lanes
 from universal_transformer.tasks.task import Codec, Prediction
 
@@ -124,7 +131,7 @@ def _ahead(
     batch_tokens: int,
 ) -> dict[int, Generated]:
     """Outputs by number of the example, where a halting decoder finds them faster for all examples in one stream."""
-    if isinstance(model, Classifier) or search.beams > 1 or len(examples) < 2:
+    if not isinstance(model, EncoderDecoder | LanguageModel) or search.beams > 1 or len(examples) < 2:
         return {}
     if model.target.recurrence.halting is None or not takes_lanes(model.target.recurrence):
         return {}
@@ -143,9 +150,9 @@ def _ahead(
     return dict(found)
 
 
-def _given(model: EncoderDecoder | LanguageModel, example: Example) -> list[int]:
+def _given(model: AnyEncoderDecoder | AnyLanguageModel, example: Example) -> list[int]:
     """The prompt, or the source."""
-    if isinstance(model, LanguageModel):
+    if isinstance(model, AnyLanguageModel):
         return [model.config.start_id, *ids_of(example)]
     return [token for token in example.source if isinstance(token, int)]
 
@@ -153,7 +160,7 @@ def _given(model: EncoderDecoder | LanguageModel, example: Example) -> list[int]
 def _positions(model: Model, example: Example, search: _Search) -> int:
     """Positions an example takes in memory while it is worked on, the output it may get included."""
     given = max(1, size(example))
-    if isinstance(model, Classifier):
+    if isinstance(model, AnyClassifier):
         return given
     new = 2 * given + 10 if search.max_new_tokens is None else search.max_new_tokens
     return (given + new) * search.beams
@@ -169,18 +176,18 @@ def _answer(
     ahead: Mapping[int, Generated],
 ) -> list[Prediction]:
     """Answers to examples numbered ``numbers``; ``ahead`` holds outputs that are known already."""
-    if ahead and not isinstance(model, LanguageModel):
+    if ahead and not isinstance(model, AnyLanguageModel):
         known = [ahead[number] for number in numbers]
         return [_prediction(codec, [one], steps=one.source_steps) for one in known]
     match model:
-        case Classifier():
+        case AnyClassifier():
             return _classes(model, codec, examples, search)
-        case EncoderDecoder():
+        case AnyEncoderDecoder() | AllAtOnce():
             batch = collate(examples, indices=numbers).to(device_of(model))
             assert batch.source is not None
             found = _generate(model, batch.source, search, numbers=numbers)
             return [_prediction(codec, best, steps=best[0].source_steps) for best in found]
-        case LanguageModel():
+        case AnyLanguageModel():
             prompts = [_given(model, example) for example in examples]
             if ahead:
                 found = [[ahead[number]] for number in numbers]
@@ -191,7 +198,7 @@ def _answer(
 
 
 def _classes(
-    model: Classifier, codec: Codec, examples: Sequence[Example], search: _Search
+    model: AnyClassifier, codec: Codec, examples: Sequence[Example], search: _Search
 ) -> list[Prediction]:
     batch = collate(examples, indices=range(len(examples))).to(device_of(model))
     assert batch.source is not None
@@ -202,7 +209,7 @@ def _classes(
     )
     probabilities = finite(output.logits).double().softmax(-1)
     best, classes = probabilities.topk(min(search.num_choices, probabilities.shape[-1]), dim=-1)
-    steps = steps_of(output.encoder, real=~model.source.input.padding(batch.source))
+    steps = steps_of(output.encoder, real=real_positions(model, batch.source))
     predictions = []
     for scores, names, taken in zip(best.tolist(), classes.tolist(), steps, strict=True):
         choices = [(codec.render(name), score) for name, score in zip(names, scores, strict=True)]
@@ -211,10 +218,16 @@ def _classes(
 
 
 def _generate(
-    model: EncoderDecoder | LanguageModel, source: Source, search: _Search, *, numbers: Sequence[int]
+    model: AnyEncoderDecoder | AnyLanguageModel | AllAtOnce,
+    source: Source,
+    search: _Search,
+    *,
+    numbers: Sequence[int],
 ) -> list[list[Generated]]:
     """Return the sequences found for each row, best first."""
     if search.beams > 1:
+        check_model(model)
+        assert not isinstance(model, AllAtOnce)
         return beam_search(
             model,
             source,
@@ -237,7 +250,7 @@ def _generate(
     return [[one] for one in found]
 
 
-def _prompt_steps(model: LanguageModel, examples: Sequence[Example], search: _Search) -> list[list[float]]:
+def _prompt_steps(model: AnyLanguageModel, examples: Sequence[Example], search: _Search) -> list[list[float]]:
     """N of the positions that predict the tokens of each prompt."""
     if not any(example.target for example in examples):
         return [[] for _ in examples]

@@ -114,7 +114,7 @@ class Report:
     halting: bool
     """Whether positions decide for themselves when to stop."""
     max_steps: int
-    """Depth T that was run: the cap of a halting model."""
+    """Depth T that was run: the cap of a halting model; 0 of a model without depth."""
     rows: tuple[Row, ...]
     """One for each group of each test set."""
     totals: tuple[Row, ...]

@@ -11,16 +11,15 @@ from typing import Any, Literal
 import torch
 from torch.nn.functional import cross_entropy
 
-from universal_transformer.axes import Bool, Float, Tensor
+from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import PADDING, Example
 from universal_transformer.decoding import Generated, beam_search, generate
+from universal_transformer.decoding.session import check_model
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import Side, StepCounts
 from universal_transformer.models.build import Model
-from universal_transformer.models.classifier import Classifier
-from universal_transformer.models.encoder_decoder import EncoderDecoder
-from universal_transformer.models.language_model import LanguageModel
+from universal_transformer.models.roles import AllAtOnce, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
 from universal_transformer.nn.recurrence import Trace
 from universal_transformer.tasks.scoring import character_accuracy, sequence_accuracy, until_end
 from universal_transformer.tasks.task import Codec
@@ -36,7 +35,12 @@ class Decoding:
     """Exponent of the length penalty of a beam search."""
 
     def __call__(
-        self, model: EncoderDecoder, source: Tensor, *, max_new_tokens: int | None, depth: Depth
+        self,
+        model: AnyEncoderDecoder | AllAtOnce,
+        source: Tensor,
+        *,
+        max_new_tokens: int | None,
+        depth: Depth,
     ) -> list[Generated]:
         """Return one sequence a row of `source`."""
         if self.beams == 1:
@@ -47,6 +51,8 @@ class Decoding:
                 max_steps=depth.max_steps,
                 halting_threshold=depth.halting_threshold,
             )
+        check_model(model)
+        assert isinstance(model, AnyEncoderDecoder)
         found = beam_search(
             model,
             source,
@@ -105,10 +111,11 @@ class Outcome:
         self.texts += other.texts
 
     def step_counts(self, *, cap: int) -> tuple[StepCounts, ...]:
-        """Return its steps as the report has them."""
+        """Return its steps as the report has them; none of a model without depth."""
         return tuple(
             StepCounts(side, tuple(counts[n] for n in range(1, cap + 1)))
             for side, counts in self.steps.items()
+            if counts
         )
 
 
@@ -125,14 +132,14 @@ class Scorer:
     def __call__(self, examples: Sequence[Example]) -> list[Outcome]:
         """Return the outcome of each example."""
         match self.model:
-            case Classifier() as model:
+            case AnyClassifier() as model:
                 return self._classes(model, examples)
-            case EncoderDecoder() as model:
-                return self._sequences(model, examples)
-            case LanguageModel() as model:
+            case AnyLanguageModel() as model:
                 return self._tokens(model, examples)
+            case model:
+                return self._sequences(model, examples)
 
-    def _classes(self, model: Classifier, examples: Sequence[Example]) -> list[Outcome]:
+    def _classes(self, model: AnyClassifier, examples: Sequence[Example]) -> list[Outcome]:
         batch = collate(examples, indices=range(len(examples))).to(device_of(model))
         assert batch.source is not None
         output = model(
@@ -141,13 +148,13 @@ class Scorer:
             halting_threshold=self.depth.halting_threshold,
         )
         wrong = (finite(output.logits).argmax(-1) != batch.target).tolist()
-        steps = steps_of(output.encoder, real=~model.source.input.padding(batch.source))
+        steps = steps_of(output.encoder, real=real_positions(model, batch.source))
         return [
             Outcome(sums={"wrong": float(miss)}, steps={"encoder": Counter(map(int, taken))})
             for miss, taken in zip(wrong, steps, strict=True)
         ]
 
-    def _sequences(self, model: EncoderDecoder, examples: Sequence[Example]) -> list[Outcome]:
+    def _sequences(self, model: AnyEncoderDecoder | AllAtOnce, examples: Sequence[Example]) -> list[Outcome]:
         batch = collate(examples, indices=range(len(examples))).to(device_of(model))
         assert batch.source is not None
         # what is longer than its target is wrong already, whatever would follow
@@ -168,7 +175,7 @@ class Scorer:
             outcomes.append(outcome)
         return outcomes
 
-    def _tokens(self, model: LanguageModel, examples: Sequence[Example]) -> list[Outcome]:
+    def _tokens(self, model: AnyLanguageModel, examples: Sequence[Example]) -> list[Outcome]:
         batch = collate(examples, indices=range(len(examples))).to(device_of(model))
         output = model(
             batch.target,
@@ -216,13 +223,13 @@ class Scorer:
 
 
 def decoder_steps(
-    model: EncoderDecoder, source: Tensor, found: Sequence[Generated], *, depth: Depth
+    model: AnyEncoderDecoder | AllAtOnce, source: Tensor, found: Sequence[Generated], *, depth: Depth
 ) -> list[Counter[int]]:
-    """How many steps the decoder made for each token of `found` (and its end token)."""
+    """How many steps the decoder made for each token of `found` (and its end token); none without depth."""
     config = model.config
     written = [(*output.tokens, *([config.end_id] if output.finished else [])) for output in found]
     if not config.halting:
-        return [Counter({depth.cap(model): len(ids)}) for ids in written]
+        return [Counter({depth.cap(model): len(ids)} if config.max_steps else {}) for ids in written]
     batch = collate(
         [Example(source=(), target=ids) for ids in written], indices=range(len(written))
     ).to(source.device)  # fmt: skip
@@ -236,9 +243,16 @@ def decoder_steps(
     return [Counter(map(int, taken)) for taken in steps]
 
 
+def real_positions(model: Model, source: Int[Tensor, "batch source *words"]) -> Bool[Tensor, "batch source"]:
+    """Where there is a token, or a fact of at least one word."""
+    real = source != model.config.padding_id
+    return real.any(dim=-1) if real.ndim == 3 else real
+
+
 def steps_of(trace: Trace | None, *, real: Bool[Tensor, "batch position"]) -> list[list[float]]:
-    """N of the real positions of each row."""
-    assert trace is not None
+    """N of the real positions of each row; none of a model without depth."""
+    if trace is None:
+        return [[] for _ in real]
     return [
         [steps for steps, kept in zip(row, mask, strict=True) if kept]
         for row, mask in zip(trace.steps.tolist(), real.tolist(), strict=True)
@@ -294,5 +308,6 @@ __all__ = [
     "finite",
     "ids_of",
     "load_sacrebleu",
+    "real_positions",
     "steps_of",
 ]

@@ -127,7 +127,8 @@ def _key_figures(report: Report, metrics: Sequence[Mapping[str, Any]]) -> list[t
     if report.failed is not None:
         figures.append(("failed (error above 5 %)", f"{len(report.failed)} of {len(report.rows)}"))
     name = "mean steps" if report.halting else "steps (fixed)"
-    figures.append((name, f"{report.mean_steps:.2f}" if report.halting else f"{report.max_steps}"))
+    if report.max_steps:
+        figures.append((name, f"{report.mean_steps:.2f}" if report.halting else f"{report.max_steps}"))
     start = _start(metrics)
     if isinstance(start.get("parameters"), int):
         figures.append(("parameters", f"{start['parameters']:,}"))
@@ -157,6 +158,8 @@ def _score_notes(report: Report) -> list[str]:
 
 
 def _thinking(report: Report, pictures: Mapping[str, bytes]) -> str:
+    if not report.max_steps:
+        return ""
     if not report.halting:
         return page.section("Thinking time", hint=FIXED.format(report.max_steps))
     table = [["supporting facts", "positions", "steps"]] + [

@@ -79,14 +79,19 @@ def examine(
                 return _translate(model, codec, example, max_steps, halting_threshold)
             case LanguageModel():
                 return _continue(model, codec, example, max_steps, halting_threshold)
+            case _:
+                raise UserError(f"{type(model).__name__} has no depth: there are no steps to look at")
 
 
 def choose_examples(model: Model, task: Task, *, split: str = "test", count: int = 1) -> list[Example]:
     """Examples to show, the same each time.
 
     Questions about facts: of the first ones with the most supporting facts that fit a page, those answered right
-    with most certainty. Anything else: evenly spread over the set.
+    with most certainty. Anything else: evenly spread over the set. None for a model without depth, of which there is
+    nothing to see.
     """
+    if not model.config.max_steps:
+        return []
     sets = list(task.test.values()) if split == "test" else [task.test.get(split, task.validation)]
     examples = next((found for found in sets if len(found)), None)
     if examples is None:

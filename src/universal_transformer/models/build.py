@@ -1,27 +1,44 @@
 """Which class a configuration builds."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
+from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
+from universal_transformer.baselines.lstm import LstmClassifier, LstmEncoderDecoder, LstmLanguageModel
+from universal_transformer.baselines.neural_gpu import NeuralGpu
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.models.kinds import AnyModelConfig
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.pretrained import read_config
+from universal_transformer.models.roles import AllAtOnce, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
 
-Model = EncoderDecoder | LanguageModel | Classifier
+Model = AnyEncoderDecoder | AnyLanguageModel | AnyClassifier | AllAtOnce
 
-ARCHITECTURES: dict[str, type[EncoderDecoder] | type[LanguageModel] | type[Classifier]] = {
-    "encoder_decoder": EncoderDecoder,
-    "language_model": LanguageModel,
-    "classifier": Classifier,
+CLASSES: dict[tuple[type[AnyModelConfig], str], type[Model]] = {
+    (ModelConfig, "encoder_decoder"): EncoderDecoder,
+    (ModelConfig, "language_model"): LanguageModel,
+    (ModelConfig, "classifier"): Classifier,
+    (LstmConfig, "encoder_decoder"): LstmEncoderDecoder,
+    (LstmConfig, "language_model"): LstmLanguageModel,
+    (LstmConfig, "classifier"): LstmClassifier,
+    (NeuralGpuConfig, "encoder_decoder"): NeuralGpu,
 }
+"""Kind of configuration and architecture -> class of model."""
 
 
-def build(config: ModelConfig) -> Model:
-    """A model of ``config.architecture`` with fresh weights."""
-    return ARCHITECTURES[config.architecture](config)
+def class_of(config: AnyModelConfig) -> type[Model]:
+    """The class that ``config`` builds."""
+    return CLASSES[type(config), config.architecture]
+
+
+def build(config: AnyModelConfig) -> Model:
+    """A model of ``config`` with fresh weights."""
+    return cast("Callable[[AnyModelConfig], Model]", class_of(config))(config)
 
 
 def load_pretrained(folder: str | Path) -> Model:
     """The model in ``folder``, of whichever class it is."""
-    return ARCHITECTURES[read_config(Path(folder)).architecture].from_pretrained(folder)
+    return class_of(read_config(Path(folder))).from_pretrained(folder)

@@ -8,7 +8,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.models.roles import AnyClassifier
 from universal_transformer.models.source import SourceSide
 from universal_transformer.nn.coordinates import draw_positions
 
@@ -23,10 +23,10 @@ def pool(states: States, *, padding: Padding | None, how: str) -> Float[Tensor, 
     return states[torch.arange(states.shape[0], device=states.device), last]
 
 
-class Classifier(Pretrained):
+class Classifier(AnyClassifier):
     """Tokens or facts to one of ``num_classes``."""
 
-    architecture = "classifier"
+    config: ModelConfig
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)

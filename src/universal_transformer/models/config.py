@@ -122,7 +122,7 @@ class ModelConfig:
     """Accept choices that let a decoder see the future (official checkpoints have them); generation is refused."""
 
     def __post_init__(self) -> None:
-        _check_types(vars(self))
+        check_types(vars(self), kind=type(self))
         _check_sizes(self)
         _check_combinations(self)
 
@@ -144,7 +144,7 @@ class ModelConfig:
         unknown = sorted(set(fields) - known)
         if unknown:
             raise UserError(f"model configuration has unknown fields {', '.join(unknown)}")
-        _check_types(fields)
+        check_types(fields, kind=cls)
         return cls(**fields)
 
 
@@ -152,19 +152,20 @@ def _refuse(field: str, value: object, remedy: str) -> UserError:
     return UserError(f"{field}={value!r}: {remedy}")
 
 
-def _check_types(fields: Mapping[str, object]) -> None:
-    kinds = get_type_hints(ModelConfig)
+def check_types(fields: Mapping[str, object], *, kind: type) -> None:
+    """UserError for the first value that is not of the type that the dataclass ``kind`` says."""
+    kinds = get_type_hints(kind)
     for name, value in fields.items():
-        kind = kinds[name]
-        allowed = get_args(kind)
+        wanted = kinds[name]
+        allowed = get_args(wanted)
         if allowed:
             if value not in allowed:
                 raise _refuse(name, value, "allowed: " + ", ".join(map(str, allowed)))
-        elif kind is float:
+        elif wanted is float:
             if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
                 raise _refuse(name, value, "a number is needed")
-        elif type(value) is not kind:
-            raise _refuse(name, value, f"a value of type {kind.__name__} is needed")
+        elif type(value) is not wanted:
+            raise _refuse(name, value, f"a value of type {wanted.__name__} is needed")
 
 
 def _check_sizes(config: ModelConfig) -> None:

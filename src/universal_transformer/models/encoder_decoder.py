@@ -7,20 +7,20 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import TokenInput
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.models.roles import AnyEncoderDecoder
 from universal_transformer.models.source import SourceSide
 from universal_transformer.models.target import DecoderState, TargetSide
 from universal_transformer.nn.coordinates import draw_positions
 
 
-class EncoderDecoder(Pretrained):
+class EncoderDecoder(AnyEncoderDecoder):
     """Source tokens to target tokens.
 
     >>> model = EncoderDecoder(ModelConfig(vocabulary_size=100))
     >>> logits = model(source, target).logits  # teacher forced: [batch, target, vocabulary]
     """
 
-    architecture = "encoder_decoder"
+    config: ModelConfig
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)

@@ -6,15 +6,15 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import TokenInput
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.models.roles import AnyLanguageModel
 from universal_transformer.models.target import DecoderState, TargetSide
 from universal_transformer.nn.coordinates import draw_positions
 
 
-class LanguageModel(Pretrained):
+class LanguageModel(AnyLanguageModel):
     """Every token from those to its left."""
 
-    architecture = "language_model"
+    config: ModelConfig
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)

@@ -22,8 +22,10 @@ class ModelOutput:
 
     @property
     def mean_steps(self) -> Scalar:
-        """Mean steps over the real positions of both sides."""
+        """Mean steps over the real positions of both sides; 0 where there is no depth."""
         traces = [trace for trace in (self.encoder, self.decoder) if trace is not None]
+        if not traces:
+            return self.logits.new_zeros(())
         made = sum(trace.steps.sum() for trace in traces)
         real = sum(
             trace.steps.numel() if trace.padding is None else (~trace.padding).sum() for trace in traces

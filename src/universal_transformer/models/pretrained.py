@@ -12,6 +12,7 @@ from torch import nn
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.kinds import AnyModelConfig, config_from_dict
 from universal_transformer.nn.block import Block
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -22,14 +23,19 @@ class Pretrained(nn.Module):
     """A model with a configuration that can be saved and loaded."""
 
     architecture: ClassVar[str]
+    config_kind: ClassVar[type[AnyModelConfig]] = ModelConfig
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: AnyModelConfig) -> None:
         super().__init__()
+        if not isinstance(config, self.config_kind):
+            raise UserError(
+                f"{type(config).__name__}: {type(self).__name__} needs a {self.config_kind.__name__}"
+            )
         if config.architecture != self.architecture:
             raise UserError(
                 f'architecture="{config.architecture}": {type(self).__name__} needs "{self.architecture}"'
             )
-        self.config = config
+        self.config: AnyModelConfig = config
 
     def tensors(self) -> dict[str, Tensor]:
         """Every parameter and saved buffer by name, shared ones once."""
@@ -116,7 +122,7 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
 
 
-def read_config(folder: Path) -> ModelConfig:
+def read_config(folder: Path) -> AnyModelConfig:
     """``config.json`` of a model folder, validated."""
     path = folder / CONFIG
     try:
@@ -132,6 +138,6 @@ def read_config(folder: Path) -> ModelConfig:
     if not isinstance(fields, dict):
         raise UserError(f"{path}: a JSON object is needed, not {type(fields).__name__}")
     try:
-        return ModelConfig.from_dict(fields)
+        return config_from_dict(fields)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None

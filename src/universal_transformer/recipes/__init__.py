@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from universal_transformer.recipes.algorithmic import addition, copy, reverse
+from universal_transformer.recipes.baselines import copy_lstm, copy_neural_gpu
 from universal_transformer.recipes.facts import babi, babi_1k_joint, babi_10k_joint, stories
 from universal_transformer.recipes.files import labelled, multi30k, pairs, text
 from universal_transformer.training.config import RunConfig
@@ -19,6 +20,8 @@ RECIPES: dict[str, Callable[[], RunConfig]] = {
     "babi-10k-joint": babi_10k_joint,
     "babi-1k-joint": babi_1k_joint,
     "copy": copy,
+    "copy-lstm": copy_lstm,
+    "copy-neural-gpu": copy_neural_gpu,
     "reverse": reverse,
     "addition": addition,
     "pairs": pairs,

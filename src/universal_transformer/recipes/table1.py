@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes.facts import babi, babi_1k_joint, babi_10k_joint
 from universal_transformer.recipes.table import Table
 from universal_transformer.recipes.table1_figures import COLUMNS, MODELS, NUM_TASKS, render
@@ -37,6 +38,7 @@ def babi_row(*, column: str, model: str, task: str) -> RunConfig:
     """Return the run of one cell, or of one task of a cell: `task` is a number, or "joint" for all 20."""
     config = _COLUMNS[column].recipe()
     assert isinstance(config.data, BabiData)
+    assert isinstance(config.model, ModelConfig)
     data = dataclasses.replace(config.data, task=task, size="10k" if column.startswith("10k") else "1k")
     tied, halting = _FIELDS[model]["tied"], _FIELDS[model]["halting"]
     return dataclasses.replace(

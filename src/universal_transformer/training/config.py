@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.kinds import AnyModelConfig, kind_of
 from universal_transformer.tasks import (
     TASKS,
     AlgorithmicData,
@@ -123,7 +123,7 @@ class RunConfig:
     """Name of the recipe it came from."""
     data: TaskFields
     """What to train on."""
-    model: ModelConfig
+    model: AnyModelConfig
     """What to train; sizes that follow from the data are filled in from them."""
     training: TrainingConfig
     """How to train."""
@@ -153,7 +153,7 @@ class RunConfig:
             data=cast(
                 "TaskFields", _strict(TASKS[data["task"]], fields=data["fields"], where=f"{name}: data")
             ),
-            model=_strict(ModelConfig, fields=fields["model"], where=f"{name}: model"),
+            model=_model(fields["model"], where=f"{name}: model"),
             training=_strict(TrainingConfig, fields=fields["training"], where=f"{name}: training"),
         )
 
@@ -233,6 +233,14 @@ def _strict(kind: type[T], *, fields: Any, where: str) -> T:
             for field, hint in hints.items()
         }
     )
+
+
+def _model(fields: Any, *, where: str) -> AnyModelConfig:
+    """Build the model configuration of the kind that `fields` name; without a name it is a `ModelConfig`."""
+    if not isinstance(fields, dict):
+        raise UserError(f"{where}: expected an object, found {fields!r}")
+    kind = kind_of(fields, where=where)
+    return _strict(kind, fields={name: fields[name] for name in fields if name != "kind"}, where=where)
 
 
 def _convert(value: Any, *, hint: Any, where: str) -> Any:

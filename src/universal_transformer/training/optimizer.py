@@ -78,8 +78,12 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
 
 
 def _matrices(model: nn.Module) -> list[nn.Parameter]:
-    linear = (module for module in model.modules() if isinstance(module, nn.Linear | nn.Conv1d))
-    return [module.get_parameter("weight") for module in linear]
+    linear = (module for module in model.modules() if isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d))
+    recurrent = (module for module in model.modules() if isinstance(module, nn.LSTM))
+    named = (pair for module in recurrent for pair in module.named_parameters())
+    return [module.get_parameter("weight") for module in linear] + [
+        parameter for name, parameter in named if name.startswith("weight")
+    ]
 
 
 def gradient_norm(model: nn.Module) -> Scalar:

@@ -285,7 +285,7 @@ class Session:
     def text(self, score: Score) -> str:
         """Return a score as a person reads it."""
         measure = f"error {score.error:.2%}" if self.classes else f"loss {score.cross_entropy:.4f} a token"
-        return f"{measure} · steps {score.mean_steps:.2f}"
+        return f"{measure} · steps {score.mean_steps:.2f}" if score.mean_steps else measure
 
     # -- keeping
 

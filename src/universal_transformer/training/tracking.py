@@ -198,8 +198,9 @@ def display(*, quiet: bool, unit: str, console: Console | None = None) -> Displa
 
 
 def summary(glance: Glance) -> str:
-    """Return loss and mean steps as text."""
-    return f"loss {glance.loss:.3f} · steps {glance.mean_steps:.2f}"
+    """Return loss and mean steps (of a model with depth) as text."""
+    steps = f" · steps {glance.mean_steps:.2f}" if glance.mean_steps else ""
+    return f"loss {glance.loss:.3f}{steps}"
 
 
 def time_left(glance: Glance) -> str:

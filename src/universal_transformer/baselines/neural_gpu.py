@@ -1,0 +1,178 @@
+"""The Neural GPU (Kaiser and Sutskever 2016, "Neural GPUs Learn Algorithms", sections 2 and 3).
+
+The sequence is laid into an image ``s`` of w columns (``image_width``), n rows (one a place) and m channels
+(``width``), which l gated units refine n times; the first column is what goes in and what comes out:
+
+============================================= ================================================================
+``s_0[0, i] = E[x_i]``, else 0                the input in the first column
+``CGRU(s) = u ⊙ s + (1 - u) ⊙ tanh(U * (r ⊙ s) + B)``
+``u = gate(U' * s + B')``, ``r = gate(U'' * s + B'')``    ``*`` is a convolution over columns and rows
+``s_{t+1} = CGRU_l(… CGRU_1(s_t))``           for ``t < n``: as many steps as the sequence has places
+``logits_i = O s_n[0, i]``                    all symbols of the output at once
+============================================= ================================================================
+
+``gate`` is the sigmoid with a cutoff, ``clamp(c · sigmoid(x) - (c - 1) / 2, 0, 1)`` (section 3.1: c = 1.2).
+
+Every row of a batch has its own n, ``ceil(output_ratio · symbols) + output_extra``: it takes n steps, and what lies
+behind its last place is zero at every step, as the border of the image is. So a row's output depends on no other row.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional, init
+
+from universal_transformer.axes import Bool, Float, Int, Tensor
+from universal_transformer.baselines.config import NeuralGpuConfig
+from universal_transformer.errors import UserError
+from universal_transformer.models.initialise import initialise
+from universal_transformer.models.inputs import TokenInput
+from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.models.roles import AllAtOnce, refuse_depth
+
+Image = Float[Tensor, "batch width column place"]
+
+
+def gate(logits: Float[Tensor, ...], *, cutoff: float) -> Float[Tensor, ...]:
+    """``clamp(c · sigmoid(x) - (c - 1) / 2, 0, 1)``; ``c = 1`` is the plain sigmoid."""
+    if cutoff == 1.0:
+        return logits.sigmoid()
+    return (cutoff * logits.sigmoid() - (cutoff - 1.0) / 2).clamp(0.0, 1.0)
+
+
+class GatedUnit(nn.Module):
+    """``CGRU(s) = u ⊙ s + (1 - u) ⊙ tanh(U * (r ⊙ s) + B)``; both gates come out of one convolution.
+
+    Dropout falls on the candidate (the tanh), not on what is remembered (Semeniuta, Severyn and Barth 2016).
+    """
+
+    def __init__(self, width: int, *, kernel_size: int, cutoff: float, dropout: float) -> None:
+        super().__init__()
+        self.cutoff = cutoff
+        self.gates = nn.Conv2d(width, 2 * width, kernel_size, padding="same")
+        self.candidate = nn.Conv2d(width, width, kernel_size, padding="same")
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, image: Image) -> Image:
+        update, reset = gate(self.gates(image), cutoff=self.cutoff).chunk(2, dim=1)
+        candidate = self.dropout(torch.tanh(self.candidate(reset * image)))
+        return update * image + (1.0 - update) * candidate
+
+
+class NeuralGpu(AllAtOnce):
+    """Source tokens to target tokens, all at once.
+
+    >>> model = NeuralGpu(NeuralGpuConfig(vocabulary_size=14))
+    >>> logits, inside = model.write(source)  # [batch, place, vocabulary], and the places of each row
+    """
+
+    config_kind = NeuralGpuConfig
+    config: NeuralGpuConfig
+
+    def __init__(self, config: NeuralGpuConfig) -> None:
+        super().__init__(config)
+        if config.vocabulary_size < 1:
+            raise UserError(
+                "vocabulary_size=0: a model needs a vocabulary; take it from the data or set the field"
+            )
+        self.input = TokenInput(
+            config.vocabulary_size, config.width, padding_id=config.padding_id, scale=True
+        )
+        self.units = nn.ModuleList(
+            GatedUnit(
+                config.width,
+                kernel_size=config.kernel_size,
+                cutoff=config.cutoff,
+                dropout=config.dropout,
+            )
+            for _ in range(config.num_layers)
+        )
+        self.output = nn.Linear(config.width, config.target_vocabulary_size or config.vocabulary_size)
+        initialise(self)
+        self._initialise_units()
+
+    @torch.no_grad()
+    def _initialise_units(self) -> None:
+        """Kernels Glorot uniform; gates begin at 1: the image is kept, and all of it is looked at."""
+        for module in self.units:
+            assert isinstance(module, GatedUnit)
+            for part in (*module.gates.weight.chunk(2), module.candidate.weight):
+                init.xavier_uniform_(part)
+            init.ones_(module.gates.bias)  # type: ignore[arg-type]
+            init.zeros_(module.candidate.bias)  # type: ignore[arg-type]
+
+    def num_places(self, source: Int[Tensor, "batch source"]) -> Int[Tensor, " batch"]:
+        """N of each row: ``ceil(output_ratio · symbols) + output_extra``."""
+        symbols = (source != self.config.padding_id).sum(dim=1)
+        # rounded first: 1.1 · 10 is a little more than 11
+        places = (symbols * self.config.output_ratio * 1e6).round().div(1e6).ceil().long()
+        return places + self.config.output_extra
+
+    def write(
+        self, source: Int[Tensor, "batch source"]
+    ) -> tuple[Float[Tensor, "batch place classes"], Bool[Tensor, "batch place"]]:
+        """Logits of every place of the output, and which places belong to a row."""
+        places = self.num_places(source)
+        most = int(places.max())
+        inside = torch.arange(most, device=source.device) < places.unsqueeze(1)
+        missing = max(0, most - source.shape[1])
+        column = functional.pad(self._to_the_left(source), (0, missing), value=self.config.padding_id)
+        first = self.input(column[:, :most]).transpose(1, 2)
+        image = functional.pad(first.unsqueeze(2), (0, 0, 0, self.config.image_width - 1))
+        alike = bool(inside.all())
+        shown = inside[:, None, None, :].to(image.dtype)
+        for step in range(most):
+            new = image
+            for unit in self.units:
+                new = unit(new) if alike else unit(new) * shown
+            image = new if alike else torch.where((step < places).view(-1, 1, 1, 1), new, image)
+        return self.output(image[:, :, 0].transpose(1, 2)), inside
+
+    def _to_the_left(self, source: Int[Tensor, "batch source"]) -> Int[Tensor, "batch source"]:
+        """Symbols first, padding behind them."""
+        padding = source == self.config.padding_id
+        return source.gather(1, padding.long().argsort(dim=1, stable=True))
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch source"],
+        target: Int[Tensor, "batch target"],
+        *,
+        max_steps: int | None = None,
+        halting_threshold: float | None = None,
+    ) -> ModelOutput:
+        """Logits for every label of ``target``, none of which is looked at but for the length of the target.
+
+        UserError when a target is longer than its source leaves room for.
+        """
+        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
+        real = target != self.config.padding_id
+        written = torch.where(real, torch.arange(1, target.shape[1] + 1, device=target.device), 0).amax(dim=1)
+        logits, _ = self.write(source)
+        places = self.num_places(source)
+        if bool((written > places).any()):
+            self._refuse(int((written - places).argmax()), written=written, places=places, source=source)
+        missing = max(0, target.shape[1] - logits.shape[1])
+        return ModelOutput(functional.pad(logits, (0, 0, 0, missing))[:, : target.shape[1]])
+
+    def _refuse(self, row: int, *, written: Tensor, places: Tensor, source: Tensor) -> None:
+        """Say which fields give a target room."""
+        config, needed = self.config, int(written[row])
+        symbols = int((source[row] != config.padding_id).sum())
+        ratio = math.ceil((needed - config.output_extra) / max(1, symbols))
+        raise UserError(
+            f"a target of {needed} symbols, its end among them, where a source of {symbols} leaves room for "
+            f"{int(places[row])}: raise output_ratio={config.output_ratio:g} (to {ratio}, say) or "
+            f"output_extra={config.output_extra}"
+        )
+
+    def compile_blocks(self) -> None:
+        """Compile the gated units, which run n times."""
+        for unit in self.units:
+            unit.compile(dynamic=True)
+
+
+__all__ = ["GatedUnit", "NeuralGpu", "gate"]

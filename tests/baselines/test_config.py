@@ -1,0 +1,67 @@
+"""Configurations of baselines beside ModelConfig: files say which they are, and files of before stay what they were."""
+
+import dataclasses
+import json
+
+import pytest
+
+from training import tiny
+from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
+from universal_transformer.cli.fields import override
+from universal_transformer.errors import UserError
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.kinds import config_from_dict
+from universal_transformer.training.config import RunConfig
+
+KINDS = [LstmConfig(bidirectional=True), NeuralGpuConfig(cutoff=1.0), ModelConfig(halting=True)]
+
+
+@pytest.mark.parametrize("model", KINDS, ids=lambda model: type(model).__name__)
+def test_a_run_of_any_kind_survives_json(model):
+    config = tiny.run_config(model)
+    fields = json.loads(json.dumps(config.to_dict()))
+    assert RunConfig.from_dict(fields) == config
+    assert config_from_dict(json.loads(json.dumps(model.to_dict()))) == model
+    changed = override(config, ["--model.width", "8", "--dropout", "0.5"], prog="ut train tiny")
+    assert (changed.model.width, changed.model.dropout) == (8, 0.5)
+    assert type(changed.model) is type(model)
+    assert changed.digest() != config.digest()
+
+
+def test_a_universal_transformer_is_written_as_before_there_were_baselines():
+    assert "kind" not in ModelConfig().to_dict()
+    assert set(ModelConfig().to_dict()) == {field.name for field in dataclasses.fields(ModelConfig)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"kind": "gru"}, "'gru' is no kind of model; known are universal_transformer, lstm, neural_gpu"),
+        ({"kind": ["lstm"]}, "is no kind of model"),
+        ({"kind": "lstm", "halting": True}, "unknown fields halting"),
+        ({"kind": "lstm", "width": 8.0}, "width=8.0: a value of type int"),
+        ({"kind": "lstm", "width": 0}, "width=0: at least 1"),
+        ({"kind": "lstm", "attention": "additive"}, "allowed: general, dot"),
+        ({"kind": "lstm", "width": 7, "bidirectional": True}, "an even width"),
+        (
+            {"kind": "lstm", "bidirectional": True, "architecture": "language_model"},
+            "does not know the tokens",
+        ),
+        ({"kind": "lstm", "inputs": "facts"}, "architecture must be"),
+        ({"kind": "lstm", "end_id": 0}, "must differ from padding_id"),
+        ({"kind": "lstm", "dropout": 1.0}, "a probability"),
+        ({"kind": "neural_gpu", "architecture": "classifier"}, "allowed: encoder_decoder"),
+        ({"kind": "neural_gpu", "kernel_size": 2}, "an odd number"),
+        ({"kind": "neural_gpu", "cutoff": 0.5}, "between 1"),
+        ({"kind": "neural_gpu", "output_ratio": 0.5}, "between 1 and 100"),
+        ({"kind": "neural_gpu", "output_extra": 0}, "output_extra=0: at least 1"),
+    ],
+)
+def test_what_is_wrong_is_named(fields, said):
+    with pytest.raises(UserError, match=said):
+        config_from_dict(fields)
+
+
+def test_fields_of_another_kind_are_not_offered():
+    with pytest.raises(UserError, match="unknown field --halting-threshold"):
+        override(tiny.run_config(LstmConfig()), ["--halting-threshold", "0.5"], prog="ut train tiny")
