@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from small_models import small, variants
-from universal_transformer.decoding.session import evaluating, open_session
+from universal_transformer.decoding.session import evaluating, open_session, prepared
 from universal_transformer.errors import UserError
+from universal_transformer.nn.packed import packs
 
 VARIANTS = variants()
 HALF = dict(list(VARIANTS.items())[::2])
@@ -117,6 +118,22 @@ def test_evaluating_leaves_every_module_in_its_mode(training):
         raise ZeroDivisionError
     assert torch.is_grad_enabled()
     assert [module.training for module in model.modules()] == before
+
+
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("fields", [{}, {"halting": True}, {"tie_output": False, "norm": "pre"}], ids=str)
+def test_prepared_matrices_give_the_same_probabilities(fields, kind, architecture):
+    model = small(architecture=architecture, **fields).to(kind)
+    rows = sources(3) if architecture == "encoder_decoder" else [[1, 3, 4], [1], [1, 5]]
+    twin = prepared(model)
+    assert prepared(twin) is twin or not packs(model.target.matrix)
+    with evaluating(model):
+        found = opened(model, rows, max_new_tokens=2)
+        exact = opened(model.double(), rows, max_new_tokens=2).log_probabilities
+    possible = exact > float("-inf")
+    error = (found.log_probabilities.double() - exact)[possible].abs().max()
+    assert error < (1e-4 if kind == torch.float32 else 0.3)
 
 
 def opened(model, source, **options):

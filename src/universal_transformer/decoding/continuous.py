@@ -21,6 +21,7 @@ from universal_transformer.decoding.session import (
     evaluating,
     next_log_probabilities,
     open_session,
+    prepared,
 )
 from universal_transformer.errors import UserError
 from universal_transformer.models.encoder_decoder import EncoderDecoder
@@ -152,6 +153,7 @@ class Engine:
     def __init__(
         self, model: EncoderDecoder | LanguageModel, *, slots: int, capacity: int, options: Options
     ) -> None:
+        model = prepared(model)
         self.model, self.slots, self.capacity, self.options = model, slots, capacity, options
         self.config = model.config
         state = model.target.start(batch=slots, capacity=capacity, max_steps=options.max_steps)

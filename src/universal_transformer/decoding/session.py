@@ -7,6 +7,7 @@ on the left), :meth:`Session.advance` feeds one more token a row, and :meth:`Ses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -14,10 +15,15 @@ from torch import nn
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.kinds import AnyModelConfig
+from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.roles import AllAtOnce, AnyEncoderDecoder, AnyLanguageModel, GenerationState
+from universal_transformer.models.target import TargetSide
+from universal_transformer.nn.packed import PackedLinear, packed
 from universal_transformer.nn.recurrence import Trace
 
+AnyModel = TypeVar("AnyModel", bound=nn.Module)
 Generator = AnyEncoderDecoder | AnyLanguageModel
 Source = Int[Tensor, "batch source"] | Sequence[Sequence[int]]
 
@@ -42,11 +48,11 @@ class Generated:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """No dropout, no gradient; afterwards every module is in the mode it was in."""
+    """No dropout, nothing kept for gradients; afterwards every module is in the mode it was in."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
-        with torch.no_grad():
+        with torch.inference_mode():
             yield
     finally:
         for module in training:
@@ -103,6 +109,20 @@ def check_source(source: Source, *, model: nn.Module) -> Int[Tensor, "batch sour
     return source
 
 
+def prepared(model: AnyModel) -> AnyModel:
+    """A twin of ``model`` that shares its parameters and has its matrices packed for a CPU's products, where that can
+    be. What is done to the weights later does not reach it; a twin is its own twin.
+    """
+    if not isinstance(model, EncoderDecoder | LanguageModel):
+        return model
+    if any(isinstance(part, PackedLinear) for part in model.modules()):
+        return model
+    twin = packed(model)
+    assert isinstance(twin.target, TargetSide)
+    twin.target.pack_logits()
+    return twin
+
+
 def next_log_probabilities(
     logits: Float[Tensor, "rows classes"], *, config: AnyModelConfig, done: Bool[Tensor, "rows"] | None = None
 ) -> Float[Tensor, "rows classes"]:
@@ -111,12 +131,12 @@ def next_log_probabilities(
     So a score is the log-likelihood that the same model gives to the same target when it is teacher-forced.
     UserError when a row that is not ``done`` has logits that are not finite.
     """
-    if not bool(torch.isfinite(logits).all()):
+    least, most = logits.aminmax()  # not a number, if one of them is not
+    if not bool(torch.isfinite(most - least)):
         bad = ~torch.isfinite(logits).all(dim=1)
-        if done is None or bool((bad & ~done).any()):
+        if bool((bad if done is None else bad & ~done).any()):
             raise UserError("the model's logits are not finite: its weights or its training went wrong")
-    wide = torch.promote_types(logits.dtype, torch.float32)
-    result = logits.to(wide).log_softmax(dim=-1)
+    result = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     result[:, config.padding_id] = float("-inf")
     if config.start_id != config.end_id:
         result[:, config.start_id] = float("-inf")
@@ -147,7 +167,7 @@ def open_session(
     learned position table reaches. Without ``room`` the caches hold what is fed here and no more.
     """
     check_model(model)
-    config = model.config
+    model, config = prepared(model), model.config
     if isinstance(model, AnyEncoderDecoder):
         source = check_source(source, model=model)
         lengths = (source != config.padding_id).sum(dim=1).tolist()

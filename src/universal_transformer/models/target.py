@@ -15,6 +15,7 @@ from universal_transformer.models.inputs import TokenInput
 from universal_transformer.nn.attention import Memory
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.coordinates import count_positions, draw_positions
+from universal_transformer.nn.packed import PackedLinear, packs
 from universal_transformer.nn.recurrence import Trace
 
 
@@ -66,11 +67,23 @@ class TargetSide(nn.Module):
         size = embedding.weight.shape[0]
         self.output = None if config.tie_output else nn.Linear(config.width, size, bias=False)
         self.bias = nn.Parameter(torch.zeros(size)) if config.output_bias else None
+        self.packed_logits: PackedLinear | None = None
 
     def logits(self, states: States) -> Float[Tensor, "batch target classes"]:
         """An affine map of the last states; its matrix is the embedding unless ``tie_output`` is off."""
-        weight = self.embedding.weight if self.output is None else self.output.weight
-        return linear(states, weight, self.bias)
+        if self.packed_logits is not None:
+            return self.packed_logits(states)
+        return linear(states, self.matrix, self.bias)
+
+    @property
+    def matrix(self) -> Float[Tensor, "classes width"]:
+        """What last states are multiplied by."""
+        return self.embedding.weight if self.output is None else self.output.weight
+
+    def pack_logits(self) -> None:
+        """Pack the matrix of the logits as it is now (:mod:`~universal_transformer.nn.packed`)."""
+        if packs(self.matrix):
+            self.packed_logits = PackedLinear(self.matrix, self.bias)
 
     def forward(
         self,
@@ -130,7 +143,7 @@ class TargetSide(nn.Module):
         )
         return DecoderState(
             cache=cache,
-            memory=memory,
+            memory=None if memory is None else [each.contiguous() for each in memory],
             lengths=torch.zeros(batch, dtype=torch.long, device=weight.device),
             padding=torch.zeros(batch, capacity, dtype=torch.bool, device=weight.device),
             max_steps=max_steps,

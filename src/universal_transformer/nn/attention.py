@@ -72,7 +72,14 @@ def attend(
     causal: bool = False,
     dropout: float = 0.0,
 ) -> Heads:
-    """``softmax(Q K^T / sqrt(head)) V``. ``causal`` is the mask of equally many queries and keys."""
+    """``softmax(Q K^T / sqrt(head)) V``. ``causal`` is the mask of equally many queries and keys.
+
+    One query over many keys is computed in float32 on a CPU, whose kernels for 16 bits are several times as slow there.
+    """
+    kind = query.dtype
+    if query.shape[2] == 1 and query.device.type == "cpu" and kind in (torch.bfloat16, torch.float16):
+        query, key, value = query.float(), key.float(), value.float()
+        return scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout).to(kind)
     return scaled_dot_product_attention(
         query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal
     )
@@ -84,6 +91,10 @@ class Memory(NamedTuple):
     key: Float[Tensor, "batch heads source head"]
     value: Float[Tensor, "batch heads source head"]
     mask: Bool[Tensor, "batch 1 1 source"] | None
+
+    def contiguous(self) -> "Memory":
+        """The same, head by head in memory: worth it where few queries look many times."""
+        return Memory(self.key.contiguous(), self.value.contiguous(), self.mask)
 
 
 class SelfAttention(nn.Module):

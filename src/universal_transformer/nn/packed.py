@@ -1,0 +1,59 @@
+"""Matrices laid out as a CPU's products read them: packed once, used for every token and every depth step.
+
+``y = x W^T + b`` of a few rows spends more than half of its time on bringing ``W`` into the order that the vector units
+want. Generation multiplies the same matrices by a handful of rows hundreds of times, so that the order is worth
+keeping (oneDNN's blocked layout). On other devices and in other number formats nothing changes.
+"""
+
+import platform
+from copy import copy
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from universal_transformer.axes import Float, Tensor
+
+FEW = 16
+"""Rows of a product that the layout is chosen for; it serves any number."""
+
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
+
+
+def packs(weight: Tensor) -> bool:
+    """Whether a matrix like ``weight`` can be packed: float32 or bfloat16 on an x86 CPU whose torch has oneDNN."""
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    if not x86 or weight.device.type != "cpu" or not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
+        return False
+    if weight.dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return weight.dtype == torch.float32
+
+
+class PackedLinear(nn.Linear):
+    """``x W^T + b`` without gradient. ``weight`` and ``bias`` are the caller's own; ``packed`` is ``W`` as it was."""
+
+    def __init__(self, weight: Float[Tensor, "out width"], bias: Float[Tensor, "out"] | None) -> None:
+        nn.Module.__init__(self)  # not nn.Linear's own, which would draw a new matrix
+        self.out_features, self.in_features = weight.shape
+        self.weight, self.bias = weight, bias  # type: ignore[assignment]
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), FEW)
+
+    def forward(self, input: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows out"]:  # noqa: A002
+        """The product."""
+        return torch.ops.mkldnn._linear_pointwise(input, self.packed, self.bias, "none", [], "")
+
+
+def packed(module: AnyModule) -> AnyModule:
+    """A twin of ``module`` that shares its parameters and whose matrices are packed as they are now."""
+    twin, parts = copy(module), dict[str, nn.Module | None]()
+    for name, part in module._modules.items():
+        if isinstance(part, nn.Linear) and packs(part.weight):
+            parts[name] = PackedLinear(part.weight, part.bias)
+        else:
+            parts[name] = None if part is None else packed(part)
+    twin._modules = parts
+    return twin
+
+
+__all__ = ["PackedLinear", "packed", "packs"]
