@@ -12,6 +12,7 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import RECIPES
 from universal_transformer.training.config import RunConfig
 
+OWN_DATA = ("stories", "copy", "reverse", "addition")
 names = pytest.mark.parametrize("name", RECIPES)
 
 
@@ -50,7 +51,7 @@ def test_a_recipes_model_can_be_built(name):
     assert build(model).num_parameters() > 0
 
 
-@pytest.mark.parametrize("name", ["stories", "copy", "reverse", "addition"])
+@pytest.mark.parametrize("name", [*OWN_DATA, *(name for name in RECIPES if name.startswith("lte"))])
 def test_recipes_that_need_no_files_agree_with_their_data(name):
     config = RECIPES[name]()
     small = dataclasses.replace(config.data, **_few(config.data))

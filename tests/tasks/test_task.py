@@ -47,7 +47,7 @@ def test_every_field_of_every_task_is_explained(name):
     assert all(field.kw_only for field in dataclasses.fields(data))
 
 
-@pytest.mark.parametrize("name", ["stories", "babi", "algorithmic"])
+@pytest.mark.parametrize("name", ["stories", "babi", "algorithmic", "learning-to-execute"])
 def test_the_data_of_a_task_are_frozen_and_equal_by_value(name):
     data = TASKS[name]()
     assert isinstance(data, TaskData)

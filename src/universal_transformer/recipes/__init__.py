@@ -10,6 +10,15 @@ from collections.abc import Callable
 
 from universal_transformer.recipes.algorithmic import addition, copy, reverse
 from universal_transformer.recipes.baselines import copy_lstm, copy_neural_gpu
+from universal_transformer.recipes.execute import (
+    lte,
+    lte_addition,
+    lte_control,
+    lte_copy,
+    lte_double,
+    lte_program,
+    lte_reverse,
+)
 from universal_transformer.recipes.facts import babi, babi_1k_joint, babi_10k_joint, stories
 from universal_transformer.recipes.files import labelled, multi30k, pairs, text
 from universal_transformer.training.config import RunConfig
@@ -24,6 +33,13 @@ RECIPES: dict[str, Callable[[], RunConfig]] = {
     "copy-neural-gpu": copy_neural_gpu,
     "reverse": reverse,
     "addition": addition,
+    "lte": lte,
+    "lte-copy": lte_copy,
+    "lte-double": lte_double,
+    "lte-reverse": lte_reverse,
+    "lte-program": lte_program,
+    "lte-control": lte_control,
+    "lte-addition": lte_addition,
     "pairs": pairs,
     "text": text,
     "labelled": labelled,

@@ -6,6 +6,7 @@ from universal_transformer.tasks.algorithmic import AlgorithmicData
 from universal_transformer.tasks.babi import BabiData
 from universal_transformer.tasks.codecs import load_codec
 from universal_transformer.tasks.labelled import LabelledData
+from universal_transformer.tasks.learning_to_execute import LearningToExecuteData
 from universal_transformer.tasks.pairs import PairsData
 from universal_transformer.tasks.stories import StoriesData
 from universal_transformer.tasks.task import Codec, Prediction, Task, TaskData
@@ -15,6 +16,7 @@ TASKS: dict[str, type[TaskData]] = {
     "stories": StoriesData,
     "babi": BabiData,
     "algorithmic": AlgorithmicData,
+    "learning-to-execute": LearningToExecuteData,
     "pairs": PairsData,
     "text": TextData,
     "labelled": LabelledData,
@@ -26,6 +28,7 @@ __all__ = [
     "BabiData",
     "Codec",
     "LabelledData",
+    "LearningToExecuteData",
     "PairsData",
     "Prediction",
     "StoriesData",

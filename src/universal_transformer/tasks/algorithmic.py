@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Literal, get_args, overload
+from typing import Literal, get_args
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.text import read_json, show, show_path, write_json
 from universal_transformer.errors import UserError
+from universal_transformer.tasks.generated import GeneratedExamples
 from universal_transformer.tasks.scoring import until_end
 from universal_transformer.tasks.task import CODEC_FILE, Task
 
@@ -241,7 +242,8 @@ class AlgorithmicData:
         held_out.add(source)
         return source
 
-    def _training_example(self, index: int, held_out: Set[str]) -> Example:
+    def training_example(self, index: int, held_out: Set[str]) -> Example:
+        """Make training example `index`, with none of the sources in `held_out`."""
         random = self._random(f"train {index}")
         source = self.source(random, lengths=self._train_range)
         while source in held_out:  # at most one in ten is, of any length
@@ -276,26 +278,4 @@ class AlgorithmicData:
         return CharacterCodec(symbols=DIGITS[: self.base] + ("+" if self.problem == "addition" else ""))
 
 
-@dataclass(frozen=True)
-class GeneratedExamples(Sequence[Example]):
-    """Training examples that are made when asked for: each a function of the data's fields and its index alone."""
-
-    data: AlgorithmicData
-    held_out: Set[str]
-    """Sources that are tested or validated on, and so never trained on."""
-
-    def __len__(self) -> int:
-        return self.data.train_examples
-
-    @overload
-    def __getitem__(self, index: int) -> Example: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Example]: ...
-    def __getitem__(self, index: int | slice) -> Example | Sequence[Example]:
-        """Make the example, or a list of them."""
-        if isinstance(index, slice):
-            return [self[place] for place in range(len(self))[index]]
-        return self.data._training_example(range(len(self))[index], self.held_out)
-
-
-__all__ = ["AlgorithmicData", "CharacterCodec", "GeneratedExamples", "add", "solve"]
+__all__ = ["AlgorithmicData", "CharacterCodec", "add", "solve"]

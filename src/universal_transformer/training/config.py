@@ -18,12 +18,15 @@ from universal_transformer.tasks import (
     AlgorithmicData,
     BabiData,
     LabelledData,
+    LearningToExecuteData,
     PairsData,
     StoriesData,
     TextData,
 )
 
-TaskFields = StoriesData | BabiData | AlgorithmicData | PairsData | TextData | LabelledData
+TaskFields = (
+    StoriesData | BabiData | AlgorithmicData | LearningToExecuteData | PairsData | TextData | LabelledData
+)
 
 T = TypeVar("T")
 

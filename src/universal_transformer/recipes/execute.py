@@ -1,0 +1,71 @@
+"""Tables 5 and 6: learning to execute. One recipe with the problem as a field, and one for each column."""
+
+from __future__ import annotations
+
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.tasks import LearningToExecuteData
+from universal_transformer.tasks.learning_to_execute import ExecuteProblem
+from universal_transformer.training.config import RunConfig, TrainingConfig
+
+
+def lte() -> RunConfig:
+    """Learning to execute: --problem program, control, addition, copy, double or reverse; --form lines for Python."""
+    return _recipe("lte", problem="program")
+
+
+def lte_copy() -> RunConfig:
+    """Repeat a number of up to 55 digits (table 5)."""
+    return _recipe("lte-copy", problem="copy")
+
+
+def lte_double() -> RunConfig:
+    """Repeat a number of up to 55 digits twice (table 5)."""
+    return _recipe("lte-double", problem="double")
+
+
+def lte_reverse() -> RunConfig:
+    """Reverse a number of up to 55 digits (table 5)."""
+    return _recipe("lte-reverse", problem="reverse")
+
+
+def lte_program() -> RunConfig:
+    """Run programs of sums, products, conditionals and loops: literals of up to 5 digits, nesting 2 (table 6)."""
+    return _recipe("lte-program", problem="program")
+
+
+def lte_control() -> RunConfig:
+    """Run programs of conditionals and loops: literals of up to 5 digits, nesting 2 (table 6)."""
+    return _recipe("lte-control", problem="control")
+
+
+def lte_addition() -> RunConfig:
+    """Run programs of additions: literals of up to 5 digits, nesting 2 (table 6)."""
+    return _recipe("lte-addition", problem="addition")
+
+
+def _recipe(name: str, *, problem: ExecuteProblem) -> RunConfig:
+    return RunConfig(
+        recipe=name,
+        data=LearningToExecuteData(problem=problem),
+        model=ModelConfig(
+            width=128,
+            filter_width=512,
+            num_heads=4,
+            max_steps=6,
+            norm="pre",
+            dropout=0.0,  # no example is seen twice
+            position_offsets="random",  # shared by source and target
+            max_positions=256,
+        ),
+        training=TrainingConfig(
+            max_updates=20_000,
+            batch_tokens=8192,
+            learning_rate=1e-3,
+            warmup_updates=1000,
+            validate_every=1000,
+            patience=5,
+        ),
+    )
+
+
+__all__ = ["lte", "lte_addition", "lte_control", "lte_copy", "lte_double", "lte_program", "lte_reverse"]

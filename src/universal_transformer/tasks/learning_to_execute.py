@@ -1,0 +1,200 @@
+"""Learning to execute: say what a small program computes, or repeat a long number (tables 5 and 6).
+
+========= ============================== ==============================================
+problem   source                         target
+========= ============================== ==============================================
+copy      ``4071``                       ``4071``
+double    ``4071``                       ``40714071``
+reverse   ``4071``                       ``1704``
+program   ``(37*52) if 41>78 else 66``   ``66``
+control   ``x=37 for[4] x+=52``          ``245``
+addition  ``(37+52)+41``                 ``130``
+========= ============================== ==============================================
+
+What a program with literals of ``l`` digits computes is asked for modulo ``10^(l+1)``: its last ``l + 1`` digits,
+without leading zeros, never negative. Training draws ``l`` from 1 to ``max_length`` and the number of nested operations
+from 1 to ``max_nesting`` anew for each example (the mix strategy); validation and test have the largest of both.
+
+Zaremba and Sutskever 2014 wrote programs as lines of Python; ``form="lines"`` does so too, with ``|`` for the end of
+a line, because a source is one line of a file: ``j=85|for x in range(8):j+=92|print(j)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from typing import Literal, get_args
+
+from universal_transformer.data.example import Example
+from universal_transformer.data.text import show
+from universal_transformer.errors import UserError
+from universal_transformer.tasks.algorithmic import DIGITS, END, FIRST_SYMBOL, CharacterCodec
+from universal_transformer.tasks.generated import GeneratedExamples
+from universal_transformer.tasks.programs import (
+    EXPRESSION_SYMBOLS,
+    KINDS,
+    LINES_SYMBOLS,
+    VARIABLES,
+    draw,
+    literal,
+)
+from universal_transformer.tasks.task import Task
+
+LINE_END = "|"
+MAX_LENGTH = 1000  # Python does not print numbers of many more digits than that
+_ROOM = 10
+ExecuteProblem = Literal["copy", "double", "reverse", "program", "control", "addition"]
+Form = Literal["expression", "lines"]
+Strategy = Literal["mix", "baseline"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningToExecuteData:
+    """Small programs and their values, or long numbers to repeat, generated on the spot."""
+
+    problem: ExecuteProblem = "program"
+    """What to do: repeat a number (copy, double, reverse), or run a program of all operations, of conditionals and
+    loops (control), or of additions."""
+    form: Form = "expression"
+    """How programs are written: one nested expression, or lines of Python with assignments and a print."""
+    max_length: int = 0
+    """Digits of the longest literals; 0 means the paper's: 55 to repeat, 5 in programs."""
+    max_nesting: int = 2
+    """Most operations of a program, each inside the next."""
+    strategy: Strategy = "mix"
+    """Training examples of all lengths and nestings up to the largest, or (baseline) of the largest alone."""
+    train_examples: int = 200_000
+    """Training examples in an epoch; they are made when asked for, not kept."""
+    validation_examples: int = 500
+    """Validation examples, of the largest length and nesting."""
+    test_examples: int = 1000
+    """Test examples, of the largest length and nesting."""
+    seed: int = 0
+    """Chooses the examples: the same seed gives the same examples."""
+
+    def __post_init__(self) -> None:
+        allowed = {"problem": ExecuteProblem, "form": Form, "strategy": Strategy}
+        for name, kind in allowed.items():
+            value = getattr(self, name)
+            if value not in get_args(kind):
+                raise UserError(f"{name} must be one of {', '.join(get_args(kind))}, found {show(value)}")
+        if self.form == "lines" and not self.runs:
+            raise UserError(f"form lines is for programs, found the problem {self.problem!r}")
+        if not 0 <= self.max_length <= MAX_LENGTH:
+            raise UserError(f"max_length must be between 0 and {MAX_LENGTH}, found {self.max_length}")
+        if not 1 <= self.max_nesting <= len(VARIABLES):
+            raise UserError(f"max_nesting must be between 1 and {len(VARIABLES)}, found {self.max_nesting}")
+        for name in ("train_examples", "validation_examples", "test_examples"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, found {getattr(self, name)}")
+        if self.seed < 0:
+            raise UserError(f"seed must not be negative, found {self.seed}")
+        held_out = self.validation_examples + self.test_examples
+        if self._fewest_sources < _ROOM * held_out:
+            raise UserError(
+                f"max_length {self.length} leaves too few different sources to hold {held_out} of them out; "
+                "ask for fewer examples or longer literals"
+            )
+
+    @property
+    def runs(self) -> bool:
+        """Whether sources are programs."""
+        return self.problem in KINDS
+
+    @property
+    def length(self) -> int:
+        """Digits of the literals that are tested on."""
+        return self.max_length or (5 if self.runs else 55)
+
+    def load(self) -> Task:
+        """Generate the test and validation examples; training examples are generated as they are asked for.
+
+        No program or number that is tested or validated on is trained on, however it would be written, and none is
+        there twice.
+        """
+        held_out: set[str] = set()
+        group = f"length {self.length}" + (f", nesting {self.max_nesting}" if self.runs else "")
+        test = [
+            self._held_out_example(f"test {index}", held_out, group=group)
+            for index in range(self.test_examples)
+        ]
+        validation = [
+            self._held_out_example(f"validation {index}", held_out)
+            for index in range(self.validation_examples)
+        ]
+        return Task(
+            name=f"learning to execute: {self.problem}",
+            codec=self._codec,
+            train=GeneratedExamples(data=self, held_out=frozenset(held_out)),
+            validation=validation,
+            test={"test": test},
+            metric="sequence",
+            model_fields={
+                "architecture": "encoder_decoder",
+                "inputs": "tokens",
+                "vocabulary_size": FIRST_SYMBOL + len(self._codec.symbols),
+                "target_vocabulary_size": 0,
+            },
+            notes=("programs written as lines of Python",) if self.form == "lines" else (),
+        )
+
+    def training_example(self, index: int, held_out: Set[str]) -> Example:
+        """Make training example `index`, none of `held_out`."""
+        random = Random(f"{self.problem} {self.seed} train {index}")
+        length, nesting = self.length, self.max_nesting
+        if self.strategy == "mix":
+            length, nesting = random.randint(1, length), random.randint(1, nesting)
+        while True:  # at most one in ten is held out
+            name, source, target = self._draw(random, length=length, nesting=nesting)
+            if name not in held_out:
+                return self._example(source, target)
+
+    def _held_out_example(self, name: str, held_out: set[str], *, group: str = "") -> Example:
+        random = Random(f"{self.problem} {self.seed} {name}")
+        while True:
+            key, source, target = self._draw(random, length=self.length, nesting=self.max_nesting)
+            if key not in held_out:
+                held_out.add(key)
+                return self._example(source, target, group=group)
+
+    def _draw(self, random: Random, *, length: int, nesting: int) -> tuple[str, str, str]:
+        """Draw a source: what it is, whatever its form; its text; and its target."""
+        if not self.runs:
+            number = str(literal(random, length=length))
+            return number, number, _repeat(number, self.problem)
+        program = draw(random, problem=self.problem, length=length, nesting=nesting)
+        target = str(program.value % 10 ** (length + 1))
+        if self.form == "expression":
+            return program.expression, program.expression, target
+        style = Random(f"{self.seed} {program.expression}")  # so that both forms draw the same programs
+        return program.expression, program.lines(style).replace("\n", LINE_END), target
+
+    def _example(self, source: str, target: str, *, group: str = "") -> Example:
+        return Example(
+            source=self._codec.encode(source), target=(*self._codec.encode(target), END), group=group
+        )
+
+    @property
+    def _fewest_sources(self) -> int:
+        """One over it is more than the chance of any one source of the largest length and nesting."""
+        literals = 9 * 10 ** (self.length - 1)
+        return literals ** (self.max_nesting + 1) if self.runs else literals
+
+    @cached_property
+    def _codec(self) -> CharacterCodec:
+        if not self.runs:
+            return CharacterCodec(symbols=DIGITS[:10])
+        return CharacterCodec(
+            symbols=EXPRESSION_SYMBOLS if self.form == "expression" else LINES_SYMBOLS + LINE_END
+        )
+
+
+def _repeat(number: str, problem: str) -> str:
+    if problem == "double":
+        return number + number
+    return number if problem == "copy" else number[::-1]
+
+
+__all__ = ["LINE_END", "ExecuteProblem", "Form", "LearningToExecuteData", "Strategy"]

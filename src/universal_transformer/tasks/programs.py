@@ -1,0 +1,170 @@
+"""Small programs: drawn at random, run, and written in two forms (learning to execute; Zaremba and Sutskever 2014).
+
+A program starts from a literal and makes ``n`` operations one after the other, each on the value so far and on fresh
+literals. `Program.expression` and `Program.lines` write the same one in two ways:
+
+================= =========================== ==================================
+operation on v    expression form             code-line form
+================= =========================== ==================================
+``v + c``         ``v+c`` (also ``-``, ``*``)   ``(v+c)``
+conditional       ``v if c>d else e`` (or ``<``) ``(v if c>d else e)``
+loop, k times     ``x=v for[k] x+=c``         ``a=v``, ``for x in range(k):a+=c``
+================= =========================== ==================================
+
+All literals of a program have the same number of digits. The code-line form is Python, the expression form is too but
+for its loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+EXPRESSION_SYMBOLS = "0123456789+-*<>=()[] efilorsx"
+LINES_SYMBOLS = "0123456789+-*<>=(): abcdefghijklmnopqrstuvwxyz"
+VARIABLES = "abcdefghijklmnopqrstuvwyz"  # x counts the rounds of a loop
+MAX_ROUNDS = 9
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Add, subtract or multiply."""
+
+    sign: str
+    operand: int
+
+    def apply(self, value: int) -> int:
+        """Return ``value + operand``, or their difference or product."""
+        if self.sign == "+":
+            return value + self.operand
+        return value - self.operand if self.sign == "-" else value * self.operand
+
+    def write(self, value: str) -> str:
+        """Return the operation as text, on whatever `value` writes."""
+        return f"{value}{self.sign}{self.operand}"
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """Keep the value if a comparison of two literals holds, or else take a third literal."""
+
+    left: int
+    comparison: str
+    right: int
+    otherwise: int
+
+    def apply(self, value: int) -> int:
+        """Return `value` or the third literal."""
+        holds = self.left > self.right if self.comparison == ">" else self.left < self.right
+        return value if holds else self.otherwise
+
+    def write(self, value: str) -> str:
+        """Return the operation as text, on whatever `value` writes."""
+        return f"{value} if {self.left}{self.comparison}{self.right} else {self.otherwise}"
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Add a literal again and again."""
+
+    rounds: int
+    operand: int
+
+    def apply(self, value: int) -> int:
+        """Return ``value + rounds * operand``."""
+        return value + self.rounds * self.operand
+
+    def write(self, value: str) -> str:
+        """Return the operation as text, on whatever `value` writes."""
+        return f"x={value} for[{self.rounds}] x+={self.operand}"
+
+
+Operation = Arithmetic | Conditional | Loop
+KINDS: dict[str, tuple[str, ...]] = {
+    "program": ("+", "-", "*", "conditional", "loop"),
+    "control": ("conditional", "loop"),
+    "addition": ("+",),
+}
+"""Problem -> its operations, drawn with equal chance."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A first literal, and the operations on it."""
+
+    first: int
+    operations: tuple[Operation, ...]
+
+    @property
+    def value(self) -> int:
+        """What the program computes."""
+        value = self.first
+        for operation in self.operations:
+            value = operation.apply(value)
+        return value
+
+    @property
+    def expression(self) -> str:
+        """The expression form: each operation's first operand is the one before it, in brackets."""
+        text = str(self.first)
+        for place, operation in enumerate(self.operations):
+            text = operation.write(f"({text})" if place else text)
+        return text
+
+    def lines(self, random: Random) -> str:
+        """The code-line form, a Python program that prints its value.
+
+        `random` draws which operands are assigned to a variable first (each with chance 1/2; a loop's always) and
+        the names of the variables.
+        """
+        names: Iterator[str] = iter(random.sample(VARIABLES, k=len(self.operations)))
+        code: list[str] = []
+        text = str(self.first)
+        for operation in self.operations:
+            if isinstance(operation, Loop) or random.random() < 0.5:
+                name = next(names)
+                code.append(f"{name}={text}")
+                text = name
+            if isinstance(operation, Loop):
+                code.append(f"for x in range({operation.rounds}):{text}+={operation.operand}")
+            else:
+                text = f"({operation.write(text)})"
+        return "\n".join([*code, f"print({text})"])
+
+
+def literal(random: Random, *, length: int) -> int:
+    """Draw a number of `length` digits, the first not 0: uniform on ``[10^(length-1), 10^length - 1]``."""
+    return random.randint(10 ** (length - 1), 10**length - 1)
+
+
+def draw(random: Random, *, problem: str, length: int, nesting: int) -> Program:
+    """Draw a program of `nesting` operations of `problem` (a key of `KINDS`), with literals of `length` digits."""
+    first = literal(random, length=length)
+    return Program(
+        first, tuple(_operation(random, random.choice(KINDS[problem]), length) for _ in range(nesting))
+    )
+
+
+def _operation(random: Random, kind: str, length: int) -> Operation:
+    if kind == "conditional":
+        left, right, otherwise = (literal(random, length=length) for _ in range(3))
+        return Conditional(left, random.choice("<>"), right, otherwise)
+    if kind == "loop":
+        return Loop(random.randint(1, MAX_ROUNDS), literal(random, length=length))
+    return Arithmetic(kind, literal(random, length=length))
+
+
+__all__ = [
+    "EXPRESSION_SYMBOLS",
+    "KINDS",
+    "LINES_SYMBOLS",
+    "VARIABLES",
+    "Arithmetic",
+    "Conditional",
+    "Loop",
+    "Operation",
+    "Program",
+    "draw",
+    "literal",
+]
