@@ -1,0 +1,210 @@
+"""Section 4 of the paper: with self-attention the identity, a convolution as the transition and as many steps as the
+input is long, a Universal Transformer is a Neural GPU: one convolution applied again and again to the whole input.
+
+The naive side knows nothing of blocks, residuals or batches: it is loops over positions, taps and channels.
+"""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from small import right_padding, stir
+from universal_transformer import EncoderDecoder, ModelConfig
+from universal_transformer.nn.block import Block
+from universal_transformer.nn.coordinates import Coordinates
+from universal_transformer.nn.recurrence import Recurrence
+
+WIDTH, FILTER, HEADS = 6, 10, 2
+
+
+@torch.no_grad()
+def silence_attention(block):
+    """The attention adds 0, so that its sub-layer is the residual alone: the identity map."""
+    block.attention.output.weight.zero_()
+
+
+def lists(tensor):
+    return tensor.tolist()
+
+
+def convolve(row, module, *, taps):
+    """A depthwise convolution of ``taps`` taps, centred, then a pointwise one: channel by channel."""
+    depthwise, pointwise, bias = map(
+        lists, (module.depthwise.weight[:, 0], module.pointwise.weight, module.pointwise.bias)
+    )
+    result = []
+    for i in range(len(row)):
+        filtered = []
+        for channel in range(len(row[0])):
+            total = 0.0
+            for tap in range(taps):
+                j = i + tap - taps // 2
+                if 0 <= j < len(row):
+                    total += depthwise[channel][tap] * row[j][channel]
+            filtered.append(total)
+        result.append(
+            [
+                sum(weight * value for weight, value in zip(weights, filtered, strict=True)) + shift
+                for weights, shift in zip(pointwise, bias, strict=True)
+            ]
+        )
+    return result
+
+
+def cell(row, transition):
+    """``conv5(ReLU(conv3(x)))``: one step of the Neural GPU."""
+    hidden = [[max(0.0, value) for value in state] for state in convolve(row, transition.first, taps=3)]
+    return convolve(hidden, transition.second, taps=5)
+
+
+def normalised(state, norm):
+    mean = sum(state) / len(state)
+    variance = sum((value - mean) ** 2 for value in state) / len(state)
+    scaled = [(value - mean) / math.sqrt(variance + norm.eps) for value in state]
+    return [w * value + b for w, value, b in zip(lists(norm.weight), scaled, lists(norm.bias), strict=True)]
+
+
+def neural_gpu(row, block, *, steps):
+    """The convolution with its residual, and the norms where the block has them, ``steps`` times."""
+    for _ in range(steps):
+        if block.after_attention.post:
+            row = [normalised(state, block.after_attention.norm) for state in row]
+            change = cell(row, block.transition)
+        else:
+            change = cell([normalised(state, block.after_transition.norm) for state in row], block.transition)
+        row = [
+            [old + new for old, new in zip(state, more, strict=True)]
+            for state, more in zip(row, change, strict=True)
+        ]
+        if block.after_attention.post:
+            row = [normalised(state, block.after_transition.norm) for state in row]
+    return row
+
+
+def recurrence(norm):
+    """A tied recurrence without coordinates, in float64."""
+    block = Block(
+        WIDTH,
+        num_heads=HEADS,
+        filter_width=FILTER,
+        decoder=False,
+        cross_attention=False,
+        norm=norm,
+        transition="separable_convolution",
+    )
+    silence_attention(stir(block))
+    coordinates = Coordinates(WIDTH, num_heads=HEADS, position="none", step="none")
+    return Recurrence(coordinates, [block], max_steps=1).double().eval()
+
+
+def run(module, states, **arguments):
+    placed = module.coordinates.place(torch.arange(states.shape[1]).unsqueeze(0))
+    return module(states, placed=placed, max_steps=states.shape[1], **arguments)[0]
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@given(length=st.integers(1, 9))
+def test_as_many_steps_as_positions_are_a_neural_gpu(norm, length):
+    module = recurrence(norm)
+    states = torch.randn(2, length, WIDTH, dtype=torch.float64)
+    naive = [neural_gpu(lists(row), module.blocks[0], steps=length) for row in states]
+    torch.testing.assert_close(run(module, states), torch.tensor(naive, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_each_sequence_is_its_own_neural_gpu_whatever_the_padding(norm):
+    module, lengths = recurrence(norm), (6, 4, 1)
+    states = torch.randn(3, 6, WIDTH, dtype=torch.float64)
+    ours = run(module, states, padding=right_padding(lengths, 6))
+    for row, length, result in zip(states, lengths, ours, strict=True):
+        naive = neural_gpu(lists(row[:length]), module.blocks[0], steps=6)
+        torch.testing.assert_close(result[:length], torch.tensor(naive, dtype=torch.float64))
+
+
+@torch.no_grad()
+def automaton(rule):
+    """A recurrence whose weights are one of the 256 cellular automata of two states and three neighbours.
+
+    A cell is ``(1, -1)`` when alive and ``(-1, 1)`` when dead: mean 0 and variance 1, which LayerNorm keeps. The first
+    convolution writes a neighbourhood as a number ``v = 9 left + 3 own + right`` of 27, where outside is 0, and its
+    ReLUs are ``h_j = max(0, v - j)``; ``h_(k-1) - 2 h_k + h_(k+1)`` is 1 at ``v = k`` and 0 at all other whole numbers.
+    Two more ReLUs carry the old cell, to take the residual away.
+    """
+    hinges = torch.arange(-14, 15)
+    block = Block(
+        2,
+        num_heads=1,
+        filter_width=len(hinges) + 2,
+        decoder=False,
+        cross_attention=False,
+        transition="separable_convolution",
+    ).double()
+    silence_attention(block)
+    for sublayer in (block.after_attention, block.after_transition):
+        sublayer.norm.weight.fill_((1.0 + sublayer.norm.eps) ** 0.5)
+    first, second = block.transition.first, block.transition.second
+    first.depthwise.weight[:, 0] = torch.tensor([[9.0, 3.0, 1.0], [0.0, 1.0, 0.0]])
+    first.pointwise.weight[:] = torch.tensor([*[[1.0, 0.0]] * len(hinges), [0.0, 1.0], [0.0, -1.0]])
+    first.pointwise.bias[:] = torch.cat([-hinges, torch.zeros(2)])
+    second.depthwise.weight.zero_()[:, 0, 2] = 1.0
+    second.pointwise.bias.zero_()
+    weights = second.pointwise.weight.zero_()
+    for number in range(-13, 14):
+        left, own, right = ((number + 13) // 9 - 1, (number + 13) // 3 % 3 - 1, (number + 13) % 3 - 1)
+        neighbours = 4 * (left > 0) + 2 * (own > 0) + (right > 0)
+        for hinge, factor in ((number - 1, 1), (number, -2), (number + 1, 1)):
+            weights[0, hinge + 14] += factor * (1.0 if rule >> neighbours & 1 else -1.0)
+    weights[0, -2:] = torch.tensor([1.0, -1.0])  # the second channel is minus the cell
+    weights[1] = -weights[0]
+    coordinates = Coordinates(2, num_heads=1, position="none", step="none")
+    return Recurrence(coordinates, [block], max_steps=1).eval()
+
+
+@given(
+    rule=st.one_of(st.just(110), st.integers(0, 255)), cells=st.lists(st.booleans(), min_size=1, max_size=24)
+)
+def test_cellular_automata_run_exactly_and_rule_110_is_one(rule, cells):
+    """Norms and residuals stay in place, and every cell is right: rule 110 alone computes whatever can be computed."""
+    signs = torch.tensor(cells).double() * 2 - 1
+    states = run(automaton(rule), torch.stack([signs, -signs], dim=-1)[None])
+    for _ in range(len(cells)):
+        padded = [False, *cells, False]
+        cells = [
+            bool(rule >> (4 * left + 2 * own + right) & 1)
+            for left, own, right in zip(padded, padded[1:], padded[2:], strict=False)
+        ]
+    expected = torch.tensor(cells).double() * 2 - 1
+    torch.testing.assert_close(states[0], torch.stack([expected, -expected], dim=-1))
+
+
+def test_the_encoder_of_a_configured_model_is_one_too():
+    """The same through the public model: embeddings in, ``T`` given with the call."""
+    config = ModelConfig(
+        width=WIDTH,
+        filter_width=FILTER,
+        num_heads=HEADS,
+        vocabulary_size=9,
+        transition="separable_convolution",
+        position_coordinates="none",
+        step_coordinates="none",
+        dropout=0.0,
+    )
+    model = stir(EncoderDecoder(config)).double().eval()
+    silence_attention(model.source.recurrence.blocks[0])
+    source = torch.tensor([[4, 8, 5, 5, 7]])
+    states = model.source(source, max_steps=5)[0]
+    embedded = model.source.input(source)[0]
+    naive = neural_gpu(lists(embedded), model.source.recurrence.blocks[0], steps=5)
+    torch.testing.assert_close(states[0], torch.tensor(naive, dtype=torch.float64))
+
+
+def test_attention_is_what_was_taken_away():
+    """The law is no accident: with attention it fails."""
+    module = recurrence("post")
+    states = torch.randn(1, 5, WIDTH, dtype=torch.float64)
+    before = run(module, states)
+    stir(module.blocks[0].attention)
+    assert (run(module, states) - before).abs().max() > 1e-3
