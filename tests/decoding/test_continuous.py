@@ -19,6 +19,8 @@ HOT = Sampling(temperature=1.3, top_k=7, top_p=0.97, seed=5)
 LANES = {
     "fixed": {},
     "fixed pre": {"norm": "pre"},
+    "pre": {"halting": True, "norm": "pre", "attention_bias": True},
+    "pre, no steps": {"halting": True, "norm": "pre", "step_coordinates": "none"},
     "at the input": {"position_injection": "input", "halting": True},
     "no coordinates": {"position_coordinates": "none", "step_coordinates": "none", "halting": True},
     "learned": {"position_coordinates": "learned", "step_coordinates": "learned", "halting": True},
@@ -27,7 +29,6 @@ LANES = {
 }
 BATCHES = {
     "evolving": {"halting": True, "halting_state": "evolving"},
-    "pre": {"halting": True, "norm": "pre"},
     "convolution": {"transition": "separable_convolution"},
     "rotary": {"position_coordinates": "rotary"},
     "untied": {"tied": False},

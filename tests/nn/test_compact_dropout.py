@@ -10,12 +10,12 @@ from universal_transformer.nn import compact
 ROWS = 6000
 
 
-def drawn(form, *, dropouts):
+def drawn(form, *, dropouts, norm):
     """Outputs of one sequence, `ROWS` times with dropout of their own, and how often the compact loop ran."""
     torch.manual_seed(1)
     config = ModelConfig(
         architecture="classifier", vocabulary_size=9, num_classes=3, width=8, filter_width=8, num_heads=2,
-        max_steps=5, halting=True, halting_bias=-0.5, **({"dropout": 0.0} | dropouts),
+        max_steps=5, halting=True, halting_bias=-0.5, norm=norm, **({"dropout": 0.0} | dropouts),
     )  # fmt: skip
     model = Classifier(config).train()
     model.source.recurrence.form = form
@@ -25,20 +25,21 @@ def drawn(form, *, dropouts):
     return model(source).logits.detach()
 
 
+@pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize(
     "dropouts",
     [{"attention_dropout": 0.4}, {"dropout": 0.3}, {"transition_dropout": 0.4}],
     ids=lambda chosen: next(iter(chosen)),
 )
-def test_same_distribution(dropouts, monkeypatch):
+def test_same_distribution(dropouts, norm, monkeypatch):
     ran = []
     run = compact.CompactLoop.run
     monkeypatch.setattr(
         compact.CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1]
     )
-    masked = drawn("masked", dropouts=dropouts)
+    masked = drawn("masked", dropouts=dropouts, norm=norm)
     assert not ran
-    left_out = drawn("auto", dropouts=dropouts)
+    left_out = drawn("auto", dropouts=dropouts, norm=norm)
     assert ran
     noise = ((masked.var(0) + left_out.var(0)) / ROWS).sqrt()
     assert ((masked.mean(0) - left_out.mean(0)).abs() < 4.5 * noise).all()

@@ -5,7 +5,7 @@ import torch
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn import recurrence
-from universal_transformer.nn.compact_inference import CompactInference
+from universal_transformer.nn.compact import CompactLoop
 
 
 def test_little_to_save_stays_masked(monkeypatch):
@@ -17,8 +17,8 @@ def test_little_to_save_stays_masked(monkeypatch):
     with torch.no_grad():
         model.source.recurrence.halting.weight.mul_(4.0)
     ran = []
-    run = CompactInference.run
-    monkeypatch.setattr(CompactInference, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
+    run = CompactLoop.run
+    monkeypatch.setattr(CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
     source, results = torch.arange(3, 9).expand(4, -1), []
     for worth, expected in ((10**12, 0), (0, 1)):
         monkeypatch.setattr(recurrence, "WORTH", worth)

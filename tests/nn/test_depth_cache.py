@@ -28,6 +28,8 @@ CHOICES = [
     {"cross_attention": True, "output": "interpolate", "remainder_at_cap": False},
     {"output": "final", "max_steps": 12, "coordinates": Coordinates(WIDTH, num_heads=HEADS, step="none")},
     {"coordinates": Coordinates(WIDTH, num_heads=HEADS, every_step=False), "max_steps": 9},
+    {"norm": "pre", "cross_attention": True},
+    {"norm": "pre", "max_steps": 12, "coordinates": Coordinates(WIDTH, num_heads=HEADS, step="none")},
 ]
 
 
@@ -59,13 +61,14 @@ def test_outputs_steps_and_the_cache_itself_are_those_of_all_steps(choices, belo
         torch.testing.assert_close(one.movedim(3, 2)[:, real], two.movedim(3, 2)[:, real])
 
 
+@pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("pieces", [[1] * 8, [5, 1, 2]])
 @torch.no_grad()
-def test_a_call_applies_the_block_as_often_as_its_slowest_position_steps(pieces):
-    module, _ = twins(max_steps=50)
+def test_a_call_applies_the_block_as_often_as_its_slowest_position_steps(pieces, norm):
+    module, _ = twins(max_steps=50, norm=norm)
     rows = []
     module.blocks[0].transition.register_forward_pre_hook(
-        lambda _, args: rows.append(args[0].shape[:2].numel())
+        lambda _, args: rows.append(args[0][..., 0].numel())
     )
     states = torch.randn(4, 8, WIDTH, dtype=torch.float64)
     cache, applied, made = cache_for(module, batch=4, capacity=8), 0, []
@@ -104,7 +107,6 @@ def test_rows_without_a_token_keep_no_loop_alive():
 @pytest.mark.parametrize(
     "choices",
     [
-        {"norm": "pre"},
         {"state": "evolving"},
         {"transition": "separable_convolution"},
         {"layers_per_step": 2},

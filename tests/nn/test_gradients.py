@@ -56,21 +56,6 @@ def test_gradients_of_a_decoder_are_those_of_finite_differences(choices):
     check(module, decoder=True)
 
 
-@pytest.mark.parametrize("decoder", [False, True])
-@pytest.mark.parametrize("choices", CHOICES[2:], ids=lambda c: "-".join(map(str, c.values())))
-def test_gradients_without_halted_positions_are_those_of_the_masked_loop(choices, decoder):
-    states, padding = torch.randn(4, 6, WIDTH, dtype=torch.float64), right_padding((6, 3, 5, 1), 6)
-    source = torch.randn(4, 3, WIDTH, dtype=torch.float64) if decoder else None
-    found = []
-    for form in ("auto", "masked"):
-        torch.manual_seed(2)
-        module = small_recurrence(decoder=decoder, cross_attention=decoder, max_steps=9, form=form, **choices)
-        output, trace = go(module, states, padding=padding, source=source)
-        (output[~padding].sin().sum() + trace.ponder_cost()).backward()
-        found.append({name: parameter.grad for name, parameter in module.named_parameters()})
-    torch.testing.assert_close(*found)
-
-
 @pytest.mark.parametrize("concatenate", [False, True])
 def test_learned_coordinates_learn(concatenate):
     coordinates = Coordinates(

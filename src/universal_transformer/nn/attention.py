@@ -117,29 +117,12 @@ class SelfAttention(nn.Module):
         """``x W_Q`` of single rows."""
         return self._part(rows, 0, 1)
 
-    def keys_values(
-        self, rows: Float[Tensor, "row width"]
-    ) -> tuple[Float[Tensor, "row width"], Float[Tensor, "row width"]]:
-        """``x W_K`` and ``x W_V`` of single rows."""
-        key, value = self._part(rows, 1, 3).chunk(2, dim=-1)
-        return key.contiguous(), value.contiguous()
-
     def project_rows(
         self, rows: Float[Tensor, "row width"]
     ) -> tuple[Float[Tensor, "row width"], Float[Tensor, "row width"], Float[Tensor, "row width"]]:
         """``x W_Q``, ``x W_K`` and ``x W_V`` of single rows."""
         query, key, value = self.query_key_value(rows).chunk(3, dim=-1)
         return query, key, value
-
-    def step_parts(self, steps: Float[Tensor, "step width"]) -> Float[Tensor, "2 step width"]:
-        """``τ W_K`` and ``τ W_V``, without biases: what step signals add to every key and every value."""
-        width = self.query_key_value.in_features
-        return torch.stack(functional.linear(steps, self.query_key_value.weight[width:]).chunk(2, dim=-1))
-
-    def shift(self, step: Float[Tensor, "width"]) -> Float[Tensor, "width"]:
-        """``τ W_V``, without bias: what a step signal adds to every value."""
-        width = self.query_key_value.in_features
-        return functional.linear(step, self.query_key_value.weight[2 * width :])
 
     def project(self, states: States) -> tuple[Heads, Heads, Heads]:
         """Queries, keys and values of ``states``."""

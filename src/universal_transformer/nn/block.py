@@ -36,7 +36,11 @@ class Sublayer(nn.Module):
         self.norm = nn.LayerNorm(width, eps=epsilon)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, states: States, function: Callable[[States], States]) -> States:
+    def forward(
+        self,
+        states: Float[Tensor, "*rows width"],
+        function: Callable[[Float[Tensor, "*rows width"]], Float[Tensor, "*rows width"]],
+    ) -> Float[Tensor, "*rows width"]:
         if self.post:
             return self.norm(states + self.dropout(function(states)))
         return states + self.dropout(function(self.norm(states)))
@@ -122,7 +126,7 @@ class Block(nn.Module):
         look: Callable[[Float[Tensor, "row width"]], Float[Tensor, "row width"]] | None,
     ) -> Float[Tensor, "row width"]:
         """The same for single rows, whose attention to their sequences and to the source the caller computes."""
-        states = self.after_attention(rows.unsqueeze(0), lambda x: attend(x.squeeze(0)).unsqueeze(0))
+        states = self.after_attention(rows, attend)
         if self.after_cross_attention is not None and look is not None:
-            states = self.after_cross_attention(states, lambda x: look(x.squeeze(0)).unsqueeze(0))
-        return self.after_transition(states, self.transition).squeeze(0)
+            states = self.after_cross_attention(states, look)
+        return self.after_transition(states, self.transition)

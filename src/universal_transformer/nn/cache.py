@@ -5,11 +5,15 @@ each application of a layer, in order); :class:`KeyValueCache` holds them all, a
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
 from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.errors import UserError
+
+if TYPE_CHECKING:
+    from universal_transformer.nn.refresh import Refresh
 
 
 @dataclass
@@ -79,7 +83,7 @@ class KeyValueCache:
                 "ask for fewer new tokens, or for fewer sequences at a time"
             ) from None
         self.length = 0
-        self.step_parts: Float[Tensor, "2 step width"] | None = None  # W_K τ and W_V τ: see nn/depth_cache.py
+        self.refresh: Refresh | None = None  # what halted positions look like: see nn/depth_cache.py
 
     @property
     def capacity(self) -> int:

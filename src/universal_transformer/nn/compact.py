@@ -1,200 +1,117 @@
 """Halting that pays: from the step where enough positions have halted, only those that still run are computed.
 
-Exact, not approximate, for frozen states, post-norm, tied blocks and the feed-forward transition. A halted position
-keeps its state ``h``; at step ``t`` its key is ``W_K (h + π) + W_K τ_t``. The second term is the same for every key,
-adds the same number to every logit of a query, and softmax does not see it. Its value is ``W_V (h + π) + W_V τ_t``;
-attention weights sum to 1, so the second term adds the constant ``W_V τ_t`` to every output. So keys and values are
-kept *without* their step part, a halted position's are computed once, when it halts, and queries, projections and
-transition run for running positions only.
-
-While training, keys and values live in one storage that every step overwrites at its own rows;
-:class:`StoredAttention` undoes the writes on the way back, so that what is kept grows with the positions that ran, not
-with all of them.
+Exact, not approximate, for frozen states, tied blocks and the feed-forward transition. A halted position keeps its
+state; what others see of it at a later step follows from one projection (``nn/refresh.py``). So queries, projections
+and transition run for running positions only. Without gradients and with them the loop is the same: results are added
+in place to those of all positions, and what others look at lies in a store that knows the way back (``nn/store.py``),
+or in a cache by depth step (``nn/depth_cache.py``).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
 
 import torch
 
-from universal_transformer.axes import Bool, Float, Int, PerPosition, States, Tensor
-from universal_transformer.nn.attention import Memory, split_heads
+from universal_transformer.axes import Float, Int, PerPosition, States, Tensor
+from universal_transformer.nn.attention import Memory
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.depth_cache import DepthCache
-from universal_transformer.nn.halting import Halting, HaltingUnit, Output, advance, combine
-from universal_transformer.nn.ragged import Layout, Rows
+from universal_transformer.nn.halting import Halting, HaltingUnit, Output
+from universal_transformer.nn.ragged import Layout, Rows, find
+from universal_transformer.nn.store import Store
+
+OneEach = Float[Tensor, "row"]
 
 
-class Write(NamedTuple):
-    """What a step wrote over, to be put back."""
+class Stored:
+    """What running positions look at, behind a cache: the slot of their step, and the positions of earlier calls."""
 
-    at: Int[Tensor, "row"]
-    key: Rows
-    value: Rows
+    def __init__(self, cache: DepthCache, *, mask: Tensor | None, causal: bool, length: int) -> None:
+        self.cache, self.mask, self.causal = cache, mask, causal
+        self.before, self.length = cache.cache.length, length
 
-
-class Store:
-    """Keys and values of all positions, without step part, in one storage that steps overwrite at their rows."""
-
-    def __init__(self, batch: int, length: int, like: Rows, *, num_heads: int, dropout: float) -> None:
-        size = batch * length
-        self.keys, self.values = like.new_zeros(size, like.shape[1]), like.new_zeros(size, like.shape[1])
-        self.batch, self.num_heads, self.dropout = batch, num_heads, dropout
-        self.undo: list[Write] = []
-        self.owed: tuple[Tensor, Tensor] | None = None
-
-    def write(self, index: Int[Tensor, "row"], key: Rows, value: Rows, *, keep: bool) -> int:
-        """Overwrite rows; with ``keep``, remember what stood there. Returns how many writes can be undone."""
-        if keep:
-            self.undo.append(Write(index, self.keys[index], self.values[index]))
-        self.keys.index_copy_(0, index, key)
-        self.values.index_copy_(0, index, value)
-        return len(self.undo)
-
-    def rewind(self, depth: int) -> None:
-        """Undo writes until ``depth`` are left."""
-        while len(self.undo) > depth:
-            index, key, value = self.undo.pop()
-            self.keys.index_copy_(0, index, key)
-            self.values.index_copy_(0, index, value)
-
-    def owe(self, key: Rows, value: Rows) -> None:
-        """Add gradients of the stored keys and values, to be paid to whoever wrote them."""
-        self.owed = (key, value) if self.owed is None else (self.owed[0] + key, self.owed[1] + value)
-
-    def pay(self, index: Int[Tensor, "row"]) -> tuple[Rows, Rows]:
-        """The gradients owed to the rows ``index``, which are owed nothing afterwards."""
-        assert self.owed is not None
-        key, value = self.owed[0][index], self.owed[1][index]
-        for total in self.owed:
-            total.index_fill_(0, index, 0.0)
-        return key, value
-
-    def heads(self, rows: Rows) -> Float[Tensor, "batch heads key head"]:
-        """Stored rows as attention wants them."""
-        return split_heads(rows.view(self.batch, -1, rows.shape[1]), num_heads=self.num_heads)
-
-    def attend(
-        self,
-        query: Rows,
-        key: Float[Tensor, "position width"],
-        value: Float[Tensor, "position width"],
-        *,
-        sight: "Sight",
-    ) -> Rows:
-        """Self-attention of the running rows."""
-        return sight.layout.attend(
-            query,
-            self.heads(key),
-            self.heads(value),
-            mask=sight.mask,
-            causal=sight.causal,
-            dropout=self.dropout,
+    def attend(self, states: Rows, *, step: int, layout: Layout) -> Rows:
+        """Self-attention of running rows, whose keys and values are stored first."""
+        module = self.cache.attention
+        query = self.cache.query(states, step=step, row=layout.sequence, place=self.place(layout.index))
+        key, value = self.cache.slot(step, stored=self.before + self.length)
+        dropout = module.dropout if module.training else 0.0
+        return module.output(
+            layout.attend(query, key, value, mask=self.mask, causal=self.causal, dropout=dropout)
         )
 
+    def place(self, index: Int[Tensor, "row"]) -> Int[Tensor, "row"]:
+        """Where positions of this call stand in the cache."""
+        return index % self.length + self.before
 
-class Sight(NamedTuple):
-    """Which rows look, and what they may see."""
-
-    layout: Layout
-    mask: Bool[Tensor, "..."] | None
-    causal: bool
-
-
-class StoredAttention(torch.autograd.Function):
-    """Write this step's keys and values into the store, then attend; backward runs the steps in reverse.
-
-    Backward finds the store as it was at this step, repeats the attention, passes the gradients of the keys and
-    values written here to those who computed them and keeps the rest for earlier steps, then undoes the write.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        shift: Tensor | None,
-        index: Tensor,
-        store: Store,
-        sight: Sight,
-    ) -> Tensor:
-        ctx.depth = store.write(index, key, value, keep=True)
-        ctx.store, ctx.sight = store, sight
-        ctx.random = torch.get_rng_state() if store.dropout else None
-        ctx.save_for_backward(query, shift, index)
-        values = store.values if shift is None else store.values + shift
-        return store.attend(query, store.keys, values, sight=sight)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        store: Store = ctx.store
-        if len(store.undo) < ctx.depth:
-            raise RuntimeError(
-                "a compact recurrence can be differentiated once: its storage has been rewound"
-            )
-        store.rewind(ctx.depth)
-        query, shift, index = ctx.saved_tensors
-        with torch.enable_grad(), torch.random.fork_rng(devices=[], enabled=bool(store.dropout)):
-            if ctx.random is not None:
-                torch.set_rng_state(ctx.random)
-            asked = query.detach().requires_grad_()
-            keys, values = store.keys.detach().requires_grad_(), store.values.detach().requires_grad_()
-            moved = None if shift is None else shift.detach().requires_grad_()
-            shifted = values if moved is None else values + moved
-            result = store.attend(asked, keys, shifted, sight=ctx.sight)
-        wanted = (asked, keys, values) if moved is None else (asked, keys, values, moved)
-        found = torch.autograd.grad(result, wanted, grads[0])
-        store.owe(found[1], found[2])
-        key, value = store.pay(index)
-        store.rewind(ctx.depth - 1)
-        return found[0], key, value, (found[3] if moved is not None else None), None, None, None
+    def settle(self, base: Rows, index: Int[Tensor, "row"], *, step: int) -> None:
+        """Let what has halted serve the steps from ``step`` on to later calls."""
+        if step < self.cache.depth and len(index):
+            row = index.div(self.length, rounding_mode="floor")
+            self.cache.settle(base, step=step, row=row, place=self.place(index))
 
 
-@dataclass(frozen=True)
-class Changed:
-    """Rows whose keys and values are no longer those of their states, and ``h + π`` to renew them from."""
+class Record:
+    """Probabilities, weights and decisions of the rows that ran, step by step."""
 
-    index: Int[Tensor, "changed"]
-    base: Float[Tensor, "changed width"]
+    def __init__(self) -> None:
+        self.index: list[Tensor] = []
+        self.values: tuple[list[Tensor], ...] = [], [], []
+
+    def add(self, index: Int[Tensor, "row"], *values: Tensor) -> None:
+        """One step more: probability and weight, and whether the row halted."""
+        self.index.append(index)
+        for kept, value in zip(self.values, values, strict=True):
+            kept.append(value)
+
+    def whole(self, before: Halting) -> tuple[Halting, list[PerPosition], list[PerPosition]]:
+        """Where all positions stand in the end (``h`` apart), and probabilities and weights of each step.
+
+        Both are 0 where a position did not run.
+        """
+        like, steps = before.cumulative, len(self.index)
+        size, index = like.numel(), torch.cat(self.index)
+        at = torch.cat([index + step * size for step, index in enumerate(self.index)])
+        probability, weight, halted = (torch.cat(kept) for kept in self.values)
+        remainder = torch.zeros_like(like).flatten().index_add(0, index, weight * halted).view_as(like)
+        made = torch.zeros_like(like).flatten().index_add(0, index, torch.ones_like(weight)).view_as(like)
+        probabilities, weights = (
+            like.new_zeros(steps * size).index_copy(0, at, part).view(steps, *like.shape)
+            for part in (probability, weight)
+        )
+        done = before._replace(remainder=before.remainder + remainder, steps=before.steps + made)
+        return done, list(probabilities), list(weights)
 
 
-@dataclass
-class Running:
-    """The rows that still think, and what they carry."""
-
-    index: Int[Tensor, "row"]
-    states: Rows
-    output: Rows
-    halting: Halting  # of one row: [1, running]
-
-    @classmethod
-    def of(cls, index: Int[Tensor, "row"], states: States, output: States, halting: Halting) -> "Running":
-        """The rows ``index`` of a batch."""
-        chosen = Halting(*(part.flatten()[index].unsqueeze(0) for part in halting))
-        return cls(index, states.flatten(0, 1)[index], output.flatten(0, 1)[index], chosen)
-
-    def choose(self, kept: Int[Tensor, "kept"]) -> "Running":
-        """Only the rows ``kept``."""
-        halting = Halting(*(part[:, kept] for part in self.halting))
-        return Running(self.index[kept], self.states[kept], self.output[kept], halting)
+def decide(
+    h: OneEach, probability: OneEach, *, threshold: float, stop: bool
+) -> tuple[OneEach, OneEach, Tensor]:
+    """:func:`universal_transformer.nn.halting.advance` where all rows run: ``h``, the weights, and who halts."""
+    left = 1.0 - h
+    if stop:
+        return torch.ones_like(h), left, torch.ones_like(h, dtype=torch.bool)
+    total = h + probability
+    over = total > threshold
+    return total.masked_fill(over, 1.0), torch.where(over, left, probability), over
 
 
-def gather(rows: list[Running], *, output: States, halting: Halting) -> tuple[States, Halting]:
-    """Every position's output and halting state again: what ``rows`` had when they left, over what was there before."""
-    index = torch.cat([part.index for part in rows])
-
-    def put(before: Tensor, parts: list[Tensor]) -> Tensor:
-        return before.index_copy(0, index, torch.cat(parts).to(before.dtype))
-
-    whole = put(output.flatten(0, 1), [part.output for part in rows]).view(output.shape)
-    fields = [
-        put(before.flatten(), [part.halting[field][0] for part in rows]).view_as(before)
-        for field, before in enumerate(halting)
-    ]
-    return whole, Halting(*fields)
+def fold(
+    output: Float[Tensor, "position width"],
+    index: Int[Tensor, "row"],
+    new: Rows,
+    weight: OneEach,
+    *,
+    rule: Output,
+) -> None:
+    """:func:`universal_transformer.nn.halting.combine` at the rows ``index``, in place."""
+    if rule == "final":
+        output.index_copy_(0, index, new.to(output.dtype))
+        return
+    share = weight.unsqueeze(1)
+    made = (share * new).to(output.dtype)
+    if rule == "mean":
+        output.index_add_(0, index, made)
+        return
+    output.index_copy_(0, index, made + ((1.0 - share) * output.index_select(0, index)).to(output.dtype))
 
 
 class CompactLoop:
@@ -204,100 +121,26 @@ class CompactLoop:
         self,
         block: Block,
         unit: HaltingUnit,
+        source: Store | Stored,
         *,
         states: States,
         signal: Float[Tensor, "#batch position width"] | None,
-        mask: Bool[Tensor, "..."] | None,
-        causal: bool,
         memory: Memory | None,
-        cache: DepthCache | None = None,
     ) -> None:
-        self.block, self.unit, self.memory, self.cache = block, unit, memory, cache
-        self.stored = 0 if cache is None else cache.cache.length
+        self.block, self.unit, self.memory, self.source = block, unit, memory, source
         self.batch, self.length, width = states.shape
-        self.mask, self.causal = mask, causal
+        self.states = states.flatten(0, 1)
         self.signal = None
         if signal is not None:
-            self.signal = signal[0] if len(signal) == 1 else signal.reshape(-1, width)
-        self.states = states
-        self.store: Store | None = None
+            self.signal = signal.to(states.dtype).expand_as(states).reshape(-1, width)
 
-    def place(self, states: Rows, index: Int[Tensor, "row"]) -> Rows:
-        """``h + π`` of rows."""
-        if self.signal is None:
-            return states
-        shared = len(self.signal) == self.length
-        return states + self.signal[index % self.length if shared else index].to(states.dtype)
-
-    def probability(self, timed: Rows, layout: Layout) -> Float[Tensor, "1 row"]:
+    def probability(self, timed: Rows, layout: Layout) -> OneEach:
         """Halting probability of each row; with ``scope="sequence"`` the mean over its sequence."""
-        each = self.unit.each(timed.unsqueeze(0))
+        each = self.unit.each(timed.unsqueeze(0)).squeeze(0)
         if self.unit.scope == "position":
             return each
-        sequence = layout.index.div(self.length, rounding_mode="floor")
-        total = each.new_zeros(self.batch).index_add(0, sequence, each[0])
-        return (total / each.new_tensor(layout.counts).clamp(min=1))[sequence].unsqueeze(0)
-
-    def mix(
-        self,
-        timed: Rows,
-        *,
-        changed: Changed,
-        step: int,
-        signal: Float[Tensor, "width"] | None,
-        layout: Layout,
-    ) -> Rows:
-        """Self-attention of running rows, after the keys and values of ``changed`` rows are renewed."""
-        if self.cache is not None:
-            return self.mix_cached(timed, cache=self.cache, step=step, layout=layout)
-        module, sight = self.block.attention, Sight(layout, self.mask, self.causal)
-        key, value = module.keys_values(changed.base)
-        query = module.queries(timed)
-        shift = None if signal is None else module.shift(signal)
-        if self.store is None:
-            dropout = module.dropout if module.training else 0.0
-            self.store = Store(self.batch, self.length, key, num_heads=module.num_heads, dropout=dropout)
-        inside = shift if self.store.dropout else None  # dropped weights no longer sum to 1
-        if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad):
-            apply: Callable[..., Tensor] = StoredAttention.apply
-            mixed = apply(query, key, value, inside, changed.index, self.store, sight)
-        else:
-            self.store.write(changed.index, key, value, keep=False)
-            values = self.store.values if inside is None else self.store.values + inside
-            mixed = self.store.attend(query, self.store.keys, values, sight=sight)
-        return module.output(mixed if shift is None or inside is not None else mixed + shift)
-
-    def mix_cached(self, timed: Rows, *, cache: DepthCache, step: int, layout: Layout) -> Rows:
-        """Self-attention of running rows over the slot of their step, behind the positions of earlier calls."""
-        module = self.block.attention
-        row, place = self.where(layout.index)
-        query = cache.query(timed, step=step, row=row, place=place)
-        key, value = cache.slot(step, stored=self.stored + self.length)
-        dropout = module.dropout if module.training else 0.0
-        return module.output(
-            layout.attend(query, key, value, mask=self.mask, causal=self.causal, dropout=dropout)
-        )
-
-    def where(self, index: Int[Tensor, "row"]) -> tuple[Int[Tensor, "row"], Int[Tensor, "row"]]:
-        """The sequence of each row, and its place in a cache."""
-        return index.div(self.length, rounding_mode="floor"), index % self.length + self.stored
-
-    def settle(self, states: Rows, index: Int[Tensor, "row"], *, step: int) -> None:
-        """Let what has halted serve the steps from ``step`` on to later calls."""
-        if self.cache is not None and step < self.cache.depth and len(index):
-            row, place = self.where(index)
-            steps = torch.full_like(index, step)
-            self.cache.settle(self.place(states, index), step=steps, row=row, place=place)
-
-    def begin(self, halting: Halting, *, step: int) -> Changed:
-        """The rows whose keys and values are not in the store: all; behind a cache, none but those that halted."""
-        states = self.states.flatten(0, 1)
-        index = torch.arange(len(states), device=states.device)
-        if self.cache is not None:
-            halted = (~halting.running & (halting.steps > 0)).flatten().nonzero().squeeze(1)
-            self.settle(states[halted], halted, step=step)
-            index = index[:0]
-        return Changed(index, self.place(states[index], index))
+        total = each.new_zeros(self.batch).index_add(0, layout.sequence, each)
+        return (total / each.new_tensor(layout.counts).clamp(min=1))[layout.sequence]
 
     def look(self, states: Rows, layout: Layout) -> Rows:
         """Attention of running rows over the source."""
@@ -310,56 +153,61 @@ class CompactLoop:
             layout.attend(query, memory.key, memory.value, mask=memory.mask, dropout=dropout)
         )
 
+    def settle(self, halting: Halting, *, step: int) -> Rows:
+        """``b = h + π`` of all positions; those that have halted are made known to whoever looks at them."""
+        base = self.states if self.signal is None else self.states + self.signal
+        if isinstance(self.source, Store):
+            self.source.renew(None, base)
+        else:
+            rest = (~halting.running & (halting.steps > 0)).flatten().nonzero().squeeze(1)
+            self.source.settle(base.index_select(0, rest), rest, step=step)
+        return base
+
     def run(
         self,
         output: States,
         halting: Halting,
+        layout: Layout,
         *,
-        first: int,
+        steps: range,
         signals: Float[Tensor, "step width"] | None,
-        num_steps: int,
         threshold: float,
         remainder_at_cap: bool,
         rule: Output,
     ) -> tuple[States, Halting, list[PerPosition], list[PerPosition]]:
-        """Run to the end. ``signals``: those of the ``num_steps`` steps left, from step ``first`` on. Returns the
+        """Run to the end. ``steps`` are left, ``layout`` says who runs, ``signals`` are those of all steps. Returns the
         output, the halting state, and probabilities and weights of each step made, 0 where a position did not run.
         """
-        rows = Running.of(halting.running.flatten().nonzero().squeeze(1), self.states, output, halting)
-        changed = self.begin(halting, step=first)
-        left, probabilities, weights = [], list[Tensor](), list[Tensor]()
-        for number in range(num_steps):
-            signal = None if signals is None else signals[number].to(output.dtype)
-            layout = Layout.of(rows.index, batch=self.batch, length=self.length, stored=self.stored)
-            base = self.place(rows.states, rows.index)
-            timed = base if signal is None else base + signal
+        base = self.settle(halting, step=steps.start).index_select(0, layout.index)
+        h, record = halting.cumulative.flatten().index_select(0, layout.index), Record()
+        whole = output.to(torch.promote_types(output.dtype, h.dtype), copy=True).flatten(0, 1)
+        place = None if self.signal is None else self.signal.index_select(0, layout.index)
+        for step in steps:
+            timed = base if signals is None else base + signals[step]
             probability = self.probability(timed, layout)
-            stop = remainder_at_cap and number == num_steps - 1
-            rows.halting, weight = advance(rows.halting, probability, threshold=threshold, stop=stop)
-            rows.states = self.block.forward_rows(
+            stop = remainder_at_cap and step == steps[-1]
+            h, weight, halted = decide(h, probability, threshold=threshold, stop=stop)
+            new = self.block.forward_rows(
                 timed,
-                attend=partial(self.mix, changed=changed, step=first + number, signal=signal, layout=layout),
+                attend=partial(self.source.attend, step=step, layout=layout),
                 look=None if self.memory is None else partial(self.look, layout=layout),
             )
-            rows.output = combine(
-                rows.output.unsqueeze(0),
-                rows.states.unsqueeze(0),
-                weight,
-                active=torch.ones_like(weight, dtype=torch.bool),
-                rule=rule,
-            ).squeeze(0)
-            for made, kept in ((probability, probabilities), (weight, weights)):
-                flat = made.new_zeros(self.batch * self.length).index_copy(0, rows.index, made[0])
-                kept.append(flat.view(self.batch, self.length))
-            changed = Changed(rows.index, self.place(rows.states, rows.index))
-            running = rows.halting.running[0]
-            kept_rows = running.nonzero().squeeze(1)
-            if len(kept_rows) < len(running):
-                left.append(rows.choose((~running).nonzero().squeeze(1)))
-                rows = rows.choose(kept_rows)
-                self.settle(left[-1].states, left[-1].index, step=first + number + 1)
-            if not len(rows.index):
+            fold(whole, layout.index, new, weight, rule=rule)
+            record.add(layout.index, probability, weight, halted)
+            base = new if place is None else new + place
+            staying = h < 1.0
+            further, kept = layout.choose(staying)
+            if isinstance(self.source, Stored) and further is not layout:
+                left = find(~staying, count=len(h) - len(kept))
+                self.source.settle(
+                    base.index_select(0, left), layout.index.index_select(0, left), step=step + 1
+                )
+            if not len(kept):
                 break
-        left.append(rows)
-        whole, halting = gather(left, output=output, halting=halting)
-        return whole, halting, probabilities, weights
+            if isinstance(self.source, Store) and step < steps[-1]:
+                self.source.renew(layout.index, base)
+            if further is not layout:
+                layout = further
+                base, h = base.index_select(0, kept), h.index_select(0, kept)
+                place = None if place is None else place.index_select(0, kept)
+        return whole.view(output.shape), *record.whole(halting)

@@ -1,10 +1,9 @@
 """Keys and values by depth step and position: one that has halted is projected once, however deep others look.
 
-A position that halted after ``N`` steps keeps its state ``h``. At a deeper step ``t`` its key is
-``W_K (h + π + τ_t) = W_K (h + π) + W_K τ_t``, and its value likewise. So ``h + π`` is projected once, and each of the
-slots ``N … T - 1`` receives that vector plus a row of a table that all positions share. Attention at step ``t`` reads
-one contiguous slot and need not know who has halted. It takes post-norm (nothing stands between the sum and the
-projection), frozen states, and the feed-forward transition, which sees no neighbour.
+A position that halted after ``N`` steps keeps its state, and what others see of it at the deeper steps follows from one
+projection (``nn/refresh.py``). Each of the slots ``N … T - 1`` receives what its step sees. Attention at step ``t``
+reads one contiguous slot and need not know who has halted. It takes frozen states, and the feed-forward transition,
+which sees no neighbour.
 """
 
 import torch
@@ -12,6 +11,7 @@ import torch
 from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.nn.attention import SelfAttention
 from universal_transformer.nn.cache import KeyValueCache
+from universal_transformer.nn.refresh import Refresh
 
 Rows = Float[Tensor, "row width"]
 Index = Int[Tensor, "row"]
@@ -24,8 +24,11 @@ class DepthCache:
     Rows are named by three indices: depth step, row of the cache, and place among the positions of that row.
     """
 
-    def __init__(self, cache: KeyValueCache, attention: SelfAttention, *, first: int, depth: int) -> None:
-        self.cache, self.attention, self.first, self.depth = cache, attention, first, depth
+    def __init__(
+        self, cache: KeyValueCache, attention: SelfAttention, refresh: Refresh, *, first: int, depth: int
+    ) -> None:
+        self.cache, self.attention, self.refresh = cache, attention, refresh
+        self.first, self.depth = first, depth
 
     def query(self, timed: Rows, *, step: int | Index, row: Index, place: Index) -> Rows:
         """``x W_Q`` of running rows, whose keys and values of this step are stored."""
@@ -47,13 +50,15 @@ class DepthCache:
             values.flatten(0, 1)[:, :, :stored].index_select(0, index),
         )
 
-    def settle(self, base: Rows, *, step: Index, row: Index, place: Index) -> None:
-        """Serve ``base = h + π`` of rows that halted to all steps from ``step`` on (none when that is the depth)."""
-        key, value = self.attention.keys_values(base)
-        deeper = self.depth - step
-        which = torch.arange(len(base), device=base.device).repeat_interleave(deeper)
-        steps = self.depth - (deeper.cumsum(0)[which] - torch.arange(len(which), device=base.device))
-        key, value = key[which], value[which]
-        if self.cache.step_parts is not None:
-            key, value = key + self.cache.step_parts[0, steps], value + self.cache.step_parts[1, steps]
+    def settle(self, base: Rows, *, step: int | Index, row: Index, place: Index) -> None:
+        """Serve ``b = h + π`` of rows that halted to all steps from ``step`` on (none when that is the depth)."""
+        number = torch.arange(len(base), device=base.device)
+        if isinstance(step, int):
+            which = number.repeat_interleave(self.depth - step)
+            steps = torch.arange(step, self.depth, device=base.device).repeat(len(base))
+        else:
+            deeper = self.depth - step
+            which = number.repeat_interleave(deeper)
+            steps = self.depth - (deeper.cumsum(0)[which] - torch.arange(len(which), device=base.device))
+        key, value = self.refresh.whole(base, which=which, steps=steps).chunk(2, dim=-1)
         self.cache.write(key, value, slot=self.first + steps, row=row[which], place=place[which])

@@ -12,7 +12,14 @@ Keys = Float[Tensor, "batch heads key head"]
 Mask = Bool[Tensor, "batch 1 1 key"]
 
 LONG = 256
-"""Keys from which on sequences are attended to one by one rather than padded to the one with most queries."""
+"""Keys from which on a CPU attends to sequences one by one rather than pads them to the one with most queries."""
+FEW = 3
+"""Sequences with queries up to which it does so whatever their length."""
+
+
+def find(marked: Bool[Tensor, "row"], *, count: int) -> Int[Tensor, "count"]:
+    """Indices of the ``count`` rows that are marked; a GPU is not waited for."""
+    return torch.nonzero_static(marked, size=count).squeeze(1)
 
 
 @dataclass(frozen=True)
@@ -23,17 +30,31 @@ class Layout:
     """
 
     index: Int[Tensor, "row"]
-    length: int
+    sequence: Int[Tensor, "row"]
     counts: tuple[int, ...]
+    length: int
     stored: int = 0
 
     @classmethod
-    def of(cls, index: Int[Tensor, "row"], *, batch: int, length: int, stored: int = 0) -> "Layout":
-        """The layout of ``index``. Reading the counts is the one time a step that a GPU is waited for."""
-        if batch == 1:
-            return cls(index, length, (len(index),), stored)
+    def of(cls, running: Bool[Tensor, "batch position"], *, counts: list[int], stored: int = 0) -> "Layout":
+        """The layout of the positions that run, ``counts`` of each sequence."""
+        index, length = find(running.flatten(), count=sum(counts)), running.shape[1]
         sequence = index.div(length, rounding_mode="floor")
-        return cls(index, length, tuple(sequence.bincount(minlength=batch).tolist()), stored)
+        return cls(index, sequence, tuple(counts), length, stored)
+
+    def choose(self, staying: Bool[Tensor, "row"]) -> tuple["Layout", Int[Tensor, "kept"]]:
+        """The layout of the rows that stay, and their numbers among these; reads from a GPU once."""
+        if len(self.counts) == 1:
+            kept = staying.nonzero().squeeze(1)
+            counts: tuple[int, ...] = (len(kept),)
+        else:
+            left = self.index.new_zeros(len(self.counts)).index_add_(0, self.sequence, staying.long())
+            counts = tuple(left.tolist())
+            kept = find(staying, count=sum(counts))
+        if len(kept) == len(self.index):
+            return self, kept
+        index, sequence = self.index.index_select(0, kept), self.sequence.index_select(0, kept)
+        return Layout(index, sequence, counts, self.length, self.stored), kept
 
     def attend(
         self,
@@ -49,10 +70,11 @@ class Layout:
 
         ``mask``: keys that may be seen. ``causal``: none behind the row's own position.
         """
-        active = [row for row, count in enumerate(self.counts) if count]
-        if len(active) == 1 or keys.shape[2] >= LONG:
+        active = len(self.counts) - self.counts.count(0)
+        apart = query.device.type == "cpu" and (keys.shape[2] >= LONG or active <= FEW)
+        if active == 1 or apart:
             return self._one_by_one(query, keys, values, mask=mask, causal=causal, dropout=dropout)
-        return self._padded(query, keys, values, active=active, mask=mask, causal=causal, dropout=dropout)
+        return self._padded(query, keys, values, mask=mask, causal=causal, dropout=dropout)
 
     def _one_by_one(
         self,
@@ -88,22 +110,15 @@ class Layout:
         keys: Keys,
         values: Keys,
         *,
-        active: list[int],
         mask: Mask | None,
         causal: bool,
         dropout: float,
     ) -> Rows:
-        rows, most, width = len(active), max(self.counts), query.shape[1]
-        if rows < len(self.counts):
-            chosen = torch.tensor(active, device=query.device)
-            keys, values = keys[chosen], values[chosen]
-            mask = None if mask is None else mask[chosen]
+        """Every sequence with as many queries as the one that has most; the queries it lacks are 0."""
+        rows, most, width = len(self.counts), max(self.counts), query.shape[1]
         slot = None
         if rows * most > len(query):
-            counts = torch.tensor([self.counts[row] for row in active], device=query.device)
-            slot = (
-                (torch.arange(most, device=query.device) < counts.unsqueeze(1)).flatten().nonzero().squeeze(1)
-            )
+            slot = self._slots(most)
             query = query.new_zeros(rows * most, width).index_copy(0, slot, query)
         visible: Tensor | None = mask
         if causal:
@@ -116,6 +131,13 @@ class Layout:
         result = scaled_dot_product_attention(asked, keys, values, attn_mask=visible, dropout_p=dropout)
         flat = result.transpose(1, 2).reshape(rows * most, width)
         return flat if slot is None else flat.index_select(0, slot)
+
+    def _slots(self, most: int) -> Int[Tensor, "row"]:
+        """Where rows stand when each sequence is given ``most`` places."""
+        rank = torch.arange(len(self.index), device=self.index.device)
+        counts = self.index.new_zeros(len(self.counts)).index_add_(0, self.sequence, torch.ones_like(rank))
+        missing = most * torch.arange(len(self.counts), device=rank.device) - (counts.cumsum(0) - counts)
+        return rank + missing[self.sequence]
 
 
 def _seen(position: Int[Tensor, "*rows"], keys: int) -> Bool[Tensor, "*rows key"]:

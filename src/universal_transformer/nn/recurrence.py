@@ -16,12 +16,14 @@ from universal_transformer.errors import UserError
 from universal_transformer.nn.attention import Memory, causal_mask, key_mask
 from universal_transformer.nn.block import AttentionRecord, Block
 from universal_transformer.nn.cache import KeyValueCache
-from universal_transformer.nn.compact import CompactLoop
-from universal_transformer.nn.compact_inference import CompactInference
+from universal_transformer.nn.compact import CompactLoop, Stored
 from universal_transformer.nn.coordinates import Coordinates, Placed
 from universal_transformer.nn.depth_cache import DepthCache
 from universal_transformer.nn.halting import Halting, HaltingUnit, Output, advance, check_threshold, combine
 from universal_transformer.nn.halting import ponder_cost as mean_ponder
+from universal_transformer.nn.ragged import Layout
+from universal_transformer.nn.refresh import Refresh
+from universal_transformer.nn.store import Store
 from universal_transformer.nn.transition import FeedForward
 
 COMPACT_BELOW = 0.75
@@ -243,7 +245,7 @@ class Recurrence(nn.Module):
         return states
 
     def _fixed(self, states: States, view: View, *, depth: int) -> tuple[States, Trace]:
-        signals = self._signals(depth, device=states.device)
+        signals = self._signals(depth, like=states)
         for step in range(depth):
             timed = self.coordinates(states, placed=view.placed, step=step, num_steps=depth, signals=signals)
             states = self._step(timed, view, step=step)
@@ -254,14 +256,13 @@ class Recurrence(nn.Module):
 
     @property
     def compactible(self) -> bool:
-        """Whether keys and values of halted positions follow from their last states (``nn/compact.py``)."""
+        """Whether what others see of halted positions follows from their last states (``nn/refresh.py``)."""
         block, coordinates = self._block, self.coordinates
         return (
             self.form == "auto"
             and self.tied
             and self.layers_per_step == 1
             and self.state == "frozen"
-            and block.after_attention.post
             and isinstance(block.transition, FeedForward)
             and not block.transition.zero_padding
             and not coordinates.shift_by_step
@@ -280,52 +281,43 @@ class Recurrence(nn.Module):
 
     def depth_cache(self, cache: KeyValueCache, *, depth: int) -> DepthCache:
         """``cache`` by depth step, for a recurrence that compacts."""
-        block = self._block
-        if cache.step_parts is None and self.coordinates.step != "none":
-            table = self.coordinates.step_signals(depth, device=cache.keys.device)
-            cache.step_parts = block.attention.step_parts(table.to(cache.keys.dtype))
-        return DepthCache(cache, block.attention, first=len(self.before), depth=depth)
+        if cache.refresh is None:
+            signals = self._signals(depth, like=cache.keys)
+            cache.refresh = Refresh(self._block, signals=signals)
+        return DepthCache(cache, self._block.attention, cache.refresh, first=len(self.before), depth=depth)
 
-    def _infers(self, view: View) -> bool:
-        """Whether no gradient, dropout or cache is asked for, so that the compact loop may work in place."""
+    def _pays(self, running: int, view: View, *, positions: int, width: int) -> bool:
+        """Whether leaving out what has halted saves more than it costs."""
         assert self.halting is not None
         plain = not torch.is_grad_enabled() and not self.training and view.cache is None
-        return plain and self.halting.scope == "position"
-
-    def _pays(self, halting: Halting, running: int, view: View, *, width: int) -> bool:
-        """Whether leaving out what has halted saves more than it costs."""
-        positions = halting.running.numel()
-        below = INFER_BELOW if self._infers(view) else COMPACT_BELOW
+        below = INFER_BELOW if plain and self.halting.scope == "position" else COMPACT_BELOW
         return 0 < running < below * positions and (positions - running) * width**2 >= WORTH
 
-    def _signals(self, depth: int, *, device: torch.device) -> Float[Tensor, "step channels"] | None:
+    def _signals(self, depth: int, *, like: Tensor) -> Float[Tensor, "step channels"] | None:
         """τ of every step, computed at once; None when steps are not told."""
-        return (
-            None if self.coordinates.step == "none" else self.coordinates.step_signals(depth, device=device)
-        )
+        if self.coordinates.step == "none":
+            return None
+        return self.coordinates.step_signals(depth, device=like.device).to(like.dtype)
 
-    def _compact_loop(self, states: States, view: View) -> CompactInference | CompactLoop:
-        loop = CompactInference if self._infers(view) else CompactLoop
-        return loop(
-            self._block,
-            self._unit,
-            states=states,
-            signal=view.placed.signal if self.coordinates.every_step else None,
-            mask=view.mask,
-            causal=view.causal,
-            memory=None if view.memory is None else view.memory[len(self.before)],
-        )
-
-    def _cached_loop(self, states: States, view: View, cache: DepthCache) -> CompactLoop:
+    def _compact_loop(
+        self, states: States, view: View, *, cache: DepthCache | None, signals: Tensor | None
+    ) -> CompactLoop:
+        source: Store | Stored
+        if cache is not None:
+            mask = None if view.cached_padding is None else ~view.cached_padding[:, None, None, :]
+            source = Stored(cache, mask=mask, causal=states.shape[1] > 1, length=states.shape[1])
+        else:
+            refresh = Refresh(self._block, signals=signals)
+            source = Store(
+                self._block.attention, refresh, batch=len(states), mask=view.mask, causal=view.causal
+            )
         return CompactLoop(
             self._block,
             self._unit,
+            source,
             states=states,
             signal=view.placed.signal if self.coordinates.every_step else None,
-            mask=None if view.cached_padding is None else ~view.cached_padding[:, None, None, :],
-            causal=states.shape[1] > 1,
             memory=None if view.memory is None else view.memory[len(self.before)],
-            cache=cache,
         )
 
     @property
@@ -353,22 +345,24 @@ class Recurrence(nn.Module):
         halting = Halting.start(states, padding=padding)
         output = torch.zeros_like(states)
         probabilities, weights = [], []
-        signals = self._signals(depth, device=states.device)
+        signals = self._signals(depth, like=states)
+        endless = view.cache is not None and cache is None
+        positions, width = halting.running.numel(), states.shape[2]
         for step in range(depth):
-            endless = view.cache is not None and cache is None
-            running = halting.running.numel() if endless else int(halting.running.sum())
+            counts = None if endless else halting.running.sum(dim=1).tolist()
+            running = positions if counts is None else sum(counts)
             if step and not running:
                 if cache is not None:
-                    self._cached_loop(states, view, cache).begin(halting, step=step)
+                    self._compact_loop(states, view, cache=cache, signals=signals).settle(halting, step=step)
                 break
-            if compacts and self._pays(halting, running, view, width=states.shape[2]):
-                loop = self._cached_loop(states, view, cache) if cache else self._compact_loop(states, view)
+            if compacts and counts and self._pays(running, view, positions=positions, width=width):
+                loop = self._compact_loop(states, view, cache=cache, signals=signals)
                 output, halting, *more = loop.run(
                     output,
                     halting,
-                    first=step,
-                    signals=None if signals is None else signals[step:],
-                    num_steps=depth - step,
+                    Layout.of(halting.running, counts=counts, stored=cache.cache.length if cache else 0),
+                    steps=range(step, depth),
+                    signals=signals,
                     threshold=threshold,
                     remainder_at_cap=self.remainder_at_cap,
                     rule=self.output,

@@ -26,11 +26,11 @@ class FeedForward(nn.Module):
 
     def forward(
         self,
-        states: States,
+        states: Float[Tensor, "*rows width"],
         *,
         padding: Bool[Tensor, "batch stored"] | None = None,
         cache: LayerCache | None = None,
-    ) -> States:
+    ) -> Float[Tensor, "*rows width"]:
         del cache  # positions do not meet here; with a cache ``padding`` covers the stored ones too
         result = self.outer(self.dropout(torch.relu_(self.inner(states))))
         if self.zero_padding and padding is not None:

@@ -1,0 +1,126 @@
+"""Keys and values of positions whose states rest, at every depth step, from one projection.
+
+A position that has halted keeps its state ``h``; what others see of it at step ``t`` is ``b + τ_t`` with ``b = h + π``.
+Behind post-norm it is projected as it is, ``(b + τ_t) W = b W + τ_t W``. The second term is the same for all keys, adds
+the same number to every logit of a query, and softmax does not see it; of a value it is a constant behind attention,
+whose weights sum to 1. With pre-norm a LayerNorm stands in between,
+
+``LayerNorm(b + τ_t) W = (c(b) + c(τ_t)) γ W / σ_t + β W``,  ``σ_t² = var(b) + 2 cov(b, τ_t) + var(τ_t) + ε``,
+
+where ``c(x) = x - mean(x)``. So ``c(b) γ W`` is computed once, ``c(τ_t) γ W`` is a row of a table, ``σ_t`` is one
+number a position and step, and ``β W`` is a constant as above. Either way a position that rests is projected once, when
+it halts, however many steps others make.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch.nn.functional import linear
+
+from universal_transformer.axes import Float, Int, Tensor
+from universal_transformer.nn.block import Block
+from universal_transformer.nn.halting import wide
+
+Rows = Float[Tensor, "row width"]
+Both = Float[Tensor, "row channel"]  # a key, then a value
+
+
+class Kept(NamedTuple):
+    """What is kept of rows: keys and values without step part, and ``σ_t²`` of all steps where it is needed."""
+
+    rows: Both
+    variance: Float[Tensor, "row step"] | None
+
+    def choose(self, index: Int[Tensor, "kept"]) -> "Kept":
+        """Only the rows ``index``."""
+        variance = None if self.variance is None else self.variance.index_select(0, index)
+        return Kept(self.rows.index_select(0, index), variance)
+
+
+def read(
+    rows: Both,
+    variance: Float[Tensor, "row"] | None,
+    part: Float[Tensor, "channel"] | Both | None,
+    *,
+    out: Both | None = None,
+) -> Both:
+    """Keys and values as a step sees them, up to what is the same for all: ``(rows + part) / σ``."""
+    if variance is None or part is None:
+        return rows
+    scale = variance.rsqrt().to(rows.dtype).unsqueeze(1)
+    return torch.add(rows, part, out=out).mul_(scale) if out is not None else (rows + part) * scale
+
+
+class Refresh:
+    """The projection of a block's keys and values, for resting positions.
+
+    ``signals``: ``τ`` of all steps, None when steps are not told (then nothing of a resting position ever changes).
+    """
+
+    def __init__(self, block: Block, *, signals: Float[Tensor, "step width"] | None) -> None:
+        attention, sublayer = block.attention, block.after_attention
+        width = attention.query_key_value.in_features
+        self.norm = None if sublayer.post else sublayer.norm
+        linear_map = attention.query_key_value
+        self.weight: Tensor = linear_map.weight[width:]
+        self.bias: Tensor | None = None if linear_map.bias is None else linear_map.bias[width:]
+        self.part: Tensor | None = None  # of each step
+        self.constant: Tensor | None = None  # of all
+        if signals is None:
+            return
+        if self.norm is None:
+            self.part = linear(signals.to(self.weight.dtype), self.weight)
+            return
+        signals = signals.to(wide(signals.dtype))
+        centred = signals - signals.mean(-1, keepdim=True)
+        self.constant = linear(self.norm.bias, self.weight, self.bias)
+        self.weight, self.bias = self.weight * self.norm.weight, None
+        self.part = linear(centred.to(self.weight.dtype), self.weight)
+        self.covariance = (centred * (2.0 / width)).t()
+        self.variance = centred.square().mean(-1) + self.norm.eps
+
+    @property
+    def moves(self) -> bool:
+        """Whether what is kept looks different at every step."""
+        return self.norm is not None and self.part is not None
+
+    def keep(self, base: Rows) -> Kept:
+        """What to keep of rows that rest at ``b``."""
+        if not self.moves:
+            return Kept(linear(base if self.norm is None else self.norm(base), self.weight, self.bias), None)
+        if not torch.is_autocast_enabled(base.device.type):
+            variance, centred = self._spread(base)
+        else:
+            with torch.autocast(base.device.type, enabled=False):
+                variance, centred = self._spread(base)
+        return Kept(linear(centred, self.weight), variance)
+
+    def _spread(self, base: Rows) -> tuple[Float[Tensor, "row step"], Rows]:
+        """``σ_t²`` of every step, and ``c(b)``."""
+        assert self.norm is not None
+        exact = base.to(self.variance.dtype)
+        centred = exact - exact.mean(-1, keepdim=True)
+        variance = torch.addmm(self.variance, exact, self.covariance) + centred.square().mean(
+            -1, keepdim=True
+        )
+        return variance.clamp_min(self.norm.eps), centred.to(base.dtype)  # rounding must not turn it negative
+
+    def at(self, step: int) -> Float[Tensor, "channel"] | None:
+        """What :func:`read` adds at ``step``."""
+        return self.part[step] if self.moves and self.part is not None else None
+
+    def shift(self, step: int) -> Float[Tensor, "width"] | None:
+        """What is the same for all values that ``step`` sees, and not in :func:`read`."""
+        whole = self.constant if self.moves else None if self.part is None else self.part[step]
+        return None if whole is None else whole.chunk(2)[1]
+
+    def whole(
+        self, base: Rows, *, which: Int[Tensor, "pair"], steps: Int[Tensor, "pair"]
+    ) -> Float[Tensor, "pair channel"]:
+        """Keys and values, nothing left out, of the rows ``which`` at ``steps``."""
+        kept = self.keep(base)
+        if self.part is None:
+            return kept.rows[which]
+        if kept.variance is None or self.constant is None:
+            return kept.rows[which] + self.part[steps]
+        return read(kept.rows[which], kept.variance[which, steps], self.part[steps]) + self.constant

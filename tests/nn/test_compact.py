@@ -1,0 +1,122 @@
+"""Leaving out halted positions is the masked loop, number by number: outputs, traces and every gradient."""
+
+import copy
+
+import pytest
+import torch
+
+from small import HEADS, WIDTH, go, right_padding, small_recurrence
+from universal_transformer.nn import compact, ragged
+from universal_transformer.nn.coordinates import Coordinates
+
+
+def coordinates(**choices):
+    module = Coordinates(WIDTH, num_heads=HEADS, max_steps=9, max_positions=6, **choices)
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return module
+
+
+COORDINATES = {
+    "sinusoids": {},
+    "no steps": {"step": "none"},
+    "at the input": {"every_step": False},
+    "learned": {"position": "learned", "step": "learned"},
+    "nothing": {"position": "none", "step": "none"},
+}
+CHOICES = [
+    {"output": "mean"},
+    {"output": "interpolate", "remainder_at_cap": False},
+    {"output": "final", "scope": "sequence"},
+]
+NEAR = {torch.float64: {"rtol": 1e-10, "atol": 1e-10}, torch.float32: {"rtol": 1e-5, "atol": 1e-5}}
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """What ran compact."""
+    ran, run = [], compact.CompactLoop.run
+    monkeypatch.setattr(
+        compact.CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1]
+    )
+    return ran
+
+
+def both(module, states, source, *, padding, hidden, learn):
+    """Outputs, trace and gradients, compact and masked."""
+    found = []
+    for form in ("auto", "masked"):
+        one = copy.deepcopy(module)
+        one.form = form
+        one.requires_grad_(learn)
+        inputs = [None if x is None else x.clone().requires_grad_(learn) for x in (states, source)]
+        output, trace = go(one, inputs[0], padding=padding, source=inputs[1], source_padding=hidden)
+        if padding is not None:
+            output = output.masked_fill(padding.unsqueeze(-1), 0.0)
+        parts = [output.detach(), trace.steps, trace.remainder.detach()]
+        parts += [trace.probability.detach(), trace.weight.detach()]
+        if learn:
+            (output.sin().sum() + trace.ponder_cost()).backward()
+            named = [*one.named_parameters(), *((str(at), x) for at, x in enumerate(inputs) if x is not None)]
+            parts += [x.grad for _, x in named if x.grad is not None]
+        found.append(parts)
+    return found
+
+
+@pytest.mark.parametrize("learn", [True, False], ids=["training", "inference"])
+@pytest.mark.parametrize("decoder", [False, True], ids=["encoder", "decoder"])
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("choices", CHOICES, ids=lambda c: c["output"])
+@pytest.mark.parametrize("name", COORDINATES)
+def test_compact_is_masked(name, choices, norm, decoder, learn, runs):
+    module = small_recurrence(
+        decoder=decoder, cross_attention=decoder, norm=norm, halting=True, max_steps=9,
+        coordinates=coordinates(**COORDINATES[name]), **choices,
+    )  # fmt: skip
+    states, padding = torch.randn(4, 6, WIDTH, dtype=torch.float64), right_padding((6, 3, 5, 1), 6)
+    source = torch.randn(4, 3, WIDTH, dtype=torch.float64) if decoder else None
+    hidden = right_padding((3, 1, 2, 3), 3) if decoder else None
+    with torch.set_grad_enabled(learn):
+        ours, masked = both(module, states, source, padding=padding, hidden=hidden, learn=learn)
+    assert runs
+    assert len(ours) == len(masked)
+    torch.testing.assert_close(ours, masked, **NEAR[torch.float64])
+    assert len(ours[1][~padding].unique()) > 1 or choices.get("scope") == "sequence"
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize(("batch", "padded"), [(1, False), (1, True), (4, True), (12, False)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_any_number_of_sequences_any_padding_short_or_long(norm, batch, padded, causal, runs, monkeypatch):
+    module = small_recurrence(decoder=causal, norm=norm, halting=True, max_steps=9)
+    states = torch.randn(batch, 7, WIDTH, dtype=torch.float64)
+    padding = right_padding([7 - row % 5 for row in range(1, batch + 1)], 7) if padded else None
+    for long in (ragged.LONG, 2):
+        monkeypatch.setattr(ragged, "LONG", long)
+        ours, masked = both(module, states, None, padding=padding, hidden=None, learn=True)
+        torch.testing.assert_close(ours, masked, **NEAR[torch.float64])
+    assert len(runs) == 2
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_single_precision_too(norm, runs):
+    """Relative to the largest number of each tensor: sums of many terms round as these do."""
+    module = small_recurrence(norm=norm, halting=True, max_steps=9).float()
+    states = torch.randn(16, 6, WIDTH)
+    for learn in (True, False):
+        with torch.set_grad_enabled(learn):
+            ours, masked = both(module, states, None, padding=None, hidden=None, learn=learn)
+        for one, two in zip(ours, masked, strict=True):
+            assert (one - two).abs().max() <= 1e-5 * two.abs().max()
+    assert len(runs) == 2
+
+
+def test_states_that_a_signal_cancels_stay_finite():
+    """``h + π + τ`` all alike has no variance: its LayerNorm is 0, and rounding must not make a root of less than 0."""
+    module = small_recurrence(norm="pre", halting=True, max_steps=9, coordinates=coordinates(position="none"))
+    module = module.float()
+    states = torch.randn(4, 6, WIDTH)
+    states[:, :3] = -module.coordinates.step_signals(1)
+    ours, masked = both(module, states, None, padding=None, hidden=None, learn=True)
+    torch.testing.assert_close(ours[0], masked[0], **NEAR[torch.float32])
+    assert all(bool(part.isfinite().all()) for part in ours)
