@@ -135,15 +135,10 @@ def _in_batches(
 
 def _continuously(engine: "Engine", requests: Iterator[Request]) -> Iterator[tuple[int, Generated]]:
     while True:
-        while len(engine.waiting) < engine.free and (chunk := list(islice(requests, engine.slots))):
-            with evaluating(engine.model):
-                done = engine.prepare(chunk)
-            yield from done
         with evaluating(engine.model):
-            engine.admit()
-            if not engine.jobs:
-                return
-            done = engine.tick()
+            done = engine.work(requests)
+        if not done:
+            return
         yield from done
 
 
@@ -155,12 +150,11 @@ class Engine:
     ) -> None:
         model = prepared(model)
         self.model, self.slots, self.capacity, self.options = model, slots, capacity, options
-        self.config = model.config
-        state = model.target.start(batch=slots, capacity=capacity, max_steps=options.max_steps)
-        self.cache = state.cache
+        self.config, self.device = model.config, model.target.embedding.weight.device
         self.lanes = Lanes(
             model.target.recurrence,
-            state.cache,
+            rows=slots,
+            capacity=capacity,
             max_steps=options.max_steps,
             threshold=options.halting_threshold,
         )
@@ -168,12 +162,18 @@ class Engine:
         self.places = list(range(slots))  # the row of the cache of each job
         self.waiting: deque[Job] = deque()
         self.fresh: list[int] = []  # rows whose job has a token to be fed
-        self.ticks = 0
 
-    @property
-    def free(self) -> int:
-        """Rows without a job."""
-        return self.jobs.count(None)
+    def work(self, requests: Iterator[Request]) -> list[tuple[int, Generated]]:
+        """Tick until something is done; nothing when there is nothing left to do."""
+        done: list[tuple[int, Generated]] = []
+        while not done:
+            while len(self.waiting) < self.jobs.count(None) and (chunk := list(islice(requests, self.slots))):
+                done += self.prepare(chunk)
+            self.admit()
+            if not self.jobs:
+                break
+            done += self.tick()
+        return done
 
     def prepare(self, requests: Sequence[Request]) -> list[tuple[int, Generated]]:
         """Encode sources and feed prompts, together. The results of those that end with their first token."""
@@ -228,25 +228,24 @@ class Engine:
                 self._load(self.waiting.popleft(), row)
         if self.fresh:
             jobs = [job for job in (self.jobs[row] for row in self.fresh) if job is not None]
-            device = self.cache.keys.device
-            tokens = torch.tensor([[job.next for job in jobs]], device=device)
+            given = torch.tensor([(job.next, job.fed) for job in jobs], device=self.device)
+            tokens, places = given.t().contiguous()
             self.lanes.enter(
-                self.model.target.embedding(tokens).squeeze(0),
-                at=torch.tensor(self.fresh, device=device),
-                place=torch.tensor([job.fed for job in jobs], device=device),
+                self.model.target.embedding(tokens.unsqueeze(0)).squeeze(0),
+                at=torch.tensor(self.fresh, device=self.device),
+                place=places,
             )
             self.fresh = []
         kept = [row for row, job in enumerate(self.jobs) if job is not None]
         if len(kept) < len(self.jobs):
-            self.lanes.leave(torch.tensor(kept, dtype=torch.long, device=self.cache.keys.device))
+            self.lanes.leave(torch.tensor(kept, dtype=torch.long, device=self.device))
             self.jobs, self.places = [self.jobs[row] for row in kept], [self.places[row] for row in kept]
 
     def _load(self, job: Job, row: int) -> None:
         """What was computed of the job so far, into the caches of a row."""
-        state, place = job.state, self.places[row]
+        state = job.state
         first = state.cache.length - job.fed  # prompts stand at the end
-        self.cache.keys[:, place, :, : job.fed] = state.cache.keys[:, job.row, :, first:]
-        self.cache.values[:, place, :, : job.fed] = state.cache.values[:, job.row, :, first:]
+        self.lanes.cache.load(state.cache, source=job.row, first=first, row=self.places[row])
         if state.memory is not None:
             self.lanes.remember(state.memory[0], row=job.row, at=row)
         self.jobs[row] = job
@@ -254,7 +253,6 @@ class Engine:
 
     def tick(self) -> list[tuple[int, Generated]]:
         """One call of the block, and the next token of every row whose token is through. Results that are done."""
-        self.ticks += 1
         running = [job for job in self.jobs if job is not None]
         ended = self.lanes.tick(stored=1 + max(job.fed for job in running))
         rows: list[int] = ended.tolist()

@@ -13,16 +13,13 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.nn.attention import Memory
 from universal_transformer.nn.block import Block
-from universal_transformer.nn.cache import KeyValueCache
-from universal_transformer.nn.halting import Halting, advance, check_threshold, combine, wide
+from universal_transformer.nn.halting import check_threshold, wide
+from universal_transformer.nn.lane_cache import Index, LaneCache, Rows
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.transition import FeedForward
 
 LONG = 96
 """Stored places from which on a CPU looks at them row by row rather than copying them for one call."""
-
-Rows = Float[Tensor, "row width"]
-Index = Int[Tensor, "row"]
 
 
 def takes_lanes(recurrence: Recurrence) -> bool:
@@ -51,10 +48,10 @@ class Thinking:
     row: Index
     place: Index
     step: Index
-    states: Rows
-    signal: Rows  # π
+    base: Rows  # h + π
+    signal: Rows | None  # π, where it is added at every step
     output: Rows
-    halting: Halting  # of one row: [1, row]
+    cumulative: Float[Tensor, "row"]
 
     def choose(self, kept: Int[Tensor, "kept"]) -> "Thinking":
         """Only the rows ``kept``."""
@@ -62,38 +59,54 @@ class Thinking:
             row=self.row[kept],
             place=self.place[kept],
             step=self.step[kept],
-            states=self.states[kept],
-            signal=self.signal[kept],
+            base=self.base[kept],
+            signal=None if self.signal is None else self.signal[kept],
             output=self.output[kept],
-            halting=Halting(*(part[:, kept] for part in self.halting)),
+            cumulative=self.cumulative[kept],
         )
 
 
 class Lanes:
-    """The rows of a cache, each at a token of its own. :meth:`enter` puts tokens in, :meth:`tick` makes one step."""
+    """Sequences in a cache, each at a token of its own. :meth:`enter` puts tokens in, :meth:`tick` makes one step."""
 
     def __init__(
-        self, recurrence: Recurrence, cache: KeyValueCache, *, max_steps: int | None, threshold: float | None
+        self,
+        recurrence: Recurrence,
+        *,
+        rows: int,
+        capacity: int,
+        max_steps: int | None,
+        threshold: float | None,
     ) -> None:
         assert takes_lanes(recurrence)
         self.recurrence, self.depth = recurrence, recurrence.depth(max_steps)
         self.threshold = check_threshold(recurrence.threshold if threshold is None else threshold)
-        self.cache = recurrence.depth_cache(cache, depth=self.depth)
         block = recurrence.blocks[0]
         assert isinstance(block, Block)
         self.block = block
-        like, rows = cache.keys, cache.keys.shape[1]
-        self.signals = recurrence.coordinates.step_signals(self.depth, device=like.device).to(like.dtype)
-        states = like.new_zeros(rows, self.signals.shape[1])
-        number = torch.arange(rows, device=like.device)
+        weight = block.attention.query_key_value.weight
+        coordinates = recurrence.coordinates
+        self.steps = None
+        if coordinates.step != "none":
+            self.steps = coordinates.step_signals(self.depth, device=weight.device).to(weight.dtype)
+        self.cache = LaneCache(
+            block.attention, steps=self.steps, depth=self.depth, rows=rows, capacity=capacity
+        )
+        reach = capacity  # of the table, where there is one: requests are held to it
+        if coordinates.position_table is not None:
+            reach = min(capacity, len(coordinates.position_table))
+        signal = coordinates.place(torch.arange(reach, device=weight.device).unsqueeze(0)).signal
+        self.places = None if signal is None else signal.squeeze(0).to(weight.dtype)  # π of every place
+        base = weight.new_zeros(rows, weight.shape[1])
+        number = torch.arange(rows, device=weight.device)
         self.thinking = Thinking(
             row=number,
             place=torch.zeros_like(number),
             step=torch.zeros_like(number),
-            states=states,
-            signal=states.clone(),
-            output=torch.zeros_like(states, dtype=wide(like.dtype)),
-            halting=Halting.start(states.unsqueeze(0), padding=None),
+            base=base,
+            signal=base.clone() if coordinates.every_step and signal is not None else None,
+            output=torch.zeros_like(base, dtype=wide(base.dtype)),
+            cumulative=torch.zeros(rows, dtype=wide(base.dtype), device=base.device),
         )
         self.memory: Memory | None = None  # row by row, padded to the longest source so far
 
@@ -102,17 +115,16 @@ class Lanes:
 
     def enter(self, states: Rows, *, at: Index, place: Index) -> None:
         """Embedded tokens for the rows ``at``, which begin to think about them; ``place`` tokens stand before each."""
-        rows, coordinates = self.thinking, self.recurrence.coordinates
-        placed = coordinates.place(place.unsqueeze(0))
-        rows.states[at] = coordinates.enter(states.unsqueeze(0), placed).squeeze(0)
-        if coordinates.every_step and placed.signal is not None:
-            rows.signal[at] = placed.signal.squeeze(0).to(rows.signal.dtype)
-        rows.place[at] = place
-        rows.step[at] = 0
-        rows.output[at] = 0.0
-        fresh = Halting.start(states.unsqueeze(0), padding=None)
-        halting = [part.index_copy(1, at, new) for part, new in zip(rows.halting, fresh, strict=True)]
-        rows.halting = Halting(*halting)
+        rows = self.thinking
+        if self.places is not None:
+            signal = self.places.index_select(0, place)
+            states = states + signal
+            if rows.signal is not None:
+                rows.signal.index_copy_(0, at, signal)
+        rows.base.index_copy_(0, at, states)
+        rows.place.index_copy_(0, at, place)
+        for part in (rows.step, rows.output, rows.cumulative):
+            part.index_fill_(0, at, 0)
 
     def leave(self, kept: Int[Tensor, "kept"]) -> None:
         """Only the rows ``kept`` go on."""
@@ -141,51 +153,67 @@ class Lanes:
 
     def tick(self, *, stored: int) -> Int[Tensor, "ended"]:
         """One depth step of every row; the rows whose token is through. ``stored``: places that they look at."""
-        rows, unit = self.thinking, self.recurrence.halting
-        timed = rows.states + rows.signal + self.signals[rows.step]
-        ended = rows.step == self.depth - 1
-        if unit is not None:
-            probability = unit.each(timed.unsqueeze(0))
-            stop = (ended & self.recurrence.remainder_at_cap).unsqueeze(0)
-            rows.halting, weight = advance(rows.halting, probability, threshold=self.threshold, stop=stop)
-            ended = ended | ~rows.halting.running[0]
-        rows.states = self.block.forward_rows(
+        rows = self.thinking
+        timed = rows.base
+        if self.steps is not None:
+            timed = timed + self.steps.index_select(0, rows.step)
+        new = self.block.forward_rows(
             timed,
             attend=lambda x: self._attend(x, stored=stored),
             look=None if self.memory is None else self._look,
         )
+        at = self._decide(timed, new)
         rows.step = rows.step + 1
-        at = ended.nonzero().squeeze(1)
-        if unit is None:
-            return at
-        rows.output = combine(
-            rows.output.unsqueeze(0),
-            rows.states.unsqueeze(0),
-            weight,
-            active=torch.ones_like(weight, dtype=torch.bool),
-            rule=self.recurrence.output,
-        ).squeeze(0)
-        base = rows.states[at] + rows.signal[at]
-        self.cache.settle(base, step=rows.step[at], row=rows.row[at], place=rows.place[at])
+        rows.base = new if rows.signal is None else new + rows.signal
+        if self.recurrence.halting is not None:
+            self.cache.settle(
+                rows.base.index_select(0, at), step=rows.step[at], row=rows.row[at], place=rows.place[at]
+            )
         return at
+
+    def _decide(self, timed: Rows, new: Rows) -> Int[Tensor, "ended"]:
+        """Fold the new states into the outputs; the rows that halt.
+
+        ``advance`` and ``combine`` of ``nn/halting.py``, where all rows run and each may be at its last step.
+        """
+        rows, recurrence = self.thinking, self.recurrence
+        last = rows.step == self.depth - 1
+        if recurrence.halting is None:
+            rows.output = new
+            return last.nonzero().squeeze(1)
+        probability = recurrence.halting.each(timed.unsqueeze(0)).squeeze(0)
+        total = rows.cumulative + probability
+        over = total > self.threshold
+        if recurrence.remainder_at_cap:
+            over |= last
+        weight = torch.where(over, 1.0 - rows.cumulative, probability)
+        rows.cumulative = total.masked_fill_(over, 1.0)
+        share, made = weight.unsqueeze(1), new.to(rows.output.dtype)
+        if recurrence.output == "mean":
+            rows.output = torch.addcmul(rows.output, share, made)
+        elif recurrence.output == "final":
+            rows.output = made
+        else:
+            rows.output = share * made + (1.0 - share) * rows.output
+        return (last | (rows.cumulative >= 1.0)).nonzero().squeeze(1)
 
     def result(self, at: Int[Tensor, "ended"]) -> tuple[Rows, Float[Tensor, "ended"]]:
         """The last states of rows whose token is through, and how many steps it took."""
         rows, norm = self.thinking, self.recurrence.closing_norm
-        output = rows.states[at]
-        if self.recurrence.halting is not None:
-            output = rows.output[at].to(output.dtype)
-        return output if norm is None else norm(output), rows.step[at].to(wide(output.dtype))
+        output = rows.output.index_select(0, at).to(rows.base.dtype)
+        steps = rows.step.index_select(0, at).to(wide(output.dtype))
+        return output if norm is None else norm(output), steps
 
     def _attend(self, states: Rows, *, stored: int) -> Rows:
         """Each row over the places up to its own, in the slot of its step."""
-        module, rows = self.block.attention, self.thinking
-        query = self.cache.query(states, step=rows.step, row=rows.row, place=rows.place)
-        asked = query.view(len(query), module.num_heads, 1, -1)
+        module, rows, cache = self.block.attention, self.thinking, self.cache
+        projected, width = module.query_key_value(states), states.shape[1]
+        cache.write(projected[:, width:], step=rows.step, row=rows.row, place=rows.place)
+        asked = projected[:, :width].reshape(len(states), module.num_heads, 1, -1)
         if stored >= LONG and asked.device.type == "cpu":
             return module.output(self._one_by_one(asked).flatten(1))
-        key, value = self.cache.slots(rows.step, rows.row, stored=stored)
-        seen = torch.arange(stored, device=query.device) <= rows.place.unsqueeze(1)
+        key, value = cache.slots(rows.step, rows.row, stored=stored)
+        seen = torch.arange(stored, device=asked.device) <= rows.place.unsqueeze(1)
         mixed = scaled_dot_product_attention(asked, key, value, attn_mask=seen[:, None, None])
         return module.output(mixed.flatten(1))
 
@@ -194,9 +222,8 @@ class Lanes:
         rows, result = self.thinking, list[Tensor]()
         steps, where, places = rows.step.tolist(), rows.row.tolist(), rows.place.tolist()
         for at, (step, row, place) in enumerate(zip(steps, where, places, strict=True)):
-            key, value = self.cache.slot(step, stored=place + 1)
-            asked, seen = query[at : at + 1], slice(row, row + 1)
-            result.append(scaled_dot_product_attention(asked, key[seen], value[seen]))
+            key, value = self.cache.slot(step, row, stored=place + 1)
+            result.append(scaled_dot_product_attention(query[at : at + 1], key, value))
         return torch.cat(result)
 
     def _look(self, states: Rows) -> Rows:
