@@ -3,28 +3,34 @@
 import dataclasses
 
 from universal_transformer.recipes.results import Result
-from universal_transformer.recipes.table1 import TABLE1
+from universal_transformer.recipes.tables import TABLES
+from universal_transformer.tasks import BabiData
 from universal_transformer.tasks.babi import TASK_NAMES
 
 
-def result(row="10k-single/ut-halting/1", *, seed=0, error=0.0, validation=0.0, minutes=2.0, **fields):
-    """A result of `row`; `error` is one figure, or one for each task of a joint row."""
-    config = TABLE1.rows[row]()
+def result(
+    row="10k-single/ut-halting/1",
+    *,
+    table="table1",
+    seed=0,
+    error=0.0,
+    validation=0.0,
+    loss=0.1,
+    minutes=2.0,
+    **fields,
+):
+    """A result of `row`; of table 1, `error` is one figure, or one for each task of a joint row."""
+    config = TABLES[table].rows[row]()
     config = dataclasses.replace(
         config, training=dataclasses.replace(config.training, seed=seed, minutes=minutes)
     )
-    tasks = config.data.tasks
-    errors = error if isinstance(error, list) else [error] * len(tasks)
     given = {
-        "table": "table1",
+        "table": table,
         "row": row,
         "seed": seed,
         "config": config.digest(),
-        "figures": {
-            f"task {number} {TASK_NAMES[number]}": {"error": one, "count": 1000, "mean_steps": 2.5}
-            for number, one in zip(tasks, errors, strict=True)
-        },
-        "validation": {"error": validation, "cross_entropy": 0.1},
+        "figures": _errors(config, error) if isinstance(config.data, BabiData) else {},
+        "validation": {"error": validation, "cross_entropy": loss},
         "mean_steps": 2.5,
         "steps_by_supports": {"1": [5, 5], "2": [0, 10]},
         "examples": {"train": 9000, "validation": 1000, "test": 1000},
@@ -45,3 +51,12 @@ def result(row="10k-single/ut-halting/1", *, seed=0, error=0.0, validation=0.0, 
         "settings": config.to_dict(),
     }
     return Result(**{**given, **fields})
+
+
+def _errors(config, error):
+    tasks = config.data.tasks
+    errors = error if isinstance(error, list) else [error] * len(tasks)
+    return {
+        f"task {number} {TASK_NAMES[number]}": {"error": one, "count": 1000, "mean_steps": 2.5}
+        for number, one in zip(tasks, errors, strict=True)
+    }

@@ -13,6 +13,7 @@ from universal_transformer.cli.dry_run import Shape, cache_bytes, count_paramete
 from universal_transformer.models.build import build
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import RECIPES
+from universal_transformer.tasks import BabiData, TranslationData
 
 SIZES = {"width": 32, "filter_width": 48, "num_heads": 4, "max_steps": 3, "vocabulary_size": 23}
 MODELS = {
@@ -24,8 +25,13 @@ MODELS = {
     "language model": ModelConfig(**SIZES, architecture="language_model"),
     "classifier": ModelConfig(**SIZES, architecture="classifier", num_classes=7),
 }
-EXTERNAL = {"babi": "babi", "babi-10k-joint": "babi", "babi-1k-joint": "babi", "multi30k": "multi30k"}
-OWN_FILES = ("pairs", "text", "labelled")
+EXTERNAL = {
+    name: kind
+    for name, recipe in RECIPES.items()
+    for task, kind in ((BabiData, "babi"), (TranslationData, "multi30k"))
+    if isinstance(recipe().data, task) and not name.startswith("wmt14")
+}
+OWN_FILES = ("pairs", "text", "labelled", *(name for name in RECIPES if name.startswith("wmt14")))
 
 
 @pytest.mark.parametrize("name", MODELS)

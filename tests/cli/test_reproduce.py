@@ -11,7 +11,8 @@ import pytest
 
 from universal_transformer.cli import main
 from universal_transformer.cli.fields import override
-from universal_transformer.recipes import RECIPES, reproduce
+from universal_transformer.recipes import RECIPES
+from universal_transformer.recipes.runs import Workshop
 from universal_transformer.tasks import StoriesData
 from universal_transformer.tasks.babi import TASK_NAMES
 
@@ -127,6 +128,56 @@ def test_killed_after_its_first_run_nothing_is_lost_or_doubled(place):
     assert [line["row"][-1] for line in lines(place)] == ["1", "2", "4"]
 
 
+def test_a_run_that_the_budget_cuts_off_goes_on_with_the_next_call(place, capsys, monkeypatch):
+    from universal_transformer.training.session import Session
+
+    update, updates = Session._update, []
+
+    def slow(session):
+        updates.append(session.standing.update)
+        time.sleep(0.2)
+        update(session)
+
+    monkeypatch.setattr(Session, "_update", slow)
+    command = [*COMMAND, "--minutes", "0.02", "--tasks", "1,2"]
+    began = time.monotonic()
+    assert main([*command, "--budget", "0.6s"]) == 0
+    assert time.monotonic() - began < 5
+    assert "the budget is used up, 2 runs are left; the same command goes on" in capsys.readouterr().err
+    assert not (place / "results" / "table1.jsonl").exists()
+    assert "not measured" in (place / "results" / "table1.md").read_text()
+    done = len(updates)
+    assert done > 0
+    assert main(command) == 0
+    assert updates[done] == done, "the next call goes on where the budget ended"
+    assert [(line["row"][-1], line["resumes"]) for line in lines(place)] == [("1", 1), ("2", 0)]
+
+
+def test_no_run_is_begun_when_the_rest_is_too_short(place, capsys, monkeypatch):
+    seconds = iter([3600.0, 19.0])
+    monkeypatch.setattr(Workshop, "rest", property(lambda _: next(seconds)))
+    assert main([*COMMAND, "--tasks", "1,2", "--budget", "1h"]) == 0
+    assert "2 runs are left" in capsys.readouterr().err
+    assert not (place / "runs").exists()
+
+
+def test_a_measurement_that_the_budget_cuts_off_is_made_by_the_next_call(place, capsys, monkeypatch):
+    train = Workshop._train
+
+    def slow(workshop, run, folder, **arguments):
+        train(workshop, run, folder, **arguments)
+        time.sleep(max(0.0, workshop.rest))
+
+    monkeypatch.setattr(Workshop, "_train", slow)
+    assert measure("--tasks", "1", "--budget", "3s") == 0
+    assert "the budget is used up, 1 runs are left" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("UT_DATA", str(place / "data"))
+    assert measure("--tasks", "1") == 0
+    assert [(line["row"][-1], line["resumes"]) for line in lines(place)] == [("1", 0)]
+
+
 def test_another_seed_or_budget_is_another_run(place, capsys):
     assert measure("--tasks", "1", "--seeds", "2") == 0
     assert "over 2 seeds" in (place / "results" / "table1.md").read_text()
@@ -140,14 +191,14 @@ def test_another_seed_or_budget_is_another_run(place, capsys):
 def test_a_run_that_fails_leaves_the_others_to_be_made(place, capsys, monkeypatch):
     from universal_transformer.errors import UserError
 
-    train = reproduce._train
+    train = Workshop._train
 
-    def failing(run, folder, **arguments):
+    def failing(workshop, run, folder, **arguments):
         if run.row.endswith("/1"):
             raise UserError("the loss is not finite")
-        return train(run, folder, **arguments)
+        return train(workshop, run, folder, **arguments)
 
-    monkeypatch.setattr(reproduce, "_train", failing)
+    monkeypatch.setattr(Workshop, "_train", failing)
     assert measure("--tasks", "1,2,5") == 1
     failures = capsys.readouterr().err.splitlines()
     assert len(failures) == 2
@@ -168,7 +219,7 @@ def test_a_plan_is_shown_and_a_table_written_without_training(place, capsys):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["table2"], "tables that can be reproduced: table1"),
+        (["table9"], "tables that can be reproduced: table1"),
         ([], "required: TABLE"),
         (["table1", "--rows", "10k-single/ut-haltin/1"], "did you mean 10k-single/ut-halting/1"),
         (["table1", "--tasks", "21"], "no '21'"),
@@ -177,6 +228,15 @@ def test_a_plan_is_shown_and_a_table_written_without_training(place, capsys):
         (["table1", "--seeds", "0"], "expected a whole number from 1 on"),
         (["table1", "--minutes", "0"], "expected a number above 0"),
         (["table1", "--sedes", "1"], "did you mean --seeds"),
+        (["table1", "--budget", "8"], "expected a time such as 90s, 8m or 1h30m"),
+        (["table1", "--budget", "0m"], "expected a time such as 90s, 8m or 1h30m"),
+        (["table4", "--tasks", "1"], "the rows of table4 are named PROBLEM/MODEL: leave it out"),
+        (["table4", "--rows", "copy/utt"], "did you mean copy/ut"),
+        (
+            ["table7", "--columns", "multi30k"],
+            "train.en.gz: no such file in the data folder",
+        ),
+        (["table7", "--columns", "wmt14"], "data/wmt14/train.en: no such file (nor train.en.gz)"),
         (["table1", "--data-dir", "none"], "ut data fetch babi"),
         (["table1", "--results", "bad"], "bad/table1.jsonl:1: unknown colour"),
     ],

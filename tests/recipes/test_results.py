@@ -32,6 +32,12 @@ def two(file):
     return file
 
 
+def settings(**parts):
+    """Settings of which a part is something else, with the digest that fits."""
+    found = {**FIRST.settings, **parts}
+    return {"settings": found, "config": results.digest(found)}
+
+
 def line(**fields):
     return json.dumps({**dataclasses.asdict(FIRST), **fields})
 
@@ -101,6 +107,14 @@ def test_damage_before_the_end_is_refused_for_no_interruption_makes_it(two):
         ({"config": "0123456789ab"}, "the line was changed"),
         ({"seed": 3}, "seed: found 3, which is not the one in its settings"),
         ({"validation": {"error": 1.0}}, "validation: cross_entropy missing"),
+        ({"figures": {}}, "figures: there are none in it"),
+        ({"figures": {"task 1": {"error": 1.0}}}, "figures.task 1: count missing"),
+        ({"figures": {"task 1": {"error": 1.0, "count": 0}}}, "count: found 0; expected at least 1"),
+        ({"hardware": {"cpu": "one"}}, "hardware: threads missing"),
+        ({"versions": {}}, "versions: torch missing"),
+        (settings(model=7), "settings.model: found 7; expected an object"),
+        (settings(data={"task": "babi"}), "settings.data: fields missing"),
+        (settings(training=None), "settings.training: found None; expected an object"),
     ],
 )
 def test_what_this_version_does_not_write_is_refused_by_name(two, fields, message):

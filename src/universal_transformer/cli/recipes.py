@@ -2,25 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from universal_transformer.cli.arguments import Parser
+
+if TYPE_CHECKING:
+    from universal_transformer.recipes.variants import Recipe
 
 
 def run(arguments: list[str]) -> int:
-    """Print one line a recipe."""
-    Parser("recipes", description="List the recipes; ut train RECIPE --help shows all fields of one.").parse(
-        arguments
-    )
-    from universal_transformer.recipes import RECIPES
+    """Print one line a recipe, and one a table; or one a row of a table."""
+    options = parser().parse(arguments)
+    from universal_transformer.recipes import MAIN
+    from universal_transformer.recipes.tables import TABLES, find_table
 
-    width = max(map(len, RECIPES))
-    for name, recipe in RECIPES.items():
-        training = recipe().training
-        limits = [f"{training.minutes:g} min"] * bool(training.minutes)
-        limits += [f"{training.max_updates:,} updates"] * bool(training.max_updates)
-        print(f"{name:<{width}}  {' or '.join(limits):>14}  {summary(recipe)}")
+    if options.table:
+        table = find_table(options.table)
+        _show(table.rows)
+        print(f"\nut reproduce {table.name} --rows NAME measures one; rows are named {table.naming}")
+        return 0
+    _show(MAIN)
+    print()
+    width = max(map(len, TABLES))
+    for name, table in TABLES.items():
+        print(f"{name:<{width}}  {len(table.rows):>3} rows  {table.title}")
     print()
     print("ut train RECIPE trains one; ut train RECIPE --help shows its fields, --dry-run what it costs")
+    print("ut recipes TABLE lists the rows of a table, and ut reproduce TABLE measures them")
     return 0
+
+
+def parser() -> Parser:
+    """Return the parser of ``ut recipes``."""
+    parser = Parser(
+        "recipes", description="List the recipes; ut train RECIPE --help shows all fields of one."
+    )
+    parser.add_argument("table", nargs="?", metavar="TABLE", help="list the rows of a table: table1, …")
+    return parser
+
+
+def _show(recipes: Mapping[str, Recipe]) -> None:
+    width = max(map(len, recipes))
+    for name, recipe in recipes.items():
+        config = recipe()
+        training = config.training
+        limits = [f"{training.minutes:g} min"] * bool(training.minutes)
+        limits += [f"{training.max_updates:,} updates"] * bool(training.max_updates)
+        print(f"{name:<{width}}  {' or '.join(limits):>14}  {_said(recipe, name=config.recipe)}")
+
+
+def _said(recipe: Recipe, *, name: str) -> str:
+    """Return the recipe's summary, or of a row without one the recipe that it changes."""
+    said = getattr(recipe, "__qualname__", "")
+    return summary(recipe) if said else f"as ut train {name}, with other data or another model"
 
 
 def summary(recipe: object) -> str:
@@ -28,4 +63,4 @@ def summary(recipe: object) -> str:
     return (recipe.__doc__ or "").strip().split("\n")[0]
 
 
-__all__ = ["run", "summary"]
+__all__ = ["parser", "run", "summary"]

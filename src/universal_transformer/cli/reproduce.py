@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import math
+import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,15 +13,18 @@ from universal_transformer.cli.arguments import DATA_DIR, Parser, data_dir, note
 from universal_transformer.errors import UserError
 
 if TYPE_CHECKING:
-    from universal_transformer.recipes.reproduce import Planned
+    from universal_transformer.recipes.runs import Planned
 
 FAILED, INTERRUPTED = 1, 130
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def run(arguments: list[str]) -> int:
     """Train and record what is missing, write the table; 1 if a run failed, 130 when interrupted."""
+    started = time.monotonic()
     options = parser().parse(arguments)
-    from universal_transformer.recipes.reproduce import pending, plan, reproduce, results_file, write_table
+    from universal_transformer.recipes.reproduce import reproduce, results_file, write_table
+    from universal_transformer.recipes.runs import Workshop, pending, plan
     from universal_transformer.recipes.tables import choose_rows, find_table
 
     table = find_table(options.table)
@@ -36,15 +43,17 @@ def run(arguments: list[str]) -> int:
     if options.render:
         print(f"written to {write_table(table, file)}")
         return 0
+    until = math.inf if options.budget is None else started + options.budget
+    workshop = Workshop(table=table, runs=Path(options.runs), say=_say, quiet=options.quiet, until=until)
     with data_dir(options.data_dir):
-        outcome = reproduce(
-            table, planned, results=results, runs=Path(options.runs), say=_say, quiet=options.quiet
-        )
+        outcome = reproduce(planned, workshop, results=results)
     if results.is_dir():
         print(f"written to {write_table(table, file)}; the runs are in {file.path}")
-    if outcome.interrupted:
+    if outcome.stopped == "interrupted":
         note("ut: interrupted, saved; the same command goes on")
         return INTERRUPTED
+    if outcome.stopped == "budget":
+        note(f"ut: the budget is used up, {outcome.left} runs are left; the same command goes on")
     for text in outcome.failed:
         note(f"ut: {' '.join(text.split())}")
     return FAILED if outcome.failed else 0
@@ -57,15 +66,15 @@ def parser() -> Parser:
         description="Measure a table of the paper and write it beside the paper's figures. A finished run is recorded "
         "at once in RESULTS/TABLE.jsonl and never made again; an interrupted one goes on when the command is repeated.",
     )
-    parser.add_argument("table", metavar="TABLE", help="table1 (bAbI)")
+    parser.add_argument("table", metavar="TABLE", help="table1 (bAbI), …; ut recipes lists them")
     for option, text in (
         (
             "--rows",
             "rows by name, or beginnings of names: 10k-single/ut-halting/4, 10k-single/ut (default: all)",
         ),
-        ("--columns", "10k-single, 10k-joint, 1k-single, 1k-joint"),
-        ("--models", "transformer, ut, ut-halting"),
-        ("--tasks", "bAbI tasks, for columns of one task a model: 1,4,5"),
+        ("--columns", "first parts of names: 10k-single, copy, …"),
+        ("--models", "second parts of names: transformer, ut, ut-halting, …"),
+        ("--tasks", "third parts of names, in table 1: 1,4,5"),
     ):
         parser.add_argument(option, nargs="+", metavar="NAME", default=[], help=text)
     parser.add_argument(
@@ -81,6 +90,12 @@ def parser() -> Parser:
         metavar="M",
         help="minutes to train a run (default: the recipe's)",
     )
+    parser.add_argument(
+        "--budget",
+        type=duration,
+        metavar="TIME",
+        help="time for the whole command, such as 8m; a run in progress is then saved, and the next call goes on",
+    )
     parser.add_argument("--results", metavar="FOLDER", default="results", help="where results are kept")
     parser.add_argument("--runs", metavar="FOLDER", default="runs", help="where run folders are kept")
     parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
@@ -88,6 +103,15 @@ def parser() -> Parser:
     parser.add_argument("--render", action="store_true", help="only write the table of what is recorded")
     parser.add_argument("--quiet", action="store_true", help="show no progress of training")
     return parser
+
+
+def duration(text: str) -> float:
+    """Return seconds: 90s, 8m, 1.5h or 1h30m."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
+    seconds = sum(float(value) * _SECONDS[unit] for value, unit in parts)
+    if "".join(value + unit for value, unit in parts) != text or not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a time such as 90s, 8m or 1h30m")
+    return seconds
 
 
 def _names(given: list[str], *, option: str) -> list[str]:
@@ -102,7 +126,7 @@ def _names(given: list[str], *, option: str) -> list[str]:
 
 def _show_plan(planned: list[Planned], todo: list[Planned]) -> None:
     for one in todo:
-        print(f"{one.row}  seed {one.config.training.seed}  {one.config.training.minutes:g} minutes")
+        print(f"{one.row}  seed {one.config.training.seed}  {one.limit}")
     minutes = sum(one.config.training.minutes for one in todo)
     print(
         f"{len(planned) - len(todo)} of {len(planned)} runs are recorded; {len(todo)} to make: {minutes:g} minutes"
@@ -113,4 +137,4 @@ def _say(text: str) -> None:
     print(text, flush=True)
 
 
-__all__ = ["parser", "run"]
+__all__ = ["duration", "parser", "run"]

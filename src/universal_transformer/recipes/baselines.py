@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
-from universal_transformer.recipes.algorithmic import copy
 from universal_transformer.training.config import RunConfig
 
 
@@ -33,14 +32,4 @@ def with_neural_gpu(config: RunConfig, *, output_ratio: float = 1.0, width: int 
     return dataclasses.replace(config, recipe=f"{config.recipe}-neural-gpu", model=model)
 
 
-def copy_lstm() -> RunConfig:
-    """Copy digits with an LSTM with attention (table 4)."""
-    return with_lstm(copy())
-
-
-def copy_neural_gpu() -> RunConfig:
-    """Copy digits with a Neural GPU, no curriculum (table 4)."""
-    return with_neural_gpu(copy())
-
-
-__all__ = ["copy_lstm", "copy_neural_gpu", "with_lstm", "with_neural_gpu"]
+__all__ = ["with_lstm", "with_neural_gpu"]

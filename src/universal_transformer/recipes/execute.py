@@ -64,6 +64,7 @@ def _recipe(name: str, *, problem: ExecuteProblem) -> RunConfig:
             warmup_updates=1000,
             validate_every=1000,
             patience=5,
+            save_minutes=1.0,
         ),
     )
 

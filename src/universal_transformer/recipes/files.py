@@ -1,8 +1,7 @@
-"""Your own files: pairs of texts, text, labelled texts; and Multi30k, which is pairs with known names."""
+"""Your own files: pairs of texts, text, labelled texts."""
 
 from __future__ import annotations
 
-from universal_transformer.data.download import data_folder
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks import LabelledData, PairsData, TextData
 from universal_transformer.training.config import RunConfig, TrainingConfig
@@ -14,7 +13,7 @@ def pairs() -> RunConfig:
         recipe="pairs",
         data=PairsData(vocabulary_size=4000),
         model=ModelConfig(width=192, filter_width=768, num_heads=4, max_steps=4, norm="pre", dropout=0.1),
-        training=_translation(),
+        training=translation_training(),
     )
 
 
@@ -66,26 +65,8 @@ def labelled() -> RunConfig:
     )
 
 
-def multi30k() -> RunConfig:
-    """Multi30k, English to German image descriptions (`ut data fetch multi30k`)."""
-    folder = data_folder() / "multi30k"
-    return RunConfig(
-        recipe="multi30k",
-        data=PairsData(
-            train=str(folder / "train.en.gz"),
-            train_target=str(folder / "train.de.gz"),
-            validation=str(folder / "val.en.gz"),
-            validation_target=str(folder / "val.de.gz"),
-            test=str(folder / "test_2016_flickr.en.gz"),
-            test_target=str(folder / "test_2016_flickr.de.gz"),
-            vocabulary_size=4000,
-        ),
-        model=ModelConfig(width=192, filter_width=768, num_heads=4, max_steps=4, norm="pre", dropout=0.1),
-        training=_translation(),
-    )
-
-
-def _translation() -> TrainingConfig:
+def translation_training() -> TrainingConfig:
+    """Ten minutes of training on some ten thousand pairs."""
     return TrainingConfig(
         minutes=10.0,
         batch_tokens=1024,
@@ -95,7 +76,8 @@ def _translation() -> TrainingConfig:
         label_smoothing=0.1,
         validate_every=500,
         average_checkpoints=3,
+        save_minutes=1.0,
     )
 
 
-__all__ = ["labelled", "multi30k", "pairs", "text"]
+__all__ = ["labelled", "pairs", "text", "translation_training"]

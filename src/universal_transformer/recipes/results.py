@@ -20,10 +20,16 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from universal_transformer.data.text import parse_json, show, show_path
 from universal_transformer.errors import UserError
+from universal_transformer.models.kinds import KINDS
+from universal_transformer.tasks import TASKS
+from universal_transformer.training.config import TrainingConfig
 
 FORMAT = 1
+OURS = "universal_transformer"
 
 Say = Callable[[str], None]
+Figures = dict[str, dict[str, float]]
+"""Group of the test set -> its scores, "count" (its examples) among them."""
 
 
 class Key(NamedTuple):
@@ -46,8 +52,8 @@ class Result:
     seed: int
     config: str
     """Digest of `settings`."""
-    figures: dict[str, dict[str, float]]
-    """Group of the test set (a task) -> its scores, "count" (questions) and "mean_steps"."""
+    figures: Figures
+    """Group of the test set (a task, a length), or test set -> its scores, "count" (examples) and "mean_steps"."""
     validation: dict[str, float]
     """What the weights were chosen by: "error" in per cent, "cross_entropy" in nats."""
     mean_steps: float
@@ -82,24 +88,51 @@ class Result:
 
     @property
     def key(self) -> Key:
-        """What makes two lines the same run."""
-        return Key(self.row, self.seed, self.config)
+        """What makes two lines the same run: fields that came later do not, where they are as before."""
+        return Key(self.row, self.seed, digest(completed(self.settings)))
 
     @property
     def setting(self) -> str:
         """Digest of the settings but for the seed: runs that share it differ in the seed only."""
-        training = {**self.settings["training"], "seed": 0}
-        return digest({**self.settings, "training": training})
+        settings = completed(self.settings)
+        return digest({**settings, "training": {**settings["training"], "seed": 0}})
+
+    @property
+    def classes(self) -> bool:
+        """Whether it chose its weights as classifiers do: by error before cross-entropy."""
+        return bool(self.settings["model"].get("architecture") == "classifier")
 
     @property
     def rank(self) -> tuple[float, float]:
-        """Smaller is better, on validation."""
-        return self.validation["error"], self.validation["cross_entropy"]
+        """Smaller is better, on validation, as training ranks weights."""
+        error, cross_entropy = self.validation["error"], self.validation["cross_entropy"]
+        return (error, cross_entropy) if self.classes else (cross_entropy, error)
 
 
 def digest(settings: dict[str, Any]) -> str:
     """Return the digest of a configuration, as `RunConfig.digest` does."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def completed(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return `settings` with the fields that they lack at their defaults.
+
+    A field that is added to a configuration has a default that leaves runs as they were: a run recorded before it
+    was there is the run that is planned now.
+    """
+    data, model = settings["data"], settings["model"]
+    return {
+        **settings,
+        "data": {**data, "fields": _defaults(TASKS.get(data["task"])) | data["fields"]},
+        "model": _defaults(KINDS.get(model.get("kind", OURS))) | model,
+        "training": _defaults(TrainingConfig) | settings["training"],
+    }
+
+
+def _defaults(kind: type | None) -> dict[str, Any]:
+    found = dataclasses.fields(kind) if kind is not None else ()
+    given = {one.name: one.default for one in found if one.default is not dataclasses.MISSING}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
 
 
 class ResultsFile:
@@ -222,12 +255,40 @@ def check(fields: dict[str, Any], *, where: str, table: str) -> Result:
             f"{where}: config: found {show(result.config)}, but its settings have the digest "
             f"{digest(result.settings)}: the line was changed"
         )
-    training = result.settings.get("training")
-    if not isinstance(training, dict) or training.get("seed") != result.seed:
+    _check_parts(result, where=where)
+    if result.settings["training"].get("seed") != result.seed:
         raise UserError(f"{where}: seed: found {result.seed}, which is not the one in its settings")
-    if missing := {"error", "cross_entropy"} - result.validation.keys():
-        raise UserError(f"{where}: validation: {', '.join(sorted(missing))} missing")
     return result
+
+
+def _check_parts(result: Result, *, where: str) -> None:
+    """Refuse a line without what its figures are made from."""
+    data = result.settings.get("data")
+    parts: list[tuple[str, Any, set[str]]] = [
+        ("settings", result.settings, {"data", "model", "training"}),
+        ("settings.data", data, {"task", "fields"}),
+        ("validation", result.validation, {"error", "cross_entropy"}),
+        ("hardware", result.hardware, {"cpu", "threads"}),
+        ("versions", result.versions, {"torch"}),
+        *((f"figures.{group}", scores, {"count"}) for group, scores in result.figures.items()),
+    ]
+    for name, value, needed in parts:
+        if not isinstance(value, dict):
+            raise UserError(f"{where}: {name}: found {show(value)}; expected an object")
+        if missing := needed - value.keys():
+            raise UserError(f"{where}: {name}: {', '.join(sorted(missing))} missing")
+    for name, value in (
+        ("settings.data.fields", result.settings["data"]["fields"]),
+        ("settings.model", result.settings["model"]),
+        ("settings.training", result.settings["training"]),
+    ):
+        if not isinstance(value, dict):
+            raise UserError(f"{where}: {name}: found {show(value)}; expected an object")
+    if not result.figures:
+        raise UserError(f"{where}: figures: there are none in it")
+    for group, scores in result.figures.items():
+        if scores["count"] < 1:
+            raise UserError(f"{where}: figures.{group}: count: found {scores['count']}; expected at least 1")
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
@@ -269,4 +330,15 @@ def _words(hint: Any) -> str:
     return str(hint) if get_origin(hint) else getattr(hint, "__name__", str(hint))
 
 
-__all__ = ["FORMAT", "Key", "Result", "ResultsFile", "Say", "check", "digest", "parse"]
+__all__ = [
+    "FORMAT",
+    "Figures",
+    "Key",
+    "Result",
+    "ResultsFile",
+    "Say",
+    "check",
+    "completed",
+    "digest",
+    "parse",
+]

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from universal_transformer.recipes.results import Result
+from universal_transformer.recipes.paper import Cell
+from universal_transformer.recipes.results import Figures, Result
 from universal_transformer.training.config import RunConfig
+
+if TYPE_CHECKING:
+    from universal_transformer.models.build import Model
+    from universal_transformer.tasks.task import Task
 
 NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table of the paper."""
+    """A table of the paper, or one of our own."""
 
     name: str
     title: str
@@ -23,6 +29,47 @@ class Table:
     """Name of a row -> the configuration of its runs, with seed 0."""
     render: Callable[[Sequence[Result]], str]
     """The whole table as Markdown."""
+    measure: Callable[[Model, Task], Figures] | None = None
+    """How a trained model is measured, if not by the scores of its task on the test sets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of a grid: whose runs give its figures, and which of their scores."""
+
+    run: str
+    """First part of the names of its rows; the second one is the model."""
+    metrics: tuple[str, ...]
+    """Scores of a cell, in the order of the paper's figures."""
+    group: str = ""
+    """Group of the test set, or test set; empty: the mean over all of them, weighted by their examples."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Models × columns: the paper's figures, if it has any, and ours below them."""
+
+    title: str
+    models: Mapping[str, str]
+    """Second part of the names of its rows -> title."""
+    columns: Mapping[str, Column]
+    """By title."""
+    printed: Mapping[str, Sequence[Cell]] = field(default_factory=dict)
+    """Model -> the paper's figures, a cell for each column."""
+    source: str = ""
+    """Where they are printed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What the Markdown of a table consists of; a table and its printed figures are data, one renderer shows them."""
+
+    title: str
+    introduction: str
+    """What the figures are, and how they were got."""
+    grids: Sequence[Grid]
+    deviations: Sequence[str] = ()
+    """Where the protocol of our runs differs from the paper's, one sentence each."""
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -36,4 +83,4 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-__all__ = ["NOT_MEASURED", "Table", "markdown"]
+__all__ = ["NOT_MEASURED", "Column", "Grid", "Page", "Table", "markdown"]

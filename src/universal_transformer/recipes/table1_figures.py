@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean, stdev
+from statistics import fmean
 
 from universal_transformer.recipes import paper
+from universal_transformer.recipes.page import runs, spread
 from universal_transformer.recipes.results import Result
 from universal_transformer.recipes.table import NOT_MEASURED, markdown
 from universal_transformer.tasks.babi import TASK_NAMES
@@ -110,7 +111,7 @@ def render(results: Sequence[Result]) -> str:
         if any(cell.results for cell in ours.values()):
             lines += [f"## {title}, task by task", "", *_by_task(column, ours)]
     lines += _ponder(cells)
-    lines += _runs(results)
+    lines += runs(results)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -160,7 +161,7 @@ def _error(figure: _Figure | None) -> str:
 def _over_seeds(values: Sequence[float]) -> str:
     if len(values) < 2:
         return ""
-    return f"; {fmean(values):.2f} ± {stdev(values):.2f} over {len(values)} seeds"
+    return f"; {spread(values, decimals=2)} over {len(values)} seeds"
 
 
 def _mark(results: Iterable[Result]) -> str:
@@ -208,27 +209,6 @@ def _steps(cell: _Cell, num_supports: int) -> str:
     mean = sum(steps * count for steps, count in counts.items()) / total
     spread = math.sqrt(sum(count * (steps - mean) ** 2 for steps, count in counts.items()) / total)
     return f"{mean:.2f} ± {spread:.2f}"
-
-
-def _runs(results: Sequence[Result]) -> list[str]:
-    if not results:
-        return ["## Runs", "", "None yet."]
-    rows = []
-    for one in results:
-        errors = [scores["error"] for scores in one.figures.values()]
-        commit = "unknown" if one.commit is None else one.commit[:10] + ("" if one.clean else " (changed)")
-        machine = f"{one.hardware.get('gpu', one.hardware['cpu'])}, threads: {one.hardware['threads']}"
-        rows.append(
-            [
-                *(one.row, str(one.seed), f"{fmean(errors):.2f}", f"{one.validation['error']:.2f}"),
-                *(f"{one.mean_steps:.2f}", f"{one.updates:,}", f"{one.seconds / 60:.1f}"),
-                *(str(one.resumes), machine, one.versions["torch"], commit, one.config),
-            ]
-        )
-    head = ["row", "seed", "error %", "validation error %", "mean steps", "updates", "minutes"]
-    lines = markdown([*head, "resumes", "machine", "torch", "commit", "config"], rows)
-    warnings = [f"- {one.row}, seed {one.seed}: {text}" for one in results for text in one.warnings]
-    return ["## Runs", "", *lines, *warnings]
 
 
 __all__ = ["COLUMNS", "MODELS", "NUM_TASKS", "render"]

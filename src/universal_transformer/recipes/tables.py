@@ -9,8 +9,11 @@ from universal_transformer.data.text import show
 from universal_transformer.errors import UserError
 from universal_transformer.recipes.table import Table
 from universal_transformer.recipes.table1 import TABLE1
+from universal_transformer.recipes.table4 import TABLE4
+from universal_transformer.recipes.table5 import TABLE5, TABLE6
+from universal_transformer.recipes.table7 import TABLE7
 
-TABLES: dict[str, Table] = {"table1": TABLE1}
+TABLES: dict[str, Table] = {table.name: table for table in (TABLE1, TABLE4, TABLE5, TABLE6, TABLE7)}
 """Every table by its name on the command line."""
 
 
@@ -43,6 +46,8 @@ def choose_rows(
         if not wanted:
             continue
         allowed = dict.fromkeys(row.split("/")[place] for row in table.rows if row.count("/") >= place)
+        if not allowed and wanted:
+            raise UserError(f"--{option}: the rows of {table.name} are named {table.naming}: leave it out")
         for name in wanted:
             if name not in allowed:
                 raise UserError(

@@ -11,6 +11,7 @@ from universal_transformer.tasks.pairs import PairsData
 from universal_transformer.tasks.stories import StoriesData
 from universal_transformer.tasks.task import Codec, Prediction, Task, TaskData
 from universal_transformer.tasks.text import TextData
+from universal_transformer.tasks.translation import TranslationData
 
 TASKS: dict[str, type[TaskData]] = {
     "stories": StoriesData,
@@ -20,6 +21,7 @@ TASKS: dict[str, type[TaskData]] = {
     "pairs": PairsData,
     "text": TextData,
     "labelled": LabelledData,
+    "translation": TranslationData,
 }
 
 __all__ = [
@@ -35,5 +37,6 @@ __all__ = [
     "Task",
     "TaskData",
     "TextData",
+    "TranslationData",
     "load_codec",
 ]

@@ -151,13 +151,13 @@ class PairsData:
             train, rows = hold_out(table, fraction=self.validation_fraction, seed=self.seed)
             held = Table(name=f"{table.name} (held out)", rows=rows, num_blank=0)
             notes.append(f"validation: {len(rows)} pairs of {table.name} held out by seed {self.seed}")
-        codec = self._learn(train)
-        parts = {"train": self._encode(train, codec, table.name, notes)}
-        parts["validation"] = self._encode(held.rows, codec, held.name, notes)
+        codec = self.learn(train)
+        parts = {"train": self.encode(train, codec, table.name, notes)}
+        parts["validation"] = self.encode(held.rows, codec, held.name, notes)
         if self.test:
             tested = _read(self.test, self.test_target)
             notes += tested.note()
-            tests = {"test": self._encode(tested.rows, codec, tested.name, notes)}
+            tests = {"test": self.encode(tested.rows, codec, tested.name, notes)}
         else:
             tests = {"validation": parts["validation"]}
             notes.append("no test file: scores are those of the validation pairs, which also chose the model")
@@ -179,7 +179,9 @@ class PairsData:
             notes=tuple(notes),
         )
 
-    def _learn(self, rows: Sequence[Row]) -> PairsCodec:
+    def learn(self, rows: Sequence[Row]) -> PairsCodec:
+        """Learn the tokenisers from rows of training pairs."""
+
         def learn(texts: list[str]) -> Tokenizer:
             return Tokenizer.train(
                 texts, kind=self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case
@@ -191,7 +193,8 @@ class PairsData:
             return PairsCodec(source=both, target=both, max_length=self.max_length)
         return PairsCodec(source=learn(sources), target=learn(targets), max_length=self.max_length)
 
-    def _encode(self, rows: Sequence[Row], codec: PairsCodec, name: str, notes: list[str]) -> list[Example]:
+    def encode(self, rows: Sequence[Row], codec: PairsCodec, name: str, notes: list[str]) -> list[Example]:
+        """Encode rows of `name`; how many are too long is added to `notes`."""
         sources = codec.source.encode_many([row.first for row in rows])
         targets = codec.target.encode_many([row.second for row in rows])
         examples = [

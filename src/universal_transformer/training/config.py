@@ -22,10 +22,18 @@ from universal_transformer.tasks import (
     PairsData,
     StoriesData,
     TextData,
+    TranslationData,
 )
 
 TaskFields = (
-    StoriesData | BabiData | AlgorithmicData | LearningToExecuteData | PairsData | TextData | LabelledData
+    StoriesData
+    | BabiData
+    | AlgorithmicData
+    | LearningToExecuteData
+    | PairsData
+    | TextData
+    | LabelledData
+    | TranslationData
 )
 
 T = TypeVar("T")

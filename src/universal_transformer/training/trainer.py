@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -43,36 +44,42 @@ class TrainingResult:
 
 
 def train(
-    config: RunConfig, folder: Path, *, task: Task | None = None, resume: bool = False, quiet: bool = False
+    config: RunConfig,
+    folder: Path,
+    *,
+    task: Task | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+    deadline: float = math.inf,
 ) -> TrainingResult:
     """Train as `config` says, in `folder`, and leave the best weights in `folder`/model.
 
     `task` is what ``config.data.load()`` gives, for callers that have it already. With `resume` the run in `folder`
-    goes on where its last checkpoint left it: on a CPU, bit for bit as if it had never stopped. Raises UserError for
+    goes on where its last checkpoint left it: on a CPU, bit for bit as if it had never stopped. At `deadline`, a time
+    of `time.monotonic`, it stops as a signal stops it: saved, and "interrupted". Raises UserError for
     a folder that holds something else, changed data or configuration, a full disk, or a loss that is not finite.
     """
     changes = folders.check_usable(folder, config, resume=resume)
-    check_extras(config)
-    device = device_of(config)
+    _check_extras(config)
+    device = _device(config)
     task = task or config.data.load()
     if not task.train:
         raise UserError(f"data: there are no examples to train on in {task.name}")
     seed_everything(config.training.seed)
     model = build(task.configure(config.model)).to(device)
     with ExitStack() as stack:
-        stack.enter_context(disk_errors(folder))
+        stack.enter_context(_disk_errors(folder))
         stack.enter_context(repeatable(threads=config.training.threads, device=device))
         stack.enter_context(folders.claimed(folder, config))
-        stop = stack.enter_context(stop_on_signals())
-        shown = stack.enter_context(closing(display(quiet=quiet, unit=unit_of(model))))
+        stop = stack.enter_context(stop_on_signals(deadline=deadline))
+        shown = stack.enter_context(closing(display(quiet=quiet, unit=_unit(model))))
         session = Session(config, folder=folder, task=task, model=model, device=device, shown=shown)
         stack.callback(session.close)
         session.start(changes, resume=resume)
-        return finish(session, reason=session.run(stop), stop=stop)
+        return _finish(session, reason=session.run(stop), stop=stop)
 
 
-def check_extras(config: RunConfig) -> None:
-    """Refuse what needs a library that is not installed."""
+def _check_extras(config: RunConfig) -> None:
     if config.training.tensorboard and find_spec("tensorboard") is None:
         raise UserError(
             "training.tensorboard: TensorBoard is not installed; "
@@ -80,8 +87,7 @@ def check_extras(config: RunConfig) -> None:
         )
 
 
-def device_of(config: RunConfig) -> torch.device:
-    """Return the device that a run computes on."""
+def _device(config: RunConfig) -> torch.device:
     wanted = config.training.device
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -90,13 +96,12 @@ def device_of(config: RunConfig) -> torch.device:
     return torch.device(wanted)
 
 
-def unit_of(model: Model) -> str:
-    """Return what a model is trained on, as rates name it."""
+def _unit(model: Model) -> str:
     return "examples" if model.config.architecture == "classifier" else "tokens"
 
 
 @contextmanager
-def disk_errors(folder: Path) -> Iterator[None]:
+def _disk_errors(folder: Path) -> Iterator[None]:
     """Turn what a disk refuses into one line."""
     try:
         yield
@@ -113,7 +118,7 @@ class Candidate:
     weights: dict[str, Tensor]
 
 
-def finish(session: Session, *, reason: Reason, stop: StopRequest) -> TrainingResult:
+def _finish(session: Session, *, reason: Reason, stop: StopRequest) -> TrainingResult:
     """Save, choose the best weights, write the model, and say how it ended."""
     session.save()
     seconds, update = session.standing.seconds, session.standing.update
@@ -123,7 +128,7 @@ def finish(session: Session, *, reason: Reason, stop: StopRequest) -> TrainingRe
     figures = numbers(chosen.score) if chosen.score else {}
     session.write("end", {"stopped": reason, "chosen": chosen.name, **figures})
     if reason == "interrupted":
-        text = f"stopped by {stop.signal} after update {update}, saved; go on with: ut train --resume {session.folder}"
+        text = f"stopped by {stop.reason} after update {update}, saved; go on with: ut train --resume {session.folder}"
     else:
         text = f"done after {update} updates ({reason}): {chosen.name} weights in {model_folder}"
         text += f"; validation {session.text(chosen.score)}" if chosen.score else ""

@@ -1,0 +1,201 @@
+"""One run of a table: trained or gone on with in its folder, then measured, with all that its figures depend on."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from universal_transformer.data.text import show_path
+from universal_transformer.errors import UserError
+from universal_transformer.recipes.provenance import checkout, hardware, train_command, versions
+from universal_transformer.recipes.results import Key, Result, Say
+from universal_transformer.recipes.table import Table
+from universal_transformer.training.config import RunConfig
+
+if TYPE_CHECKING:
+    from universal_transformer.evaluation.report import Report
+    from universal_transformer.tasks.task import Task
+
+CONFIG, METRICS, MODEL, REPORT = "config.json", "metrics.jsonl", "model", "report.json"
+
+Stop = Literal["interrupted", "budget"]
+
+
+class Unfinished(Exception):  # noqa: N818  it is no error: someone asked to stop, or the time is used up
+    """A run was left as it is, to be gone on with: why."""
+
+    def __init__(self, reason: Stop) -> None:
+        super().__init__(reason)
+        self.reason: Stop = reason
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run to be made: a row with a seed."""
+
+    row: str
+    config: RunConfig
+
+    @property
+    def key(self) -> Key:
+        """What it is recorded under."""
+        return Key(self.row, self.config.training.seed, self.config.digest())
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"{self.row} seed {self.config.training.seed}"
+
+    @property
+    def limit(self) -> str:
+        """How long it is trained, in words."""
+        minutes, updates = self.config.training.minutes, self.config.training.max_updates
+        limits = [f"{minutes:g} minutes"] * bool(minutes) + [f"{updates:,} updates"] * bool(updates)
+        return " or ".join(limits)
+
+    def folder(self, runs: Path, *, table: str) -> Path:
+        """Return its run folder."""
+        return runs / table / self.row / f"seed-{self.config.training.seed}-{self.config.digest()}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workshop:
+    """Where and until when runs are made."""
+
+    table: Table
+    runs: Path
+    """Folder of the run folders."""
+    say: Say
+    quiet: bool = False
+    until: float = math.inf
+    """End of the time there is, as `time.monotonic` counts."""
+
+    @property
+    def rest(self) -> float:
+        """Seconds that are left."""
+        return self.until - time.monotonic()
+
+    def make(self, run: Planned, *, task: Task) -> Result:
+        """Train and measure a run; Unfinished when a signal or the time stops it, UserError where it fails."""
+        folder = run.folder(self.runs, table=self.table.name)
+        self._train(run, folder, task=task)
+        return self._measure(run, folder, task=task)
+
+    def _train(self, run: Planned, folder: Path, *, task: Task) -> None:
+        """Train the run, or go on with it, or find it trained."""
+        from universal_transformer.training.folder import check_usable
+        from universal_transformer.training.trainer import train
+
+        resume = (folder / CONFIG).is_file()
+        if resume and _end(folder) is not None:
+            check_usable(folder, run.config, resume=True)
+            return
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        result = train(run.config, folder, task=task, resume=resume, quiet=self.quiet, deadline=self.until)
+        if result.stopped == "interrupted":
+            raise Unfinished("interrupted" if self.rest > 0 else "budget")
+
+    def _measure(self, run: Planned, folder: Path, *, task: Task) -> Result:
+        """Score the trained model, and put together all that its figures depend on."""
+        from universal_transformer.evaluation import evaluate
+        from universal_transformer.models.build import load_pretrained
+        from universal_transformer.training.tracking import read_metrics
+
+        def watch(_done: int, _total: int) -> None:
+            if self.rest <= 0:
+                raise Unfinished("budget")
+
+        end = _end(folder)
+        assert end is not None
+        lines = read_metrics(folder / METRICS)
+        begun = [line for line in lines if line["event"] in ("start", "resume")]
+        if not begun or "error" not in end:
+            raise UserError(
+                f"{show_path(folder / METRICS)}: no beginning or no validation in it; delete the run folder"
+            )
+        device = str(begun[-1]["device"])
+        model = load_pretrained(folder / MODEL).to(device)
+        report = evaluate(model, task, progress=watch)
+        report.save(folder / REPORT)
+        figures = dict(_figures(report)) if self.table.measure is None else self.table.measure(model, task)
+        code = checkout()
+        warnings = [str(line["text"]) for line in lines if line["event"] == "warning"]
+        return Result(
+            table=self.table.name,
+            row=run.row,
+            seed=run.config.training.seed,
+            config=run.config.digest(),
+            figures=figures,
+            validation={"error": 100 * float(end["error"]), "cross_entropy": float(end["cross_entropy"])},
+            mean_steps=report.mean_steps,
+            steps_by_supports={
+                str(one.num_supports): list(one.steps.counts) for one in report.steps_by_supports
+            },
+            examples={
+                "train": len(task.train),
+                "validation": len(task.validation),
+                "test": sum(map(len, task.test.values())),
+            },
+            parameters=model.num_parameters(),
+            updates=int(end["update"]),
+            seconds=float(end["seconds"]),
+            resumes=len(begun) - 1,
+            stopped=str(end["stopped"]),
+            chosen=str(end["chosen"]),
+            hardware=hardware(threads=int(begun[-1]["threads"]), device=device),
+            versions=versions(),
+            commit=code.commit,
+            clean=code.clean,
+            finished=datetime.now(UTC).isoformat(timespec="seconds"),
+            notes=list(report.notes),
+            warnings=list(dict.fromkeys([*warnings, *report.warnings])),
+            command=train_command(run.config),
+            settings=run.config.to_dict(),
+        )
+
+
+def _end(folder: Path) -> dict[str, Any] | None:
+    """Return what the run's metrics say about its end; None if it has not come to it."""
+    from universal_transformer.training.tracking import read_metrics
+
+    if not (folder / METRICS).is_file() or not (folder / MODEL).is_dir():
+        return None
+    lines = read_metrics(folder / METRICS)
+    ended = bool(lines) and lines[-1]["event"] == "end" and lines[-1].get("stopped") != "interrupted"
+    return lines[-1] if ended else None
+
+
+def _figures(report: Report) -> Iterator[tuple[str, dict[str, float]]]:
+    several = len(report.totals) > 1
+    for row in report.rows:
+        steps = {"mean_steps": row.steps[0].mean} if row.steps else {}
+        name = f"{row.set}, {row.group}" if several and row.group else row.name
+        yield name, {**row.metrics, "count": row.count, **steps}
+
+
+def plan(table: Table, rows: Sequence[str], *, seeds: int, minutes: float | None = None) -> list[Planned]:
+    """Return the runs of `rows` with seeds 0 to `seeds` - 1: all rows with one seed before the next seed."""
+    planned = []
+    for seed in range(seeds):
+        for row in rows:
+            config = table.rows[row]()
+            training = dataclasses.replace(config.training, seed=seed)
+            if minutes is not None:
+                training = dataclasses.replace(training, minutes=minutes)
+            planned.append(Planned(row, dataclasses.replace(config, training=training)))
+    return planned
+
+
+def pending(planned: Sequence[Planned], results: Sequence[Result]) -> list[Planned]:
+    """Return the runs that are not recorded yet."""
+    recorded = {result.key for result in results}
+    return [run for run in planned if run.key not in recorded]
+
+
+__all__ = ["Planned", "Stop", "Unfinished", "Workshop", "pending", "plan"]

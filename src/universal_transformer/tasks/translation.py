@@ -1,0 +1,116 @@
+"""Translation from English to German with known files: Multi30k, and WMT14 where a user has it (table 7)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from universal_transformer.data.download import data_folder, find
+from universal_transformer.data.table import Table, read_parallel
+from universal_transformer.data.text import show, show_path
+from universal_transformer.data.tokenizer import check_tokenizer
+from universal_transformer.errors import UserError
+from universal_transformer.tasks.pairs import PairsData
+from universal_transformer.tasks.task import Task
+
+Name = Literal["multi30k", "wmt14"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """The parts of a corpus; each is two files, PART.en and PART.de, or with .gz behind."""
+
+    train: str
+    validation: str
+    tests: tuple[str, ...]
+    remedy: str = ""
+    """How to get it, where `ut data fetch` cannot."""
+
+
+CORPORA: Mapping[str, Corpus] = MappingProxyType(
+    {
+        "multi30k": Corpus(
+            train="train",
+            validation="val",
+            tests=("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"),
+        ),
+        "wmt14": Corpus(
+            train="train",
+            validation="newstest2013",
+            tests=("newstest2014",),
+            remedy="put the sentences of statmt.org/wmt14 there, line n of train.en beside line n of train.de",
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationData:
+    """English-German sentence pairs of a known corpus, scored by BLEU and chrF on each of its test sets."""
+
+    corpus: Name = "multi30k"
+    """Which pairs: multi30k (`ut data fetch multi30k`), or wmt14 from files of your own."""
+    data_dir: str = ""
+    """Folder with the data sets; empty: the environment variable UT_DATA, or else data."""
+    vocabulary_size: int = 4000
+    """At most so many different byte pairs, for both languages together."""
+    max_length: int = 256
+    """Tokens of the longest source or target, <end> included; longer pairs are left out and counted."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        if self.corpus not in get_args(Name):
+            raise UserError(f"--data.corpus {show(self.corpus)}: expected {' or '.join(get_args(Name))}")
+        check_tokenizer("bpe", self.vocabulary_size)
+        if self.max_length < 2:
+            raise UserError(f"--data.max-length {self.max_length}: expected at least 2, a token and <end>")
+
+    def load(self) -> Task:
+        """Read the files, learn byte pairs from the training part, encode all pairs."""
+        corpus = CORPORA[self.corpus]
+        parts = {part: self._read(part) for part in (corpus.train, corpus.validation, *corpus.tests)}
+        notes = [note for table in parts.values() for note in table.note()]
+        pairs = PairsData(vocabulary_size=self.vocabulary_size, max_length=self.max_length)
+        codec = pairs.learn(parts[corpus.train].rows)
+        examples = {part: pairs.encode(table.rows, codec, table.name, notes) for part, table in parts.items()}
+        return Task(
+            name=f"translation {self.corpus}",
+            codec=codec,
+            train=examples[corpus.train],
+            validation=examples[corpus.validation],
+            test={part: examples[part] for part in corpus.tests},
+            metric="bleu",
+            model_fields={
+                "architecture": "encoder_decoder",
+                "inputs": "tokens",
+                "vocabulary_size": len(codec.source),
+                "target_vocabulary_size": 0,
+            },
+            notes=tuple(notes),
+        )
+
+    def _read(self, part: str) -> Table:
+        table = read_parallel(self._file(f"{part}.en"), self._file(f"{part}.de"))
+        return dataclasses.replace(table, name=f"{self.corpus} {part}")
+
+    def _file(self, name: str) -> Path:
+        """Return the file, packed or not; UserError with where it was looked for and how to get it."""
+        folder = data_folder(self.data_dir) / self.corpus
+        for found in (folder / f"{name}.gz", folder / name):
+            if found.is_file():
+                return found
+        remedy = CORPORA[self.corpus].remedy
+        if not remedy:
+            return find(self.corpus, self.data_dir, file=f"{name}.gz")
+        raise UserError(
+            f"{show_path(folder / name)}: no such file (nor {name}.gz) in the data folder "
+            f"{show_path(data_folder(self.data_dir))}; {remedy}, or name the folder that has it with --data-dir or "
+            "UT_DATA"
+        )
+
+
+__all__ = ["CORPORA", "Corpus", "TranslationData"]

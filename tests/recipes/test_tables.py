@@ -1,0 +1,221 @@
+"""All tables: rows that are commands, printed figures in their places, and one way to show ours beside them."""
+
+import dataclasses
+import json
+import shlex
+
+import pytest
+
+from small_results import result
+from universal_transformer.cli import main
+from universal_transformer.cli.fields import override
+from universal_transformer.recipes import MAIN, RECIPES, table4, table7
+from universal_transformer.recipes.page import METRICS, account, render, scores
+from universal_transformer.recipes.provenance import train_command
+from universal_transformer.recipes.results import ResultsFile, completed, digest
+from universal_transformer.recipes.runs import pending, plan
+from universal_transformer.recipes.table import Column, Grid, Page
+from universal_transformer.recipes.tables import TABLES
+from universal_transformer.tasks import TASKS
+
+PAGES = {name: table.render.keywords["page"] for name, table in TABLES.items() if name != "table1"}
+LENGTHS = (40, 80, 200, 400)
+tables = pytest.mark.parametrize("name", TABLES)
+pages = pytest.mark.parametrize("name", PAGES)
+
+
+def algorithmic(row="copy/ut", *, character=0.5, sequence=0.25, **fields):
+    """A result of table 4."""
+    figures = {
+        f"length {length}": {
+            "character_accuracy": character,
+            "sequence_accuracy": sequence,
+            "count": 200,
+            "mean_steps": 6.0,
+        }
+        for length in LENGTHS
+    }
+    return result(row, table="table4", figures=figures, **fields)
+
+
+def section(text, title):
+    """Rows of the Markdown table below a title: cells by (model, from)."""
+    _, _, rest = text.partition(f"## {title}\n")
+    lines = [line for line in rest.split("\n## ")[0].splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+    return {tuple(row[:2]): row[2:] for row in cells}
+
+
+@tables
+def test_rows_are_recipes_that_can_be_stopped_at_the_loss_of_a_minute(name):
+    for row, recipe in TABLES[name].rows.items():
+        config = recipe()
+        assert config.recipe in RECIPES, row
+        assert 0 < config.training.save_minutes <= 1, row
+        assert config.training.seed == 0
+        assert name == "table1" or RECIPES[config.recipe]() == config
+
+
+@tables
+def test_the_command_of_a_row_makes_its_run(name):
+    for run in plan(TABLES[name], list(TABLES[name].rows), seeds=1, minutes=1.5)[::7]:
+        _, _, recipe, *options = shlex.split(train_command(run.config))
+        assert override(RECIPES[recipe](), options, prog="ut train").digest() == run.key.config
+
+
+@pages
+def test_printed_figures_fill_the_columns_and_ours_can_be_measured(name):
+    page, rows = PAGES[name], TABLES[name].rows
+    shown = set()
+    for grid in page.grids:
+        assert set(grid.printed) <= set(grid.models)
+        for cells in grid.printed.values():
+            for cell, column in zip(cells, grid.columns.values(), strict=True):
+                assert cell is None or len(cell) == len(column.metrics)
+        for column in grid.columns.values():
+            assert set(column.metrics) <= set(METRICS)
+            shown |= {f"{column.run}/{model}" for model in grid.models}
+    assert set(rows) <= shown, "every row has a place on the page"
+
+
+@pages
+def test_nothing_measured_is_said_in_every_cell_of_ours(name):
+    text = TABLES[name].render([])
+    for grid in PAGES[name].grids:
+        for (_, source), cells in section(text, grid.title).items():
+            assert (source == "ours") == ("not measured" in cells)
+            assert source == "ours" or source == grid.source
+    assert "None yet." in text
+
+
+def test_figures_stand_beside_the_papers():
+    text = TABLES["table4"].render([algorithmic(character=0.9, sequence=0.4)])
+    found = section(text, "Sources of 400 symbols")
+    assert found["Universal Transformer", "paper, table 4"] == ["0.91 / 0.35", "0.96 / 0.46", "0.34 / 0.02"]
+    assert found["Universal Transformer", "ours"] == ["0.900 / 0.400", "not measured", "not measured"]
+    assert section(text, "Copy, by length")["Universal Transformer", "ours"] == ["0.900 / 0.400"] * 4
+    assert ("Ours", "paper, table 4") not in found
+    assert "character accuracy 0.900, sequence accuracy 0.400" in text
+
+
+def test_sequences_are_chosen_by_loss_and_seeds_have_a_spread():
+    seeds = [(0.2, 0.5, 3.0), (0.4, 0.6, 2.0), (0.9, 0.1, 2.5)]
+    results = [
+        algorithmic(character=c, sequence=0.0, validation=e, loss=loss, seed=s)
+        for s, (c, e, loss) in enumerate(seeds)
+    ]
+    found = section(TABLES["table4"].render(results), "Sources of 400 symbols")
+    assert found["Universal Transformer", "ours"][0] == (
+        "0.400 / 0.000; 0.500 ± 0.361 / 0.000 ± 0.000 over 3 seeds"
+    )
+
+
+def test_translations_are_shown_by_test_set():
+    figures = {
+        name: {"bleu": 30.0 + place, "chrf": 50.0, "count": 1000}
+        for place, name in enumerate(("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"))
+    }
+    text = TABLES["table7"].render([result("multi30k/ut", table="table7", figures=figures)])
+    found = section(text, "Multi30k")["Universal Transformer", "ours"]
+    assert found == ["30.00 / 50.00", "31.00 / 50.00", "32.00 / 50.00"]
+    assert section(text, "WMT14, newstest 2014")["Weighted Transformer base", "paper, table 7"] == ["28.4"]
+
+
+def test_notes_are_numbered_and_those_of_all_runs_said_once():
+    results = [
+        algorithmic(notes=["greedy", "a changed split"]),
+        algorithmic("copy/lstm", notes=["greedy"]),
+        algorithmic("reverse/ut", notes=["greedy", "half of the data", "a changed split"]),
+    ]
+    text = TABLES["table4"].render(results)
+    cells = section(text, "Sources of 400 symbols")
+    assert cells["Universal Transformer", "ours"][:2] == ["0.500 / 0.250 [1]", "0.500 / 0.250 [2] [1]"]
+    assert cells["LSTM", "ours"][0] == "0.500 / 0.250"
+    assert "- All of ours: greedy\n- [1] a changed split\n- [2] half of the data\n" in text
+
+
+def test_a_total_is_weighted_by_examples_and_a_missing_score_is_no_figure():
+    groups = {"0": {"accuracy": 1.0, "count": 300}, "1": {"accuracy": 0.0, "count": 100, "chrf": 3.0}}
+    one = dataclasses.replace(algorithmic(), figures=groups)
+    assert scores(one, column=Column(run="copy", metrics=("accuracy",))) == (0.75,)
+    assert scores(one, column=Column(run="copy", metrics=("accuracy",), group="1")) == (0.0,)
+    assert scores(one, column=Column(run="copy", metrics=("chrf",))) is None
+    assert scores(one, column=Column(run="copy", metrics=("accuracy",), group="2")) is None
+    assert account(one) == "accuracy 0.500"
+
+
+def test_columns_of_different_scores_name_them_and_rows_without_a_run_have_a_dash():
+    page = Page(
+        title="A table",
+        introduction="Words.",
+        grids=[
+            Grid(
+                title="Both",
+                models={"ut": "UT", "cache": "Cache"},
+                columns={
+                    "lm": Column(run="lm", metrics=("perplexity", "accuracy")),
+                    "rc": Column(run="rc", metrics=("accuracy",)),
+                },
+                printed={"cache": ((129.0, 0.5), None)},
+                source="there",
+            )
+        ],
+        deviations=["Less."],
+    )
+    text = render([], page=page, rows=["lm/ut"])
+    assert "| model | from | lm: perplexity / accuracy | rc: accuracy |" in text
+    assert section(text, "Both") == {
+        ("UT", "ours"): ["not measured", "-"],
+        ("Cache", "there"): ["129 / 0.5", "-"],
+    }
+    assert "- Less." in text
+
+
+def test_a_row_of_another_version_is_named_and_does_no_harm():
+    strange = dataclasses.replace(algorithmic(), row="sort/ut")
+    assert "Rows that this version does not have, shown among the runs only: sort/ut." in TABLES[
+        "table4"
+    ].render([strange])
+
+
+@tables
+def test_a_run_recorded_before_a_field_was_added_is_the_run_that_is_planned(name, tmp_path):
+    table = TABLES[name]
+    (run,) = plan(table, [next(iter(table.rows))], seeds=1)
+    settings = json.loads(json.dumps(run.config.to_dict()))
+    del settings["training"]["tensorboard"], settings["model"]["dropout"]
+    del settings["data"]["fields"][next(iter(settings["data"]["fields"]))]
+    assert completed(settings).keys() == settings.keys()
+    older = dataclasses.replace(
+        result("10k-single/ut-halting/1"),
+        table=name, row=run.row, settings=settings, config=digest(settings), seed=0,
+    )  # fmt: skip
+    file = ResultsFile(tmp_path / "older.jsonl", table=name, say=print)
+    assert file.append(older)
+    assert completed(settings)["training"] == run.config.to_dict()["training"]
+    same = digest(completed(settings)) == run.config.digest()
+    assert pending([run], file.read()) == ([] if same else [run])
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_complete_settings_are_left_as_they_are(task):
+    config = dataclasses.replace(MAIN["pairs"](), data=TASKS[task]())
+    assert completed(config.to_dict()) == config.to_dict()
+
+
+def test_baselines_are_completed_with_their_own_fields():
+    for recipe in (table4.ROWS["copy/lstm"], table4.ROWS["copy/neural-gpu"], table7.ROWS["multi30k/ut"]):
+        assert completed(recipe().to_dict()) == recipe().to_dict()
+
+
+def test_recipes_and_rows_are_listed(capsys):
+    assert main(["recipes"]) == 0
+    shown = capsys.readouterr().out
+    assert "copy-lstm" not in shown
+    assert all(name in shown for name in (*MAIN, *TABLES))
+    assert main(["recipes", "table4"]) == 0
+    shown = capsys.readouterr().out
+    assert "copy/lstm" in shown
+    assert len(shown.strip().splitlines()) == len(TABLES["table4"].rows) + 2
+    assert main(["recipes", "table1"]) == 0
+    assert "as ut train babi-10k-joint, with other data or another model" in capsys.readouterr().out
