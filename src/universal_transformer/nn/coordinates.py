@@ -12,6 +12,7 @@ from torch import nn
 
 from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.nn.straight import is_straight
 
 Layout = Literal["interleaved", "split"]
 PositionPart = Literal["sinusoidal", "learned", "rotary", "none"]
@@ -147,7 +148,8 @@ class Coordinates(nn.Module):
     def _signal(self, index: Positions) -> Float[Tensor, "rows position width"]:
         if self.position_table is None:
             return sinusoid(index, width=self.width, layout=self.layout)
-        length, longest = self.position_table.shape[0], int(index.max()) + 1 if index.numel() else 0
+        length = self.position_table.shape[0]
+        longest = 0 if is_straight() or not index.numel() else int(index.max()) + 1
         if longest > length:
             raise UserError(
                 f"position {longest} lies beyond the learned table of {length} positions: raise max_positions "

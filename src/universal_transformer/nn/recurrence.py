@@ -24,6 +24,7 @@ from universal_transformer.nn.halting import ponder_cost as mean_ponder
 from universal_transformer.nn.ragged import Layout
 from universal_transformer.nn.refresh import Refresh
 from universal_transformer.nn.store import Store
+from universal_transformer.nn.straight import is_straight
 from universal_transformer.nn.transition import FeedForward
 
 COMPACT_BELOW = 0.75
@@ -197,7 +198,8 @@ class Recurrence(nn.Module):
         if not self.decoder:
             return (None if padding is None else key_mask(padding)), False
         new, stored = states.shape[1], 0 if cache is None else cache.length
-        if cache is None and padding is not None and bool(padding[:, 0].any()):
+        looks = cache is None and padding is not None and not is_straight()
+        if looks and padding is not None and bool(padding[:, 0].any()):
             cached_padding = padding  # padding on the left: later positions would see it
         if cached_padding is None and (stored == 0 or new == 1):
             return None, new > 1
@@ -340,13 +342,13 @@ class Recurrence(nn.Module):
         values of these at every step: where they cannot be had otherwise (``nn/depth_cache.py``) all steps are made.
         """
         assert self.halting is not None
-        compacts = self._compacts(view)
+        compacts = self._compacts(view) and not is_straight()
         cache = self.depth_cache(view.cache, depth=depth) if compacts and view.cache is not None else None
         halting = Halting.start(states, padding=padding)
         output = torch.zeros_like(states)
         probabilities, weights = [], []
         signals = self._signals(depth, like=states)
-        endless = view.cache is not None and cache is None
+        endless = is_straight() or (view.cache is not None and cache is None)
         positions, width = halting.running.numel(), states.shape[2]
         for step in range(depth):
             counts = None if endless else halting.running.sum(dim=1).tolist()

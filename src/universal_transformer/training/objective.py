@@ -41,18 +41,30 @@ def objective(model: Pretrained, batch: Batch, *, label_smoothing: float, ponder
     n counts the real targets of the batch: tokens that are not padding, or examples of a classifier. q is
     ``1 - label_smoothing`` at the right answer plus ``label_smoothing / classes`` everywhere (model.md, section 6).
     """
-    output = forward(model, batch)
+    return loss_of(
+        forward(model, batch), batch.target, label_smoothing=label_smoothing, ponder_weight=ponder_weight
+    )
+
+
+def loss_of(
+    output: ModelOutput,
+    target: Int[Tensor, "batch target"] | Int[Tensor, " batch"],
+    *,
+    label_smoothing: float,
+    ponder_weight: float | Scalar,
+) -> Loss:
+    """The same of what a model returned."""
     logits = output.logits.float()
-    ignored = NO_CLASS if batch.target.ndim == 1 else PADDING
+    ignored = NO_CLASS if target.ndim == 1 else PADDING
     cross_entropy = _cross_entropy(
-        logits.flatten(0, -2), batch.target.flatten(), ignored=ignored, label_smoothing=label_smoothing
+        logits.flatten(0, -2), target.flatten(), ignored=ignored, label_smoothing=label_smoothing
     )
     ponder = output.ponder_cost
     with torch.no_grad():
-        real = batch.target != ignored
-        num_correct = ((logits.argmax(-1) == batch.target) & real).sum()
+        real = target != ignored
+        num_correct = ((logits.argmax(-1) == target) & real).sum()
     return Loss(
-        total=cross_entropy + ponder_weight * ponder if ponder.requires_grad else cross_entropy,
+        total=cross_entropy + ponder_weight * ponder,
         cross_entropy=cross_entropy.detach(),
         ponder=ponder.detach(),
         num_targets=real.sum(),
@@ -86,4 +98,4 @@ def _cross_entropy(
     return total / (targets != ignored).sum().clamp(min=1)
 
 
-__all__ = ["Loss", "forward", "objective"]
+__all__ = ["Loss", "forward", "loss_of", "objective"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +16,14 @@ import torch
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.build import Model
+from universal_transformer.nn.recurrence import Trace
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import checkpoint as checkpoints
 from universal_transformer.training import folder as folders
 from universal_transformer.training import optimizer as optimizers
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.interruption import StopRequest
-from universal_transformer.training.objective import Loss, objective
+from universal_transformer.training.objective import objective
 from universal_transformer.training.randomness import random_states, restore_random_states
 from universal_transformer.training.stream import Stream
 from universal_transformer.training.tracking import Display, Glance, Metrics, TensorBoard, Value
@@ -162,16 +163,22 @@ class Session:
     def run(self, stop: StopRequest) -> Reason:
         """Make updates until there is a reason to stop, which is returned."""
         while True:
-            if self._validation_due():
-                try:
-                    self._validate(stop)
-                except Interrupted:
-                    return "interrupted"
-            if reason := self._reason_to_stop(stop):
+            if reason := self.between(stop):
                 return reason
-            if 0 < 60 * self.training.save_minutes < time.monotonic() - self.saved_at:
-                self.save()
             self._update()
+
+    def between(self, stop: StopRequest) -> Reason | None:
+        """Do what is due between two updates, a validation or a checkpoint; return a reason to stop, if there is."""
+        if self._validation_due():
+            try:
+                self._validate(stop)
+            except Interrupted:
+                return "interrupted"
+        if reason := self._reason_to_stop(stop):
+            return reason
+        if 0 < 60 * self.training.save_minutes < time.monotonic() - self.saved_at:
+            self.save()
+        return None
 
     def _validation_due(self) -> bool:
         update = self.standing.update
@@ -201,25 +208,38 @@ class Session:
     def _update(self) -> None:
         """``θ ← θ - Adam(clip(∇L))``; nothing is changed when the loss or the gradient is not finite."""
         began = time.perf_counter()
-        standing, training = self.standing, self.training
-        update = standing.update + 1
         batch, num_targets = self.stream.current()
-        rate = optimizers.learning_rate(training, update=update, seconds=self.seconds)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         self.model.train()
         with self.precision():
             loss = objective(
                 self.model,
                 batch,
-                label_smoothing=training.label_smoothing,
-                ponder_weight=optimizers.ponder_weight(training, update=update),
+                label_smoothing=self.training.label_smoothing,
+                ponder_weight=self.ponder_weight,
             )
         torch.autograd.backward(loss.total)
         norm = optimizers.gradient_norm(self.model)
         self.stream.advance()  # before the values are waited for: a GPU is still at work here
         parts = (loss.total.detach(), loss.cross_entropy, loss.ponder, loss.mean_steps, norm)
         values = dict(zip(AVERAGED, torch.stack([part.float() for part in parts]).tolist(), strict=True))
+        counts = {"updates": 1, "examples": len(batch.indices), "targets": num_targets}
+        self.step(values | counts, traces=loss.traces, began=began)
+
+    @property
+    def ponder_weight(self) -> float:
+        """What thinking costs at the next update."""
+        return optimizers.ponder_weight(self.training, update=self.standing.update + 1)
+
+    def step(self, values: dict[str, float], *, traces: Sequence[Trace], began: float) -> None:
+        """Change the weights by the gradients that are there, unless something is not finite; and say so.
+
+        `values` are those of `AVERAGED`, and how many updates, examples and targets they are of.
+        """
+        standing, training = self.standing, self.training
+        update = standing.update + 1
+        rate = optimizers.learning_rate(training, update=update, seconds=self.seconds)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         optimizers.refuse_non_finite(
             self.model, update=update, loss=values["loss"], norm=values["gradient_norm"]
         )
@@ -227,12 +247,11 @@ class Session:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         standing.update, standing.epoch, standing.batch = update, self.stream.epoch, self.stream.index
-        standing.examples += len(batch.indices)
-        standing.targets += num_targets
-        counts = {"updates": 1, "examples": len(batch.indices), "targets": num_targets}
-        self._log(loss, values | counts | {"seconds": time.perf_counter() - began}, rate=rate)
+        standing.examples += int(values["examples"])
+        standing.targets += int(values["targets"])
+        self._log(traces, values | {"seconds": time.perf_counter() - began}, rate=rate)
 
-    def _log(self, loss: Loss, values: dict[str, float], *, rate: float) -> None:
+    def _log(self, traces: Sequence[Trace], values: dict[str, float], *, rate: float) -> None:
         standing, window = self.standing, self.standing.window
         for name, value in values.items():
             window[name] = window.get(name, 0.0) + value
@@ -244,7 +263,7 @@ class Session:
             }
             self.write("update", line)
             standing.window = {}
-            if warning := standing.collapse.look(loss.traces, updates=int(window["updates"])):
+            if warning := standing.collapse.look(traces, updates=int(window["updates"])):
                 self._warn(warning)
         seconds = self.seconds
         self.shown.show(

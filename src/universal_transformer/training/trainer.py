@@ -60,26 +60,27 @@ def train(
     a folder that holds something else, changed data or configuration, a full disk, or a loss that is not finite.
     """
     changes = folders.check_usable(folder, config, resume=resume)
-    _check_extras(config)
-    device = _device(config)
+    check_extras(config)
+    device = device_of(config)
     task = task or config.data.load()
     if not task.train:
         raise UserError(f"data: there are no examples to train on in {task.name}")
     seed_everything(config.training.seed)
     model = build(task.configure(config.model)).to(device)
     with ExitStack() as stack:
-        stack.enter_context(_disk_errors(folder))
+        stack.enter_context(disk_errors(folder))
         stack.enter_context(repeatable(threads=config.training.threads, device=device))
         stack.enter_context(folders.claimed(folder, config))
         stop = stack.enter_context(stop_on_signals(deadline=deadline))
-        shown = stack.enter_context(closing(display(quiet=quiet, unit=_unit(model))))
+        shown = stack.enter_context(closing(display(quiet=quiet, unit=unit_of(model))))
         session = Session(config, folder=folder, task=task, model=model, device=device, shown=shown)
         stack.callback(session.close)
         session.start(changes, resume=resume)
-        return _finish(session, reason=session.run(stop), stop=stop)
+        return finish(session, reason=session.run(stop), stop=stop)
 
 
-def _check_extras(config: RunConfig) -> None:
+def check_extras(config: RunConfig) -> None:
+    """Refuse what needs a library that is not installed."""
     if config.training.tensorboard and find_spec("tensorboard") is None:
         raise UserError(
             "training.tensorboard: TensorBoard is not installed; "
@@ -87,7 +88,8 @@ def _check_extras(config: RunConfig) -> None:
         )
 
 
-def _device(config: RunConfig) -> torch.device:
+def device_of(config: RunConfig) -> torch.device:
+    """Return the device that a run computes on."""
     wanted = config.training.device
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -96,12 +98,13 @@ def _device(config: RunConfig) -> torch.device:
     return torch.device(wanted)
 
 
-def _unit(model: Model) -> str:
+def unit_of(model: Model) -> str:
+    """Return what a model is trained on, as rates name it."""
     return "examples" if model.config.architecture == "classifier" else "tokens"
 
 
 @contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
+def disk_errors(folder: Path) -> Iterator[None]:
     """Turn what a disk refuses into one line."""
     try:
         yield
@@ -118,7 +121,7 @@ class Candidate:
     weights: dict[str, Tensor]
 
 
-def _finish(session: Session, *, reason: Reason, stop: StopRequest) -> TrainingResult:
+def finish(session: Session, *, reason: Reason, stop: StopRequest) -> TrainingResult:
     """Save, choose the best weights, write the model, and say how it ended."""
     session.save()
     seconds, update = session.standing.seconds, session.standing.update
