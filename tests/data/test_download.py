@@ -107,7 +107,7 @@ def names(folder):
 
 
 def test_the_registry_is_sound():
-    assert {"babi", "multi30k"} <= list_datasets().keys()
+    assert {"babi", "multi30k", "sva", "linzen", "novels", "fsdd", "mnist10k"} <= list_datasets().keys()
     for dataset in DATASETS.values():
         paths = [file.path for file in dataset.files]
         assert len(set(paths)) == len(paths) > 0
@@ -322,3 +322,16 @@ def test_hostile_neighbours_are_not_looked_at(tmp_path):
     extract(tmp_path / "a.tar.gz", {"top/wanted": tmp_path / "wanted"})
     assert names(tmp_path) == ["a.tar.gz", "wanted"]
     assert (tmp_path / "wanted").read_bytes() == TWO
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [("blimp", 0), ("lambada", 0), ("wmt_news_ende", 0), ("tatoeba_ende", 0), ("sva", 4), ("fsdd", 3000)],
+)
+def test_copies_of_published_files_have_the_hashes_of_the_registry(shared_data, name, missing):
+    """Named as missing: training files of over 4 MiB, and recordings that are there in an archive only."""
+    if not (shared_data / name).is_dir() and name != "tatoeba_ende":
+        pytest.skip(f"no {name} in {shared_data}")
+    found = states(name, shared_data)
+    assert found.count("missing") == missing
+    assert found.count("ok") == len(found) - missing

@@ -19,12 +19,17 @@ if TYPE_CHECKING:
     from universal_transformer.tasks.task import Task
 
 
+OTHER_DATA = ("blimp",)
+
+
 def run(arguments: list[str]) -> int:
     """Evaluate, print and write the report."""
     options = parser().parse(arguments)
     folder = Path(options.run)
     with data_dir(options.data_dir):
-        run, task = open_with_task(folder, device=options.device, data_dir=options.data_dir)
+        run, task = open_with_task(
+            folder, device=options.device, data_dir=options.data_dir, other=options.data
+        )
         report = _evaluate(run, task, options)
     path = folder / _file_name(options)
     report.save(path)
@@ -55,18 +60,31 @@ def parser() -> Parser:
         "--record", metavar="FILE", help="also write the scores with command, hardware, versions and commit"
     )
     parser.add_argument("--batch-tokens", type=whole(1), default=16384, metavar="N", help="positions at once")
+    parser.add_argument(
+        "--data",
+        choices=OTHER_DATA,
+        default="",
+        metavar="NAME",
+        help=f"score a language model on other data than its own: {', '.join(OTHER_DATA)}",
+    )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
     return parser
 
 
-def open_with_task(folder: Path, *, device: str = "auto", data_dir: str = "") -> tuple[Run, Task]:
-    """Load the run in `folder`, and its data (from `data_dir`, if that is given)."""
+def open_with_task(
+    folder: Path, *, device: str = "auto", data_dir: str = "", other: str = ""
+) -> tuple[Run, Task]:
+    """Load the run in `folder`, and its data (from `data_dir`, if that is given), or the `other` data named."""
     from universal_transformer.cli.run_folder import load_task, open_run, pick_device
-    from universal_transformer.tasks import BabiData
+    from universal_transformer.tasks import AgreementData, BabiData
 
     run = open_run(folder, device=pick_device(device))
-    if data_dir and isinstance(run.config.data, BabiData):
+    if other:
+        from universal_transformer.tasks.blimp import load_blimp
+
+        return run, load_blimp(run.codec, data_dir=data_dir)
+    if data_dir and isinstance(run.config.data, BabiData | AgreementData):
         data = dataclasses.replace(run.config.data, data_dir=data_dir)
         run = dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
     return run, load_task(run)
@@ -116,6 +134,7 @@ def progress_bar() -> Iterator[Progress | None]:
 def _file_name(options: argparse.Namespace) -> str:
     """Return ``report.json`` for the test sets as trained; other choices have names of their own."""
     chosen = {
+        "data-": options.data or None,
         "": options.split if options.split != "test" else None,
         "steps-": options.max_steps,
         "threshold-": options.halting_threshold,

@@ -7,7 +7,9 @@ there was no copy to take it from: the first download then stands for itself, an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from universal_transformer.data.hashes import AGREEMENT_BEGINNINGS, AGREEMENT_SAMPLE, DIGITS, NOVELS, TATOEBA
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +35,12 @@ class Dataset:
     """What stands before the files' paths inside the archive."""
 
 
-def _github(repository: str, commit: str, folder: str, hashes: Mapping[str, str | None]) -> tuple[File, ...]:
+def _github(
+    repository: str, commit: str, folder: str, hashes: Mapping[str, str | None], *, into: str = ""
+) -> tuple[File, ...]:
+    """Files of a folder of a repository at a commit, by their paths in it; on disk they stand in the folder `into`."""
     base = f"https://raw.githubusercontent.com/{repository}/{commit}/{folder}"
-    return tuple(File(path=path, sha256=sha256, url=base + path) for path, sha256 in hashes.items())
+    return tuple(File(path=into + path, sha256=sha256, url=base + path) for path, sha256 in hashes.items())
 
 
 # bAbI: the same test files are in en and en-10k
@@ -156,10 +161,13 @@ _AGREEMENT: dict[str, str | None] = {
     "linzen_testset/subj_agr_filtered.text": "618f7583d6cc3942b2127e5ffb61603e0fd8b031628d574b10b9bc2930452be4",
     "linzen_testset/subj_agr_filtered.gold": "984be2eaf9f37812b1727ec165b2c9802fb71552684cc6a123daf96091118f5b",
     "linzen_testset/subj_agr_filtered.eval": "c1d83149ce080c1c5db9d7ba8cbe3c11d6ca9618ce4cc8eb50c57e1934717903",
-    "agreement/English/generated.text": "c7bebc2985793abab89ce3f70cf9c931fa555db3f3956f78f0c3398101d9c56b",
-    "agreement/English/generated.gold": "d9271bb3ac076909724227e87fbb8fc6136dc7d0aa4bd857bd5e4bd4a62272e5",
-    "agreement/English/generated.eval": "85b71164d5fc356683227deb4f6d630063f0c462b0e755c631048b0c6502f600",
-    "agreement/English/generated.tab": "da6dd6390965f1292af8ffde649a8f18d39d67eec3c7d7a8dfc8559d35e8081b",
+}
+
+_NONSENSE: dict[str, str | None] = {
+    "generated.text": "c7bebc2985793abab89ce3f70cf9c931fa555db3f3956f78f0c3398101d9c56b",
+    "generated.gold": "d9271bb3ac076909724227e87fbb8fc6136dc7d0aa4bd857bd5e4bd4a62272e5",
+    "generated.eval": "85b71164d5fc356683227deb4f6d630063f0c462b0e755c631048b0c6502f600",
+    "generated.tab": "da6dd6390965f1292af8ffde649a8f18d39d67eec3c7d7a8dfc8559d35e8081b",
 }
 
 _LAMBADA: dict[str, str | None] = {
@@ -167,6 +175,7 @@ _LAMBADA: dict[str, str | None] = {
     "lambada_test_plain_text.txt": "4ab6062b68422bf2e83653d367c9765d42404f7ec21b8b59b6518b45606aaef2",
 }
 
+_FSDD = "26eb9aaf76e81b692f806f9140c2d2777410d7a1"
 
 DATASETS: dict[str, Dataset] = {
     "babi": Dataset(
@@ -270,17 +279,121 @@ DATASETS: dict[str, Dataset] = {
         ),
     ),
     "sva": Dataset(
-        about="subject-verb agreement: 7,489 whole test sentences, 410 of Gulordava et al. (no training file)",
-        licence="CC BY-NC 4.0",
-        places=("sva/colorless",),
-        files=tuple(
-            replace(file, path=file.path.replace("agreement/English", "agreement_English"))
-            for file in _github(
+        about="subject-verb agreement: 7,489 test sentences, 410 of Gulordava et al., Linzen's beginnings, a sample",
+        licence="CC BY-NC 4.0 (colorless); the others state none (text: CC BY-SA, Wikipedia)",
+        places=("sva",),
+        files=(
+            *_github(
                 "facebookresearch/colorlessgreenRNNs",
                 "dbffbf0f2ef86c50bac204d7a2292862e1c6036f",
                 "data/",
                 _AGREEMENT,
-            )
+                into="colorless/",
+            ),
+            *_github(
+                "facebookresearch/colorlessgreenRNNs",
+                "dbffbf0f2ef86c50bac204d7a2292862e1c6036f",
+                "data/agreement/English/",
+                _NONSENSE,
+                into="colorless/agreement_English/",
+            ),
+            *_github(
+                "viking-sudo-rm/StackNN",
+                "9c242c69273ae5c7ae3b784dc6a76ec64e9b54dc",
+                "data/linzen/rnn_agr_simple/",
+                AGREEMENT_BEGINNINGS,
+                into="rnn_agr_simple/",
+            ),
+            *_github(
+                "treszkai/edinburgh-nlu-cw",
+                "7312229f3b7bd6cbcc8108173b8af51487cfe23b",
+                "data/",
+                AGREEMENT_SAMPLE,
+                into="edinburgh_wiki/",
+            ),
+        ),
+    ),
+    "linzen": Dataset(
+        about="subject-verb agreement: Linzen, Dupoux and Goldberg's 1.6 million sentences (table 2's own split)",
+        licence="the repository is MIT; text: CC BY-SA (Wikipedia)",
+        places=("linzen", "sva"),
+        files=(
+            # the address in the README of github.com/TalLinzen/rnn_agreement
+            File(
+                path="agr_50_mostcommon_10K.tsv.gz",
+                sha256=None,
+                url="https://www.dropbox.com/s/5axdu3q9jkxzjy8/agr_50_mostcommon_10K.tsv.gz?dl=1",
+            ),
+        ),
+    ),
+    "novels": Dataset(
+        about="97 English novels of 1839 to 1929, 13.7 million words: stand-in training text for LAMBADA",
+        licence="none stated; public domain (the latest ones depend on the country)",
+        places=("novels",),
+        files=_github(
+            "computationalstylistics/100_english_novels",
+            "143e601875d70e195f2cc5ebd8b034609271194d",
+            "corpus/",
+            NOVELS,
+            into="corpus/",
+        ),
+    ),
+    "tatoeba_ende": Dataset(
+        about="Tatoeba, English-German: 17,565 pairs",
+        licence="CC BY 2.0 FR",
+        places=("tatoeba_ende", "wmt_news_ende"),
+        files=_github(
+            "Helsinki-NLP/OPUS-MT-testsets",
+            "ac0f19c0be3cb4e0d9450fcb2d7a9847c4bdd180",
+            "datasets/helsinki_nlp/tatoeba/testsets/deu-eng/",
+            TATOEBA,
+        ),
+    ),
+    "fsdd": Dataset(
+        about="Free Spoken Digit Dataset: 3,000 recordings of ten digits by six speakers, 8 kHz",
+        licence="CC BY-SA 4.0",
+        places=("fsdd",),
+        files=(
+            *_github(
+                "Jakobovski/free-spoken-digit-dataset",
+                _FSDD,
+                "",
+                {"README.md": "523de3cafa0f54707a0ab2760a2d32b640ccfe834a081d7d35c894f1fb6d79f5"},
+            ),
+            *(
+                File(path=f"recordings/{digit}_{speaker}_{index}.wav", sha256=None)
+                for digit in range(10)
+                for speaker in ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
+                for index in range(50)
+            ),
+        ),
+        archives=(
+            File(
+                path="recordings.tar.gz",
+                sha256=None,
+                url=f"https://github.com/Jakobovski/free-spoken-digit-dataset/archive/{_FSDD}.tar.gz",
+            ),
+        ),
+        archive_prefix=f"free-spoken-digit-dataset-{_FSDD}/",
+    ),
+    "mnist10k": Dataset(
+        about="10,000 handwritten digits of MNIST as JSON",
+        licence="MIT (repository); MNIST: CC BY-SA 3.0",
+        places=("mnist10k",),
+        files=(
+            *_github(
+                "cazala/mnist",
+                "76157793a26e2eed9313a6cde6ee60d8167a04fd",
+                "",
+                {"LICENSE": DIGITS["LICENSE"]},
+            ),
+            *_github(
+                "cazala/mnist",
+                "76157793a26e2eed9313a6cde6ee60d8167a04fd",
+                "src/digits/",
+                {f"{digit}.json": DIGITS[f"digits/{digit}.json"] for digit in range(10)},
+                into="digits/",
+            ),
         ),
     ),
 }

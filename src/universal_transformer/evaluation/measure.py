@@ -23,12 +23,18 @@ Progress = Callable[[int, int], object]
 ARCHITECTURES: Mapping[str, str] = MappingProxyType(
     {
         "error": "classifier",
+        "accuracy": "classifier",
         "sequence": "encoder_decoder",
         "bleu": "encoder_decoder",
         "perplexity": "language_model",
+        "last_word": "language_model",
+        "ranking": "language_model",
     }
 )
 """Which architecture a metric can score."""
+
+LOGITS = 2**27
+"""Most logits of a batch: half a gigabyte."""
 
 
 def evaluate(
@@ -49,9 +55,12 @@ def evaluate(
     | metric     | score                                                                                    |
     | ---------- | ---------------------------------------------------------------------------------------- |
     | error      | per cent of examples whose class the largest logit does not name                         |
+    | accuracy   | share of examples whose class the largest logit names                                    |
     | sequence   | character and sequence accuracy of free-running output (`tasks.scoring`)                 |
     | bleu       | sacreBLEU and chrF of free-running output; needs the extra `metrics`                     |
     | perplexity | ``exp(-1/n Σ log p)``, accuracy, bits per character, teacher-forced, over n tokens       |
+    | last_word  | perplexity and accuracy over the last token of each example alone; unknown words are wrong |
+    | ranking    | share of examples whose text has a higher probability than the same with a wrong form    |
 
     `split` is "test" (all test sets), "validation", "train", or the name of one test set; `limit` scores so many
     examples of each set, evenly spread. `beams` and `alpha` (length penalty) decide how output is searched for: one
@@ -73,6 +82,7 @@ def evaluate(
     decoding = Decoding(beams=beams, alpha=alpha)
     scorer = Scorer(model, task.codec, task.metric, depth, decoding)
     sets, notes = choose(task, split=split, limit=limit)
+    batch_tokens = min(batch_tokens, _room(model))
     if task.metric in ("sequence", "bleu"):
         notes.append(f"free-running output, {decoding.name}")
     tallies: dict[tuple[str, str], Outcome] = {}
@@ -96,6 +106,12 @@ def evaluate(
     warnings = collapses(report) if watched else []
     notes = [*task.notes, *notes, *depth.notes(model)]
     return dataclasses.replace(report, notes=tuple(notes), warnings=tuple(warnings))
+
+
+def _room(model: Model) -> int:
+    """Positions whose logits over a language model's vocabulary fit into `LOGITS` numbers."""
+    vocabulary = model.config.vocabulary_size if model.config.architecture == "language_model" else 1
+    return max(1, LOGITS // max(1, vocabulary))
 
 
 def summarise(

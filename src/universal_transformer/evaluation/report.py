@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_
 
 from universal_transformer.data.text import read_json, show, show_path, write_json
 from universal_transformer.errors import UserError
+from universal_transformer.tasks.task import Measure
 
 FAILED_ABOVE = 5.0  # per cent: the paper's table 1 calls a task with a larger error failed
 
@@ -109,7 +110,7 @@ class Report:
     """The outcome of `evaluate`."""
 
     task: str
-    metric: Literal["error", "sequence", "bleu", "perplexity"]
+    metric: Measure
     split: str
     halting: bool
     """Whether positions decide for themselves when to stop."""

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import PADDING, Example
+from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.decoding import Generated, beam_search, generate
 from universal_transformer.decoding.session import check_model
 from universal_transformer.errors import UserError
@@ -22,7 +23,7 @@ from universal_transformer.models.build import Model
 from universal_transformer.models.roles import AllAtOnce, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
 from universal_transformer.nn.recurrence import Trace
 from universal_transformer.tasks.scoring import character_accuracy, sequence_accuracy, until_end
-from universal_transformer.tasks.task import Codec
+from universal_transformer.tasks.task import Codec, Measure
 from universal_transformer.tasks.text import TextCodec
 
 
@@ -125,7 +126,7 @@ class Scorer:
 
     model: Model
     codec: Codec
-    metric: Literal["error", "sequence", "bleu", "perplexity"]
+    metric: Measure
     depth: Depth
     decoding: Decoding
 
@@ -134,6 +135,8 @@ class Scorer:
         match self.model:
             case AnyClassifier() as model:
                 return self._classes(model, examples)
+            case AnyLanguageModel() as model if self.metric == "ranking":
+                return self._ranks(model, examples)
             case AnyLanguageModel() as model:
                 return self._tokens(model, examples)
             case model:
@@ -183,9 +186,14 @@ class Scorer:
             halting_threshold=self.depth.halting_threshold,
         )
         real = batch.target != PADDING
+        scored = real
+        if self.metric == "last_word":
+            scored = real & (real.long().cumsum(1) == real.sum(1, keepdim=True))
         logits = finite(output.logits).float()
-        losses = cross_entropy(logits.transpose(1, 2), batch.target, reduction="none").double() * real
-        right = (logits.argmax(-1) == batch.target) & real
+        losses = cross_entropy(logits.transpose(1, 2), batch.target, reduction="none").double() * scored
+        right = (logits.argmax(-1) == batch.target) & scored
+        if self.metric == "last_word":
+            right &= batch.target != UNKNOWN
         return [
             Outcome(
                 sums={"nats": nats, "right": float(hits), "tokens": float(tokens)},
@@ -194,17 +202,55 @@ class Scorer:
             for nats, hits, tokens, taken in zip(
                 losses.sum(1).tolist(),
                 right.sum(1).tolist(),
-                real.sum(1).tolist(),
+                scored.sum(1).tolist(),
                 steps_of(output.decoder, real=real),
                 strict=True,
             )
         ]
+
+    def _ranks(self, model: AnyLanguageModel, examples: Sequence[Example]) -> list[Outcome]:
+        """Whether the text with the right form (the target) is likelier than the one with a wrong form (the source)."""
+        right = [ids_of(example) for example in examples]
+        wrong = [tuple(id_ for id_ in example.source if isinstance(id_, int)) for example in examples]
+        if not all(wrong):
+            raise UserError("these are single texts: ranking needs texts with a right and a wrong form each")
+        if all(good[:-1] == bad[:-1] for good, bad in zip(right, wrong, strict=True)):
+            # one pass: of two texts that differ in their last word, the likelier one has the larger logit there
+            logits, steps = self._logits(model, right)
+            ends = [logits[row, len(ids) - 1] for row, ids in enumerate(right)]
+            pairs = zip(ends, right, wrong, strict=True)
+            above = [bool(end[good[-1]] > end[bad[-1]]) for end, good, bad in pairs]
+        else:
+            logits, steps = self._logits(model, right)
+            others, _ = self._logits(model, wrong)
+            sums = zip(log_probabilities(logits, right), log_probabilities(others, wrong), strict=True)
+            above = [good > bad for good, bad in sums]
+        return [
+            Outcome(sums={"right": float(hit)}, steps={"decoder": Counter(map(int, taken))})
+            for hit, taken in zip(above, steps, strict=True)
+        ]
+
+    def _logits(
+        self, model: AnyLanguageModel, texts: Sequence[tuple[int, ...]]
+    ) -> tuple[Float[Tensor, "batch target classes"], list[list[float]]]:
+        examples = [Example(source=(), target=text) for text in texts]
+        batch = collate(examples, indices=range(len(texts))).to(device_of(model))
+        output = model(
+            batch.target,
+            max_steps=self.depth.max_steps,
+            halting_threshold=self.depth.halting_threshold,
+        )
+        return finite(output.logits), steps_of(output.decoder, real=batch.target != PADDING)
 
     def metrics(self, outcome: Outcome) -> tuple[dict[str, float], dict[str, str]]:
         """Return the scores of a group, and the signatures of how they were computed."""
         sums = outcome.sums
         if self.metric == "error":
             return {"error": 100 * sums["wrong"] / outcome.count}, {}
+        if self.metric == "accuracy":
+            return {"accuracy": 1 - sums["wrong"] / outcome.count}, {}
+        if self.metric == "ranking":
+            return {"accuracy": sums["right"] / outcome.count}, {}
         if self.metric == "sequence":
             return {
                 "character_accuracy": sums["characters"] / outcome.count,
@@ -220,6 +266,22 @@ class Scorer:
         if isinstance(self.codec, TextCodec) and self.codec.tokenizer.kind == "character":
             scores["bits_per_character"] = sums["nats"] / tokens / math.log(2)
         return scores, {}
+
+
+def log_probabilities(
+    logits: Float[Tensor, "batch target classes"], texts: Sequence[tuple[int, ...]]
+) -> list[float]:
+    """``Σ_i log p(token_i | tokens before it)`` of each row, in double precision."""
+    return [
+        float(
+            row[: len(ids)]
+            .double()
+            .log_softmax(-1)
+            .gather(1, torch.tensor(ids, device=row.device).unsqueeze(1))
+            .sum()
+        )
+        for row, ids in zip(logits, texts, strict=True)
+    ]
 
 
 def decoder_steps(

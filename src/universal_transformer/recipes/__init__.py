@@ -11,6 +11,7 @@ from universal_transformer.recipes.algorithmic import addition, copy, reverse
 from universal_transformer.recipes.execute import lte
 from universal_transformer.recipes.facts import babi, babi_1k_joint, babi_10k_joint, stories
 from universal_transformer.recipes.files import labelled, pairs, text
+from universal_transformer.recipes.language import agreement
 from universal_transformer.recipes.translation import multi30k
 from universal_transformer.recipes.variants import Recipe, by_recipe_name
 
@@ -27,6 +28,7 @@ MAIN: dict[str, Recipe] = {
     "text": text,
     "labelled": labelled,
     "multi30k": multi30k,
+    "agreement": agreement,
 }
 """What one begins with."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from universal_transformer.tasks.agreement import AgreementData
 from universal_transformer.tasks.algorithmic import AlgorithmicData
 from universal_transformer.tasks.babi import BabiData
 from universal_transformer.tasks.codecs import load_codec
@@ -22,10 +23,12 @@ TASKS: dict[str, type[TaskData]] = {
     "text": TextData,
     "labelled": LabelledData,
     "translation": TranslationData,
+    "agreement": AgreementData,
 }
 
 __all__ = [
     "TASKS",
+    "AgreementData",
     "AlgorithmicData",
     "BabiData",
     "Codec",

@@ -12,13 +12,19 @@ from universal_transformer.tasks.labelled import LabelledCodec
 from universal_transformer.tasks.pairs import PairsCodec
 from universal_transformer.tasks.task import CODEC_FILE, Codec
 from universal_transformer.tasks.text import TextCodec
+from universal_transformer.tasks.words import ReadingCodec, WordCodec
 
-CODECS: dict[str, type[CharacterCodec | FactCodec | LabelledCodec | PairsCodec | TextCodec]] = {
+CODECS: dict[
+    str,
+    type[CharacterCodec | FactCodec | LabelledCodec | PairsCodec | TextCodec | WordCodec | ReadingCodec],
+] = {
     "facts": FactCodec,
     "characters": CharacterCodec,
     "pairs": PairsCodec,
     "text": TextCodec,
     "labelled": LabelledCodec,
+    "words": WordCodec,
+    "reading": ReadingCodec,
 }
 
 

@@ -12,6 +12,9 @@ from universal_transformer.data.example import Example
 
 CODEC_FILE = "codec.json"
 
+Measure = Literal["error", "sequence", "bleu", "perplexity", "accuracy", "last_word", "ranking"]
+"""How a task is scored; `evaluation.evaluate` says what each is."""
+
 Model = TypeVar("Model")
 
 
@@ -55,7 +58,7 @@ class Task:
     validation: Sequence[Example]
     test: Mapping[str, Sequence[Example]]
     """Named test sets; groups inside a set are `Example.group`."""
-    metric: Literal["error", "sequence", "bleu", "perplexity"]
+    metric: Measure
     model_fields: Mapping[str, Any]
     """Fields of `ModelConfig` that follow from the data: architecture, vocabulary sizes, classes, …"""
     notes: tuple[str, ...] = ()
@@ -74,4 +77,4 @@ class TaskData(Protocol):
         """Read or generate the examples."""
 
 
-__all__ = ["CODEC_FILE", "Codec", "Prediction", "Task", "TaskData"]
+__all__ = ["CODEC_FILE", "Codec", "Measure", "Prediction", "Task", "TaskData"]

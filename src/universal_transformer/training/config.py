@@ -15,6 +15,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.kinds import AnyModelConfig, kind_of
 from universal_transformer.tasks import (
     TASKS,
+    AgreementData,
     AlgorithmicData,
     BabiData,
     LabelledData,
@@ -34,6 +35,7 @@ TaskFields = (
     | TextData
     | LabelledData
     | TranslationData
+    | AgreementData
 )
 
 T = TypeVar("T")

@@ -1,0 +1,279 @@
+"""Subject-verb agreement by a language model (table 2; paper, section 3.2).
+
+Training is next-word prediction, ``-Σ log p(word | words before it)``. The test asks, for the words before a verb in
+the present tense, whether the form that agrees with the subject is likelier than the other one:
+``p(right | words) > p(wrong | words)``. Rows are the numbers of attractors: nouns between subject and verb, all
+of them of the other number (homogeneous intervention; Linzen, Dupoux and Goldberg, TACL 2016).
+
+======== =========================================================================================================
+corpus   what is trained on and tested
+======== =========================================================================================================
+parts    the published pieces in the data folder ``sva``, a changed split. Training: Linzen's simplified validation
+         file (beginnings of sentences up to the verb, which stands as its tag) and a course's sample of whole
+         sentences (and the training files of both, where they are there). Test set "verbs": 7,489 sentences
+         with both forms of the verb, 0 to 4 attractors. Test set "tags": Linzen's simplified test files, 1 to 5
+         attractors, and the same sentences for 0: is the tag VBZ (singular) or VBP (plural) likelier.
+official ``linzen/agr_50_mostcommon_10K.tsv.gz``, 9 % to train, 1 % to validate and 90 % to test as in the paper, drawn
+         by `seed` (which sentences the authors drew is not published). Test set "verbs": 0 attractors without any noun
+         in between; sentences with nouns of both numbers in between are the group "mixed".
+======== =========================================================================================================
+
+In both, rare words stand as their part-of-speech tags, as Linzen's files have it.
+"""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, overload
+
+from universal_transformer.data.download import find
+from universal_transformer.data.example import Example
+from universal_transformer.data.text import show
+from universal_transformer.data.tokenizer import END, UNKNOWN
+from universal_transformer.errors import UserError
+from universal_transformer.tasks.agreement_files import (
+    TAGS,
+    Sentence,
+    read_dependencies,
+    read_forms,
+    read_prefixes,
+    read_sample,
+)
+from universal_transformer.tasks.task import Task
+from universal_transformer.tasks.words import Vocabulary, WordCodec, check_vocabulary_size
+
+OFFICIAL = "agr_50_mostcommon_10K.tsv.gz"
+SHARES = (0.09, 0.01)
+"""Of the official file: to train on and to validate with; the rest is tested."""
+LEAST_SHARED = 6
+"""Words from which on a common beginning of two sentences is taken for the same sentence."""
+_OTHER = "*"
+
+
+class Texts(Sequence[Example]):
+    """Texts in one array, made into examples when asked for; the source is the text with the wrong last word."""
+
+    def __init__(self) -> None:
+        self._ids = array("i")
+        self._ends = array("q", [0])
+        self._wrong = array("i")
+        self._groups: list[str] = []
+
+    def append(self, ids: Sequence[int], *, wrong: int = 0, group: str = "") -> None:
+        """Add a text; without `wrong` it has no other form."""
+        self._ids.extend(ids)
+        self._ends.append(len(self._ids))
+        self._wrong.append(wrong)
+        self._groups.append(group)
+
+    def __len__(self) -> int:
+        """The number of texts."""
+        return len(self._groups)
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Example]: ...
+    def __getitem__(self, index: int | slice) -> Example | list[Example]:
+        """Return one example, or a list of some."""
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        ids = tuple(self._ids[self._ends[place] : self._ends[place + 1]])
+        wrong = self._wrong[place]
+        return Example(source=(*ids[:-1], wrong) if wrong else (), target=ids, group=self._groups[place])
+
+
+@dataclass
+class Corpus:
+    """What is trained on, validated with and tested, before words become ids."""
+
+    train: list[Sentence]
+    validation: list[Sentence]
+    test: dict[str, Sequence[Sentence]]
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgreementData:
+    """A language model that is tested on the agreement of verbs with their subjects."""
+
+    corpus: Literal["parts", "official"] = "parts"
+    """The pieces of the data folder `sva` (a changed split), or Linzen's whole file, which you bring."""
+    data_dir: str = ""
+    """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
+    vocabulary_size: int = 10_000
+    """At most so many different words, special ones included; others are <unknown>, and so are words seen once."""
+    validation: float = 0.05
+    """Share of the training texts that is validated on and not trained on (parts)."""
+    seed: int = 0
+    """Chooses what is held out."""
+
+    def __post_init__(self) -> None:
+        if self.corpus not in ("parts", "official"):
+            raise UserError(f"corpus must be one of parts, official, found {show(self.corpus)}")
+        check_vocabulary_size(self.vocabulary_size)
+        if not 0 < self.validation < 1:
+            raise UserError(f"validation must be a share between 0 and 1, found {self.validation}")
+        if self.seed < 0:
+            raise UserError(f"seed must not be negative, found {self.seed}")
+
+    def load(self) -> Task:
+        """Read the files, leave out of training what is in a test, and encode; the vocabulary is that of training."""
+        corpus = self._parts() if self.corpus == "parts" else self._official()
+        if not corpus.train or not corpus.validation:
+            raise UserError(
+                f"{self.corpus}: {len(corpus.train)} texts to train on and {len(corpus.validation)} to validate with; "
+                "expected at least one of each"
+            )
+        counts = Counter(word for sentence in corpus.train for word in sentence.words)
+        vocabulary = Vocabulary.of(counts, size=self.vocabulary_size, least=2)
+        train = Texts()
+        for sentence in corpus.train:
+            end = (END,) if sentence.whole else ()
+            train.append([*vocabulary.encode(sentence.words), *end])
+        validation, tests, notes = Texts(), {}, list(corpus.notes)
+        _add_pairs(corpus.validation, validation, vocabulary)
+        for name, sentences in corpus.test.items():
+            tests[name] = Texts()
+            left_out = _add_pairs(sentences, tests[name], vocabulary)
+            if left_out:
+                notes.append(
+                    f"{name}: {left_out:,} of {len(sentences):,} sentences left out: a form of the verb is not in the "
+                    "vocabulary"
+                )
+        return Task(
+            name=f"agreement ({self.corpus})",
+            codec=WordCodec(vocabulary),
+            train=train,
+            validation=validation,
+            test=tests,
+            metric="ranking",
+            model_fields=_model_fields(vocabulary),
+            notes=tuple(notes),
+        )
+
+    def _parts(self) -> Corpus:
+        tests: dict[str, Sequence[Sentence]] = {"verbs": list(self._forms())}
+        tags = [sentence.as_tag() for sentence in tests["verbs"] if sentence.attractors == 0]
+        for attractors in range(1, 6):
+            path = self._file(f"rnn_agr_simple/numpred.test.{attractors}")
+            tags += read_prefixes(path, attractors=attractors)
+        tests["tags"] = tags
+        texts = list(read_prefixes(self._file("rnn_agr_simple/numpred.val")))
+        texts += read_sample(self._file("edinburgh_wiki/wiki-dev.txt"))
+        texts += read_sample(self._file("edinburgh_wiki/wiki-test.txt"))
+        more = []
+        for name, read in (
+            ("rnn_agr_simple/numpred.train", read_prefixes),
+            ("edinburgh_wiki/wiki-train.txt", read_sample),
+        ):
+            with suppress(UserError):
+                path = self._file(name)
+                texts += read(path)
+                more.append(path.name)
+        leaked = find_shared(texts, [sentence for sentences in tests.values() for sentence in sentences])
+        kept = [sentence for place, sentence in enumerate(texts) if place not in leaked]
+        random.Random(self.seed).shuffle(kept)
+        held = max(1, round(self.validation * len(kept)))
+        files = ", ".join(("numpred.val", "wiki-dev.txt", "wiki-test.txt", *more))
+        notes = [
+            f"a changed split: trained on {len(kept) - held:,} sentences and beginnings of sentences ({files}), "
+            "not on the official training file",
+            f"{len(leaked)} of {len(texts):,} training texts left out: they share a sentence with a test",
+            "verbs: which form of the verb is likelier; tags: which of VBZ and VBP is (its files end before the verb; "
+            "those of 0 attractors are sentences of the verbs)",
+        ]
+        return Corpus(train=kept[held:], validation=kept[:held], test=tests, notes=notes)
+
+    def _forms(self) -> Iterator[Sentence]:
+        base = "colorless/linzen_testset/subj_agr_filtered"
+        yield from read_forms(self._file(f"{base}.text"), self._file(f"{base}.gold"))
+
+    def _official(self) -> Corpus:
+        path = find("linzen", self.data_dir or None, file=OFFICIAL)
+        sentences = list(read_dependencies(path))
+        random.Random(self.seed).shuffle(sentences)
+        first = round(SHARES[0] * len(sentences))
+        second = first + max(1, round(SHARES[1] * len(sentences)))
+        test = sentences[second:]
+        leaked = find_repeated(sentences[:second], test)
+        notes = [
+            f"the sentences of each part were drawn by seed {self.seed} (the authors' draw is not published)"
+        ]
+        if leaked:
+            notes.append(f"{len(leaked):,} training sentences left out: they are in the test, too")
+        train = [sentence for place, sentence in enumerate(sentences[:first]) if place not in leaked]
+        held = [s for place, s in enumerate(sentences[first:second], start=first) if place not in leaked]
+        return Corpus(train=train, validation=held, test={"verbs": test}, notes=notes)
+
+    def _file(self, name: str) -> Path:
+        return find("sva", self.data_dir or None, file=name)
+
+
+def find_repeated(training: Sequence[Sentence], tests: Sequence[Sentence]) -> set[int]:
+    """Return which training sentences are, word for word, sentences of a test."""
+    tested = {sentence.words for sentence in tests}
+    return {place for place, sentence in enumerate(training) if sentence.words in tested}
+
+
+def find_shared(training: Sequence[Sentence], tests: Sequence[Sentence]) -> set[int]:
+    """Return which training texts share a sentence with a test.
+
+    Two texts are taken for the same sentence if one is the beginning of the other and at least 6 words long; of these,
+    only words that the files of beginnings spell out are compared, since a rare word stands there as its tag, in other
+    files as itself. Shorter ones are taken for the same if their words before the verb are, all of them.
+    """
+    beginnings = [sentence for sentence in (*training, *tests) if not sentence.whole]
+    common = {word for sentence in beginnings or training for word in sentence.words} - TAGS
+
+    def key(sentence: Sentence) -> tuple[str, ...]:
+        # a beginning ends with its verb's tag, which another file has as a word: it is compared without
+        words = sentence.words if sentence.whole else sentence.words[: sentence.verb]
+        return tuple(word if word in common else _OTHER for word in words)
+
+    before_verbs = {sentence.words[: sentence.verb] for sentence in tests}
+    tested: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+    for words in map(key, tests):
+        if len(words) >= LEAST_SHARED:
+            tested.setdefault(words[:LEAST_SHARED], set()).add(words)
+    found = set()
+    for place, sentence in enumerate(training):
+        words = key(sentence)
+        others = tested.get(words[:LEAST_SHARED], ())
+        if sentence.words[: sentence.verb] in before_verbs or any(
+            words[: len(other)] == other or other[: len(words)] == words for other in others
+        ):
+            found.add(place)
+    return found
+
+
+def _add_pairs(sentences: Sequence[Sentence], texts: Texts, vocabulary: Vocabulary) -> int:
+    """Add the words up to the verb of each sentence, with the verb's wrong form; return how many had none."""
+    left_out = 0
+    for sentence in sentences:
+        ids = vocabulary.encode(sentence.words[: sentence.verb])
+        right, wrong = vocabulary.encode((sentence.right, sentence.wrong))
+        if UNKNOWN in (right, wrong) or right == wrong:
+            left_out += 1
+            continue
+        texts.append([*ids, right], wrong=wrong, group=sentence.group)
+    return left_out
+
+
+def _model_fields(vocabulary: Vocabulary) -> dict[str, Any]:
+    return {
+        "architecture": "language_model",
+        "inputs": "tokens",
+        "vocabulary_size": len(vocabulary),
+        "target_vocabulary_size": 0,
+    }
+
+
+__all__ = ["OFFICIAL", "AgreementData", "Texts", "find_repeated", "find_shared"]

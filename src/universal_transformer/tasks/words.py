@@ -1,0 +1,185 @@
+"""What tasks on running English text share: a capped vocabulary of whole words, and a codec around it.
+
+Ids: 0 padding, 1 start, 2 end, 3 a word that is not in the vocabulary, then the words, most frequent first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from universal_transformer.data.example import NO_CLASS, Example
+from universal_transformer.data.text import read_json, show, show_path, write_json
+from universal_transformer.data.tokenizer import END, SPECIAL, START, UNKNOWN
+from universal_transformer.data.words import CLOSERS, SENTENCE_ENDS, split_words
+from universal_transformer.errors import UserError
+from universal_transformer.tasks.task import CODEC_FILE
+
+FIRST_WORD = len(SPECIAL)
+MAX_VOCABULARY = 1_000_000
+MAX_PROMPT = 4096  # words
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words by id; `words` holds those from id 4 on."""
+
+    words: tuple[str, ...]
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int], *, size: int, least: int = 1) -> Vocabulary:
+        """Return the `size` - 4 most frequent words that occur at least `least` times; equals go by alphabet."""
+        ordered = sorted((-count, word) for word, count in counts.items() if count >= least)
+        return cls(tuple(word for _, word in ordered[: size - FIRST_WORD]))
+
+    def __len__(self) -> int:
+        """The number of ids, special ones included."""
+        return FIRST_WORD + len(self.words)
+
+    def encode(self, words: Iterable[str]) -> list[int]:
+        """Return the id of each word: as it stands, else in lower case, else that of an unknown word."""
+        ids = self.ids
+        found = []
+        for word in words:
+            index = ids.get(word)
+            found.append(ids.get(word.lower(), UNKNOWN) if index is None else index)
+        return found
+
+    def word(self, index: int) -> str:
+        """Return the word of an id, or its name such as ``<unknown>``."""
+        return SPECIAL[index] if index < FIRST_WORD else self.words[index - FIRST_WORD]
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """Word -> id."""
+        return {word: FIRST_WORD + index for index, word in enumerate(self.words)}
+
+
+def check_vocabulary_size(size: int) -> None:
+    """Raise `UserError` for a size that leaves no words, or too many."""
+    if not FIRST_WORD < size <= MAX_VOCABULARY:
+        raise UserError(
+            f"--data.vocabulary-size {size}: expected {FIRST_WORD + 1} to {MAX_VOCABULARY:,} "
+            f"({', '.join(SPECIAL)} among them)"
+        )
+
+
+@dataclass(frozen=True)
+class WordCodec:
+    """The codec of a language model on words: a line is a text to go on with."""
+
+    vocabulary: Vocabulary
+
+    def save(self, folder: Path) -> None:
+        """Write ``codec.json``."""
+        write_json(folder / CODEC_FILE, {"kind": "words", "words": list(self.vocabulary.words)})
+
+    @classmethod
+    def load(cls, folder: Path) -> WordCodec:
+        """Read what `save` wrote."""
+        return cls(load_vocabulary(folder, kind="words"))
+
+    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
+        """Yield the words of each line as `target`, an empty line included; text is cut as `split_words` does."""
+        for number, text in lines:
+            yield Example(source=(), target=tuple(self.vocabulary.encode(_words(text, f"{name}:{number}"))))
+
+    def render(self, target: int | Sequence[int]) -> str:
+        """Return words with blanks between them; the end of a text is a line break."""
+        assert not isinstance(target, int), "a target is a sequence of ids"
+        return " ".join("\n" if index == END else self.vocabulary.word(index) for index in target).strip()
+
+    def words(self, example: Example) -> list[str]:
+        """Return each word."""
+        assert isinstance(example.target, tuple)
+        return [self.vocabulary.word(index) for index in example.target]
+
+
+@dataclass(frozen=True)
+class ReadingCodec:
+    """The codec of reading comprehension: a line is a passage whose last word is asked for.
+
+    An example's source is the context, the start id, and the last sentence as far as it is given; its target is the id
+    of the answer.
+    """
+
+    vocabulary: Vocabulary
+
+    def save(self, folder: Path) -> None:
+        """Write ``codec.json``."""
+        write_json(folder / CODEC_FILE, {"kind": "reading", "words": list(self.vocabulary.words)})
+
+    @classmethod
+    def load(cls, folder: Path) -> ReadingCodec:
+        """Read what `save` wrote."""
+        return cls(load_vocabulary(folder, kind="reading"))
+
+    def question(self, words: Sequence[str]) -> tuple[int, ...]:
+        """Return the source of a passage without its last word: context, start id, beginning of the last sentence."""
+        ids = self.vocabulary.encode(words)
+        cut = last_sentence(words)
+        return (*ids[:cut], START, *ids[cut:])
+
+    def answer(self, word: str) -> int:
+        """Return the class of a word; `NO_CLASS` for one that is not in the vocabulary, so that no answer is right."""
+        (index,) = self.vocabulary.encode([word])
+        return NO_CLASS if index == UNKNOWN else index
+
+    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
+        """Yield one example without an answer for every line: a passage up to the word that is asked for."""
+        for number, text in lines:
+            yield Example(source=self.question(_words(text, f"{name}:{number}")), target=NO_CLASS)
+
+    def render(self, target: int | Sequence[int]) -> str:
+        """Return the word of a class."""
+        assert isinstance(target, int), "an answer is one word"
+        return SPECIAL[UNKNOWN] if target == NO_CLASS else self.vocabulary.word(target)
+
+    def words(self, example: Example) -> list[str]:
+        """Return each word of the passage."""
+        return [self.vocabulary.word(index) for index in example.source if isinstance(index, int)]
+
+
+def last_sentence(words: Sequence[str]) -> int:
+    """Return where the last sentence begins: behind the last end of a sentence and what closes it; 0 without one."""
+    for place in range(len(words) - 1, -1, -1):
+        if words[place] in SENTENCE_ENDS:
+            place += 1
+            while place < len(words) and words[place] in CLOSERS:
+                place += 1
+            if place < len(words):
+                return place
+    return 0
+
+
+def load_vocabulary(folder: Path, *, kind: str) -> Vocabulary:
+    """Read the vocabulary of a ``codec.json`` of one kind; UserError for anything else."""
+    path = folder / CODEC_FILE
+    fields = read_json(path)
+    match fields:
+        case {"kind": found, "words": [*words]} if found == kind and 0 < len(words) <= MAX_VOCABULARY:
+            if all(isinstance(word, str) for word in words) and len(set(words)) == len(words):
+                return Vocabulary(tuple(words))
+    raise UserError(
+        f'{show_path(path)}: found {show(fields)}; expected {{"kind": "{kind}", "words": different strings}}'
+    )
+
+
+def _words(text: str, where: str) -> list[str]:
+    words = split_words(text)
+    if len(words) > MAX_PROMPT:
+        raise UserError(f"{where}: a text of {len(words):,} words; expected at most {MAX_PROMPT:,}")
+    return words
+
+
+__all__ = [
+    "FIRST_WORD",
+    "ReadingCodec",
+    "Vocabulary",
+    "WordCodec",
+    "check_vocabulary_size",
+    "last_sentence",
+    "load_vocabulary",
+]
