@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn import functional
 
 import oracles
 from small import FILTER, WIDTH, right_padding, stir
@@ -106,3 +107,38 @@ def test_dropout_after_the_relu_only_while_training(make):
     assert torch.equal(module(x), module(x))
     module.train()
     assert not torch.equal(module(x), module(x))
+
+
+def by_hand(states, module):
+    hidden = functional.linear(states, module.inner.weight, module.inner.bias).relu()
+    return functional.linear(hidden, module.outer.weight, module.outer.bias)
+
+
+def noisy_feed_forward():
+    module = FeedForward(8, filter_width=12)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_()
+    return module
+
+
+@given(rows=st.tuples(st.integers(1, 3), st.integers(0, 4)), frozen=st.sets(st.integers(0, 4), max_size=4))
+def test_trained_in_float32_it_has_the_gradients_of_the_formula(rows, frozen):
+    module, states = noisy_feed_forward(), torch.randn(*rows, 8, requires_grad=True)
+    direction, inputs = torch.randn(*rows, 8), [states, *module.parameters()]
+    for place in frozen:
+        inputs[place].requires_grad_(False)
+    some = [each for each in inputs if each.requires_grad]
+    found, expected = module(states), by_hand(states, module)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-4)
+    pairs = [torch.autograd.grad(output, some, direction) for output in (found, expected)]
+    torch.testing.assert_close(*pairs, rtol=1e-4, atol=1e-3)
+
+
+def test_a_gradient_of_a_gradient_is_that_of_the_formula():
+    module, states = noisy_feed_forward(), torch.randn(2, 3, 8, requires_grad=True)
+    results = []
+    for output in (module(states), by_hand(states, module)):
+        (slope,) = torch.autograd.grad(output.square().sum(), states, create_graph=True)
+        results.append(torch.autograd.grad(slope.square().sum(), [states, *module.parameters()]))
+    torch.testing.assert_close(*results, rtol=1e-3, atol=1e-1)
