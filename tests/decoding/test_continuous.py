@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from small_models import HALTING, small
-from universal_transformer.decoding.continuous import Request, generate_continuously
+from universal_transformer.decoding import continuous
+from universal_transformer.decoding.continuous import Request, generate_continuously, generate_stream
 from universal_transformer.decoding.sampling import GREEDY, Sampling, generate
 from universal_transformer.decoding.session import check_model
 from universal_transformer.errors import UserError
@@ -153,6 +154,32 @@ def test_between_results_the_model_is_as_it_was(fields):
     for _ in generate_continuously(model, requests, slots=2, capacity=30):
         assert torch.is_grad_enabled()
         assert all(module.training for module in model.modules())
+
+
+@pytest.mark.parametrize(
+    ("fields", "shallow", "wanted"),
+    [({"halting": True}, 1.0, 1), ({"halting": True}, 0.1, 0), ({}, 1.0, 0), (BATCHES["evolving"], 1.0, 0)],
+    ids=["shallow", "deep", "fixed", "must wait"],
+)
+def test_a_stream_never_waits_where_that_is_faster_and_its_results_are_the_same(
+    fields, shallow, wanted, monkeypatch
+):
+    model, requests = model_and_requests("encoder_decoder", fields)
+    monkeypatch.setattr(continuous, "PROBE", 3)
+    monkeypatch.setattr(continuous, "SHALLOW", shallow)
+    streamed, plain = [], generate_continuously
+    monkeypatch.setattr(
+        continuous,
+        "generate_continuously",
+        lambda *args, **more: streamed.append(1) or plain(*args, **more),
+    )
+    found = dict(generate_stream(model, requests, slots=2, capacity=30, sampling=HOT))
+    assert sum(streamed) == wanted
+    assert sorted(found) == [request.number for request in requests]
+    for request in requests:
+        same(found[request.number], alone(model, request, sampling=HOT))
+    with pytest.raises(UserError, match="slots=0: at least 1"):
+        list(generate_stream(model, requests, slots=0, capacity=30))
 
 
 def test_no_requests_no_results():

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from small_task_models import model_for
-from universal_transformer.decoding import Sampling, generate, generate_continuously
+from universal_transformer.decoding import Sampling, generate, generate_stream
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation import predict
 
@@ -61,9 +61,11 @@ def test_a_halting_decoder_answers_a_window_in_one_stream(copying, changes, monk
     model = model_for(copying, halting=True).double()
     examples = list(copying.codec.read(enumerate(["123", "4", "5678901", "22"], start=1), name="input"))
     streamed = []
+    monkeypatch.setattr("universal_transformer.decoding.continuous.PROBE", 1)
+    monkeypatch.setattr("universal_transformer.evaluation.prediction.PROBE", 1)
     monkeypatch.setattr(
-        "universal_transformer.evaluation.prediction.generate_continuously",
-        lambda *args, **more: streamed.append(1) or generate_continuously(*args, **more),
+        "universal_transformer.evaluation.prediction.generate_stream",
+        lambda *args, **more: streamed.append(1) or generate_stream(*args, **more),
     )
     for options in (changes, {**changes, "batch_tokens": 40}, {**changes, "window": 3}):
         found = list(predict(model, copying.codec, examples, **options))

@@ -13,6 +13,7 @@ CASES = {
     "halting": "what leaving out halted positions saves, inference and training",
     "train": "fixed depth, forward and backward, beside torch.nn, x-transformers and ALBERT",
     "decode": "greedy cached decoding, beside T5",
+    "continuous": "decoding with halting: rows that never wait, beside rows in lock-step",
     "startup": "how long until ut --help answers and the package is imported",
     "gpu": "all of it on a GPU, in bfloat16, the block compiled",
 }

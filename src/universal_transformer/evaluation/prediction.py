@@ -16,8 +16,9 @@ from universal_transformer.decoding import (
     Sampling,
     beam_search,
     generate,
-    generate_continuously,
+    generate_stream,
 )
+from universal_transformer.decoding.continuous import PROBE
 from universal_transformer.decoding.session import Source, check_model, evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.scoring import (
@@ -131,13 +132,13 @@ def _ahead(
     batch_tokens: int,
 ) -> dict[int, Generated]:
     """Outputs by number of the example, where a halting decoder finds them faster for all examples in one stream."""
-    if not isinstance(model, EncoderDecoder | LanguageModel) or search.beams > 1 or len(examples) < 2:
+    if not isinstance(model, EncoderDecoder | LanguageModel) or search.beams > 1 or len(examples) <= PROBE:
         return {}
     if model.target.recurrence.halting is None or not takes_lanes(model.target.recurrence):
         return {}
     order = sorted(range(len(examples)), key=lambda index: -room[index])  # what takes longest begins first
     requests = [Request(first + index, _given(model, examples[index])) for index in order]
-    found = generate_continuously(
+    found = generate_stream(
         model,
         requests,
         slots=min(len(examples), max(1, batch_tokens // max(room))),
