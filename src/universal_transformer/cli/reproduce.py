@@ -6,6 +6,7 @@ import argparse
 import math
 import re
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,9 @@ from universal_transformer.cli.arguments import DATA_DIR, Parser, data_dir, note
 from universal_transformer.errors import UserError
 
 if TYPE_CHECKING:
+    from universal_transformer.recipes.results import ResultsFile
     from universal_transformer.recipes.runs import Planned
+    from universal_transformer.recipes.table import Table
 
 FAILED, INTERRUPTED = 1, 130
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -42,6 +45,7 @@ def run(arguments: list[str]) -> int:
         return 0
     if options.render:
         print(f"written to {write_table(table, file)}")
+        _draw(table, file)
         return 0
     until = math.inf if options.budget is None else started + options.budget
     workshop = Workshop(table=table, runs=Path(options.runs), say=_say, quiet=options.quiet, until=until)
@@ -49,6 +53,7 @@ def run(arguments: list[str]) -> int:
         outcome = reproduce(planned, workshop, results=results)
     if results.is_dir():
         print(f"written to {write_table(table, file)}; the runs are in {file.path}")
+        _draw(table, file)
     if outcome.stopped == "interrupted":
         note("ut: interrupted, saved; the same command goes on")
         return INTERRUPTED
@@ -131,6 +136,22 @@ def _show_plan(planned: list[Planned], todo: list[Planned]) -> None:
     print(
         f"{len(planned) - len(todo)} of {len(planned)} runs are recorded; {len(todo)} to make: {minutes:g} minutes"
     )
+
+
+def _draw(table: Table, file: ResultsFile) -> None:
+    """Plot a table of curves, where there is matplotlib."""
+    curves = table.curves(file.read()) if table.curves is not None else {}
+    if not curves:
+        return
+    if find_spec("matplotlib") is None:
+        note("ut: no plot, for matplotlib is not installed: pip install 'universal-transformer[plot]'")
+        return
+    from universal_transformer.explore.canvas import png
+    from universal_transformer.explore.depth import depth_curves
+
+    path = file.path.with_suffix(".png")
+    path.write_bytes(png(depth_curves(curves)))
+    print(f"plotted in {path}")
 
 
 def _say(text: str) -> None:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from universal_transformer.recipes import table4, table5, table7
+from universal_transformer.recipes import depth, table4, table5, table7
 from universal_transformer.recipes.algorithmic import addition, copy, reverse
 from universal_transformer.recipes.execute import lte
 from universal_transformer.recipes.facts import babi, babi_1k_joint, babi_10k_joint, stories
@@ -38,6 +38,7 @@ RECIPES: dict[str, Recipe] = {
     **by_recipe_name(table5.TABLE5.rows),
     **by_recipe_name(table5.TABLE6.rows),
     **by_recipe_name(table7.ROWS),
+    **by_recipe_name(depth.ROWS),
 }
 """Every recipe by its name on the command line; the first line of its docstring is its summary."""
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from universal_transformer.models.build import Model
     from universal_transformer.tasks.task import Task
 
+Curves = dict[str, dict[int, list[float]]]
+"""Title of a curve -> steps -> the figure of each seed."""
+
 NOT_MEASURED = "not measured"
 
 
@@ -31,6 +34,8 @@ class Table:
     """The whole table as Markdown."""
     measure: Callable[[Model, Task], Figures] | None = None
     """How a trained model is measured, if not by the scores of its task on the test sets."""
+    curves: Callable[[Sequence[Result]], Curves] | None = None
+    """What of it is plotted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,4 +88,4 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-__all__ = ["NOT_MEASURED", "Column", "Grid", "Page", "Table", "markdown"]
+__all__ = ["NOT_MEASURED", "Column", "Curves", "Grid", "Page", "Table", "markdown"]

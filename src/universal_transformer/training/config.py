@@ -81,6 +81,8 @@ class TrainingConfig:
     """Updates over which the ponder weight rises from 0."""
     validate_every: int = 500
     """Updates between two validations; there is always one at the end."""
+    depth: Literal["fixed", "random"] = "fixed"
+    """Steps of an update: the model's max_steps, or a number drawn uniformly from 1 to them (seeded)."""
     patience: int = 0
     """Validations without improvement after which training stops; 0 means never."""
     average_checkpoints: int = 0

@@ -355,6 +355,8 @@ def _check_alike(configs: Sequence[RunConfig], models: Sequence[AnyModelConfig])
             _compare(f"training.{name}", getattr(first.training, name), getattr(config.training, name))
     if any(config.training.compile for config in configs):
         raise UserError("training.compile: runs trained together are not compiled; leave it off")
+    if any(config.training.depth != "fixed" for config in configs):
+        raise UserError("training.depth: every run draws its own: train runs of random depth one at a time")
     model = models[0]
     if isinstance(model, LstmConfig):
         raise UserError("model: an LSTM's kernels take one set of weights: train its runs one at a time")

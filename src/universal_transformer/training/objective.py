@@ -35,15 +35,22 @@ class Loss:
     """What encoder and decoder did, those of them there are."""
 
 
-def objective(model: Pretrained, batch: Batch, *, label_smoothing: float, ponder_weight: float) -> Loss:
+def objective(
+    model: Pretrained,
+    batch: Batch,
+    *,
+    label_smoothing: float,
+    ponder_weight: float,
+    max_steps: int | None = None,
+) -> Loss:
     """``L = -1/n Σ_i Σ_c q_ic log p_ic + ponder_weight · (N + R)``, with teacher forcing.
 
     n counts the real targets of the batch: tokens that are not padding, or examples of a classifier. q is
     ``1 - label_smoothing`` at the right answer plus ``label_smoothing / classes`` everywhere (model.md, section 6).
+    `max_steps` is how deep the model goes, if not as it was configured.
     """
-    return loss_of(
-        forward(model, batch), batch.target, label_smoothing=label_smoothing, ponder_weight=ponder_weight
-    )
+    output = forward(model, batch, max_steps=max_steps)
+    return loss_of(output, batch.target, label_smoothing=label_smoothing, ponder_weight=ponder_weight)
 
 
 def loss_of(
@@ -74,15 +81,16 @@ def loss_of(
     )
 
 
-def forward(model: Pretrained, batch: Batch) -> ModelOutput:
-    """Call the model as its architecture wants to be called."""
+def forward(model: Pretrained, batch: Batch, *, max_steps: int | None = None) -> ModelOutput:
+    """Call the model as its architecture wants to be called, to its own depth or to `max_steps`."""
+    depth = {} if max_steps is None else {"max_steps": max_steps}
     match model.config.architecture:
         case "encoder_decoder":
-            return model(batch.source, batch.target)
+            return model(batch.source, batch.target, **depth)
         case "language_model":
-            return model(batch.target)
+            return model(batch.target, **depth)
         case _:
-            return model(batch.source)
+            return model(batch.source, **depth)
 
 
 def _cross_entropy(

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from universal_transformer.axes import Tensor
+from universal_transformer.training.config import TrainingConfig
 
 
 def seed_everything(seed: int) -> None:
@@ -54,4 +55,11 @@ def repeatable(*, threads: int, device: torch.device) -> Iterator[None]:
         torch.utils.deterministic.fill_uninitialized_memory = previous_fill  # type: ignore[attr-defined]
 
 
-__all__ = ["random_states", "repeatable", "restore_random_states", "seed_everything"]
+def depth_of(training: TrainingConfig, *, update: int, most: int) -> int | None:
+    """Return how deep an update goes: T ~ uniform(1 … `most`), a function of seed and update; None: as configured."""
+    if training.depth == "fixed":
+        return None
+    return random.Random(f"depth {training.seed} {update}").randint(1, most)
+
+
+__all__ = ["depth_of", "random_states", "repeatable", "restore_random_states", "seed_everything"]

@@ -24,7 +24,7 @@ from universal_transformer.training import optimizer as optimizers
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.interruption import StopRequest
 from universal_transformer.training.objective import objective
-from universal_transformer.training.randomness import random_states, restore_random_states
+from universal_transformer.training.randomness import depth_of, random_states, restore_random_states
 from universal_transformer.training.stream import Stream
 from universal_transformer.training.tracking import Display, Glance, Metrics, TensorBoard, Value
 from universal_transformer.training.validation import Averager, CollapseWatch, Interrupted, Score, Validation
@@ -216,6 +216,9 @@ class Session:
                 batch,
                 label_smoothing=self.training.label_smoothing,
                 ponder_weight=self.ponder_weight,
+                max_steps=depth_of(
+                    self.training, update=self.standing.update + 1, most=self.model.config.max_steps
+                ),
             )
         torch.autograd.backward(loss.total)
         norm = optimizers.gradient_norm(self.model)

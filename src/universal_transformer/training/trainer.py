@@ -15,6 +15,7 @@ import torch
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.build import Model, build
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import folder as folders
 from universal_transformer.training.checkpoint import copy_weights, load_weights
@@ -80,7 +81,11 @@ def train(
 
 
 def check_extras(config: RunConfig) -> None:
-    """Refuse what needs a library that is not installed."""
+    """Refuse what needs a library that is not installed, or a depth that the model does not have."""
+    if config.training.depth == "random" and not isinstance(config.model, ModelConfig):
+        raise UserError(
+            "training.depth: 'random', but this model has no depth to choose; allowed here: fixed"
+        )
     if config.training.tensorboard and find_spec("tensorboard") is None:
         raise UserError(
             "training.tensorboard: TensorBoard is not installed; "
