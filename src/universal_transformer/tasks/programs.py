@@ -3,13 +3,13 @@
 A program starts from a literal and makes ``n`` operations one after the other, each on the value so far and on fresh
 literals. `Program.expression` and `Program.lines` write the same one in two ways:
 
-================= =========================== ==================================
-operation on v    expression form             code-line form
-================= =========================== ==================================
-``v + c``         ``v+c`` (also ``-``, ``*``)   ``(v+c)``
-conditional       ``v if c>d else e`` (or ``<``) ``(v if c>d else e)``
-loop, k times     ``x=v for[k] x+=c``         ``a=v``, ``for x in range(k):a+=c``
-================= =========================== ==================================
+================= ================================ ==========================================
+operation on v    expression form                  code-line form
+================= ================================ ==========================================
+sum, and so on    ``v+c``, ``v-c``, ``v*c``        ``(v+c)``, or ``a=v`` before ``(a+c)``
+conditional       ``v if c>d else e`` (or ``<``)   ``(v if c>d else e)``, or with ``a=v`` too
+loop, k times     ``x=v for[k] x+=c``              ``a=v``, then ``for x in range(k):a+=c``
+================= ================================ ==========================================
 
 All literals of a program have the same number of digits. The code-line form is Python, the expression form is too but
 for its loops.
