@@ -9,7 +9,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from universal_transformer.cli import main
-from universal_transformer.cli.dry_run import Shape, cache_bytes, count_parameters, estimate, forward_flops
+from universal_transformer.cli.dry_run import (
+    Shape,
+    activation_bytes,
+    cache_bytes,
+    count_parameters,
+    estimate,
+    forward_flops,
+)
 from universal_transformer.models.build import build
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import RECIPES
@@ -51,6 +58,20 @@ def test_operations_are_those_that_torch_counts(name):
         build(config).eval()(*inputs[config.architecture])
     shape = Shape(rows=rows, source=length, target=width)
     assert forward_flops(config, shape) == pytest.approx(counter.get_total_flops(), rel=0.02)
+
+
+@pytest.mark.parametrize("fields", [{}, {"halting": True, "halting_output": "interpolate"}])
+def test_activation_checkpointing_keeps_one_state_a_step(fields):
+    shape, kept = Shape(rows=5, source=11, target=1), {}
+    for steps in (3, 4):
+        config = ModelConfig(
+            **{**SIZES, "max_steps": steps}, architecture="classifier", num_classes=7, **fields,
+            activation_checkpointing=True,
+        )  # fmt: skip
+        kept[steps] = activation_bytes(config, shape)
+    states = 2 if fields else 1
+    assert kept[4] - kept[3] == 4 * states * 5 * 11 * SIZES["width"]
+    assert kept[3] < activation_bytes(dataclasses.replace(config, activation_checkpointing=False), shape) / 2
 
 
 @pytest.mark.parametrize("name", sorted(set(MODELS) - {"classifier"}))

@@ -12,6 +12,8 @@ def test_a_record_names_what_the_figure_depends_on(tmp_path, monkeypatch, capsys
     linear = ("--schedule", "constant", "--run", "a", "--quiet")
     assert main(["train", "stories", *small, *few, *linear]) == 0
     assert main(["evaluate", "a", "--record", "kept.json"]) == 0
+    stories = tmp_path / "stories.txt"
+    stories.write_text("1 Mary went to the kitchen.\n2 Where is Mary?\n")
     kept = json.loads((tmp_path / "kept.json").read_text())
     assert kept["train"].startswith("ut train stories")
     assert kept["evaluate"] == "ut evaluate a --record kept.json"
@@ -21,3 +23,9 @@ def test_a_record_names_what_the_figure_depends_on(tmp_path, monkeypatch, capsys
     assert kept["versions"]["torch"]
     assert kept["report"] == json.loads((tmp_path / "a" / "report.json").read_text())
     capsys.readouterr()
+    texts = []
+    for form in ("auto", "masked"):
+        assert main(["predict", "a", str(stories), "--model.recurrence", form]) == 0
+        assert main(["evaluate", "a", "--model.recurrence", form, "--limit", "2"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]

@@ -54,6 +54,11 @@ MISTAKES = {
     "predict before a model": (["predict", "begun", "empty.txt"], "no model in this run yet"),
     "plot before a model": (["plot", "begun"], "no model in this run yet"),
     "depth": (["evaluate", "begun", "--max-steps", "0"], "--max-steps: '0': expected a whole number"),
+    "recurrence": (["evaluate", "begun", "--model.recurrence", "fast"], "invalid choice: 'fast'"),
+    "recurrence of a recipe": (
+        ["train", "stories", "--model.recurrence", "fast"],
+        "expected one of auto, masked",
+    ),
     "threshold": (["predict", "begun", "--halting-threshold", "2"], "above 0 up to 1"),
     "option of predict": (["predict", "begun", "--beems", "3"], "did you mean --beams"),
     "two searches": (["predict", "begun", "--beams", "3", "--temperature", "1"], "search or sample"),

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 
 from universal_transformer.errors import UserError
+from universal_transformer.models.config import EXECUTION
+from universal_transformer.models.kinds import config_from_dict
 from universal_transformer.tasks import TASKS
 from universal_transformer.training.config import RunConfig, TrainingConfig, load_json
 
@@ -73,6 +75,29 @@ def test_data_of_every_task_survive_json(name):
         pytest.skip("this task has no defaults for everything")
     config = dataclasses.replace(run_config(), data=data)
     assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_how_it_is_computed_enters_the_digest_when_it_is_chosen():
+    """Configurations written before there was a choice are read, and are the same configuration."""
+    config = run_config()
+    fields = config.to_dict()
+    assert not EXECUTION.keys() & fields["model"].keys()
+    assert RunConfig.from_dict(fields) == config
+    digests = {config.digest()}
+    for change in ({"recurrence": "masked"}, {"activation_checkpointing": True}):
+        chosen = dataclasses.replace(config, model=dataclasses.replace(config.model, **change))
+        assert RunConfig.from_dict(json.loads(json.dumps(chosen.to_dict()))) == chosen
+        digests.add(chosen.digest())
+    assert len(digests) == 3
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[2] / "results").glob("*.jsonl")), ids=lambda p: p.name
+)
+def test_recorded_models_are_read_and_written_as_they_were(path):
+    for line in path.read_text().splitlines():
+        fields = json.loads(line)["settings"]["model"]
+        assert config_from_dict(fields).to_dict() == fields
 
 
 @pytest.mark.parametrize("part", ["", "data", "model", "training"])

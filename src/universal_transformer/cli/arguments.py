@@ -94,6 +94,13 @@ def add_depth(parser: Parser) -> None:
         metavar="P",
         help="cumulative probability at which a position halts (default: as trained)",
     )
+    parser.add_argument(
+        "--model.recurrence",
+        "--recurrence",
+        dest="recurrence",
+        choices=("auto", "masked"),
+        help="leave out halted positions where that is exact and saves time, or never (default: as trained)",
+    )
 
 
 def add_beams(parser: Parser) -> None:

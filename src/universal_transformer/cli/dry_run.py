@@ -188,7 +188,8 @@ def activation_bytes(model: AnyModelConfig, shape: Shape) -> float:
     """Return about how many bytes a forward pass keeps for the backward pass, in 32-bit floats.
 
     Of each position and block: some 16 states of the width (projections, residuals, norms, dropout), 2 of the
-    filter width; of each target position: the logits, their softmax and their gradient.
+    filter width; of each target position: the logits, their softmax and their gradient. With activation checkpointing:
+    one state of each position and step (two where outputs are interpolated), and one step and the plain layers whole.
     """
     if not isinstance(model, ModelConfig):
         return cost.activation_bytes(model, rows=shape.rows, source=shape.source, target=shape.target)
@@ -199,7 +200,12 @@ def activation_bytes(model: AnyModelConfig, shape: Shape) -> float:
         positions = source + target
         outputs = target * (model.target_vocabulary_size or model.vocabulary_size)
     per_block = 16.0 * model.width + 2.0 * model.filter_width
-    return 4.0 * (positions * _applications(model) * per_block + 3.0 * outputs)
+    kept = _applications(model) * per_block
+    if model.activation_checkpointing:
+        whole = _applications(model) - (model.max_steps - 1) * model.layers_per_step
+        states = 2.0 if model.halting and model.halting_output == "interpolate" else 1.0
+        kept = model.max_steps * states * model.width + whole * per_block
+    return 4.0 * (positions * kept + 3.0 * outputs)
 
 
 def cache_bytes(model: AnyModelConfig, *, length: int) -> float:

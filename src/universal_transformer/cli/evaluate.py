@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from universal_transformer.cli.arguments import DATA_DIR, Parser, add_beams, add_depth, data_dir, whole
 
@@ -28,7 +28,11 @@ def run(arguments: list[str]) -> int:
     folder = Path(options.run)
     with data_dir(options.data_dir):
         run, task = open_with_task(
-            folder, device=options.device, data_dir=options.data_dir, other=options.data
+            folder,
+            device=options.device,
+            data_dir=options.data_dir,
+            other=options.data,
+            recurrence=options.recurrence,
         )
         report = _evaluate(run, task, options)
     path = folder / _file_name(options)
@@ -73,13 +77,18 @@ def parser() -> Parser:
 
 
 def open_with_task(
-    folder: Path, *, device: str = "auto", data_dir: str = "", other: str = ""
+    folder: Path,
+    *,
+    device: str = "auto",
+    data_dir: str = "",
+    other: str = "",
+    recurrence: Literal["auto", "masked"] | None = None,
 ) -> tuple[Run, Task]:
     """Load the run in `folder`, and its data (from `data_dir`, if that is given), or the `other` data named."""
     from universal_transformer.cli.run_folder import load_task, open_run, pick_device
     from universal_transformer.tasks import AgreementData, BabiData
 
-    run = open_run(folder, device=pick_device(device))
+    run = open_run(folder, device=pick_device(device), recurrence=recurrence)
     if other:
         from universal_transformer.tasks.blimp import load_blimp
 

@@ -29,7 +29,7 @@ def run(arguments: list[str]) -> int:
     from universal_transformer.decoding import Sampling
     from universal_transformer.evaluation import predict
 
-    run = open_run(Path(options.run), device=pick_device(options.device))
+    run = open_run(Path(options.run), device=pick_device(options.device), recurrence=options.recurrence)
     pending: deque[Example | str] = deque()
     answers = predict(
         run.model,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from universal_transformer.data.text import show_path
 from universal_transformer.errors import UserError
@@ -42,14 +42,18 @@ def read_config(folder: Path) -> RunConfig:
     return RunConfig.load(folder / CONFIG)
 
 
-def open_run(folder: Path, *, device: str = "cpu") -> Run:
-    """Load the model and the codec of the run in `folder`."""
+def open_run(
+    folder: Path, *, device: str = "cpu", recurrence: Literal["auto", "masked"] | None = None
+) -> Run:
+    """Load the model and the codec of the run in `folder`; `recurrence` in place of what it was trained with."""
     config = read_config(folder)
     check_model(folder)
     from universal_transformer.models.build import load_pretrained
     from universal_transformer.tasks import load_codec
 
     model = load_pretrained(folder / MODEL)
+    if recurrence is not None:
+        model.use_recurrence(recurrence)
     return Run(folder=folder, config=config, model=model.to(device), codec=load_codec(folder / MODEL))
 
 

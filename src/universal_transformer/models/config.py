@@ -121,6 +121,11 @@ class ModelConfig:
     allow_look_ahead: bool = False
     """Accept choices that let a decoder see the future (official checkpoints have them); generation is refused."""
 
+    recurrence: Literal["auto", "masked"] = "auto"
+    """Leave out halted positions where that is exact and saves time, or always compute all: the same numbers."""
+    activation_checkpointing: bool = False
+    """Keep one state a position and depth step for the backward pass, compute the rest again: less memory, slower."""
+
     def __post_init__(self) -> None:
         check_types(vars(self), kind=type(self))
         _check_sizes(self)
@@ -134,8 +139,11 @@ class ModelConfig:
         return decoder and (sequence or self.position_start == "step")
 
     def to_dict(self) -> dict[str, Any]:
-        """Fields as JSON values."""
-        return dataclasses.asdict(self)
+        """Fields as JSON values; of those that only say how it is computed (:data:`EXECUTION`) what was chosen."""
+        fields = dataclasses.asdict(self)
+        return {
+            name: value for name, value in fields.items() if name not in EXECUTION or value != EXECUTION[name]
+        }
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> "ModelConfig":
@@ -237,6 +245,11 @@ def _check_ids(config: ModelConfig) -> None:
         if size and getattr(config, name) >= size:
             raise _refuse(name, getattr(config, name), f"{vocabulary}={size} ends at id {size - 1}")
 
+
+EXECUTION: dict[str, Any] = {"recurrence": "auto", "activation_checkpointing": False}
+"""Fields, with their defaults, that change how a model is computed but not what. Files do not hold the defaults, so
+that a configuration written before there was a choice is the same configuration.
+"""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},

@@ -84,4 +84,6 @@ def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = Fa
         remainder_at_cap=config.remainder_at_cap,
         output=config.halting_output,
         state=config.halting_state,
+        form=config.recurrence,
+        checkpointed=config.activation_checkpointing,
     )

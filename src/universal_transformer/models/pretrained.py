@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,6 +14,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.kinds import AnyModelConfig, config_from_dict
 from universal_transformer.nn.block import Block
+from universal_transformer.nn.recurrence import Recurrence
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 AnyModel = TypeVar("AnyModel", bound="Pretrained")  # typing.Self is more than the shape checks can read
@@ -52,6 +53,16 @@ class Pretrained(nn.Module):
         for module in self.modules():
             if isinstance(module, Block):
                 module.compile(dynamic=True)
+
+    def use_recurrence(self, form: Literal["auto", "masked"]) -> None:
+        """Leave out halted positions where that is exact and saves time, or never: the outputs are the same."""
+        found = [module for module in self.modules() if isinstance(module, Recurrence)]
+        if form not in ("auto", "masked"):
+            raise UserError(f"recurrence={form!r}: allowed: auto, masked")
+        if not found:
+            raise UserError(f"recurrence={form!r}: {type(self).__name__} has no recurrence over depth")
+        for module in found:
+            module.form = form
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write ``config.json`` and ``model.safetensors`` into ``folder``."""

@@ -7,7 +7,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 
@@ -124,9 +124,21 @@ class Block(nn.Module):
         *,
         attend: Callable[[Float[Tensor, "row width"]], Float[Tensor, "row width"]],
         look: Callable[[Float[Tensor, "row width"]], Float[Tensor, "row width"]] | None,
+        again: Callable[..., Any] | None = None,
     ) -> Float[Tensor, "row width"]:
-        """The same for single rows, whose attention to their sequences and to the source the caller computes."""
+        """The same for single rows, whose attention to their sequences and to the source the caller computes.
+
+        ``again`` (of a function and its arguments) computes what comes behind self-attention once more on the way back.
+        """
         states = self.after_attention(rows, attend)
+        return self._behind(states, look) if again is None else again(self._behind, states, look)
+
+    def _behind(
+        self,
+        states: Float[Tensor, "row width"],
+        look: Callable[[Float[Tensor, "row width"]], Float[Tensor, "row width"]] | None,
+    ) -> Float[Tensor, "row width"]:
+        """What follows the attention of rows to their sequences."""
         if self.after_cross_attention is not None and look is not None:
             states = self.after_cross_attention(states, look)
         return self.after_transition(states, self.transition)

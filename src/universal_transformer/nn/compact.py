@@ -7,7 +7,9 @@ in place to those of all positions, and what others look at lies in a store that
 or in a cache by depth step (``nn/depth_cache.py``).
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -126,8 +128,9 @@ class CompactLoop:
         states: States,
         signal: Float[Tensor, "#batch position width"] | None,
         memory: Memory | None,
+        again: Callable[..., Any] | None,
     ) -> None:
-        self.block, self.unit, self.memory, self.source = block, unit, memory, source
+        self.block, self.unit, self.memory, self.source, self.again = block, unit, memory, source, again
         self.batch, self.length, width = states.shape
         self.states = states.flatten(0, 1)
         self.signal = None
@@ -191,6 +194,7 @@ class CompactLoop:
                 timed,
                 attend=partial(self.source.attend, step=step, layout=layout),
                 look=None if self.memory is None else partial(self.look, layout=layout),
+                again=self.again,
             )
             fold(whole, layout.index, new, weight, rule=rule)
             record.add(layout.index, probability, weight, halted)

@@ -21,7 +21,7 @@ Slot = Float[Tensor, "batch heads stored head"]
 class DepthCache:
     """A view of a :class:`KeyValueCache` by depth step, ``first`` being the slot of step 0.
 
-    Rows are named by three indices: depth step, row of the cache, and place among the positions of that row.
+    Rows are named by two indices: row of the cache, and place among the positions of that row.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class DepthCache:
         self.cache, self.attention, self.refresh = cache, attention, refresh
         self.first, self.depth = first, depth
 
-    def query(self, timed: Rows, *, step: int | Index, row: Index, place: Index) -> Rows:
+    def query(self, timed: Rows, *, step: int, row: Index, place: Index) -> Rows:
         """``x W_Q`` of running rows, whose keys and values of this step are stored."""
         query, key, value = self.attention.project_rows(timed)
         self.cache.write(key, value, slot=self.first + step, row=row, place=place)
@@ -41,24 +41,10 @@ class DepthCache:
         slot = self.first + step
         return self.cache.keys[slot][:, :, :stored], self.cache.values[slot][:, :, :stored]
 
-    def slots(self, step: Index, row: Index, *, stored: int) -> tuple[Slot, Slot]:
-        """The same for rows that stand at different steps."""
-        keys, values = self.cache.keys, self.cache.values
-        index = (self.first + step) * keys.shape[1] + row
-        return (  # several times as fast as keys[slot, row]
-            keys.flatten(0, 1)[:, :, :stored].index_select(0, index),
-            values.flatten(0, 1)[:, :, :stored].index_select(0, index),
-        )
-
-    def settle(self, base: Rows, *, step: int | Index, row: Index, place: Index) -> None:
-        """Serve ``b = h + π`` of rows that halted to all steps from ``step`` on (none when that is the depth)."""
-        number = torch.arange(len(base), device=base.device)
-        if isinstance(step, int):
-            which = number.repeat_interleave(self.depth - step)
-            steps = torch.arange(step, self.depth, device=base.device).repeat(len(base))
-        else:
-            deeper = self.depth - step
-            which = number.repeat_interleave(deeper)
-            steps = self.depth - (deeper.cumsum(0)[which] - torch.arange(len(which), device=base.device))
+    def settle(self, base: Rows, *, step: int, row: Index, place: Index) -> None:
+        """Serve ``b = h + π`` of rows that halted to all steps from ``step`` on."""
+        deeper = torch.arange(step, self.depth, device=base.device)
+        which = torch.arange(len(base), device=base.device).repeat_interleave(len(deeper))
+        steps = deeper.repeat(len(base))
         key, value = self.refresh.whole(base, which=which, steps=steps).chunk(2, dim=-1)
         self.cache.write(key, value, slot=self.first + steps, row=row[which], place=place[which])

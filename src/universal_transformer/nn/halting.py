@@ -75,16 +75,20 @@ def advance(
     )
 
 
-def combine(output: States, new: States, weight: PerPosition, *, active: Padding, rule: Output) -> States:
-    """Fold one step's state into the output (decision D8).
+def contribution(new: States, weight: PerPosition, *, rule: Output) -> States:
+    """What a step's state adds to the output: ``w x``, or ``x`` itself of the rule ``final``."""
+    return new if rule == "final" else weight.unsqueeze(-1) * new
+
+
+def combine(output: States, made: States, weight: PerPosition, *, active: Padding, rule: Output) -> States:
+    """Fold one step's :func:`contribution` into the output (decision D8).
 
     ``mean``: ``S + w x`` (Graves). ``interpolate``: ``w x + (1 - w) S`` (the paper's listing). ``final``: the state of
     the last step a position made; ``active`` are the positions that make this one.
     """
     if rule == "final":
-        return torch.where(active.unsqueeze(-1), new, output)
-    share = weight.unsqueeze(-1)
-    return output + share * new if rule == "mean" else share * new + (1.0 - share) * output
+        return torch.where(active.unsqueeze(-1), made, output)
+    return output + made if rule == "mean" else made + (1.0 - weight.unsqueeze(-1)) * output
 
 
 def ponder_cost(steps: PerPosition, remainder: PerPosition, *, padding: Padding | None) -> Scalar:

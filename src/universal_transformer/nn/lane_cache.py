@@ -5,12 +5,12 @@ one stretch of memory, and what it looks at another.
 """
 
 import torch
-from torch.nn.functional import linear, pad
 
 from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.nn.attention import SelfAttention
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.memory import allocate
+from universal_transformer.nn.refresh import Refresh
 
 Rows = Float[Tensor, "row width"]
 Both = Float[Tensor, "row channel"]  # a key, then a value
@@ -19,22 +19,20 @@ Seen = Float[Tensor, "row heads stored head"]
 
 
 class LaneCache:
-    """``rows`` sequences of up to ``capacity`` places, at ``depth`` steps. ``steps``: ``τ`` of all steps, if told."""
+    """``rows`` sequences of up to ``capacity`` places, at ``depth`` steps. ``refresh``: what halted rows look like."""
 
     def __init__(
         self,
         attention: SelfAttention,
         *,
-        steps: Float[Tensor, "step width"] | None,
+        refresh: Refresh,
         depth: int,
         rows: int,
         capacity: int,
     ) -> None:
-        weight, bias = attention.query_key_value.weight, attention.query_key_value.bias
+        weight = attention.query_key_value.weight
         width = weight.shape[1]
-        self.num_heads, self.depth = attention.num_heads, depth
-        self.weight, self.bias = weight[width:], None if bias is None else bias[width:]
-        self.parts = None if steps is None else linear(pad(steps, (0, 0, 0, 1)), self.weight)
+        self.num_heads, self.depth, self.refresh = attention.num_heads, depth, refresh
         self.deeper = torch.arange(1, depth + 1, device=weight.device)
         self.entries = allocate(
             (depth + 1, rows, capacity, 2 * width), dtype=weight.dtype, device=weight.device,
@@ -77,11 +75,9 @@ class LaneCache:
         Every row writes as often: what would come in front of ``step`` goes there too, and what would come behind the
         last step into a slot that nobody reads. That is more memory and far fewer operations than picking pairs.
         """
-        both = linear(base, self.weight, self.bias)
         steps = torch.maximum(self.deeper, step.unsqueeze(1)).flatten()
-        repeated = both.repeat_interleave(self.depth, dim=0)
-        if self.parts is not None:
-            repeated += self.parts.index_select(0, steps)
+        which = torch.arange(len(base), device=base.device).repeat_interleave(self.depth)
+        repeated = self.refresh.whole(base, which=which, steps=steps.clamp(max=self.depth - 1))
         at = (row * self.entries.shape[2] + place).repeat_interleave(self.depth)
         self._flat.index_copy_(0, steps * self._stride + at, repeated)
 

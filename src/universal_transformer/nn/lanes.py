@@ -16,6 +16,7 @@ from universal_transformer.nn.block import Block
 from universal_transformer.nn.halting import check_threshold, wide
 from universal_transformer.nn.lane_cache import Index, LaneCache, Rows
 from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.refresh import Refresh
 from universal_transformer.nn.transition import FeedForward
 
 LONG = 96
@@ -90,7 +91,11 @@ class Lanes:
         if coordinates.step != "none":
             self.steps = coordinates.step_signals(self.depth, device=weight.device).to(weight.dtype)
         self.cache = LaneCache(
-            block.attention, steps=self.steps, depth=self.depth, rows=rows, capacity=capacity
+            block.attention,
+            refresh=Refresh(block, signals=self.steps),
+            depth=self.depth,
+            rows=rows,
+            capacity=capacity,
         )
         reach = capacity  # of the table, where there is one: requests are held to it
         if coordinates.position_table is not None:

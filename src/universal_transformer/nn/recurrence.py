@@ -4,14 +4,15 @@
 Universal Transformer) and untied (T blocks of their own: the Transformer), fixed and halting.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
-from universal_transformer.axes import Bool, Float, Padding, PerPosition, PerStep, Scalar, States, Tensor
+from universal_transformer.axes import Bool, Float, Padding, PerPosition, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.attention import Memory, causal_mask, key_mask
 from universal_transformer.nn.block import AttentionRecord, Block
@@ -19,12 +20,20 @@ from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.compact import CompactLoop, Stored
 from universal_transformer.nn.coordinates import Coordinates, Placed
 from universal_transformer.nn.depth_cache import DepthCache
-from universal_transformer.nn.halting import Halting, HaltingUnit, Output, advance, check_threshold, combine
-from universal_transformer.nn.halting import ponder_cost as mean_ponder
+from universal_transformer.nn.halting import (
+    Halting,
+    HaltingUnit,
+    Output,
+    advance,
+    check_threshold,
+    combine,
+    contribution,
+)
 from universal_transformer.nn.ragged import Layout
 from universal_transformer.nn.refresh import Refresh
 from universal_transformer.nn.store import Store
 from universal_transformer.nn.straight import is_straight
+from universal_transformer.nn.trace import Trace, View
 from universal_transformer.nn.transition import FeedForward
 
 COMPACT_BELOW = 0.75
@@ -35,53 +44,17 @@ WORTH = 2**17
 """And the least of halted positions times squared width: below, a step costs what starting its operations costs."""
 
 
-@dataclass(frozen=True)
-class Trace:
-    """What happened over depth: read by the ponder cost, the plots and the explorer alike.
-
-    ``steps`` is N and ``remainder`` R, both 0 at padding; of a fixed depth N is T and R is 0. ``probability`` and
-    ``weight`` (halting only) have one row a step made. ``self_attention`` and ``cross_attention`` have one row a
-    layer application and are kept on request.
-    """
-
-    steps: PerPosition
-    remainder: PerPosition
-    padding: Padding | None
-    probability: PerStep | None = None
-    weight: PerStep | None = None
-    self_attention: Float[Tensor, "layer batch heads query key"] | None = None
-    cross_attention: Float[Tensor, "layer batch heads query source"] | None = None
-
-    def mean_steps(self) -> Scalar:
-        """Mean N over real positions."""
-        return mean_ponder(self.steps, torch.zeros_like(self.steps), padding=self.padding)
-
-    def ponder_cost(self) -> Scalar:
-        """Mean N + R over real positions; 0 for a fixed depth, where there is nothing to decide."""
-        if self.probability is None:
-            return self.steps.new_zeros(())
-        return mean_ponder(self.steps, self.remainder, padding=self.padding)
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """What the positions of one call may see; the same at every step."""
-
-    placed: Placed
-    padding: Padding | None
-    mask: Bool[Tensor, "..."] | None
-    causal: bool
-    memory: Sequence[Memory] | None
-    cache: KeyValueCache | None
-    cached_padding: Bool[Tensor, "batch stored"] | None
-    record: AttentionRecord | None
+def again(function: Callable[..., Any], *arguments: object) -> Any:
+    """``function(*arguments)``, of which the way back keeps the arguments alone and computes the rest once more."""
+    return checkpoint(function, *arguments, use_reentrant=False)
 
 
 class Recurrence(nn.Module):
     """Coordinates, then a step of ``layers_per_step`` blocks, ``max_steps`` times.
 
     ``blocks`` holds one step's blocks when tied and ``max_steps`` times as many when not. ``before`` and ``after`` are
-    plain layers applied once (t2t's ``mix_with_transformer``). ``closing_norm`` ends a pre-norm model.
+    plain layers applied once (t2t's ``mix_with_transformer``). ``closing_norm`` ends a pre-norm model. With
+    ``checkpointed`` what a step computed inside is not kept for the way back but computed again.
     """
 
     def __init__(
@@ -103,6 +76,7 @@ class Recurrence(nn.Module):
         output: Output = "mean",
         state: Literal["frozen", "evolving"] = "frozen",
         form: Literal["auto", "masked"] = "auto",
+        checkpointed: bool = False,
     ) -> None:
         super().__init__()
         self.coordinates, self.plain_coordinates = coordinates, plain_coordinates
@@ -111,7 +85,7 @@ class Recurrence(nn.Module):
         self.tied = tied
         self.closing_norm, self.halting = closing_norm, halting
         self.threshold, self.remainder_at_cap = threshold, remainder_at_cap
-        self.output, self.state, self.form = output, state, form
+        self.output, self.state, self.form, self.checkpointed = output, state, form, checkpointed
 
     def depth(self, max_steps: int | None) -> int:
         """The number of steps to run; UserError when it is not positive or an untied model has fewer blocks."""
@@ -186,6 +160,14 @@ class Recurrence(nn.Module):
             )
         return states, trace
 
+    def _forgets(self, view: View) -> bool:
+        """Whether a step's inner results are computed again on the way back."""
+        return (
+            self.checkpointed
+            and torch.is_grad_enabled()
+            and not (view.cache is not None or view.record is not None)
+        )
+
     def _mask(
         self,
         states: States,
@@ -248,9 +230,13 @@ class Recurrence(nn.Module):
 
     def _fixed(self, states: States, view: View, *, depth: int) -> tuple[States, Trace]:
         signals = self._signals(depth, like=states)
-        for step in range(depth):
+
+        def whole(states: States, step: int) -> States:
             timed = self.coordinates(states, placed=view.placed, step=step, num_steps=depth, signals=signals)
-            states = self._step(timed, view, step=step)
+            return self._step(timed, view, step=step)
+
+        for step in range(depth):
+            states = again(whole, states, step) if self._forgets(view) else whole(states, step)
         steps = torch.full(states.shape[:2], float(depth), device=states.device)
         if view.padding is not None:
             steps = steps.masked_fill(view.padding, 0.0)
@@ -320,6 +306,7 @@ class Recurrence(nn.Module):
             states=states,
             signal=view.placed.signal if self.coordinates.every_step else None,
             memory=None if view.memory is None else view.memory[len(self.before)],
+            again=again if self._forgets(view) else None,
         )
 
     @property
@@ -332,6 +319,29 @@ class Recurrence(nn.Module):
     def _unit(self) -> HaltingUnit:
         assert self.halting is not None
         return self.halting
+
+    def _think(
+        self,
+        states: States,
+        halting: Halting,
+        step: int,
+        *,
+        view: View,
+        depth: int,
+        signals: Tensor | None,
+        threshold: float,
+        padding: Padding | None,
+    ) -> tuple[States, Halting, PerPosition, PerPosition, States, Padding]:
+        """One step of all positions: states, halting, probability, weight, what it adds to the output, who ran."""
+        active = halting.running
+        timed = self.coordinates(states, placed=view.placed, step=step, num_steps=depth, signals=signals)
+        probability = self._unit(timed, padding=padding)
+        stop = self.remainder_at_cap and step == depth - 1
+        halting, weight = advance(halting, probability, threshold=threshold, stop=stop)
+        new = self._step(timed, view, step=step)
+        made = contribution(new, weight, rule=self.output)
+        states = torch.where(active.unsqueeze(-1), new, states) if self.state == "frozen" else new
+        return states, halting, probability, weight, made, active
 
     def _halting(
         self, states: States, view: View, *, depth: int, threshold: float, padding: Padding | None
@@ -350,6 +360,9 @@ class Recurrence(nn.Module):
         signals = self._signals(depth, like=states)
         endless = is_straight() or (view.cache is not None and cache is None)
         positions, width = halting.running.numel(), states.shape[2]
+        think = partial(
+            self._think, view=view, depth=depth, signals=signals, threshold=threshold, padding=padding
+        )
         for step in range(depth):
             counts = None if endless else halting.running.sum(dim=1).tolist()
             running = positions if counts is None else sum(counts)
@@ -372,17 +385,17 @@ class Recurrence(nn.Module):
                 probabilities += more[0]
                 weights += more[1]
                 break
-            active = halting.running
-            timed = self.coordinates(states, placed=view.placed, step=step, num_steps=depth, signals=signals)
-            probability = self.halting(timed, padding=padding)
-            stop = self.remainder_at_cap and step == depth - 1
-            halting, weight = advance(halting, probability, threshold=threshold, stop=stop)
-            new = self._step(timed, view, step=step)
-            output = combine(output, new, weight, active=active, rule=self.output)
-            states = torch.where(active.unsqueeze(-1), new, states) if self.state == "frozen" else new
+            part = (states, halting, step)
+            states, halting, probability, weight, made, active = (
+                again(think, *part) if self._forgets(view) else think(*part)
+            )
+            output = combine(output, made, weight, active=active, rule=self.output)
             probabilities.append(torch.where(active, probability, 0.0))
             weights.append(weight)
         trace = Trace(
             halting.steps, halting.remainder, padding, torch.stack(probabilities), torch.stack(weights)
         )
         return output.to(states.dtype), trace
+
+
+__all__ = ["Recurrence", "Trace", "View"]

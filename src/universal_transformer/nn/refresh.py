@@ -120,7 +120,8 @@ class Refresh:
         """Keys and values, nothing left out, of the rows ``which`` at ``steps``."""
         kept = self.keep(base)
         if self.part is None:
-            return kept.rows[which]
+            return kept.rows.index_select(0, which)
+        rows, part = kept.rows.index_select(0, which), self.part.index_select(0, steps)
         if kept.variance is None or self.constant is None:
-            return kept.rows[which] + self.part[steps]
-        return read(kept.rows[which], kept.variance[which, steps], self.part[steps]) + self.constant
+            return rows + part
+        return read(rows, kept.variance[which, steps], part) + self.constant

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from universal_transformer.errors import UserError
+from universal_transformer.models.config import EXECUTION, ModelConfig
 from universal_transformer.models.kinds import AnyModelConfig, kind_of
 from universal_transformer.tasks import (
     TASKS,
@@ -255,6 +256,8 @@ def _model(fields: Any, *, where: str) -> AnyModelConfig:
     if not isinstance(fields, dict):
         raise UserError(f"{where}: expected an object, found {fields!r}")
     kind = kind_of(fields, where=where)
+    if kind is ModelConfig:
+        fields = {**EXECUTION, **fields}
     return _strict(kind, fields={name: fields[name] for name in fields if name != "kind"}, where=where)
 
 

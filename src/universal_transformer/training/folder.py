@@ -13,6 +13,7 @@ from typing import Any
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
+from universal_transformer.models.config import EXECUTION
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.tasks.task import Codec
 from universal_transformer.training.checkpoint import sync_folder, write_json, write_synced
@@ -28,7 +29,8 @@ LOCK = ".lock"
 def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
     """Refuse a folder that a new run would spoil, or a resume of something else; return what changed.
 
-    A resume may change the limits of a run (`LIMITS`); any other difference is a UserError that names it.
+    A resume may change the limits of a run (`LIMITS`) and whether activations are kept, which changes no number; any
+    other difference is a UserError that names it.
     """
     if not resume:
         if folder.exists() and not (folder.is_dir() and _is_empty(folder)):
@@ -40,7 +42,7 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
         raise UserError(f"{folder} holds no run to go on with: there is no {CONFIG} in it")
     saved = RunConfig.load(folder / CONFIG)
     changes = _differences(saved.to_dict(), config.to_dict(), where="")
-    allowed = {f"training.{field}" for field in LIMITS}
+    allowed = {*(f"training.{field}" for field in LIMITS), "model.activation_checkpointing"}
     if refused := [text for field, text in changes.items() if field not in allowed]:
         raise UserError(f"{folder}: not the same run: {'; '.join(refused)}")
     return list(changes.values())
@@ -55,7 +57,8 @@ def _differences(saved: Any, given: Any, *, where: str) -> dict[str, str]:
     if isinstance(saved, dict) and isinstance(given, dict):
         found = {}
         for key in saved.keys() | given.keys():
-            found.update(_differences(saved.get(key), given.get(key), where=f"{where}.{key}".lstrip(".")))
+            old, new = (side.get(key, EXECUTION.get(key)) for side in (saved, given))
+            found.update(_differences(old, new, where=f"{where}.{key}".lstrip(".")))
         return dict(sorted(found.items()))
     return {} if saved == given else {where: f"{where} was {saved!r}, is now {given!r}"}
 

@@ -1,0 +1,55 @@
+"""What a recurrence reports, and what its positions may see."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from universal_transformer.axes import Bool, Float, Padding, PerPosition, PerStep, Scalar, Tensor
+from universal_transformer.nn.attention import Memory
+from universal_transformer.nn.block import AttentionRecord
+from universal_transformer.nn.cache import KeyValueCache
+from universal_transformer.nn.coordinates import Placed
+from universal_transformer.nn.halting import ponder_cost as mean_ponder
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What happened over depth: read by the ponder cost, the plots and the explorer alike.
+
+    ``steps`` is N and ``remainder`` R, both 0 at padding; of a fixed depth N is T and R is 0. ``probability`` and
+    ``weight`` (halting only) have one row a step made. ``self_attention`` and ``cross_attention`` have one row a
+    layer application and are kept on request.
+    """
+
+    steps: PerPosition
+    remainder: PerPosition
+    padding: Padding | None
+    probability: PerStep | None = None
+    weight: PerStep | None = None
+    self_attention: Float[Tensor, "layer batch heads query key"] | None = None
+    cross_attention: Float[Tensor, "layer batch heads query source"] | None = None
+
+    def mean_steps(self) -> Scalar:
+        """Mean N over real positions."""
+        return mean_ponder(self.steps, torch.zeros_like(self.steps), padding=self.padding)
+
+    def ponder_cost(self) -> Scalar:
+        """Mean N + R over real positions; 0 for a fixed depth, where there is nothing to decide."""
+        if self.probability is None:
+            return self.steps.new_zeros(())
+        return mean_ponder(self.steps, self.remainder, padding=self.padding)
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What the positions of one call may see; the same at every step."""
+
+    placed: Placed
+    padding: Padding | None
+    mask: Bool[Tensor, "..."] | None
+    causal: bool
+    memory: Sequence[Memory] | None
+    cache: KeyValueCache | None
+    cached_padding: Bool[Tensor, "batch stored"] | None
+    record: AttentionRecord | None
