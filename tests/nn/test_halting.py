@@ -12,6 +12,7 @@ from universal_transformer.nn.halting import (
     advance,
     check_threshold,
     combine,
+    contribution,
     ponder_cost,
 )
 
@@ -109,9 +110,9 @@ def test_outputs_follow_their_rules(data, steps):
         output = torch.zeros(1, 1, 3)
         for step in range(steps):
             active = torch.tensor([[step < last]])
-            output = combine(
-                output, states[step].view(1, 1, 3), weights[step].view(1, 1), active=active, rule=rule
-            )
+            weight = weights[step].view(1, 1)
+            made = contribution(states[step].view(1, 1, 3), weight, rule=rule)
+            output = combine(output, made, weight, active=active, rule=rule)
         found[rule] = output[0, 0]
     torch.testing.assert_close(found["mean"], sum(w * x for w, x in zip(weights, states, strict=True)))
     share = torch.zeros(3)
