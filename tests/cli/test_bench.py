@@ -40,6 +40,14 @@ def test_what_runs_on_a_gpu_runs():
     """On the CPU here, tiny: the figures mean nothing, the table does."""
     found = gpu.measure(torch.device("cpu"), Settings(seconds=0.01, quick=True))
     assert len(render(found).splitlines()) == len(found) + 2
+    assert [each.details["error"] for each in found if "error" in each.details] == []
+
+
+def test_what_fails_on_a_gpu_is_one_line_and_the_rest_goes_on():
+    found = gpu.attempt("training, compiled", lambda: 1 / 0)
+    assert found.name == "training, compiled: failed"
+    assert "ZeroDivisionError" in found.details["error"]
+    assert "training, compiled: failed" in render([found])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

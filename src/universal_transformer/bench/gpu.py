@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from collections.abc import Callable
 
 import torch
 
@@ -22,7 +23,7 @@ HALTING = dataclasses.replace(FIXED, max_steps=10)
 TRAINED = dataclasses.replace(HALTING, batch=32)
 DECODED = Shape(width=1024, heads=16, filter_width=4096, batch=256, length=64, max_steps=6)
 TINY = Shape(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=4)
-MATRIX, VOCABULARY, NEW_TOKENS = 8192, 32_000, 64
+MATRIX, PRODUCTS, VOCABULARY, NEW_TOKENS = 8192, 8, 32_000, 64
 FIXED_SHARE, HALTING_SHARE = 0.5, 0.7
 
 
@@ -30,8 +31,13 @@ def matrix_rate(size: int, *, device: torch.device, settings: Settings) -> Measu
     """FLOP/s of one large bfloat16 product of random matrices."""
     one = torch.randn(size, size, device=device, dtype=torch.bfloat16)
     two = torch.randn(size, size, device=device, dtype=torch.bfloat16)
-    times = alternate({"product": lambda: one @ two}, seconds=settings.seconds, least=20, device=device)
-    middle = medians(times)
+
+    def side() -> None:
+        for _ in range(PRODUCTS):  # so that waiting for the GPU is not counted
+            torch.mm(one, two)
+
+    times = alternate({"product": side}, seconds=settings.seconds, least=20, device=device)
+    middle = {name: seconds / PRODUCTS for name, seconds in medians(times).items()}
     return Measurement(
         case="gpu",
         name=f"matrix product {size} x {size}",
@@ -142,19 +148,42 @@ def decoding(
     )
 
 
+def attempt(name: str, work: Callable[[], Measurement]) -> Measurement:
+    """What ``work`` measures. Where it fails (no compiler, too little memory) a line says so, and the rest goes on."""
+    try:
+        return work()
+    except Exception as error:  # whatever a compiler or a driver raises
+        return Measurement(
+            case="gpu", name=f"{name}: failed", details={"error": f"{type(error).__name__}: {error}"}
+        )
+    finally:
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
 def measure(device: torch.device, settings: Settings) -> list[Measurement]:
     """All of it on ``device``; tiny and not compiled when ``settings.quick``."""
     quick = settings.quick
     product = matrix_rate(64 if quick else MATRIX, device=device, settings=settings)
     rate = product.details["tflops_per_second"] * 1e12
-    found = [product]
-    for compile_block in (False,) if quick else (False, True):
-        shape = TINY if quick else FIXED
-        found.append(fixed(shape, rate=rate, device=device, compile_block=compile_block, settings=settings))
-    for shape, training in ((HALTING, False), (TRAINED, True)):
-        found.append(halting(TINY if quick else shape, training=training, device=device, settings=settings))
-    shape, vocabulary, tokens = (TINY, 20, 3) if quick else (DECODED, VOCABULARY, NEW_TOKENS)
-    return [*found, decoding(shape, vocabulary=vocabulary, tokens=tokens, device=device, settings=settings)]
+    full, inferred, trained, decoded = (TINY,) * 4 if quick else (FIXED, HALTING, TRAINED, DECODED)
+    vocabulary, tokens = (20, 3) if quick else (VOCABULARY, NEW_TOKENS)
+    parts: dict[str, Callable[[], Measurement]] = {
+        "training, eager": lambda: fixed(
+            full, rate=rate, compile_block=False, device=device, settings=settings
+        ),
+        "training, compiled": lambda: fixed(
+            full, rate=rate, compile_block=True, device=device, settings=settings
+        ),
+        "halting inference": lambda: halting(inferred, training=False, device=device, settings=settings),
+        "halting training": lambda: halting(trained, training=True, device=device, settings=settings),
+        "decoding": lambda: decoding(
+            decoded, vocabulary=vocabulary, tokens=tokens, device=device, settings=settings
+        ),
+    }
+    if quick:
+        del parts["training, compiled"]
+    return [product, *(attempt(name, work) for name, work in parts.items())]
 
 
 def run(settings: Settings) -> list[Measurement]:

@@ -1,4 +1,8 @@
-"""Other libraries' tied-layer encoders and cached decoders of the same shape (optional extra ``peers``)."""
+"""Other libraries' tied-layer encoders and cached decoders of the same shape (optional extra ``peers``).
+
+All have the same products, two LayerNorms a step, and torch's own attention. What differs is small: torch.nn and ALBERT
+add biases in attention, ALBERT normalises its inputs once more; ours adds coordinates at every step.
+"""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -47,6 +51,9 @@ class Albert(nn.Module):
             attn_implementation="sdpa",
         )
         self.model = AlbertModel(config, add_pooling_layer=False)
+        self.model.encoder.embedding_hidden_mapping_in = (
+            nn.Identity()
+        )  # its sizes are equal: one product less
 
     def forward(self, states: Tensor) -> Tensor:
         return self.model(inputs_embeds=states).last_hidden_state
@@ -111,4 +118,6 @@ def t5(shape: Shape, *, vocabulary: int) -> nn.Module:
         feed_forward_proj="relu",
         decoder_start_token_id=0,
     )
-    return T5ForConditionalGeneration(config).eval()
+    model = T5ForConditionalGeneration(config).eval()
+    model.generation_config.eos_token_id = None  # no end to look for, and no logits to mask for it
+    return model
