@@ -14,6 +14,7 @@ from universal_transformer.cli.arguments import DATA_DIR, Parser, data_dir, note
 from universal_transformer.errors import UserError
 
 if TYPE_CHECKING:
+    from universal_transformer.recipes.reproduce import Maker
     from universal_transformer.recipes.results import ResultsFile
     from universal_transformer.recipes.runs import Planned
     from universal_transformer.recipes.table import Table
@@ -50,7 +51,7 @@ def run(arguments: list[str]) -> int:
     until = math.inf if options.budget is None else started + options.budget
     workshop = Workshop(table=table, runs=Path(options.runs), say=_say, quiet=options.quiet, until=until)
     with data_dir(options.data_dir):
-        outcome = reproduce(planned, workshop, results=results)
+        outcome = reproduce(planned, workshop, results=results, maker=_maker(options))
     if results.is_dir():
         print(f"written to {write_table(table, file)}; the runs are in {file.path}")
         _draw(table, file)
@@ -62,6 +63,17 @@ def run(arguments: list[str]) -> int:
     for text in outcome.failed:
         note(f"ut: {' '.join(text.split())}")
     return FAILED if outcome.failed else 0
+
+
+def _maker(options: argparse.Namespace) -> Maker:
+    """Return how runs are made: one after the other, or on Ray."""
+    from universal_transformer.recipes.reproduce import one_by_one
+
+    if options.ray is None:
+        return one_by_one
+    from universal_transformer.recipes.ray_runs import on_ray
+
+    return on_ray(options.ray)
 
 
 def parser() -> Parser:
@@ -100,6 +112,13 @@ def parser() -> Parser:
         type=duration,
         metavar="TIME",
         help="time for the whole command, such as 8m; a run in progress is then saved, and the next call goes on",
+    )
+    parser.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="ADDRESS",
+        help="make runs side by side on Ray: on this machine, or on the cluster at ADDRESS",
     )
     parser.add_argument("--results", metavar="FOLDER", default="results", help="where results are kept")
     parser.add_argument("--runs", metavar="FOLDER", default="runs", help="where run folders are kept")
