@@ -66,7 +66,7 @@ MISTAKES = {
     "data set": (["data", "check", "bab"], "did you mean babi"),
     "no data set": (["data", "fetch"], "name a data set"),
     "too many": (["data", "list", "babi"], "takes no name"),
-    "recipes of what": (["recipes", "stories"], "unexpected 'stories'"),
+    "recipes of what": (["recipes", "stories"], "no table 'stories'"),
 }
 
 

@@ -142,8 +142,9 @@ class CompactLoop:
         each = self.unit.each(timed.unsqueeze(0)).squeeze(0)
         if self.unit.scope == "position":
             return each
-        total = each.new_zeros(self.batch).index_add(0, layout.sequence, each)
-        return (total / each.new_tensor(layout.counts).clamp(min=1))[layout.sequence]
+        empty = each.new_zeros(self.batch)
+        total, count = (empty.index_add(0, layout.sequence, part) for part in (each, torch.ones_like(each)))
+        return (total / count.clamp(min=1)).index_select(0, layout.sequence)
 
     def look(self, states: Rows, layout: Layout) -> Rows:
         """Attention of running rows over the source."""

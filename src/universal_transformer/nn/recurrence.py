@@ -39,7 +39,7 @@ from universal_transformer.nn.transition import FeedForward
 COMPACT_BELOW = 0.75
 """Share of running positions under which halted ones are left out; above, moving rows costs what it saves."""
 INFER_BELOW = 0.95
-"""The same where neither gradients nor a cache are kept (``nn/compact_inference.py``)."""
+"""The same where neither gradients nor a cache are kept."""
 WORTH = 2**17
 """And the least of halted positions times squared width: below, a step costs what starting its operations costs."""
 
