@@ -5,6 +5,7 @@ import pytest
 
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.errors import UserError
+from universal_transformer.tasks import blimp
 from universal_transformer.tasks.blimp import SETS, load_blimp, read_pairs
 from universal_transformer.tasks.labelled import LabelledCodec
 from universal_transformer.tasks.words import Vocabulary, WordCodec
@@ -68,6 +69,12 @@ def test_bad_archives(tmp_path, folder):
         archive.writestr("data/x.jsonl", '{"sentence_good": "a"}\n')
     with pytest.raises(UserError, match=r'x\.jsonl:1: found .*expected "sentence_good"'):
         list(read_pairs(path, "x"))
+
+
+def test_too_large_a_set_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(blimp, "MAX_BYTES", 10)
+    with pytest.raises(UserError, match=r"bytes; expected at most 10"):
+        load_blimp(CODEC, data_dir=str(folder))
 
 
 def test_published_counts(shared_data):

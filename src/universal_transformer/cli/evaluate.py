@@ -86,14 +86,14 @@ def open_with_task(
 ) -> tuple[Run, Task]:
     """Load the run in `folder`, and its data (from `data_dir`, if that is given), or the `other` data named."""
     from universal_transformer.cli.run_folder import load_task, open_run, pick_device
-    from universal_transformer.tasks import AgreementData, BabiData
+    from universal_transformer.tasks import AgreementData, BabiData, LambadaData, ReadingData
 
     run = open_run(folder, device=pick_device(device), recurrence=recurrence)
     if other:
         from universal_transformer.tasks.blimp import load_blimp
 
         return run, load_blimp(run.codec, data_dir=data_dir)
-    if data_dir and isinstance(run.config.data, BabiData | AgreementData):
+    if data_dir and isinstance(run.config.data, BabiData | AgreementData | LambadaData | ReadingData):
         data = dataclasses.replace(run.config.data, data_dir=data_dir)
         run = dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
     return run, load_task(run)

@@ -8,6 +8,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.models.pointer import Pointer
 from universal_transformer.models.roles import AnyClassifier
 from universal_transformer.models.source import SourceSide
 from universal_transformer.nn.coordinates import draw_positions
@@ -35,7 +36,11 @@ class Classifier(AnyClassifier):
                 "num_classes=0: a classifier needs classes; take them from the data or set the field"
             )
         self.source = SourceSide(config)
-        self.head = nn.Linear(config.width, config.num_classes)
+        self.head: nn.Linear | Pointer
+        if config.pooling == "pointer":
+            self.head = Pointer(config.width, num_classes=config.num_classes, start_id=config.start_id)
+        else:
+            self.head = nn.Linear(config.width, config.num_classes)
         initialise(self, noisy_masks=config.fact_mask_init == "noise")
 
     def forward(
@@ -63,5 +68,7 @@ class Classifier(AnyClassifier):
             threshold=halting_threshold,
             keep_attention=keep_attention,
         )
+        if isinstance(self.head, Pointer):
+            return ModelOutput(self.head(states, source, padding=padding), trace, None)
         pooled = pool(states, padding=padding, how=self.config.pooling)
         return ModelOutput(self.head(pooled), trace, None)

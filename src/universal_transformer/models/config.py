@@ -37,8 +37,8 @@ class ModelConfig:
     """Longest fact in words; 0 means: taken from the data."""
     fact_mask_init: Literal["noise", "ones"] = "noise"
     """How the word-position mask of facts starts: 1 + noise, or all ones (a bag of words)."""
-    pooling: Literal["mean", "last"] = "mean"
-    """What a classifier reads: the mean over positions, or the last position."""
+    pooling: Literal["mean", "last", "pointer"] = "mean"
+    """What a classifier reads: the mean over positions, the last position; or it points at a token of its source."""
     padding_id: int = 0
     """Token id of padding."""
     start_id: int = 1
@@ -212,6 +212,13 @@ def _check_combinations(config: ModelConfig) -> None:
             f"rotary coordinates turn pairs of channels: width / num_heads must be even, not "
             f"{config.width // config.num_heads}",
         )
+    if config.pooling == "pointer":
+        if config.inputs == "facts":
+            raise _refuse("pooling", "pointer", 'points at a token: inputs must be "tokens"')
+        if config.num_classes not in (0, config.vocabulary_size):
+            raise _refuse(
+                "num_classes", config.num_classes, "a pointer's classes are the tokens of its vocabulary"
+            )
     if config.end_coordinates and config.position_coordinates not in ("sinusoidal", "learned"):
         raise _refuse("end_coordinates", True, "needs position_coordinates sinusoidal or learned")
     if config.end_coordinates and config.position_start == "step":

@@ -11,7 +11,7 @@ from universal_transformer.recipes.algorithmic import addition, copy, reverse
 from universal_transformer.recipes.execute import lte
 from universal_transformer.recipes.facts import babi, babi_1k_joint, babi_10k_joint, stories
 from universal_transformer.recipes.files import labelled, pairs, text
-from universal_transformer.recipes.language import agreement
+from universal_transformer.recipes.language import FAMILIES, agreement, lambada, lambada_reading
 from universal_transformer.recipes.translation import multi30k
 from universal_transformer.recipes.variants import Recipe, by_recipe_name
 
@@ -29,6 +29,8 @@ MAIN: dict[str, Recipe] = {
     "labelled": labelled,
     "multi30k": multi30k,
     "agreement": agreement,
+    "lambada": lambada,
+    "lambada-reading": lambada_reading,
 }
 """What one begins with."""
 
@@ -39,6 +41,7 @@ RECIPES: dict[str, Recipe] = {
     **by_recipe_name(table5.TABLE6.rows),
     **by_recipe_name(table7.ROWS),
     **by_recipe_name(depth.ROWS),
+    **{name: one for found in FAMILIES.values() for name, one in by_recipe_name(found).items()},
 }
 """Every recipe by its name on the command line; the first line of its docstring is its summary."""
 

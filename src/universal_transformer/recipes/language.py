@@ -1,10 +1,28 @@
-"""Language models: subject-verb agreement (table 2)."""
+"""Language models: subject-verb agreement (table 2) and LAMBADA (table 3)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.tasks import AgreementData
+from universal_transformer.recipes.variants import Recipe, family
+from universal_transformer.tasks import AgreementData, LambadaData, ReadingData
 from universal_transformer.training.config import RunConfig, TrainingConfig
+
+_MODELS = ("lstm", "transformer", "transformer-small", "ut", "ut-halting")
+
+
+def _training(*, minutes: float, batch_tokens: int) -> TrainingConfig:
+    return TrainingConfig(
+        minutes=minutes,
+        batch_tokens=batch_tokens,
+        learning_rate=2e-3,
+        schedule="cosine",
+        warmup_updates=200,
+        ponder_weight=0.005,
+        validate_every=250,
+        save_minutes=1.0,
+    )
 
 
 def agreement() -> RunConfig:
@@ -19,19 +37,54 @@ def agreement() -> RunConfig:
             num_heads=4,
             max_steps=6,
             norm="pre",
-            halting=True,
             dropout=0.1,
         ),
-        training=TrainingConfig(
-            minutes=10.0,
-            batch_tokens=1024,
-            learning_rate=2e-3,
-            schedule="cosine",
-            warmup_updates=200,
-            ponder_weight=0.005,
-            validate_every=250,
-        ),
+        training=_training(minutes=10.0, batch_tokens=1024),
     )
 
 
-__all__ = ["agreement"]
+def lambada() -> RunConfig:
+    """The last word of a passage, by a language model on novels (table 3; `ut data fetch lambada`, `novels`)."""
+    return RunConfig(
+        recipe="lambada",
+        data=LambadaData(),
+        model=ModelConfig(
+            architecture="language_model",
+            width=256,
+            filter_width=1024,
+            num_heads=8,
+            max_steps=6,
+            norm="pre",
+            dropout=0.1,
+        ),
+        training=_training(minutes=60.0, batch_tokens=2048),
+    )
+
+
+def lambada_reading() -> RunConfig:
+    """The last word of a passage, among the words before its last sentence (table 3, reading comprehension)."""
+    return RunConfig(
+        recipe="lambada-reading",
+        data=ReadingData(),
+        model=ModelConfig(
+            architecture="classifier",
+            pooling="pointer",
+            width=128,
+            filter_width=512,
+            num_heads=4,
+            max_steps=6,
+            norm="pre",
+            dropout=0.1,
+        ),
+        training=_training(minutes=60.0, batch_tokens=2048),
+    )
+
+
+FAMILIES: Mapping[str, Mapping[str, Recipe]] = {
+    "agreement": family("agreement", agreement, models=_MODELS, vocabulary_size=7_151),
+    "lambada": family("lambada", lambada, models=_MODELS, vocabulary_size=20_000),
+    "lambada-reading": family("lambada-reading", lambada_reading, models=_MODELS, vocabulary_size=34_781),
+}
+"""Task -> model of a row -> its recipe. An LSTM reads as a classifier over the whole vocabulary: it does not point."""
+
+__all__ = ["FAMILIES", "agreement", "lambada", "lambada_reading"]

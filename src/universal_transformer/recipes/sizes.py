@@ -53,7 +53,7 @@ def _tables(config: ModelConfig) -> int:
     if config.inputs == "facts":
         found += config.max_fact_words * width
     if config.architecture == "classifier":
-        return found + config.num_classes * (width + 1)
+        return found + (width * width if config.pooling == "pointer" else config.num_classes * (width + 1))
     targets = config.target_vocabulary_size or config.vocabulary_size
     found += config.target_vocabulary_size * width
     return found + targets * width * (not config.tie_output) + targets * config.output_bias

@@ -7,6 +7,7 @@ from universal_transformer.tasks.algorithmic import AlgorithmicData
 from universal_transformer.tasks.babi import BabiData
 from universal_transformer.tasks.codecs import load_codec
 from universal_transformer.tasks.labelled import LabelledData
+from universal_transformer.tasks.lambada import LambadaData, ReadingData
 from universal_transformer.tasks.learning_to_execute import LearningToExecuteData
 from universal_transformer.tasks.pairs import PairsData
 from universal_transformer.tasks.stories import StoriesData
@@ -24,6 +25,8 @@ TASKS: dict[str, type[TaskData]] = {
     "labelled": LabelledData,
     "translation": TranslationData,
     "agreement": AgreementData,
+    "lambada": LambadaData,
+    "reading": ReadingData,
 }
 
 __all__ = [
@@ -33,9 +36,11 @@ __all__ = [
     "BabiData",
     "Codec",
     "LabelledData",
+    "LambadaData",
     "LearningToExecuteData",
     "PairsData",
     "Prediction",
+    "ReadingData",
     "StoriesData",
     "Task",
     "TaskData",

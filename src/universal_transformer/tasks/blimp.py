@@ -85,6 +85,8 @@ def read_pairs(path: Path, group: str) -> Iterator[tuple[str, str, str]]:
             with archive.open(member) as stream:
                 content = stream.read(MAX_BYTES + 1)
             lines = content.decode("utf-8").rstrip("\n").split("\n")
+    except UserError:
+        raise
     except KeyError as error:
         raise UserError(
             f"{show_path(path)}: data/{group}.jsonl is not in it; expected the published archive"

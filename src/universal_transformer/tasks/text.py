@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, overload
 
+import numpy as np
+
 from universal_transformer.data.example import Example
 from universal_transformer.data.table import check_file, check_fraction
 from universal_transformer.data.text import read_json, read_lines, show, show_path, write_json
@@ -26,7 +28,7 @@ LINES_AT_ONCE = 10_000
 class Blocks(Sequence[Example]):
     """Examples of `length` tokens each (the last may be shorter), made from one array when asked for."""
 
-    def __init__(self, tokens: array[int], *, length: int):
+    def __init__(self, tokens: array[int] | np.ndarray, *, length: int):
         self.tokens = tokens
         self.length = length
 
@@ -43,7 +45,7 @@ class Blocks(Sequence[Example]):
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
         place = range(len(self))[index] * self.length
-        return Example(source=(), target=tuple(self.tokens[place : place + self.length]))
+        return Example(source=(), target=tuple(self.tokens[place : place + self.length].tolist()))
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,10 @@ from universal_transformer.tasks import (
     AlgorithmicData,
     BabiData,
     LabelledData,
+    LambadaData,
     LearningToExecuteData,
     PairsData,
+    ReadingData,
     StoriesData,
     TextData,
     TranslationData,
@@ -37,6 +39,8 @@ TaskFields = (
     | LabelledData
     | TranslationData
     | AgreementData
+    | LambadaData
+    | ReadingData
 )
 
 T = TypeVar("T")

@@ -1,0 +1,168 @@
+"""Novels as one row of numbered words, cut once and kept in a cache as a memory-mapped array.
+
+They are read from ``novels/corpus.tar.xz``, or from the files ``novels/corpus/*.txt`` that ``ut data fetch novels``
+gets. The cache is the folder that UT_CACHE names, else ``universal_transformer`` in XDG_CACHE_HOME or ``~/.cache``;
+it is named after the novels' SHA-256, so that other novels are other entries, and one that cannot be
+written or is damaged costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import os
+import shutil
+import tarfile
+import tempfile
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from universal_transformer.data.download import data_folder, find
+from universal_transformer.data.text import read_json, show, show_path, write_json
+from universal_transformer.data.words import cut
+from universal_transformer.errors import UserError
+
+ARCHIVE = "corpus.tar.xz"
+FOLDER = "corpus"
+VERSION = 1  # of how words are cut: another number makes other cache entries
+MAX_NOVELS = 10_000
+MAX_NOVEL_BYTES = 64 * 2**20
+MAX_BYTES = 2 * 2**30
+BETWEEN = 0
+"""The number that stands behind each novel."""
+
+
+@dataclass(frozen=True)
+class Novels:
+    """Words by number: ``types[tokens[i]]`` is word i; number 0 stands between novels."""
+
+    tokens: np.ndarray
+    """int32, [words]; memory-mapped if it comes from the cache."""
+    types: tuple[str, ...]
+    count: int
+    """Novels."""
+
+    def frequencies(self) -> np.ndarray:
+        """Return how often each type occurs."""
+        return np.bincount(self.tokens, minlength=len(self.types))
+
+
+def cache_folder() -> Path:
+    """Return the folder with what can be computed again."""
+    named = os.environ.get("UT_CACHE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "universal_transformer"
+
+
+def read_novels(folder: str | Path | None = None) -> Novels:
+    """Return the novels of the data folder; UserError where there are none, or a file is not what it should be."""
+    archive = data_folder(folder) / "novels" / ARCHIVE
+    if archive.is_file():
+        digest = hashlib.sha256(archive.read_bytes())
+    else:
+        digest = hashlib.sha256()
+        for path in _files(folder):
+            digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
+    entry = cache_folder() / f"novels-{VERSION}-{digest.hexdigest()[:16]}"
+    if (kept := _load(entry)) is not None:
+        return kept
+    novels = _cut(_from_archive(archive) if archive.is_file() else _from_folder(folder))
+    _keep(entry, novels)
+    return novels
+
+
+def _files(folder: str | Path | None) -> list[Path]:
+    root = find("novels", folder) / FOLDER
+    paths = sorted(root.glob("*.txt"))
+    if not paths:
+        raise UserError(f"{show_path(root)}: no novels (*.txt) in it; get them with `ut data fetch novels`")
+    return paths
+
+
+def _from_folder(folder: str | Path | None) -> Iterator[tuple[str, bytes]]:
+    for path in _files(folder):
+        if path.stat().st_size > MAX_NOVEL_BYTES:
+            raise UserError(f"{show_path(path)}: more than {MAX_NOVEL_BYTES:,} bytes; expected one novel")
+        yield show_path(path), path.read_bytes()
+
+
+def _from_archive(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Stream the plain .txt members, within limits of number and size; nothing is written anywhere."""
+    name, total = show_path(path), 0
+    try:
+        with tarfile.open(path, mode="r|xz") as archive:
+            for number, member in enumerate(archive):
+                total += member.size
+                if number >= MAX_NOVELS or member.size > MAX_NOVEL_BYTES or total > MAX_BYTES:
+                    raise UserError(f"{name}: {show(member.name)}: too many or too large files for novels")
+                if member.isreg() and member.name.endswith(".txt"):
+                    stream = archive.extractfile(member)
+                    assert stream is not None, "a plain file has content"
+                    yield f"{name}: {show(member.name)}", stream.read()
+    except UserError:
+        raise
+    except (tarfile.TarError, lzma.LZMAError, EOFError, OSError, ValueError) as error:
+        raise UserError(f"{name}: not the archive expected ({show(str(error), limit=120)})") from error
+
+
+def _cut(texts: Iterator[tuple[str, bytes]]) -> Novels:
+    numbers: dict[str, int] = {"": BETWEEN}
+
+    class Chunks(dict[str, tuple[int, ...]]):
+        """Most runs of characters come again: each is cut once."""
+
+        def __missing__(self, chunk: str) -> tuple[int, ...]:
+            found = self[chunk] = tuple(numbers.setdefault(word, len(numbers)) for word in cut(chunk))
+            return found
+
+    chunks = Chunks()
+    tokens = array("i")
+    count = 0
+    for where, content in texts:
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise UserError(f"{where}: not UTF-8 at byte {error.start}; expected a novel as text") from error
+        tokens.extend(chain.from_iterable(map(chunks.__getitem__, text.split())))
+        tokens.append(BETWEEN)
+        count += 1
+    return Novels(tokens=np.array(tokens, dtype=np.int32), types=tuple(numbers), count=count)
+
+
+def _load(entry: Path) -> Novels | None:
+    """Return what `_keep` wrote; None if there is nothing, or it is damaged."""
+    try:
+        fields = read_json(entry / "types.json")
+        types, count = tuple(fields["types"]), int(fields["count"])
+        tokens = np.load(entry / "tokens.npy", mmap_mode="r", allow_pickle=False)
+    except (UserError, OSError, ValueError, KeyError, TypeError, EOFError):
+        return None
+    sound = tokens.dtype == np.int32 and tokens.ndim == 1 and len(tokens) == fields.get("length")
+    if not sound or not len(tokens) or tokens.min() < 0 or tokens.max() >= len(types):
+        return None
+    return Novels(tokens=tokens, types=types, count=count)
+
+
+def _keep(entry: Path, novels: Novels) -> None:
+    """Write a cache entry, whole or not at all."""
+    fields = {"types": list(novels.types), "count": novels.count, "length": len(novels.tokens)}
+    staging = None
+    try:
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=".novels-", dir=entry.parent))
+        np.save(staging / "tokens.npy", novels.tokens, allow_pickle=False)
+        write_json(staging / "types.json", fields)
+        shutil.rmtree(entry, ignore_errors=True)
+        staging.rename(entry)
+    except OSError:
+        if staging is not None:
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+__all__ = ["BETWEEN", "Novels", "cache_folder", "read_novels"]

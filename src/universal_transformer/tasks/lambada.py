@@ -1,0 +1,294 @@
+"""LAMBADA: a passage's last word, which people guess from all of it but not from its last sentence (table 3).
+
+Paperno et al., ACL 2016; the Universal Transformer paper, section 3.4. Two tasks on the same passages:
+
+========== =======================================================================================================
+task       what is learned and measured
+========== =======================================================================================================
+lambada    A language model. Training: novels, cut into blocks of words, every word predicted from those before it.
+           Measured on each passage, from its first word on: ``exp(-1/P Σ log p(last word | words before it))`` over P
+           passages, and how often the last word is the likeliest of the whole vocabulary.
+reading    Reading comprehension, as Chu et al. (EACL 2017) state it: the last sentence without its last word is a
+           question, and the answer is a word of the sentences before it. Training: sentences of novels whose last word
+           stands among the words before them too. Measured: how often the answer is right, over all passages, those
+           whose answer is not there included. How a model points at a word: `models.pointer`.
+========== =======================================================================================================
+
+A last word that is not in the vocabulary is never right; its probability is that of ``<unknown>``. The original novels
+(2,662 of them) are not published with the passages any more: training is on 97 older ones, which every figure says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+
+from universal_transformer.data.download import data_folder, find
+from universal_transformer.data.example import NO_CLASS, Example
+from universal_transformer.data.novels import BETWEEN, Novels, read_novels
+from universal_transformer.data.text import read_lines, show, show_path
+from universal_transformer.data.tokenizer import END, START
+from universal_transformer.data.words import CLOSERS, SENTENCE_ENDS
+from universal_transformer.errors import UserError
+from universal_transformer.tasks.task import Task
+from universal_transformer.tasks.text import Blocks
+from universal_transformer.tasks.words import (
+    FIRST_WORD,
+    ReadingCodec,
+    Vocabulary,
+    WordCodec,
+    check_vocabulary_size,
+    last_sentence,
+)
+
+SETS = {
+    "control": "lambada_control_test_data_plain_text.txt",
+    "development": "lambada_development_plain_text.txt",
+    "test": "lambada_test_plain_text.txt",
+}
+LEAST_CONTEXT = 50
+"""Words before the last sentence of a training passage, at least: as LAMBADA's own were chosen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LambadaData:
+    """A language model on novels, tested on the last words of LAMBADA's passages."""
+
+    data_dir: str = ""
+    """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
+    vocabulary_size: int = 20_000
+    """At most so many different words, special ones included; others are <unknown>, and so are words seen once."""
+    block_length: int = 128
+    """Words of one training example; a word sees those before it in its block."""
+    validation_passages: int = 500
+    """Passages of the development set, evenly spread, whose words choose the best weights."""
+
+    def __post_init__(self) -> None:
+        check_vocabulary_size(self.vocabulary_size)
+        if self.block_length < 2:
+            raise UserError(f"--data.block-length {self.block_length}: expected at least 2")
+        _check_positive("validation-passages", self.validation_passages)
+
+    def load(self) -> Task:
+        """Read novels and passages; the vocabulary is that of the novels."""
+        passages, missing = read_passages(self.data_dir)
+        novels = read_novels(self.data_dir or None)
+        vocabulary, tokens = number_novels(novels, size=self.vocabulary_size)
+        tests = {
+            name: tuple(Example(source=(), target=tuple(vocabulary.encode(words))) for words in found)
+            for name, found in passages.items()
+        }
+        notes = [
+            *_notes(novels, missing),
+            f"perplexity and accuracy are those of each passage's last word, out of {len(vocabulary):,} words",
+            *(
+                f"{name}: {sum(words[-1] not in vocabulary.ids for words in found):,} of {len(found):,} last words are "
+                "not in the vocabulary: never right, and <unknown> in the perplexity"
+                for name, found in passages.items()
+            ),
+            f"weights chosen by all words of {self.validation_passages:,} development passages",
+        ]
+        return Task(
+            name="lambada",
+            codec=WordCodec(vocabulary),
+            train=Blocks(tokens, length=self.block_length),
+            validation=_spread(tests["development"], self.validation_passages),
+            test=tests,
+            metric="last_word",
+            model_fields={
+                "architecture": "language_model",
+                "inputs": "tokens",
+                "vocabulary_size": len(vocabulary),
+                "target_vocabulary_size": 0,
+            },
+            notes=tuple(notes),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingData:
+    """Questions about passages: LAMBADA's last word as one of the words before its sentence."""
+
+    data_dir: str = ""
+    """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
+    vocabulary_size: int = 20_000
+    """At most so many different words of the novels; others are <unknown>, and so are words seen once."""
+    passage_words: bool = True
+    """Add the words of the passages, as LAMBADA's own vocabulary has them: they can be pointed at, though those that
+    the novels lack are never trained."""
+    train_examples: int = 200_000
+    """Training passages, evenly spread over the novels."""
+    max_length: int = 200
+    """Words of the longest training passage."""
+    validation_passages: int = 1000
+    """Passages of the development set, evenly spread, that choose the best weights."""
+
+    def __post_init__(self) -> None:
+        check_vocabulary_size(self.vocabulary_size)
+        _check_positive("train-examples", self.train_examples)
+        _check_positive("validation-passages", self.validation_passages)
+        if self.max_length <= LEAST_CONTEXT:
+            raise UserError(f"--data.max-length {self.max_length}: expected more than {LEAST_CONTEXT}")
+
+    def load(self) -> Task:
+        """Read novels and passages, find passages in the novels; the vocabulary is that of the novels."""
+        passages, missing = read_passages(self.data_dir)
+        novels = read_novels(self.data_dir or None)
+        vocabulary, tokens = number_novels(novels, size=self.vocabulary_size)
+        if self.passage_words:
+            added = {word for found in passages.values() for words in found for word in words}
+            vocabulary = Vocabulary((*vocabulary.words, *sorted(added - vocabulary.ids.keys())))
+        codec = ReadingCodec(vocabulary)
+        train = find_questions(tokens, vocabulary, max_length=self.max_length, limit=self.train_examples)
+        notes = [
+            *_notes(novels, missing),
+            f"{len(train):,} training passages whose last word stands before their last sentence too",
+        ]
+        tests = {}
+        for name, found in passages.items():
+            tests[name] = tuple(
+                Example(source=codec.question(words[:-1]), target=codec.answer(words[-1])) for words in found
+            )
+            there = sum(words[-1] in words[: last_sentence(words[:-1])] for words in found)
+            unknown = sum(example.target == NO_CLASS for example in tests[name])
+            notes.append(
+                f"{name}: in {there / len(found):.1%} of the passages the answer stands before the last sentence"
+                + (f"; {unknown:,} answers are not in the vocabulary and count as wrong" if unknown else "")
+            )
+        notes.append(f"weights chosen by {self.validation_passages:,} development passages")
+        return Task(
+            name="lambada reading",
+            codec=codec,
+            train=train,
+            validation=_spread(tests["development"], self.validation_passages),
+            test=tests,
+            metric="accuracy",
+            model_fields={
+                "architecture": "classifier",
+                "inputs": "tokens",
+                "vocabulary_size": len(vocabulary),
+                "num_classes": len(vocabulary),
+            },
+            notes=tuple(notes),
+        )
+
+
+class Questions(Sequence[Example]):
+    """Passages inside one row of words: context from `starts` to `cuts`, question up to the answer at `ends`."""
+
+    def __init__(self, tokens: np.ndarray, starts: np.ndarray, cuts: np.ndarray, ends: np.ndarray) -> None:
+        self._tokens, self._starts, self._cuts, self._ends = tokens, starts, cuts, ends
+
+    def __len__(self) -> int:
+        """The number of passages."""
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Example]: ...
+    def __getitem__(self, index: int | slice) -> Example | list[Example]:
+        """Return one example, or a list of some."""
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        start, cut, end = int(self._starts[place]), int(self._cuts[place]), int(self._ends[place])
+        context, question = self._tokens[start:cut].tolist(), self._tokens[cut:end].tolist()
+        return Example(source=(*context, START, *question), target=int(self._tokens[end]))
+
+
+def read_passages(data_dir: str) -> tuple[dict[str, list[list[str]]], tuple[str, ...]]:
+    """Return the words of every passage by set, and the sets that are missing, which only the control set may be."""
+    found: dict[str, list[list[str]]] = {}
+    missing = []
+    for name, file in SETS.items():
+        if name == "control" and not (data_folder(data_dir or None) / "lambada" / file).is_file():
+            missing.append(name)
+            continue
+        path = find("lambada", data_dir or None, file=file)
+        passages = []
+        for number, line in read_lines(path):
+            words = line.split()
+            if len(words) < 2:
+                raise UserError(
+                    f"{show_path(path)}:{number}: found {show(line)}; expected a passage of two words or more"
+                )
+            passages.append(words)
+        found[name] = passages
+    return found, tuple(missing)
+
+
+def number_novels(novels: Novels, *, size: int) -> tuple[Vocabulary, np.ndarray]:
+    """Return the vocabulary of the novels' most frequent words, and the novels in its ids, an end id behind each."""
+    frequencies = novels.frequencies().tolist()
+    counts = dict(zip(novels.types[BETWEEN + 1 :], frequencies[BETWEEN + 1 :], strict=True))
+    vocabulary = Vocabulary.of(counts, size=size, least=2)
+    ids = np.array([END, *vocabulary.encode(novels.types[BETWEEN + 1 :])], dtype=np.int32)
+    return vocabulary, ids[novels.tokens]
+
+
+def find_questions(tokens: np.ndarray, vocabulary: Vocabulary, *, max_length: int, limit: int) -> Questions:
+    """Find passages like LAMBADA's: whole sentences of 50 words or more, then one whose last word is among them.
+
+    At most `limit` passages, evenly spread, of at most `max_length` words; no passage reaches into another novel.
+    """
+    bounds, lasts = _sentences(tokens, vocabulary)
+    words = np.array([False] * FIRST_WORD + [word.isalpha() for word in vocabulary.words])
+    first = np.searchsorted(bounds, bounds[:-1] - LEAST_CONTEXT, side="right") - 1
+    cuts, starts, ends = bounds[:-1], bounds[np.maximum(first, 0)], lasts
+    novel = np.cumsum(tokens == END)
+    fits = (first >= 0) & (ends > cuts) & words[tokens[ends]] & (ends - starts <= max_length)
+    fits &= novel[starts] == novel[ends]
+    starts, cuts, ends = starts[fits], cuts[fits], ends[fits]
+    places = zip(starts.tolist(), cuts.tolist(), tokens[ends].tolist(), strict=True)
+    answered = np.fromiter(
+        (answer in tokens[start:cut].tolist() for start, cut, answer in places), dtype=bool, count=len(ends)
+    )
+    chosen = np.flatnonzero(answered)
+    if not len(chosen):
+        raise UserError("the novels have no sentence whose last word stands in the sentences before it")
+    if len(chosen) > limit:
+        chosen = chosen[np.arange(limit) * len(chosen) // limit]
+    return Questions(tokens, starts[chosen], cuts[chosen], ends[chosen])
+
+
+def _sentences(tokens: np.ndarray, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
+    """Return where sentences begin, the end of the last one behind them; and where the last word of each stands."""
+    is_end = np.isin(
+        tokens, [END, *(vocabulary.ids[mark] for mark in SENTENCE_ENDS if mark in vocabulary.ids)]
+    )
+    closers = np.isin(tokens, [vocabulary.ids[mark] for mark in CLOSERS if mark in vocabulary.ids])
+    closes = np.append(closers, False)
+    marks = np.flatnonzero(is_end)
+    behind = marks + 1
+    while (more := closes[behind]).any():
+        behind = behind + more
+    bounds, places = np.unique(np.append(0, behind), return_index=True)
+    lasts = marks[places[1:] - 1] - 1  # of several marks with one place behind them, the first
+    return bounds.astype(np.int64), lasts.astype(np.int64)
+
+
+def _spread(examples: Sequence[Example], count: int) -> tuple[Example, ...]:
+    if len(examples) <= count:
+        return tuple(examples)
+    return tuple(examples[place * len(examples) // count] for place in range(count))
+
+
+def _notes(novels: Novels, missing: Sequence[str]) -> list[str]:
+    words = int((novels.tokens != BETWEEN).sum())
+    notes = [
+        f"trained on a stand-in: {novels.count} novels of 1839 to 1929 ({words:,} words and punctuation marks), "
+        "not on the original 2,662"
+    ]
+    return notes + [f"no {name} set: {SETS[name]} is not in the data folder" for name in missing]
+
+
+def _check_positive(name: str, value: Any) -> None:
+    if value < 1:
+        raise UserError(f"--data.{name} {value}: expected at least 1")
+
+
+__all__ = ["LambadaData", "Questions", "ReadingData", "find_questions", "number_novels", "read_passages"]

@@ -1,0 +1,157 @@
+import numpy as np
+import pytest
+
+from universal_transformer.data.example import NO_CLASS
+from universal_transformer.data.novels import read_novels
+from universal_transformer.data.tokenizer import END, START, UNKNOWN
+from universal_transformer.errors import UserError
+from universal_transformer.tasks import LambadaData, ReadingData
+from universal_transformer.tasks.lambada import SETS, find_questions, number_novels
+from universal_transformer.tasks.words import ReadingCodec, Vocabulary
+
+NAMES = ["anna", "boris", "clara", "david", "emil", "frieda", "greta"]
+
+
+def novel(seed):
+    """Sentences that end, one in two, with a name from the sentence before."""
+    generator = np.random.default_rng(seed)
+    sentences = []
+    for number in range(120):
+        one, two = generator.choice(NAMES, 2, replace=False)
+        sentences.append(
+            f"Then {one} went out to see {two} in the old garden" + (f" with {one}." if number % 2 else ".")
+        )
+    return " ".join(sentences)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("UT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "novels/corpus").mkdir(parents=True)
+    for name, seed in (("Anon_Clara_1864.txt", 0), ("b.txt", 1)):
+        (tmp_path / "novels/corpus" / name).write_text(novel(seed))
+    (tmp_path / "lambada").mkdir()
+    passages = "then anna went out . with anna\nthen boris went out . with zorro\n"
+    for name in ("development", "test"):
+        (tmp_path / "lambada" / SETS[name]).write_text(passages)
+    return tmp_path
+
+
+def test_a_language_model_on_novels_is_tested_on_last_words(folder):
+    task = LambadaData(data_dir=str(folder), block_length=16).load()
+    assert task.metric == "last_word"
+    assert list(task.test) == ["development", "test"]
+    vocabulary = task.codec.vocabulary
+    first, second = task.test["test"]
+    assert task.codec.render(first.target) == "then anna went out . with anna"
+    assert second.target[-1] == UNKNOWN
+    row = [index for example in task.train for index in example.target]
+    novels = read_novels(folder)
+    words = [word or "\n" for word in (novels.types[index] for index in novels.tokens)]
+    assert [vocabulary.word(index) if index != END else "\n" for index in row] == words
+    assert row.count(END) == 2
+    assert all(type(index) is int for index in task.train[0].target)
+    for text in (
+        "a stand-in: 2 novels",
+        "no control set",
+        "test: 1 of 2 last words are not in the vocabulary",
+    ):
+        assert any(text in note for note in task.notes)
+
+
+def test_the_control_set_is_tested_where_it_is_there(folder):
+    (folder / "lambada" / SETS["control"]).write_text("a b c\n")
+    task = LambadaData(data_dir=str(folder)).load()
+    assert list(task.test) == ["control", "development", "test"]
+    assert not any("no control" in note for note in task.notes)
+
+
+def test_questions_are_like_the_passages(folder):
+    task = ReadingData(data_dir=str(folder), max_length=80).load()
+    codec = task.codec
+    assert task.metric == "accuracy"
+    assert len(task.train) > 20
+    for example in task.train:
+        cut = example.source.index(START)
+        context, question = example.source[:cut], example.source[cut + 1 :]
+        assert 50 <= len(context) <= 80 - len(question)
+        assert example.target in context
+        assert codec.vocabulary.word(context[-1]) == "."
+        assert "." not in codec.words(example)[cut:]
+        assert codec.render(example.target) in (*NAMES, "garden")
+        assert END not in example.source
+        assert context[0] == codec.vocabulary.ids["then"]
+    first, second = task.test["development"]
+    assert codec.words(first) == ["then", "anna", "went", "out", ".", "<start>", "with"]
+    assert codec.render(first.target) == "anna"
+    assert codec.render(second.target) == "zorro"  # a word of the passages, which the novels lack
+    assert any("in 50.0% of the passages" in note for note in task.notes)
+    strict = ReadingData(data_dir=str(folder), passage_words=False).load()
+    assert strict.test["development"][1].target == NO_CLASS
+    assert any("1 answers are not in the vocabulary" in note for note in strict.notes)
+
+
+def test_questions_found_are_those_of_a_naive_search(folder):
+    vocabulary, tokens = number_novels(read_novels(folder), size=1000)
+    words = [vocabulary.word(index) for index in tokens.tolist()]
+    bounds = [0] + [place + 1 for place, word in enumerate(words) if word in (".", "<end>")]
+    expected = []
+    for number, cut in enumerate(bounds[:-1]):
+        end = bounds[number + 1] - 2
+        starts = [start for start in bounds if cut - start >= 50]
+        if not starts or end <= cut or not words[end].isalpha() or end - starts[-1] > 90:
+            continue
+        start = starts[-1]
+        if words[end] in words[start:cut] and "<end>" not in words[start:end]:
+            expected.append((*words[start:cut], "<start>", *words[cut:end], words[end]))
+    codec = ReadingCodec(vocabulary)
+    found = find_questions(tokens, vocabulary, max_length=90, limit=10_000)
+    assert [(*codec.words(e), codec.render(e.target)) for e in found] == expected
+    fewer = find_questions(tokens, vocabulary, max_length=90, limit=7)
+    assert len(fewer) == 7
+    assert [found[len(found) * place // 7] for place in range(7)] == fewer[:]
+
+
+def test_novels_without_questions_are_refused():
+    vocabulary = Vocabulary((".", "a"))
+    with pytest.raises(UserError, match="no sentence whose last word"):
+        find_questions(np.array([5, 4, 5, 4, END], dtype=np.int32), vocabulary, max_length=80, limit=5)
+
+
+def test_missing_and_bad_files(folder, tmp_path):
+    with pytest.raises(UserError, match=r"development.*: no such file in .*ut data fetch lambada"):
+        LambadaData(data_dir=str(tmp_path / "nowhere")).load()
+    (folder / "lambada" / SETS["test"]).write_text("two words\none\n")
+    with pytest.raises(UserError, match=r"test_plain_text\.txt:2: found .*expected a passage"):
+        ReadingData(data_dir=str(folder)).load()
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        (LambadaData, {"vocabulary_size": 2}, "--data.vocabulary-size 2"),
+        (LambadaData, {"block_length": 1}, "--data.block-length 1"),
+        (LambadaData, {"validation_passages": 0}, "--data.validation-passages 0"),
+        (ReadingData, {"train_examples": 0}, "--data.train-examples 0"),
+        (ReadingData, {"max_length": 50}, "--data.max-length 50"),
+    ],
+)
+def test_fields_that_cannot_work(kind, changes, message):
+    with pytest.raises(UserError, match=message):
+        kind(**changes)
+
+
+def test_published_counts(shared_data):
+    """SOURCE.txt: 4,869 and 5,153 passages; the test's have 58 to 203 words, 82.7 % of them the answer before."""
+    path = shared_data / "lambada" / SETS["test"]
+    if not path.is_file():
+        pytest.skip(f"no LAMBADA in {shared_data}")
+    from universal_transformer.tasks.lambada import read_passages
+
+    passages, missing = read_passages("")
+    assert missing == ("control",)
+    assert {name: len(found) for name, found in passages.items()} == {"development": 4869, "test": 5153}
+    lengths = [len(words) for words in passages["test"]]
+    assert (min(lengths), max(lengths)) == (58, 203)
+    assert np.mean(lengths) == pytest.approx(73.7, abs=0.1)
+    assert np.mean([words[-1] in words[:-1] for words in passages["test"]]) == pytest.approx(0.827, abs=0.001)
