@@ -19,7 +19,7 @@ from universal_transformer.decoding import (
     generate_stream,
 )
 from universal_transformer.decoding.continuous import PROBE
-from universal_transformer.decoding.session import Source, check_model, evaluating
+from universal_transformer.decoding.session import Source, check_model, evaluating, prepared
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.scoring import (
     Depth,
@@ -110,10 +110,11 @@ def _predictions(
         found: list[Prediction | None] = [None] * len(chunk)
         sampler = BucketSampler(room, batch_tokens, seed=0, shuffle=False)
         with evaluating(model):
+            ready = prepared(model)
             for indices in sampler.epoch(0):
                 batch = [chunk[index] for index in indices]
                 numbers = [first + index for index in indices]
-                answers = _answer(model, codec, batch, search, numbers, ahead=ahead)
+                answers = _answer(ready, codec, batch, search, numbers, ahead=ahead)
                 for index, answer in zip(indices, answers, strict=True):
                     found[index] = answer
         first += len(chunk)
