@@ -178,6 +178,52 @@ def test_a_measurement_that_the_budget_cuts_off_is_made_by_the_next_call(place, 
     assert [(line["row"][-1], line["resumes"]) for line in lines(place)] == [("1", 0)]
 
 
+def test_seeds_of_a_row_are_trained_as_one_program(place, capsys, monkeypatch):
+    from universal_transformer.training import trainer
+
+    alone = []
+    monkeypatch.setattr(trainer, "train", lambda *arguments, **_: alone.append(arguments))
+    assert measure("--tasks", "1", "--seeds", "2", "--together") == 0
+    assert not alone
+    assert "10k-single/ut-halting/1: 2 seeds together" in capsys.readouterr().out
+    assert [line["seed"] for line in lines(place)] == [0, 1]
+    for line in lines(place):
+        assert line["updates"] > 0
+        assert line["notes"] == ["2 seeds trained as one program: its minutes are those of all of them"]
+    assert measure("--tasks", "1", "--seeds", "2", "--together") == 0
+    assert len(lines(place)) == 2
+
+
+def test_seeds_that_cannot_be_one_program_are_made_one_by_one(place, capsys, monkeypatch):
+    from universal_transformer.errors import UserError
+    from universal_transformer.training import ensemble
+
+    def refused(configs, folders, **rest):
+        raise UserError("an LSTM's kernels take one set of weights")
+
+    monkeypatch.setattr(ensemble, "train_together", refused)
+    assert measure("--tasks", "1", "--seeds", "2", "--together") == 0
+    assert "one by one, for together they cannot be trained: an LSTM" in capsys.readouterr().out
+    assert [(line["seed"], line["notes"]) for line in lines(place)] == [(0, []), (1, [])]
+
+
+def test_the_budget_cuts_off_seeds_together_and_the_next_call_goes_on(place, capsys, monkeypatch):
+    from universal_transformer.training.ensemble import Program
+
+    update = Program.update
+
+    def slow(program):
+        time.sleep(0.2)
+        return update(program)
+
+    monkeypatch.setattr(Program, "update", slow)
+    command = [*COMMAND, "--minutes", "0.02", "--tasks", "1", "--seeds", "2", "--together"]
+    assert main([*command, "--budget", "0.8s"]) == 0
+    assert "the budget is used up, 2 runs are left" in capsys.readouterr().err
+    assert main(command) == 0
+    assert [(line["seed"], line["resumes"]) for line in lines(place)] == [(0, 1), (1, 1)]
+
+
 def test_another_seed_or_budget_is_another_run(place, capsys):
     assert measure("--tasks", "1", "--seeds", "2") == 0
     assert "over 2 seeds" in (place / "results" / "table1.md").read_text()
@@ -229,6 +275,7 @@ def test_a_plan_is_shown_and_a_table_written_without_training(place, capsys):
         (["table1", "--minutes", "0"], "expected a number above 0"),
         (["table1", "--sedes", "1"], "did you mean --seeds"),
         (["table1", "--budget", "8"], "expected a time such as 90s, 8m or 1h30m"),
+        (["table1", "--together", "--ray"], "leave one out"),
         (["table1", "--budget", "0m"], "expected a time such as 90s, 8m or 1h30m"),
         (["table4", "--tasks", "1"], "the rows of table4 are named PROBLEM/MODEL: leave it out"),
         (["table4", "--rows", "copy/utt"], "did you mean copy/ut"),

@@ -66,9 +66,17 @@ def run(arguments: list[str]) -> int:
 
 
 def _maker(options: argparse.Namespace) -> Maker:
-    """Return how runs are made: one after the other, or on Ray."""
+    """Return how runs are made: one after the other, the seeds of a row together, or on Ray."""
     from universal_transformer.recipes.reproduce import one_by_one
 
+    if options.together and options.ray is not None:
+        raise UserError(
+            "--together makes the seeds of a row one program, --ray a task of each: leave one out"
+        )
+    if options.together:
+        from universal_transformer.recipes.together import together
+
+        return together
     if options.ray is None:
         return one_by_one
     from universal_transformer.recipes.ray_runs import on_ray
@@ -112,6 +120,11 @@ def parser() -> Parser:
         type=duration,
         metavar="TIME",
         help="time for the whole command, such as 8m; a run in progress is then saved, and the next call goes on",
+    )
+    parser.add_argument(
+        "--together",
+        action="store_true",
+        help="train the seeds of a row as one program (a GPU has room for it); --minutes are then of all of them",
     )
     parser.add_argument(
         "--ray",

@@ -14,6 +14,7 @@ from torch.nn.functional import linear, pad
 from universal_transformer.axes import Bool, Float, States, Tensor
 from universal_transformer.nn.cache import LayerCache
 from universal_transformer.nn.packed import packs
+from universal_transformer.nn.straight import is_straight
 
 Gradient = Tensor | None
 
@@ -62,7 +63,7 @@ class TwoProducts(Function):
 
 def fuses(states: Tensor, weight: Tensor) -> bool:
     """Whether :class:`TwoProducts` can do it: with gradients, as it stands, on a CPU in float32 with oneDNN."""
-    plain = not torch.compiler.is_compiling() and not torch.is_autocast_enabled("cpu")
+    plain = not torch.compiler.is_compiling() and not torch.is_autocast_enabled("cpu") and not is_straight()
     return (
         plain and torch.is_grad_enabled() and states.dtype == weight.dtype == torch.float32 and packs(weight)
     )

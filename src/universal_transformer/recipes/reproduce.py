@@ -68,8 +68,7 @@ def one_by_one(todo: Sequence[Planned], workshop: Workshop) -> Iterator[tuple[Pl
                 raise
             yield run, error
             continue
-        folder = run.folder(workshop.runs, table=workshop.table.name)
-        workshop.say(f"[{number}/{len(todo)}] {run.name}: {run.limit}, in {show_path(folder)}")
+        workshop.say(f"[{number}/{len(todo)}] {run.name}: {run.limit}, in {show_path(workshop.folder(run))}")
         try:
             result = workshop.make(run, task=task)
         except UserError as error:

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from universal_transformer.data.text import show_path
+from universal_transformer.data.text import read_json, show_path
 from universal_transformer.errors import UserError
 from universal_transformer.recipes.provenance import checkout, hardware, train_command, versions
-from universal_transformer.recipes.results import Key, Result, Say
+from universal_transformer.recipes.results import Key, Result, Say, completed, digest
 from universal_transformer.recipes.table import Table
 from universal_transformer.training.config import RunConfig
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from universal_transformer.tasks.task import Task
 
 CONFIG, METRICS, MODEL, REPORT = "config.json", "metrics.jsonl", "model", "report.json"
+TOGETHER = "together.json"
+"""In the folder of a run that was trained with other seeds in one program."""
 
 Stop = Literal["interrupted", "budget"]
 
@@ -45,7 +47,7 @@ class Planned:
     @property
     def key(self) -> Key:
         """What it is recorded under."""
-        return Key(self.row, self.config.training.seed, self.config.digest())
+        return Key(self.row, self.config.training.seed, digest(completed(self.config.to_dict())))
 
     @property
     def name(self) -> str:
@@ -81,11 +83,23 @@ class Workshop:
         """Seconds that are left."""
         return self.until - time.monotonic()
 
+    @property
+    def why(self) -> Stop:
+        """Return what must have stopped a run just now."""
+        return "interrupted" if self.rest > 0 else "budget"
+
     def make(self, run: Planned, *, task: Task) -> Result:
         """Train and measure a run; Unfinished when a signal or the time stops it, UserError where it fails."""
-        folder = run.folder(self.runs, table=self.table.name)
-        self._train(run, folder, task=task)
-        return self._measure(run, folder, task=task)
+        self._train(run, self.folder(run), task=task)
+        return self.measure(run, task=task)
+
+    def folder(self, run: Planned) -> Path:
+        """Return the run's folder."""
+        return run.folder(self.runs, table=self.table.name)
+
+    def is_trained(self, run: Planned) -> bool:
+        """Whether there is nothing left to do but to measure it."""
+        return (self.folder(run) / CONFIG).is_file() and _end(self.folder(run)) is not None
 
     def _train(self, run: Planned, folder: Path, *, task: Task) -> None:
         """Train the run, or go on with it, or find it trained."""
@@ -93,15 +107,15 @@ class Workshop:
         from universal_transformer.training.trainer import train
 
         resume = (folder / CONFIG).is_file()
-        if resume and _end(folder) is not None:
+        if self.is_trained(run):
             check_usable(folder, run.config, resume=True)
             return
         folder.parent.mkdir(parents=True, exist_ok=True)
         result = train(run.config, folder, task=task, resume=resume, quiet=self.quiet, deadline=self.until)
         if result.stopped == "interrupted":
-            raise Unfinished("interrupted" if self.rest > 0 else "budget")
+            raise Unfinished(self.why)
 
-    def _measure(self, run: Planned, folder: Path, *, task: Task) -> Result:
+    def measure(self, run: Planned, *, task: Task) -> Result:
         """Score the trained model, and put together all that its figures depend on."""
         from universal_transformer.evaluation import evaluate
         from universal_transformer.models.build import load_pretrained
@@ -111,8 +125,9 @@ class Workshop:
             if self.rest <= 0:
                 raise Unfinished("budget")
 
+        folder = self.folder(run)
         end = _end(folder)
-        assert end is not None
+        assert end is not None, "only a trained run is measured"
         lines = read_metrics(folder / METRICS)
         begun = [line for line in lines if line["event"] in ("start", "resume")]
         if not begun or "error" not in end:
@@ -153,7 +168,7 @@ class Workshop:
             commit=code.commit,
             clean=code.clean,
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
-            notes=list(report.notes),
+            notes=[*report.notes, *_companions(folder)],
             warnings=list(dict.fromkeys([*warnings, *report.warnings])),
             command=train_command(run.config),
             settings=run.config.to_dict(),
@@ -169,6 +184,14 @@ def _end(folder: Path) -> dict[str, Any] | None:
     lines = read_metrics(folder / METRICS)
     ended = bool(lines) and lines[-1]["event"] == "end" and lines[-1].get("stopped") != "interrupted"
     return lines[-1] if ended else None
+
+
+def _companions(folder: Path) -> list[str]:
+    """Say how many seeds shared the run's time."""
+    if not (folder / TOGETHER).is_file():
+        return []
+    seeds = read_json(folder / TOGETHER).get("seeds")
+    return [f"{seeds} seeds trained as one program: its minutes are those of all of them"]
 
 
 def _figures(report: Report) -> Iterator[tuple[str, dict[str, float]]]:

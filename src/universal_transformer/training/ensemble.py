@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
@@ -67,13 +68,14 @@ def train_together(
     tasks: Sequence[Task] | None = None,
     resume: bool = False,
     quiet: bool = False,
+    deadline: float = math.inf,
 ) -> list[TrainingResult | UserError]:
     """Train every configuration in its folder, all at once; return what came of each, in order.
 
     `tasks` are what ``config.data.load()`` gives, for callers that have it already; the same object may stand for
     several members. With `resume`, folders that hold a run are gone on with, and the others begin. A member whose loss
     is not finite, or whose checkpoint cannot be written, is a UserError in its place, and the others go on. A signal
-    stops all, saved.
+    stops all, saved, and so does `deadline`, a time of `time.monotonic`.
 
     Raises UserError where members cannot be one program: another shape of model, device, precision, threads, label
     smoothing, or a model that is not made of vectorisable parts (an LSTM, tensor2tensor's steps over padding).
@@ -102,7 +104,7 @@ def train_together(
         for config, path in zip(configs, run_folders, strict=True):
             stack.enter_context(disk_errors(path))
             stack.enter_context(folders.claimed(path, config))
-        stop = stack.enter_context(stop_on_signals())
+        stop = stack.enter_context(stop_on_signals(deadline=deadline))
         members = [
             Member.build(config, model, folder=path, task=task, device=device)
             for config, model, path, task in zip(configs, models, run_folders, tasks, strict=True)
