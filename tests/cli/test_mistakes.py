@@ -60,6 +60,17 @@ MISTAKES = {
         "expected one of auto, masked",
     ),
     "threshold": (["predict", "begun", "--halting-threshold", "2"], "above 0 up to 1"),
+    "no depth": (
+        ["predict", "begun", "--max-steps", "0"],
+        "--max-steps: '0': expected a whole number from 1",
+    ),
+    "less depth": (["evaluate", "begun", "--max-steps", "-1"], "'-1': expected a whole number from 1"),
+    "no threshold": (
+        ["evaluate", "begun", "--halting-threshold", "0"],
+        "'0': expected a number above 0 up to 1",
+    ),
+    "no batch": (["predict", "begun", "--batch-tokens", "0"], "--batch-tokens: '0': expected a whole number"),
+    "no output": (["predict", "begun", "--max-new-tokens", "0"], "--max-new-tokens: '0': expected a whole"),
     "option of predict": (["predict", "begun", "--beems", "3"], "did you mean --beams"),
     "two searches": (["predict", "begun", "--beams", "3", "--temperature", "1"], "search or sample"),
     "data what": (["data", "chek"], "invalid choice: 'chek'"),

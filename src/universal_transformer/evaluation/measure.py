@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from universal_transformer.data.example import Example, sizes
-from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.data.text import show
 from universal_transformer.decoding.session import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import BySupports, Report, Row, collapse
+from universal_transformer.evaluation.room import check_batch_tokens, check_batches
 from universal_transformer.evaluation.scoring import Decoding, Depth, Outcome, Scorer, load_sacrebleu
 from universal_transformer.models.build import Model
 from universal_transformer.tasks.task import Task
@@ -78,6 +78,7 @@ def evaluate(
         load_sacrebleu()  # before the work, not after it
     if beams < 1:
         raise UserError(f"beams={beams}: expected at least 1 (1: greedy)")
+    check_batch_tokens(batch_tokens)
     depth = Depth(max_steps=max_steps, halting_threshold=halting_threshold)
     decoding = Decoding(beams=beams, alpha=alpha)
     scorer = Scorer(model, task.codec, task.metric, depth, decoding)
@@ -90,7 +91,7 @@ def evaluate(
     done, total = 0, sum(map(len, sets.values()))
     with evaluating(model):
         for name, examples in sets.items():
-            sampler = BucketSampler(sizes(examples), max(1, batch_tokens // beams), seed=0, shuffle=False)
+            sampler = check_batches(model, sizes(examples), batch_tokens=max(1, batch_tokens // beams))
             for indices in sampler.epoch(0):
                 chosen = [examples[index] for index in indices]
                 for example, outcome in zip(chosen, scorer(chosen), strict=True):

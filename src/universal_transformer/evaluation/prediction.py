@@ -8,7 +8,6 @@ from itertools import islice
 
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import Example, size
-from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.decoding import (
     GREEDY,
     Generated,
@@ -21,6 +20,7 @@ from universal_transformer.decoding import (
 from universal_transformer.decoding.continuous import PROBE
 from universal_transformer.decoding.session import Source, check_model, evaluating, prepared
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.room import check_batch_tokens, check_batches
 from universal_transformer.evaluation.scoring import (
     Depth,
     device_of,
@@ -83,6 +83,9 @@ def predict(
         raise UserError(f"beams={beams} and temperature={sampling.temperature}: choose beams or sampling")
     if num_choices < 1 or window < 1:
         raise UserError(f"num_choices={num_choices}, window={window}: expected at least 1")
+    if max_new_tokens is not None and max_new_tokens < 1:
+        raise UserError(f"max_new_tokens={max_new_tokens}: at least 1")
+    check_batch_tokens(batch_tokens)
     search = _Search(
         beams=beams,
         alpha=alpha,
@@ -106,9 +109,9 @@ def _predictions(
     first = 0
     while chunk := list(islice(examples, window)):
         room = [_positions(model, example, search) for example in chunk]
+        sampler = check_batches(model, room, batch_tokens=batch_tokens)
         ahead = _ahead(model, chunk, search, room=room, first=first, batch_tokens=batch_tokens)
         found: list[Prediction | None] = [None] * len(chunk)
-        sampler = BucketSampler(room, batch_tokens, seed=0, shuffle=False)
         with evaluating(model):
             ready = prepared(model)
             for indices in sampler.epoch(0):

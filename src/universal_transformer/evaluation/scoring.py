@@ -21,6 +21,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import Side, StepCounts
 from universal_transformer.models.build import Model
 from universal_transformer.models.roles import AllAtOnce, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
+from universal_transformer.nn.halting import check_threshold
 from universal_transformer.nn.recurrence import Trace
 from universal_transformer.tasks.scoring import character_accuracy, sequence_accuracy, until_end
 from universal_transformer.tasks.task import Codec, Measure
@@ -77,6 +78,12 @@ class Depth:
 
     max_steps: int | None = None
     halting_threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_steps is not None and (type(self.max_steps) is not int or self.max_steps < 1):
+            raise UserError(f"max_steps={self.max_steps}: a whole number of at least 1 step")
+        if self.halting_threshold is not None:
+            check_threshold(self.halting_threshold)
 
     def cap(self, model: Model) -> int:
         """Return the most steps a position can take."""

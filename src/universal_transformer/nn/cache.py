@@ -4,6 +4,7 @@ A decoder that applies its block at ``T`` depth steps has ``T`` sets of keys and
 each application of a layer, in order); :class:`KeyValueCache` holds them all, allocated once.
 """
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import torch
 
 from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.nn.memory import allocate, check_room
 
 if TYPE_CHECKING:
     from universal_transformer.nn.refresh import Refresh
@@ -71,17 +73,16 @@ class KeyValueCache:
         if capacity < 1:
             raise UserError(f"capacity={capacity}: a cache holds at least 1 position")
         shape = (num_slots, batch, num_heads, capacity, width // num_heads)
+        what = f"a cache of capacity {capacity} for {batch} sequences"
+        fix = "ask for fewer new tokens, or for fewer sequences at a time"
+        check_room(2 * math.prod(shape) * dtype.itemsize, device=device, what=what, fix=fix)
+        self.keys, self.values = (
+            allocate(shape, dtype=dtype, device=device, what=what, fix=fix) for _ in range(2)
+        )
         self.inputs = None
-        try:
-            self.keys = torch.zeros(shape, dtype=dtype, device=device)
-            self.values = torch.zeros(shape, dtype=dtype, device=device)
-            if convolution:
-                self.inputs = torch.zeros(num_slots, batch, capacity, width, dtype=dtype, device=device)
-        except RuntimeError:  # what torch raises when memory does not suffice
-            raise UserError(
-                f"a cache of capacity {capacity} for {batch} sequences does not fit into memory: "
-                "ask for fewer new tokens, or for fewer sequences at a time"
-            ) from None
+        if convolution:
+            stored = (num_slots, batch, capacity, width)
+            self.inputs = allocate(stored, dtype=dtype, device=device, what=what, fix=fix)
         self.length = 0
         self.refresh: Refresh | None = None  # what halted positions look like: see nn/depth_cache.py
 
@@ -120,6 +121,14 @@ class KeyValueCache:
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
         """Rows ``index`` in place of the present ones (beam search)."""
+        more = len(index) - self.keys.shape[1]
+        if more > 0:
+            check_room(
+                2 * len(index) * self.keys[:, 0].nbytes,
+                device=self.keys.device,
+                what=f"a cache of capacity {self.capacity} for {len(index)} sequences",
+                fix="ask for fewer beams, fewer new tokens, or fewer sequences at a time",
+            )
         self.keys, self.values = self.keys[:, index], self.values[:, index]
         if self.inputs is not None:
             self.inputs = self.inputs[:, index]

@@ -91,8 +91,8 @@ class Recurrence(nn.Module):
         """The number of steps to run; UserError when it is not positive or an untied model has fewer blocks."""
         depth = self.max_steps if max_steps is None else max_steps
         most = len(self.blocks) // self.layers_per_step
-        if depth < 1:
-            raise UserError(f"max_steps={depth}: at least 1 step is needed")
+        if type(depth) is not int or depth < 1:
+            raise UserError(f"max_steps={depth}: at least 1 step is needed, a whole number of them")
         if not self.tied and depth > most:
             raise UserError(
                 f"max_steps={depth}: an untied model has one block a step, and this one has {most}"
@@ -140,13 +140,13 @@ class Recurrence(nn.Module):
             cached_padding=cached_padding,
             record=record,
         )
+        limit = check_threshold(self.threshold if threshold is None else threshold)
         depth = self.depth(max_steps)
         states = self.coordinates.enter(states, placed)
         states = self._plain(states, view, first=0, layers=self.before)
         if self.halting is None:
             states, trace = self._fixed(states, view, depth=depth)
         else:
-            limit = check_threshold(self.threshold if threshold is None else threshold)
             pondering = None if ponder_padding else padding
             states, trace = self._halting(states, view, depth=depth, threshold=limit, padding=pondering)
         states = self._plain(states, view, first=self.num_slots(depth) - len(self.after), layers=self.after)

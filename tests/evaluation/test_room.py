@@ -1,0 +1,57 @@
+"""What cannot work is refused in one line before anything is made: depths, thresholds, batches beyond memory."""
+
+import pytest
+
+from small_models import small
+from small_task_models import model_for
+from universal_transformer.decoding import Request, beam_search, generate, generate_continuously
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation import evaluate, predict
+from universal_transformer.nn import memory
+
+THRESHOLD = "a cumulative probability to stop at lies in (0, 1], usually 0.99"
+DEPTHS = [
+    ({"max_steps": 0}, "max_steps=0: "),
+    ({"max_steps": -2}, "max_steps=-2: "),
+    ({"max_steps": 2.5}, "max_steps=2.5: "),
+    ({"halting_threshold": 0.0}, f"halting_threshold=0.0: {THRESHOLD}"),
+    ({"halting_threshold": 1.5}, f"halting_threshold=1.5: {THRESHOLD}"),
+    ({"halting_threshold": float("nan")}, f"halting_threshold=nan: {THRESHOLD}"),
+]
+
+
+@pytest.mark.parametrize("halting", [True, False])
+@pytest.mark.parametrize(("options", "said"), DEPTHS, ids=[said.split(":")[0] for _, said in DEPTHS])
+def test_a_depth_that_cannot_be_is_refused_everywhere(options, said, halting, copying):
+    model = small(architecture="language_model", halting=halting)
+    of_task = model_for(copying, halting=halting)
+    for work in (
+        lambda: generate(model, [[1, 3]], max_new_tokens=2, **options),
+        lambda: beam_search(model, [[1, 3]], beams=2, max_new_tokens=2, **options),
+        lambda: list(generate_continuously(model, [Request(0, [1, 3])], capacity=9, **options)),
+        lambda: predict(of_task, copying.codec, [], **options),
+        lambda: evaluate(of_task, copying, **options),
+    ):
+        with pytest.raises(UserError) as refused:
+            work()
+        assert str(refused.value).startswith(said)
+        assert "\n" not in str(refused.value)
+
+
+def test_batches_and_caches_beyond_memory_are_refused_before_they_are_made(copying, monkeypatch):
+    model, examples = model_for(copying), copying.test["40"] if "40" in copying.test else None
+    examples = examples or next(iter(copying.test.values()))
+    monkeypatch.setattr(memory, "free_bytes", lambda _: 1000)
+    with pytest.raises(UserError, match=r"^batch_tokens=9999: a batch of .* are free on cpu: choose fewer$"):
+        evaluate(model, copying, batch_tokens=9999)
+    with pytest.raises(UserError, match=r"^batch_tokens=9999: a batch of .* are free on cpu: choose fewer$"):
+        list(predict(model, copying.codec, examples, batch_tokens=9999))
+    with pytest.raises(UserError, match=r"^a cache of capacity \d+ for 1 sequences takes .*fewer new tokens"):
+        generate(small(architecture="language_model"), [[1, 3]], max_new_tokens=500)
+    for value in (0, -3):
+        with pytest.raises(UserError, match=f"^batch_tokens={value}: at least 1 position$"):
+            evaluate(model, copying, batch_tokens=value)
+        with pytest.raises(UserError, match=f"^batch_tokens={value}: at least 1 position$"):
+            predict(model, copying.codec, examples, batch_tokens=value)
+    with pytest.raises(UserError, match=r"^max_new_tokens=0: at least 1$"):
+        predict(model, copying.codec, examples, max_new_tokens=0)
