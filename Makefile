@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 export MPLBACKEND := Agg
 
-.PHONY: demo test nightly lint format clean bench bench-gpu
+.PHONY: demo test nightly lint format clean bench bench-docs bench-gpu
 
 demo: $(VENV)/.installed
 	$(BIN)/ut demo
@@ -27,6 +27,11 @@ nightly: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-peers
 	$(BIN)/ut bench --json results/bench.json
+
+# every figure of docs/performance.md that a CPU gives: data, tables, plots (about half an hour, on a quiet machine)
+bench-docs: $(VENV)/.installed-peers
+	$(BIN)/ut bench halting continuous sweep train decode startup --threads 1 --seconds 3 \
+	  --json results/bench_cpu.json --markdown --plots docs/images > results/bench_cpu.md
 
 bench-gpu: $(VENV)/.installed
 	$(BIN)/ut bench gpu --json results/bench_gpu.json

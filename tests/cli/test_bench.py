@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from universal_transformer.cli import main
 from universal_transformer.cli.bench import CASES
 
 
-@pytest.mark.parametrize("case", ["halting", "train", "decode", "continuous", "startup"])
+@pytest.mark.parametrize("case", ["halting", "train", "decode", "continuous", "sweep", "startup"])
 def test_a_case_gives_a_table_and_json(case, tmp_path, capsys):
     target = tmp_path / "bench.json"
     with warnings.catch_warnings():
@@ -80,3 +81,51 @@ def test_every_case_has_its_module():
 
     for name in CASES:
         assert callable(import_module(f"universal_transformer.bench.{name}").run)
+
+
+def test_one_command_measures_draws_and_writes_tables(tmp_path, capsys):
+    """And what was measured can be drawn again, to the byte."""
+    first, again, target = tmp_path / "first", tmp_path / "again", tmp_path / "bench.json"
+    first.mkdir()
+    again.mkdir()
+    command = ["bench", "sweep", "--quick", "--json", str(target), "--markdown", "--plots"]
+    assert main([*command, str(first)]) == 0
+    table = capsys.readouterr().out
+    found = json.loads(target.read_text())
+    assert "### sweep" in table
+    for each in found["measurements"]:
+        row = next(line for line in table.splitlines() if line.startswith(f"| {each['name']} |"))
+        assert each["ratio"] is None or f"| {each['ratio']:.2f} |" in row
+    assert main(["bench", "--read", str(target), "--markdown", "--plots", str(again)]) == 0
+    assert capsys.readouterr().out == table
+    names = sorted(path.name for path in first.iterdir())
+    assert names == ["cost_by_depth.png", "cost_by_length.png", "halting_saving.png"]
+    assert all((first / name).read_bytes() == (again / name).read_bytes() for name in names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--read", "none.json", "--markdown"], "none.json: No such file or directory"),
+        (["--read", "other.json", "--markdown"], "other.json: not a file that ut bench --json wrote"),
+        (["--read", "empty.json", "--plots", "."], "no measurements against mean steps in this file"),
+        (["--read", "empty.json", "--plots", "none"], "none: there is no such folder"),
+        (["--read", "empty.json"], "say what to make of it"),
+        (["sweep", "--read", "empty.json", "--markdown"], "it takes no cases"),
+    ],
+)
+def test_what_cannot_be_read_or_drawn_is_one_line(arguments, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.json").write_text("[]")
+    conditions = {"machine": {}, "versions": {}, "threads": 1, "settings": {}}
+    (tmp_path / "empty.json").write_text(json.dumps({**conditions, "measurements": []}))
+    assert main(["bench", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_the_tables_of_the_documentation_are_those_of_the_data(capsys):
+    results = Path(__file__).parents[2] / "results"
+    assert main(["bench", "--read", str(results / "bench_cpu.json"), "--markdown"]) == 0
+    assert capsys.readouterr().out == (results / "bench_cpu.md").read_text()

@@ -122,6 +122,27 @@ def rows(measurements: Sequence[Measurement]) -> list[list[str]]:
     return table
 
 
+def markdown(found: Mapping[str, Any]) -> str:
+    """The tables of what `report` gave, one a case, and under which conditions."""
+    machine, versions = found["machine"], found["versions"]
+    lines = [
+        f"{machine['processor']}, {machine['cores']} cores, {machine['gpu'] or 'no GPU'}, "
+        + f"{found['threads']} thread(s); "
+        + ", ".join(f"{name} {value}" for name, value in versions.items())
+        + f"; {found['settings']['seconds']:g} s a comparison."
+    ]
+    measurements = found["measurements"]
+    for case in dict.fromkeys(each["case"] for each in measurements):
+        lines += ["", f"### {case}", "", "| what | type | over | ratio | bound | share | asked | turns |"]
+        lines.append("|---|---|---|---|---|---|---|---|")
+        for each in measurements:
+            if each["case"] == case:
+                figures = [_number(each[name]) for name in ("ratio", "bound", "share", "least")]
+                cells = [each["name"], each["dtype"], each["over"], *figures, str(each["turns"])]
+                lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def render(measurements: Sequence[Measurement]) -> str:
     """The table as text."""
     table = rows(measurements)

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from universal_transformer.cli.arguments import Parser, near, note, number, whole
 from universal_transformer.errors import UserError
+
+if TYPE_CHECKING:
+    import argparse
 
 CASES = {
     "halting": "what leaving out halted positions saves, inference and training",
     "train": "fixed depth, forward and backward, beside torch.nn, x-transformers and ALBERT",
     "decode": "greedy cached decoding, beside T5",
     "continuous": "decoding with halting: rows that never wait, beside rows in lock-step",
+    "sweep": "what halting saves against mean steps, and what a pass costs against length and depth",
     "startup": "how long until ut --help answers and the package is imported",
     "gpu": "all of it on a GPU, in bfloat16, the block compiled",
 }
@@ -23,6 +28,8 @@ CASES = {
 def run(arguments: list[str]) -> int:
     """Run the named cases (by default all but gpu), print a table, write JSON if asked."""
     options = parser().parse(arguments)
+    if options.read:
+        return _show(options)
     for name in options.cases:
         if name not in CASES:
             raise UserError(f"no benchmark {name!r}{near(name, CASES)}; known are {', '.join(CASES)}")
@@ -46,9 +53,35 @@ def run(arguments: list[str]) -> int:
         found = report(measurements, settings=settings)
     finally:
         torch.set_num_threads(before)
-    print(render(measurements))
     if target is not None:
         target.write_text(json.dumps(found, indent=1) + "\n")
+    if not (options.markdown or options.plots):
+        print(render(measurements))
+    return _tell(found, options)
+
+
+def _show(options: argparse.Namespace) -> int:
+    """Tables and figures of what was measured before."""
+    from universal_transformer.explore.benchmarks import read_bench
+
+    if options.cases or options.json:
+        raise UserError("--read shows what was measured: it takes no cases and no --json")
+    found = read_bench(Path(options.read))
+    if not (options.markdown or options.plots):
+        raise UserError("--read FILE: say what to make of it: --markdown, --plots FOLDER, or both")
+    return _tell(found, options)
+
+
+def _tell(found: dict[str, Any], options: argparse.Namespace) -> int:
+    if options.markdown:
+        from universal_transformer.bench.result import markdown
+
+        print(markdown(found))
+    if options.plots:
+        from universal_transformer.explore.benchmarks import draw_benchmarks
+
+        for path in draw_benchmarks(found, Path(options.plots)):
+            note(f"drawn: {path}")
     return 0
 
 
@@ -61,6 +94,11 @@ def parser() -> Parser:
     )
     parser.add_argument("cases", nargs="*", metavar="CASE", help="what to measure (default: all but gpu)")
     parser.add_argument("--json", metavar="FILE", default="", help="also write everything as JSON")
+    parser.add_argument("--markdown", action="store_true", help="print tables as the documentation has them")
+    parser.add_argument("--plots", metavar="FOLDER", default="", help="draw the figures of the case sweep")
+    parser.add_argument(
+        "--read", metavar="FILE", default="", help="measure nothing: take what --json wrote earlier"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="tiny shapes: shows that it runs, measures nothing"
     )
