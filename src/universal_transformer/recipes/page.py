@@ -136,8 +136,9 @@ def spread(values: Sequence[float], *, decimals: int) -> str:
 def scores(result: Result, *, column: Column) -> tuple[float, ...] | None:
     """Return the figures of a run in a column; None where it has not all of them."""
     groups = [result.figures[column.group]] if column.group in result.figures else []
-    if not column.group:
-        groups = list(result.figures.values())
+    if not groups:
+        beginning = f"{column.group}, " if column.group else ""
+        groups = [found for name, found in result.figures.items() if name.startswith(beginning)]
     if not groups or any(metric not in group for group in groups for metric in column.metrics):
         return None
     return tuple(_mean(groups, metric) for metric in column.metrics)

@@ -47,7 +47,8 @@ class Column:
     metrics: tuple[str, ...]
     """Scores of a cell, in the order of the paper's figures."""
     group: str = ""
-    """Group of the test set, or test set; empty: the mean over all of them, weighted by their examples."""
+    """Group of the test set, or test set; of a set with groups, or if empty: the mean over the groups, weighted
+    by their examples."""
 
 
 @dataclass(frozen=True, kw_only=True)

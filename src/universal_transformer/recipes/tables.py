@@ -10,11 +10,15 @@ from universal_transformer.errors import UserError
 from universal_transformer.recipes.depth import DEPTH
 from universal_transformer.recipes.table import Table
 from universal_transformer.recipes.table1 import TABLE1
+from universal_transformer.recipes.table2 import TABLE2
+from universal_transformer.recipes.table3 import TABLE3
 from universal_transformer.recipes.table4 import TABLE4
 from universal_transformer.recipes.table5 import TABLE5, TABLE6
 from universal_transformer.recipes.table7 import TABLE7
 
-TABLES: dict[str, Table] = {table.name: table for table in (TABLE1, TABLE4, TABLE5, TABLE6, TABLE7, DEPTH)}
+TABLES: dict[str, Table] = {
+    table.name: table for table in (TABLE1, TABLE2, TABLE3, TABLE4, TABLE5, TABLE6, TABLE7, DEPTH)
+}
 """Every table by its name on the command line."""
 
 
