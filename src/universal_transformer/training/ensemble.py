@@ -180,6 +180,11 @@ class Member(Session):
         with self.own_randomness():
             super().save()
 
+    def update_alone(self) -> None:
+        """Make one update as an ordinary run does."""
+        with self.own_randomness():
+            self._update()
+
     def positions(self, batch: Batch) -> dict[str, Tensor]:
         """The random positions of a batch, drawn as the model alone would draw them."""
         config = self.model.config
@@ -377,4 +382,4 @@ def _compare(name: str, ours: Any, theirs: Any) -> None:
         )
 
 
-__all__ = ["train_together"]
+__all__ = ["Member", "Program", "train_together"]
