@@ -8,6 +8,8 @@ alone, which is an ordinary `Session` in an ordinary run folder, and can be gone
 A member computes what it would alone, up to rounding: first weights and random positions are drawn from its own seed,
 and batches are padded to the largest of their turn with rows and columns that no loss sees. Halting makes all steps to
 the cap, masked. Only dropout differs: its masks are drawn for all members at once, from the same distribution.
+
+This is for a GPU that one small model leaves idle. On a CPU, padding costs more than it saves (docs/log.md).
 """
 
 from __future__ import annotations
@@ -17,13 +19,12 @@ import hashlib
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.func import functional_call, vmap
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad
 
 from universal_transformer.axes import Int, Tensor
@@ -59,6 +60,7 @@ from universal_transformer.training.trainer import (
     finish,
     unit_of,
 )
+from universal_transformer.training.vectorised import Folded
 
 
 def train_together(
@@ -281,7 +283,7 @@ class Program:
 
         self.base.train()
         _seed_dropout(self.members)
-        with straight(), first.precision(), _kernels(first.device):
+        with straight(), first.precision(), Folded():
             return vmap(one, randomness="different")(self.stacked, given, weights)
 
 
@@ -298,11 +300,6 @@ class Corner(Display):
     def note(self, text: str) -> None:
         """Say it with the member's name."""
         self._shown.note(f"{self._name}: {text}")
-
-
-def _kernels(device: torch.device) -> AbstractContextManager[object]:
-    """The fused attention of a CPU takes one batch axis: attention is matrix products there."""
-    return sdpa_kernel(SDPBackend.MATH) if device.type == "cpu" else nullcontext()
 
 
 def _seed_dropout(members: Sequence[Member]) -> None:
