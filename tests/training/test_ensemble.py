@@ -218,6 +218,8 @@ def test_what_cannot_be_one_program_is_refused_by_name(tmp_path):
     assert "LSTM" in refused(lstm, folders)
     padded = [tiny.run_config(tiny.model_config(ponder_padding=True), seed=seed) for seed in (0, 1)]
     assert "model.ponder_padding=True" in refused(padded, folders)
+    again = [tiny.run_config(tiny.model_config(activation_checkpointing=True), seed=seed) for seed in (0, 1)]
+    assert "model.activation_checkpointing" in refused(again, folders)
     assert "two runs in one folder" in refused([wide, wide], [folders[0]] * 2)
     assert "one folder each" in refused([wide], folders)
     assert not folders[0].exists()

@@ -364,6 +364,10 @@ def _check_alike(configs: Sequence[RunConfig], models: Sequence[AnyModelConfig])
     model = models[0]
     if isinstance(model, LstmConfig):
         raise UserError("model: an LSTM's kernels take one set of weights: train its runs one at a time")
+    if isinstance(model, ModelConfig) and model.activation_checkpointing:
+        raise UserError(
+            "model.activation_checkpointing: runs trained together keep their activations; leave it off"
+        )
     if isinstance(model, ModelConfig):
         for name, value in (("ponder_padding", True), ("position_start", "step")):
             if getattr(model, name) == value:
