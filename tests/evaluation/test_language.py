@@ -94,6 +94,11 @@ def test_only_the_last_word_of_a_passage_counts():
     assert metrics["perplexity"] == pytest.approx(math.exp(nats / len(examples)), rel=1e-5)
     assert metrics["accuracy"] == pytest.approx(right / len(examples))
     assert report.headline == "perplexity"
+    assert metrics["known_perplexity"] == pytest.approx(metrics["perplexity"])
+    unknown = task_of([*examples, Example(source=(), target=(4, UNKNOWN))], "last_word")
+    both = evaluate(model, unknown).totals[0].metrics
+    assert both["known_perplexity"] == pytest.approx(metrics["perplexity"], rel=1e-5)
+    assert both["perplexity"] != pytest.approx(metrics["perplexity"], rel=1e-5)
     assert report.steps("decoder").num_positions == sum(len(e.target) for e in examples)
 
 
@@ -103,7 +108,11 @@ def test_an_unknown_last_word_is_never_right():
     with torch.no_grad():
         model.target.bias[UNKNOWN] = 1e3
     report = evaluate(model, task)
-    assert report.totals[0].metrics == {"perplexity": pytest.approx(1.0), "accuracy": 0.0}
+    assert report.totals[0].metrics == {
+        "perplexity": pytest.approx(1.0),
+        "accuracy": 0.0,
+        "known_perplexity": 1.0,
+    }
 
 
 def test_accuracy_of_classes_is_what_is_left_of_the_error(stories):

@@ -60,6 +60,7 @@ def evaluate(
     | bleu       | sacreBLEU and chrF of free-running output; needs the extra `metrics`                     |
     | perplexity | ``exp(-1/n Σ log p)``, accuracy, bits per character, teacher-forced, over n tokens       |
     | last_word  | perplexity and accuracy over the last token of each example alone; unknown words are wrong |
+    |            | (known_perplexity: of those whose last token is not unknown; 1 where there is none)       |
     | ranking    | share of examples whose text has a higher probability than the same with a wrong form    |
 
     `split` is "test" (all test sets), "validation", "train", or the name of one test set; `limit` scores so many

@@ -40,6 +40,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
         "chrf": Metric("chrF", 2, "high"),
         "perplexity": Metric("perplexity", 2, "low"),
         "accuracy": Metric("accuracy", 3, "high"),
+        "known_perplexity": Metric("perplexity, known words", 2, "low"),
         "bits_per_character": Metric("bits per character", 3, "low"),
     }
 )

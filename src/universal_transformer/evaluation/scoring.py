@@ -201,7 +201,7 @@ class Scorer:
         right = (logits.argmax(-1) == batch.target) & scored
         if self.metric == "last_word":
             right &= batch.target != UNKNOWN
-        return [
+        outcomes = [
             Outcome(
                 sums={"nats": nats, "right": float(hits), "tokens": float(tokens)},
                 steps={"decoder": Counter(map(int, taken))},
@@ -214,6 +214,11 @@ class Scorer:
                 strict=True,
             )
         ]
+        if self.metric == "last_word":
+            for example, outcome in zip(examples, outcomes, strict=True):
+                known = float(ids_of(example)[-1] != UNKNOWN)
+                outcome.sums |= {"known": known, "known_nats": known * outcome.sums["nats"]}
+        return outcomes
 
     def _ranks(self, model: AnyLanguageModel, examples: Sequence[Example]) -> list[Outcome]:
         """Whether the text with the right form (the target) is likelier than the one with a wrong form (the source)."""
@@ -270,6 +275,9 @@ class Scorer:
             "perplexity": math.exp(min(700.0, sums["nats"] / tokens)),
             "accuracy": sums["right"] / tokens,
         }
+        if self.metric == "last_word":
+            known = sums["known_nats"] / max(1.0, sums["known"])
+            scores["known_perplexity"] = math.exp(min(700.0, known))
         if isinstance(self.codec, TextCodec) and self.codec.tokenizer.kind == "character":
             scores["bits_per_character"] = sums["nats"] / tokens / math.log(2)
         return scores, {}
