@@ -13,7 +13,6 @@ THRESHOLD = "a cumulative probability to stop at lies in (0, 1], usually 0.99"
 DEPTHS = [
     ({"max_steps": 0}, "max_steps=0: "),
     ({"max_steps": -2}, "max_steps=-2: "),
-    ({"max_steps": 2.5}, "max_steps=2.5: "),
     ({"halting_threshold": 0.0}, f"halting_threshold=0.0: {THRESHOLD}"),
     ({"halting_threshold": 1.5}, f"halting_threshold=1.5: {THRESHOLD}"),
     ({"halting_threshold": float("nan")}, f"halting_threshold=nan: {THRESHOLD}"),
