@@ -7,9 +7,11 @@ from universal_transformer.bench.memory import peak_bytes
 from universal_transformer.bench.result import Measurement, Settings
 from universal_transformer.bench.subject import Shape, apply, bound, calibrate, encoder, histogram, inputs
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
+from universal_transformer.nn.block import Norm
 from universal_transformer.nn.recurrence import Recurrence
 
 STEPS, SHARE = 10, 0.3
+NORMS: tuple[Norm, ...] = ("post", "pre")
 
 INFERENCE = (
     (Shape(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS), 0.85),
@@ -33,6 +35,10 @@ BARELY = (  # shape, mean steps over the cap
     (Shape(width=512, heads=8, filter_width=2048, batch=8, length=64, max_steps=STEPS), 0.9),
 )
 QUICK = Shape(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=STEPS)
+
+
+def _called(norm: Norm) -> str:
+    return "" if norm == "post" else f" ({norm}-norm)"
 
 
 def _sizes(shape: Shape) -> dict[str, int]:
@@ -66,9 +72,11 @@ def train(module: Recurrence, states: States, direction: States, *, form: str) -
     torch.autograd.backward((output * direction).sum() + 0.01 * trace.ponder_cost())
 
 
-def inference(shape: Shape, *, share: float, least: float, settings: Settings, name: str) -> Measurement:
+def inference(
+    shape: Shape, *, share: float, least: float, settings: Settings, name: str, norm: Norm = "post"
+) -> Measurement:
     """Compact over masked, no gradient. ``least`` is asked of the share of the bound."""
-    module, states = encoder(shape, halting=True).eval(), inputs(shape)
+    module, states = encoder(shape, halting=True, norm=norm).eval(), inputs(shape)
     trace = calibrate(module, states, share=share)
     sides: dict[str, Side] = {
         "compact": lambda: infer(module, states, form="auto"),
@@ -77,7 +85,7 @@ def inference(shape: Shape, *, share: float, least: float, settings: Settings, n
     times = alternate(sides, seconds=settings.seconds)
     return Measurement(
         case="halting",
-        name=f"{name}: {shape}",
+        name=f"{name}{_called(norm)}: {shape}",
         shape=_sizes(shape),
         seconds=medians(times),
         turns=len(times["compact"]),
@@ -93,9 +101,9 @@ def inference(shape: Shape, *, share: float, least: float, settings: Settings, n
     )
 
 
-def training(shape: Shape, *, settings: Settings) -> list[Measurement]:
+def training(shape: Shape, *, settings: Settings, norm: Norm = "post") -> list[Measurement]:
     """Compact over masked, forward and backward: time, and peak memory beyond parameters and their gradients."""
-    module, states = encoder(shape, halting=True).train(), inputs(shape)
+    module, states = encoder(shape, halting=True, norm=norm).train(), inputs(shape)
     trace, direction = calibrate(module, states, share=SHARE), inputs(shape, seed=2)
     sides: dict[str, Side] = {
         "compact": lambda: train(module, states, direction, form="auto"),
@@ -108,7 +116,7 @@ def training(shape: Shape, *, settings: Settings) -> list[Measurement]:
     }
     time = Measurement(
         case="halting",
-        name=f"training: {shape}",
+        name=f"training{_called(norm)}: {shape}",
         shape=_sizes(shape),
         seconds=medians(times),
         turns=len(times["compact"]),
@@ -122,7 +130,7 @@ def training(shape: Shape, *, settings: Settings) -> list[Measurement]:
     peaks = {name: peak_bytes(side, device=states.device) for name, side in sides.items()}
     memory = Measurement(
         case="halting",
-        name=f"training memory: {shape}",
+        name=f"training memory{_called(norm)}: {shape}",
         shape=_sizes(shape),
         ours="compact",
         over="masked",
@@ -140,16 +148,15 @@ def run(settings: Settings) -> list[Measurement]:
     if settings.quick:
         one = inference(QUICK, share=SHARE, least=0.0, settings=settings, name="inference")
         return [one, *training(QUICK, settings=settings)]
-    found = [
-        inference(shape, share=SHARE, least=least, settings=settings, name="inference")
-        for shape, least in INFERENCE
-    ]
-    for shape in TRAINING:
-        found += training(shape, settings=settings)
-    for shape, share in BARELY:
-        found.append(
-            inference(
-                shape, share=share, least=0.95, settings=settings, name=f"little to save, {share} of the cap"
-            )
-        )
+    found = list[Measurement]()
+    for norm in NORMS:
+        found += [
+            inference(shape, share=SHARE, least=least, settings=settings, name="inference", norm=norm)
+            for shape, least in INFERENCE
+        ]
+        for shape in TRAINING:
+            found += training(shape, settings=settings, norm=norm)
+        for shape, share in BARELY:
+            name = f"little to save, {share} of the cap"
+            found.append(inference(shape, share=share, least=0.95, settings=settings, name=name, norm=norm))
     return found

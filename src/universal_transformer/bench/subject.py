@@ -8,6 +8,7 @@ from universal_transformer.axes import States
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.initialise import initialise
+from universal_transformer.nn.block import Norm
 from universal_transformer.nn.recurrence import Recurrence, Trace
 
 SPREAD = 2.0
@@ -34,8 +35,10 @@ class Shape:
         return f"width {self.width}, {self.batch} x {self.length}, {self.max_steps} steps"
 
 
-def encoder(shape: Shape, *, halting: bool, decoder: bool = False, seed: int = 0) -> Recurrence:
-    """The recurrence of the paper with random weights (post-norm, ReLU, sinusoids at every step), no dropout."""
+def encoder(
+    shape: Shape, *, halting: bool, decoder: bool = False, seed: int = 0, norm: Norm = "post"
+) -> Recurrence:
+    """The recurrence of the paper with random weights (ReLU, sinusoids at every step), no dropout."""
     config = ModelConfig(
         architecture="language_model" if decoder else "classifier",
         width=shape.width,
@@ -44,6 +47,7 @@ def encoder(shape: Shape, *, halting: bool, decoder: bool = False, seed: int = 0
         max_steps=shape.max_steps,
         halting=halting,
         dropout=0.0,
+        norm=norm,
     )
     torch.manual_seed(seed)
     module = recurrence(config, decoder=decoder)

@@ -42,6 +42,8 @@ INFER_BELOW = 0.95
 """The same where neither gradients nor a cache are kept."""
 WORTH = 2**17
 """And the least of halted positions times squared width: below, a step costs what starting its operations costs."""
+DEARER = 4
+"""As many times as much where gradients are kept, and where halted positions differ from step to step (pre-norm)."""
 
 
 def again(function: Callable[..., Any], *arguments: object) -> Any:
@@ -279,7 +281,9 @@ class Recurrence(nn.Module):
         assert self.halting is not None
         plain = not torch.is_grad_enabled() and not self.training and view.cache is None
         below = INFER_BELOW if plain and self.halting.scope == "position" else COMPACT_BELOW
-        return 0 < running < below * positions and (positions - running) * width**2 >= WORTH
+        renews = not self._block.after_attention.post and self.coordinates.step != "none"
+        least = WORTH * DEARER ** (int(renews) + int(torch.is_grad_enabled()))
+        return 0 < running < below * positions and (positions - running) * width**2 >= least
 
     def _signals(self, depth: int, *, like: Tensor) -> Float[Tensor, "step channels"] | None:
         """τ of every step, computed at once; None when steps are not told."""

@@ -100,9 +100,8 @@ class Refresh:
         assert self.norm is not None
         exact = base.to(self.variance.dtype)
         centred = exact - exact.mean(-1, keepdim=True)
-        variance = torch.addmm(self.variance, exact, self.covariance) + centred.square().mean(
-            -1, keepdim=True
-        )
+        own = torch.linalg.vecdot(centred, centred).unsqueeze(1) * (1.0 / centred.shape[1])
+        variance = torch.addmm(self.variance, exact, self.covariance) + own
         return variance.clamp_min(self.norm.eps), centred.to(base.dtype)  # rounding must not turn it negative
 
     def at(self, step: int) -> Float[Tensor, "channel"] | None:

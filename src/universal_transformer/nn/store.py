@@ -46,6 +46,7 @@ class Store:
         self.undo: list[Write | None] = []
         self.owed: Kept | None = None
         self.scratch: Tensor | None = None
+        self.gradient: Tensor | None = None
 
     def _mixed(self) -> Float[Tensor, "step width"] | Float[Tensor, "width"] | None:
         """What the constant part of all values becomes behind the output projection.
@@ -136,18 +137,19 @@ class Store:
         rows, variance = self.kept
         if self.owed is None:
             self.owed = Kept(torch.zeros_like(rows), None if variance is None else torch.zeros_like(variance))
+            self.gradient = None if variance is None else torch.empty_like(rows)
         if variance is None or part is None or self.owed.variance is None:
             for total, found in zip(self.heads(self.owed.rows), (key, value), strict=True):
                 total.add_(found)
             return None
-        found = torch.empty_like(rows)
+        assert self.scratch is not None
+        assert self.gradient is not None
+        seen, found = self.scratch, self.gradient  # what `read` has left there, and room for its gradient
         for total, one in zip(self.heads(found), (key, value), strict=True):
             total.copy_(one)
         # y = (x + p) / σ: dx = dy / σ and dσ² = -(dy · y) / 2σ²
         spread = variance[:, step]
-        self.owed.variance[:, step] -= (found * self.read(step, part)).sum(1).to(spread.dtype) / (
-            2.0 * spread
-        )
+        self.owed.variance[:, step] -= torch.linalg.vecdot(found, seen).to(spread.dtype) / (2.0 * spread)
         found.mul_(spread.rsqrt().to(found.dtype).unsqueeze(1))
         self.owed.rows.add_(found)
         return found.sum(0)
