@@ -8,10 +8,10 @@ theirs: a batch costs its mean number of steps a token, not its greatest.
 from dataclasses import dataclass
 
 import torch
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn.functional import pad
 
 from universal_transformer.axes import Float, Int, Tensor
-from universal_transformer.nn.attention import Memory
+from universal_transformer.nn.attention import Memory, attend
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.halting import check_threshold, wide
 from universal_transformer.nn.lane_cache import Index, LaneCache, Rows
@@ -219,7 +219,7 @@ class Lanes:
             return module.output(self._one_by_one(asked).flatten(1))
         key, value = cache.slots(rows.step, rows.row, stored=stored)
         seen = torch.arange(stored, device=asked.device) <= rows.place.unsqueeze(1)
-        mixed = scaled_dot_product_attention(asked, key, value, attn_mask=seen[:, None, None])
+        mixed = attend(asked, key, value, mask=seen[:, None, None])
         return module.output(mixed.flatten(1))
 
     def _one_by_one(self, query: Float[Tensor, "row heads 1 head"]) -> Float[Tensor, "row heads 1 head"]:
@@ -228,7 +228,7 @@ class Lanes:
         steps, where, places = rows.step.tolist(), rows.row.tolist(), rows.place.tolist()
         for at, (step, row, place) in enumerate(zip(steps, where, places, strict=True)):
             key, value = self.cache.slot(step, row, stored=place + 1)
-            result.append(scaled_dot_product_attention(query[at : at + 1], key, value))
+            result.append(attend(query[at : at + 1], key, value))
         return torch.cat(result)
 
     def _look(self, states: Rows) -> Rows:
@@ -237,5 +237,5 @@ class Lanes:
         assert module is not None
         assert memory is not None
         asked = module.query(states).view(len(states), module.num_heads, 1, -1)
-        mixed = scaled_dot_product_attention(asked, memory.key, memory.value, attn_mask=memory.mask)
+        mixed = attend(asked, memory.key, memory.value, mask=memory.mask)
         return module.output(mixed.flatten(1))
