@@ -73,7 +73,7 @@ def test_rows_of_equal_parameters_have_them_with_their_data(name):
     base, small = RECIPES[name.removesuffix("-transformer-small")](), RECIPES[name]()
     task = name.removesuffix("-transformer-small")
     if task in VOCABULARIES:
-        sizes = {"vocabulary_size": VOCABULARIES[task]}
+        sizes = {"vocabulary_size": VOCABULARIES[task], "num_classes": VOCABULARIES[task]}
     else:
         sizes = dataclasses.replace(base.data, **FEW).load().model_fields
     ours, theirs = (counted(dataclasses.replace(one.model, **sizes)) for one in (base, small))
