@@ -135,6 +135,42 @@ def test_trained_in_float32_it_has_the_gradients_of_the_formula(rows, frozen):
     torch.testing.assert_close(*pairs, rtol=1e-4, atol=1e-3)
 
 
+def far(found, exact):
+    pairs = [
+        (one.detach().double(), other.detach().double()) for one, other in zip(found, exact, strict=True)
+    ]
+    return [float((one - other).norm() / other.norm().clamp_min(1e-9)) for one, other in pairs]
+
+
+def gradients(output, inputs, direction):
+    return [output, *torch.autograd.grad(output, inputs, direction.to(output.dtype))]
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16], ids=["autocast", "all in 16 bits"])
+@given(rows=st.tuples(st.integers(1, 3), st.integers(2, 5)))
+def test_trained_in_bfloat16_it_is_as_near_to_the_formula_as_torch_is(kind, rows):
+    module, states = noisy_feed_forward().to(kind), torch.randn(*rows, 8).to(kind).requires_grad_()
+    direction, inputs = torch.randn(*rows, 8).bfloat16(), [states, *module.parameters()]
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=kind == torch.float32):
+        found, simple = module(states), by_hand(states, module)
+    assert found.dtype == simple.dtype == torch.bfloat16
+    ours, theirs = (gradients(output, inputs, direction) for output in (found, simple))
+    assert [each.dtype for each in ours[1:]] == [kind] * len(inputs)
+    # A step of bfloat16 is 2**-8; where a sum is near 0, the sign that ReLU sees may differ from the exact one.
+    assert max(far(ours, theirs)) < 2**-6
+
+
+def test_in_autocast_gradients_of_many_uses_are_summed_in_the_type_of_the_weights():
+    module, states = noisy_feed_forward(), torch.randn(64, 8)
+
+    def slopes(uses):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            total = torch.stack([module(states).float().sum() for _ in range(uses)]).sum()
+        return torch.autograd.grad(total, list(module.parameters()))
+
+    torch.testing.assert_close(slopes(32), tuple(32 * each for each in slopes(1)), rtol=1e-5, atol=1e-4)
+
+
 def test_a_gradient_of_a_gradient_is_that_of_the_formula():
     module, states = noisy_feed_forward(), torch.randn(2, 3, 8, requires_grad=True)
     results = []

@@ -20,14 +20,18 @@ FEW = 16
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
-def packs(weight: Tensor) -> bool:
-    """Whether a matrix like ``weight`` can be packed: float32 or bfloat16 on an x86 CPU whose torch has oneDNN."""
+def packs(weight: Tensor, *, dtype: torch.dtype | None = None) -> bool:
+    """Whether a matrix like ``weight`` can be packed: float32 or bfloat16 on an x86 CPU whose torch has oneDNN.
+
+    ``dtype``: the number type it is cast to first, if not its own.
+    """
+    kind = weight.dtype if dtype is None else dtype
     x86 = platform.machine().lower() in ("x86_64", "amd64")
     if not x86 or weight.device.type != "cpu" or not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
         return False
-    if weight.dtype == torch.bfloat16:
+    if kind == torch.bfloat16:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return weight.dtype == torch.float32
+    return kind == torch.float32
 
 
 class PackedLinear(nn.Linear):

@@ -25,8 +25,9 @@ def two_products(states: Tensor, first: Tensor, shift: Tensor, second: Tensor, o
 
 
 class TwoProducts(Function):
-    """The same for training on a CPU in float32: the ReLU is part of the first product, and its derivative is applied
-    in place, to a gradient that nothing else holds. The widest tensor of the block is passed over four times less.
+    """The same for training on a CPU, all arguments in one number type: the ReLU is part of the first product, and its
+    derivative is applied in place, to a gradient that nothing else holds. The widest tensor of the block is passed
+    over four times less.
     """
 
     @staticmethod
@@ -61,12 +62,27 @@ class TwoProducts(Function):
         )
 
 
-def fuses(states: Tensor, weight: Tensor) -> bool:
-    """Whether :class:`TwoProducts` can do it: with gradients, as it stands, on a CPU in float32 with oneDNN."""
-    plain = not torch.compiler.is_compiling() and not torch.is_autocast_enabled("cpu") and not is_straight()
-    return (
-        plain and torch.is_grad_enabled() and states.dtype == weight.dtype == torch.float32 and packs(weight)
-    )
+def product_type(states: Tensor, weight: Tensor) -> torch.dtype | None:
+    """The number type of ``states @ weight.T`` on a CPU: autocast's, or the common one of both; None without one."""
+    kinds = {states.dtype, weight.dtype}
+    if torch.is_autocast_enabled("cpu"):
+        return torch.get_autocast_dtype("cpu") if kinds <= {torch.float32, torch.bfloat16} else None
+    return states.dtype if len(kinds) == 1 else None
+
+
+def fused(states: Tensor, first: nn.Linear, second: nn.Linear) -> Tensor | None:
+    """:class:`TwoProducts` where it serves: with gradients, as it stands, on a CPU with oneDNN; None elsewhere.
+
+    Under autocast, states and weights are cast here, so that gradients of weights are summed in the weights' own type.
+    """
+    if torch.compiler.is_compiling() or is_straight() or not torch.is_grad_enabled():
+        return None
+    kind = product_type(states, first.weight)
+    if kind is None or not packs(first.weight, dtype=kind):
+        return None
+    inputs = (states, first.weight, first.bias, second.weight, second.bias)
+    result: Tensor = TwoProducts.apply(*(each.to(kind) for each in inputs))  # type: ignore[no-untyped-call]
+    return result
 
 
 class FeedForward(nn.Module):
@@ -89,13 +105,10 @@ class FeedForward(nn.Module):
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "*rows width"]:
         del cache  # positions do not meet here; with a cache ``padding`` covers the stored ones too
-        inner, outer = self.inner, self.outer
         drops = self.training and self.dropout.p > 0.0
-        if not drops and fuses(states, inner.weight):
-            parameters = (inner.weight, inner.bias, outer.weight, outer.bias)
-            result = TwoProducts.apply(states, *parameters)  # type: ignore[no-untyped-call]
-        else:
-            result = outer(self.dropout(torch.relu_(inner(states))))
+        result = None if drops else fused(states, self.inner, self.outer)
+        if result is None:
+            result = self.outer(self.dropout(torch.relu_(self.inner(states))))
         if self.zero_padding and padding is not None:
             result = result.masked_fill(padding[:, -states.shape[1] :].unsqueeze(-1), 0.0)
         return result
