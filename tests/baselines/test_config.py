@@ -30,7 +30,8 @@ def test_a_run_of_any_kind_survives_json(model):
 
 def test_a_universal_transformer_is_written_as_before_there_were_baselines():
     assert "kind" not in ModelConfig().to_dict()
-    assert set(ModelConfig().to_dict()) == {field.name for field in dataclasses.fields(ModelConfig)}
+    later = {"recurrence", "activation_checkpointing"}  # left out at their defaults: they change no figure
+    assert set(ModelConfig().to_dict()) == {field.name for field in dataclasses.fields(ModelConfig)} - later
 
 
 @pytest.mark.parametrize(

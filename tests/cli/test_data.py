@@ -6,7 +6,7 @@ import pytest
 
 from universal_transformer.cli import main
 from universal_transformer.data.download import list_datasets
-from universal_transformer.recipes import RECIPES
+from universal_transformer.recipes import MAIN
 
 
 def test_every_data_set_is_listed_with_its_licence(capsys, tmp_path):
@@ -45,9 +45,9 @@ def test_a_source_out_of_reach_is_one_line(capsys, tmp_path, monkeypatch):
     assert "cannot be downloaded" in lines[-1]
 
 
-def test_every_recipe_is_listed_with_its_summary(capsys):
+def test_every_main_recipe_is_listed_with_its_summary(capsys):
     assert main(["recipes"]) == 0
     shown = capsys.readouterr().out
-    for name, recipe in RECIPES.items():
+    for name, recipe in MAIN.items():
         assert f"{name} " in shown
         assert recipe.__doc__.split("\n")[0] in shown

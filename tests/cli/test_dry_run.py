@@ -45,7 +45,8 @@ EXTERNAL = {
     for name, recipe in RECIPES.items()
     if type(recipe().data) in SOURCES and not name.startswith("wmt14")
 }
-OWN_FILES = ("pairs", "text", "labelled", *(name for name in RECIPES if name.startswith("wmt14")))
+OWN_FILES = ("pairs", "text", "labelled")
+NOT_FETCHED = tuple(name for name in RECIPES if name.startswith("wmt14"))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -95,7 +96,9 @@ def loaded(data):
     return data.load()
 
 
-@pytest.mark.parametrize("name", [*EXTERNAL, *sorted(set(RECIPES) - set(EXTERNAL) - set(OWN_FILES))])
+@pytest.mark.parametrize(
+    "name", [*EXTERNAL, *sorted(set(RECIPES) - set(EXTERNAL) - {*OWN_FILES, *NOT_FETCHED})]
+)
 def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkeypatch):
     real = Path(__file__).parents[3] / "shared" / "data"
     folder = Path(os.environ.get("UT_DATA") or real)
@@ -125,6 +128,15 @@ def test_missing_data_are_named_with_the_way_to_get_them(name, capsys, tmp_path,
     assert f"ut data fetch {EXTERNAL[name]}" in found
     assert "nowhere" in found
     assert "UT_DATA" not in os.environ
+
+
+@pytest.mark.parametrize("name", NOT_FETCHED)
+def test_missing_files_that_only_a_user_can_bring_are_named(name, capsys, tmp_path):
+    assert main(["train", name, "--dry-run", "--data-dir", str(tmp_path)]) == 2
+    found = capsys.readouterr().err
+    assert found.count("\n") == 1
+    assert "wmt14/train.en" in found
+    assert "--data-dir" in found
 
 
 @pytest.mark.parametrize("name", OWN_FILES)
