@@ -129,7 +129,7 @@ def markdown(found: Mapping[str, Any]) -> str:
         f"{machine['processor']}, {machine['cores']} cores, {machine['gpu'] or 'no GPU'}, "
         + f"{found['threads']} thread(s); "
         + ", ".join(f"{name} {value}" for name, value in versions.items())
-        + f"; {found['settings']['seconds']:g} s a comparison."
+        + f"; at least {found['settings']['seconds']:g} s a comparison."
     ]
     measurements = found["measurements"]
     for case in dict.fromkeys(each["case"] for each in measurements):
