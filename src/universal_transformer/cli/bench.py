@@ -18,6 +18,7 @@ CASES = {
     "train": "fixed depth, forward and backward, beside torch.nn, x-transformers and ALBERT",
     "decode": "greedy cached decoding, beside T5",
     "continuous": "decoding with halting: rows that never wait, beside rows in lock-step",
+    "encoding": "encoding with halting: sequences that leave, beside padded batches",
     "sweep": "what halting saves against mean steps, and what a pass costs against length and depth",
     "ensemble": "several seeds trained as one program, beside one after the other",
     "startup": "how long until ut --help answers and the package is imported",
