@@ -122,7 +122,7 @@ def test_blimp_needs_a_language_model(folder, capsys):
     assert main(["predict", "run", "lines.txt"]) == 0
     assert capsys.readouterr().out.strip()
     assert main(["evaluate", "run", "--data", "blimp", *given]) == 2
-    assert "needs the run of a language model" in capsys.readouterr().err
+    assert "architecture classifier; this needs the run of a language model" in capsys.readouterr().err
     assert main(["evaluate", "run", "--data", "other"]) == 2
     assert "blimp" in capsys.readouterr().err
 

@@ -256,6 +256,8 @@ def test_a_run_that_fails_leaves_the_others_to_be_made(place, capsys, monkeypatc
 def test_a_plan_is_shown_and_a_table_written_without_training(place, capsys):
     assert measure("--tasks", "1,2", "--dry-run") == 0
     assert "0 of 2 runs are recorded; 2 to make" in capsys.readouterr().out
+    assert main(["reproduce", "table4", "--columns", "copy", "--models", "ut", "--dry-run"]) == 0
+    assert "1 to make: 1 limited by updates, not by time\n" in capsys.readouterr().out
     assert not (place / "results").exists()
     assert measure("--render") == 0
     assert "not measured" in (place / "results" / "table1.md").read_text()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from universal_transformer.cli.arguments import DATA_DIR, Parser, add_beams, add_depth, data_dir, whole
+from universal_transformer.errors import UserError
 
 if TYPE_CHECKING:
     import argparse
@@ -92,6 +93,12 @@ def open_with_task(
     if other:
         from universal_transformer.tasks.blimp import load_blimp
 
+        architecture = run.model.config.architecture
+        if architecture != "language_model":
+            raise UserError(
+                f"--data {other}: {folder} holds a model of architecture {architecture}; this needs the run of a "
+                "language model (ut train text, agreement or lambada)"
+            )
         return run, load_blimp(run.codec, data_dir=data_dir)
     if data_dir and isinstance(run.config.data, BabiData | AgreementData | LambadaData | ReadingData):
         data = dataclasses.replace(run.config.data, data_dir=data_dir)

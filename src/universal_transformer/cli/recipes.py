@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 def run(arguments: list[str]) -> int:
     """Print one line a recipe, and one a table; or one a row of a table."""
     options = parser().parse(arguments)
-    from universal_transformer.recipes import MAIN
+    from universal_transformer.recipes import MAIN, RECIPES
     from universal_transformer.recipes.tables import TABLES, find_table
 
     if options.table:
         table = find_table(options.table)
         _show(table.rows)
-        print(f"\nut reproduce {table.name} --rows NAME measures one; rows are named {table.naming}")
+        trained = dict.fromkeys(recipe().recipe for recipe in table.rows.values())
+        print(f"\ntheir recipes for ut train: {', '.join(name for name in trained if name in RECIPES)}")
+        print(f"ut reproduce {table.name} --rows NAME measures one; rows are named {table.naming}")
         return 0
     _show(MAIN)
     print()
@@ -29,7 +31,9 @@ def run(arguments: list[str]) -> int:
         print(f"{name:<{width}}  {len(table.rows):>3} rows  {table.title}")
     print()
     print("ut train RECIPE trains one; ut train RECIPE --help shows its fields, --dry-run what it costs")
-    print("ut recipes TABLE lists the rows of a table, and ut reproduce TABLE measures them")
+    print(
+        "ut recipes TABLE lists the rows of a table (recipes too: copy-lstm, …); ut reproduce TABLE measures them"
+    )
     return 0
 
 

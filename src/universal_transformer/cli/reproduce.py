@@ -164,10 +164,13 @@ def _names(given: list[str], *, option: str) -> list[str]:
 def _show_plan(planned: list[Planned], todo: list[Planned]) -> None:
     for one in todo:
         print(f"{one.row}  seed {one.config.training.seed}  {one.limit}")
+    # a run limited by updates alone takes as long as it takes: it adds no minutes to the sum
     minutes = sum(one.config.training.minutes for one in todo)
-    print(
-        f"{len(planned) - len(todo)} of {len(planned)} runs are recorded; {len(todo)} to make: {minutes:g} minutes"
-    )
+    by_updates = sum(not one.config.training.minutes for one in todo)
+    times = [f"{minutes:g} minutes"] * bool(minutes)
+    times += [f"{by_updates} limited by updates, not by time"] * bool(by_updates)
+    to_make = f"{len(todo)} to make{': ' * bool(times)}{', and '.join(times)}"
+    print(f"{len(planned) - len(todo)} of {len(planned)} runs are recorded; {to_make}")
 
 
 def _draw(table: Table, file: ResultsFile) -> None:

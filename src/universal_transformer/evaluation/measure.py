@@ -69,17 +69,7 @@ def evaluate(
     tokens it wrote. The report is a function of model, data and these arguments: batches change no figure but by
     rounding. Raises UserError for an unknown split, a set of no examples, and a model that the metric does not fit.
     """
-    architecture = model.config.architecture
-    if architecture != ARCHITECTURES[task.metric]:
-        raise UserError(
-            f"task {task.name} is scored by {task.metric}, which needs architecture "
-            f'"{ARCHITECTURES[task.metric]}"; this model has "{architecture}"'
-        )
-    if task.metric == "bleu":
-        load_sacrebleu()  # before the work, not after it
-    if beams < 1:
-        raise UserError(f"beams={beams}: expected at least 1 (1: greedy)")
-    check_batch_tokens(batch_tokens)
+    _check(model, task, beams=beams, batch_tokens=batch_tokens)
     depth = Depth(max_steps=max_steps, halting_threshold=halting_threshold)
     decoding = Decoding(beams=beams, alpha=alpha)
     scorer = Scorer(model, task.codec, task.metric, depth, decoding)
@@ -105,9 +95,23 @@ def evaluate(
     report = summarise(scorer, tallies, by_supports, task=task, split=split)
     # a cap below the trained one makes all positions stop there, which says nothing about the halting unit
     watched = model.config.halting and depth.cap(model) >= model.config.max_steps
-    warnings = collapses(report) if watched else []
-    notes = [*task.notes, *notes, *depth.notes(model)]
-    return dataclasses.replace(report, notes=tuple(notes), warnings=tuple(warnings))
+    warnings = tuple(collapses(report)) if watched else ()
+    return dataclasses.replace(report, notes=(*task.notes, *notes, *depth.notes(model)), warnings=warnings)
+
+
+def _check(model: Model, task: Task, *, beams: int, batch_tokens: int) -> None:
+    """Refuse, before the work, what `evaluate` cannot do."""
+    architecture = model.config.architecture
+    if architecture != ARCHITECTURES[task.metric]:
+        raise UserError(
+            f"task {task.name} is scored by {task.metric}, which needs architecture "
+            f'"{ARCHITECTURES[task.metric]}"; this model has "{architecture}"'
+        )
+    if task.metric == "bleu":
+        load_sacrebleu()
+    if beams < 1:
+        raise UserError(f"beams={beams}: expected at least 1 (1: greedy)")
+    check_batch_tokens(batch_tokens)
 
 
 def _room(model: Model) -> int:
