@@ -228,11 +228,12 @@ def test_complete_settings_are_left_as_they_are(name):
 def test_recipes_and_rows_are_listed(capsys):
     assert main(["recipes"]) == 0
     shown = capsys.readouterr().out
-    assert "copy-lstm" not in shown
+    assert "\ncopy-lstm" not in shown
     assert all(name in shown for name in (*MAIN, *TABLES))
     assert main(["recipes", "table4"]) == 0
     shown = capsys.readouterr().out
     assert "copy/lstm" in shown
-    assert len(shown.strip().splitlines()) == len(TABLES["table4"].rows) + 2
+    assert "copy-lstm, " in shown
+    assert len(shown.strip().splitlines()) == len(TABLES["table4"].rows) + 3
     assert main(["recipes", "table1"]) == 0
     assert "as ut train babi-10k-joint, with other data or another model" in capsys.readouterr().out
