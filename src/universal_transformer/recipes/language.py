@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from universal_transformer.models.config import ModelConfig
@@ -10,6 +11,19 @@ from universal_transformer.tasks import AgreementData, LambadaData, ReadingData
 from universal_transformer.training.config import RunConfig, TrainingConfig
 
 _MODELS = ("lstm", "transformer", "transformer-small", "ut", "ut-halting")
+
+
+def _language_model(*, width: int) -> ModelConfig:
+    """Next words, norms in front, four channels of the transition a channel of the state, 32 a head."""
+    return ModelConfig(
+        architecture="language_model",
+        width=width,
+        filter_width=4 * width,
+        num_heads=width // 32,
+        max_steps=6,
+        norm="pre",
+        dropout=0.1,
+    )
 
 
 def _training(*, minutes: float, batch_tokens: int) -> TrainingConfig:
@@ -30,15 +44,7 @@ def agreement() -> RunConfig:
     return RunConfig(
         recipe="agreement",
         data=AgreementData(),
-        model=ModelConfig(
-            architecture="language_model",
-            width=128,
-            filter_width=512,
-            num_heads=4,
-            max_steps=6,
-            norm="pre",
-            dropout=0.1,
-        ),
+        model=_language_model(width=128),
         training=_training(minutes=10.0, batch_tokens=1024),
     )
 
@@ -48,15 +54,7 @@ def lambada() -> RunConfig:
     return RunConfig(
         recipe="lambada",
         data=LambadaData(),
-        model=ModelConfig(
-            architecture="language_model",
-            width=256,
-            filter_width=1024,
-            num_heads=8,
-            max_steps=6,
-            norm="pre",
-            dropout=0.1,
-        ),
+        model=_language_model(width=256),
         training=_training(minutes=60.0, batch_tokens=2048),
     )
 
@@ -66,16 +64,7 @@ def lambada_reading() -> RunConfig:
     return RunConfig(
         recipe="lambada-reading",
         data=ReadingData(),
-        model=ModelConfig(
-            architecture="classifier",
-            pooling="pointer",
-            width=128,
-            filter_width=512,
-            num_heads=4,
-            max_steps=6,
-            norm="pre",
-            dropout=0.1,
-        ),
+        model=dataclasses.replace(_language_model(width=128), architecture="classifier", pooling="pointer"),
         training=_training(minutes=60.0, batch_tokens=2048),
     )
 
