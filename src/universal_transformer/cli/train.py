@@ -161,10 +161,13 @@ def _check_new(folder: Path) -> None:
 
 
 def _recipe(name: str) -> RunConfig:
-    from universal_transformer.recipes import RECIPES
+    from universal_transformer.recipes import MAIN, RECIPES
 
     if name not in RECIPES:
-        raise UserError(f"no recipe {name!r}{near(name, RECIPES)}; recipes: {', '.join(RECIPES)}")
+        raise UserError(
+            f"no recipe {name!r}{near(name, RECIPES)}; recipes: {', '.join(MAIN)}, and the rows of tables "
+            "(ut recipes TABLE)"
+        )
     return RECIPES[name]()
 
 
