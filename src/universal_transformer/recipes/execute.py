@@ -10,40 +10,40 @@ from universal_transformer.training.config import RunConfig, TrainingConfig
 
 def lte() -> RunConfig:
     """Learning to execute: --problem program, control, addition, copy, double or reverse; --form lines for Python."""
-    return _recipe("lte", problem="program")
+    return _recipe("lte", problem="program", updates=3000)
 
 
 def lte_copy() -> RunConfig:
     """Repeat a number of up to 55 digits (table 5)."""
-    return _recipe("lte-copy", problem="copy")
+    return _recipe("lte-copy", problem="copy", updates=600)
 
 
 def lte_double() -> RunConfig:
     """Repeat a number of up to 55 digits twice (table 5)."""
-    return _recipe("lte-double", problem="double")
+    return _recipe("lte-double", problem="double", updates=600)
 
 
 def lte_reverse() -> RunConfig:
     """Reverse a number of up to 55 digits (table 5)."""
-    return _recipe("lte-reverse", problem="reverse")
+    return _recipe("lte-reverse", problem="reverse", updates=600)
 
 
 def lte_program() -> RunConfig:
     """Run programs of sums, products, conditionals and loops: literals of up to 5 digits, nesting 2 (table 6)."""
-    return _recipe("lte-program", problem="program")
+    return _recipe("lte-program", problem="program", updates=3000)
 
 
 def lte_control() -> RunConfig:
     """Run programs of conditionals and loops: literals of up to 5 digits, nesting 2 (table 6)."""
-    return _recipe("lte-control", problem="control")
+    return _recipe("lte-control", problem="control", updates=3000)
 
 
 def lte_addition() -> RunConfig:
     """Run programs of additions: literals of up to 5 digits, nesting 2 (table 6)."""
-    return _recipe("lte-addition", problem="addition")
+    return _recipe("lte-addition", problem="addition", updates=3000)
 
 
-def _recipe(name: str, *, problem: ExecuteProblem) -> RunConfig:
+def _recipe(name: str, *, problem: ExecuteProblem, updates: int) -> RunConfig:
     return RunConfig(
         recipe=name,
         data=LearningToExecuteData(problem=problem),
@@ -58,13 +58,15 @@ def _recipe(name: str, *, problem: ExecuteProblem) -> RunConfig:
             max_positions=128,  # the longest target has 111; a wider range is learned more slowly: docs/log.md
         ),
         training=TrainingConfig(
-            max_updates=20_000,
-            batch_tokens=8192,
+            max_updates=updates,
+            batch_tokens=1024,  # updates count for more than their size in the first minutes
             learning_rate=2e-3,
-            warmup_updates=1000,
-            validate_every=1000,
-            patience=5,
+            schedule="cosine",
+            warmup_updates=100,
+            ponder_weight=0.001,
+            validate_every=500,
             save_minutes=1.0,
+            precision="bfloat16",
         ),
     )
 

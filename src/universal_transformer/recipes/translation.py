@@ -19,7 +19,7 @@ def multi30k() -> RunConfig:
         recipe="multi30k",
         data=TranslationData(vocabulary_size=VOCABULARY["multi30k"]),
         model=ModelConfig(width=192, filter_width=768, num_heads=4, max_steps=4, norm="pre", dropout=0.1),
-        training=translation_training(),
+        training=dataclasses.replace(translation_training(), precision="bfloat16"),
     )
 
 
