@@ -39,7 +39,7 @@ def run(arguments: list[str]) -> int:
         models=_names(options.models, option="--models"),
         tasks=_names(options.tasks, option="--tasks"),
     )
-    planned = plan(table, rows, seeds=options.seeds, minutes=options.minutes)
+    planned = plan(table, rows, seeds=options.seeds, minutes=options.minutes, updates=options.updates)
     results, file = Path(options.results), results_file(table, Path(options.results), say=note)
     if options.dry_run:
         _show_plan(planned, pending(planned, file.read()))
@@ -112,8 +112,16 @@ def parser() -> Parser:
     parser.add_argument(
         "--minutes",
         type=number(least=0.0, open_below=True),
+        default=0.0,
         metavar="M",
-        help="minutes to train a run (default: the recipe's)",
+        help="train a run for so many minutes (default: the recipe's minutes or updates)",
+    )
+    parser.add_argument(
+        "--updates",
+        type=whole(1),
+        default=0,
+        metavar="N",
+        help="train a run for so many updates; with --minutes, until the first of both is reached",
     )
     parser.add_argument(
         "--budget",

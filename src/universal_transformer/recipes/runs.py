@@ -202,15 +202,20 @@ def _figures(report: Report) -> Iterator[tuple[str, dict[str, float]]]:
         yield name, {**row.metrics, "count": row.count, **steps}
 
 
-def plan(table: Table, rows: Sequence[str], *, seeds: int, minutes: float | None = None) -> list[Planned]:
-    """Return the runs of `rows` with seeds 0 to `seeds` - 1: all rows with one seed before the next seed."""
+def plan(
+    table: Table, rows: Sequence[str], *, seeds: int, minutes: float = 0.0, updates: int = 0
+) -> list[Planned]:
+    """Return the runs of `rows` with seeds 0 to `seeds` - 1: all rows with one seed before the next seed.
+
+    `minutes` and `updates`, if not both 0, stand in place of the limits that the recipes have.
+    """
     planned = []
     for seed in range(seeds):
         for row in rows:
             config = table.rows[row]()
             training = dataclasses.replace(config.training, seed=seed)
-            if minutes is not None:
-                training = dataclasses.replace(training, minutes=minutes)
+            if minutes or updates:
+                training = dataclasses.replace(training, minutes=minutes, max_updates=updates)
             planned.append(Planned(row, dataclasses.replace(config, training=training)))
     return planned
 
