@@ -24,6 +24,18 @@ COORDINATES = {
     "at the input": {"position_injection": "input"},
 }
 
+ROTARY_SOURCE = {"position_coordinates": "rotary", "rotary_source": True}
+
+SOURCES = {
+    "rotary source": ROTARY_SOURCE,
+    "both ends": {**ROTARY_SOURCE, "end_coordinates": True, "plain_layers_before": 1},
+    "sink": {"source_sink": True, "tied": False, "attention_bias": True},
+    "parts": {"separator_id": 4},
+    "halting with a sink": {"halting": True, "source_sink": True, "separator_id": 4},
+    "halting": {**ROTARY_SOURCE, "source_sink": True, "separator_id": 4, "halting": True, "norm": "pre"},
+}
+"""Choices of how a decoder finds its way in the source: encoder-decoders alone have them."""
+
 DEPTHS = {
     "fixed": {},
     "untied": {"tied": False},

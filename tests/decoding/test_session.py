@@ -5,7 +5,7 @@ import contextlib
 import pytest
 import torch
 
-from small_models import small, variants
+from small_models import SOURCES, small, variants
 from universal_transformer.decoding.session import evaluating, open_session, prepared
 from universal_transformer.errors import UserError
 from universal_transformer.nn.packed import packs
@@ -27,7 +27,7 @@ def shifted(model, labels):
     return torch.cat((torch.full_like(labels[:, :1], model.config.start_id), labels[:, :-1]), dim=1)
 
 
-@pytest.mark.parametrize("fields", VARIANTS.values(), ids=VARIANTS.keys())
+@pytest.mark.parametrize("fields", (VARIANTS | SOURCES).values(), ids=(VARIANTS | SOURCES).keys())
 @torch.no_grad()
 def test_tokens_fed_in_chunks_give_the_logits_and_steps_of_one_pass(fields):
     labels, source = torch.randint(2, 9, (3, LENGTH)), sources(3)

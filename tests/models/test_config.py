@@ -122,6 +122,22 @@ def test_dropout_is_a_probability_below_one(name, value):
             "^end_coordinates=True: a language model",
         ),
         ({**CLASSIFIER, "end_coordinates": True, "position_start": "step"}, "^end_coordinates=True"),
+        ({"rotary_source": True}, "^rotary_source=True: needs position_coordinates rotary"),
+        ({"source_sink": True, "architecture": "language_model"}, "^source_sink=True: an encoder_decoder"),
+        ({**CLASSIFIER, "separator_id": 3}, "^separator_id=3: an encoder_decoder"),
+        ({"separator_id": 9, "vocabulary_size": 9}, "^separator_id=9: vocabulary_size=9 ends at id 8"),
+        ({"separator_id": 3, "padding_id": 3}, "^separator_id=3: must differ from padding_id"),
+        ({"separator_id": 3, "end_coordinates": True}, "^separator_id=3: parts have no common end"),
+        (
+            {
+                "width": 12,
+                "num_heads": 3,
+                "position_coordinates": "rotary",
+                "rotary_source": True,
+                "end_coordinates": True,
+            },
+            "^num_heads=3: half of them",
+        ),
         ({"inputs": "facts"}, '^inputs=\'facts\': architecture must be "classifier", not "encoder_decoder"'),
         (
             {"halting": True, "halting_scope": "sequence"},

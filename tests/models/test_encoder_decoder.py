@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from small_models import COORDINATES, small, variants
+from small_models import COORDINATES, SOURCES, small, variants
 from universal_transformer.errors import UserError
 
 ENDS = {"end": {"end_coordinates": True}, "end learned": {**COORDINATES["learned"], "end_coordinates": True}}
-VARIANTS = variants() | ENDS
+VARIANTS = variants() | ENDS | SOURCES
 SOME = dict(list(VARIANTS.items())[::2])
 LABELS = torch.tensor([[3, 4, 2], [5, 2, 0], [6, 7, 8]])
 

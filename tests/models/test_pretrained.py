@@ -22,6 +22,7 @@ MODELS = {
     "halting": {"halting": True, "norm": "pre", "plain_layers_before": 1},
     "untied blocks": {"tied": False, "transition": "separable_convolution", "attention_bias": True},
     "end coordinates": {"end_coordinates": True},
+    "sink and parts": {"source_sink": True, "separator_id": 4},
     "learned": {
         "position_coordinates": "learned",
         "step_coordinates": "learned",

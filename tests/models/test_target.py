@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from small_models import BLOCKS, DEPTHS, small, variants
+from small_models import BLOCKS, DEPTHS, SOURCES, small, variants
 from universal_transformer.errors import UserError
 
-VARIANTS = variants()
+VARIANTS = variants() | SOURCES
 SOURCE = torch.tensor([[3, 4, 5, 2], [6, 2, 0, 0], [7, 8, 2, 0]])
 
 

@@ -119,6 +119,39 @@ def test_cross_attention_is_the_naive_loop_and_sees_no_padding(bias):
             torch.testing.assert_close(ours[row, i], naive)
 
 
+def test_a_sink_takes_what_nothing_in_the_source_fits():
+    module, x, source = cross_attention(sink=True), states(2, 3), states(2, 5)
+    plain = cross_attention()
+    plain.load_state_dict({name: value for name, value in module.state_dict().items() if name != "sink"})
+    torch.nn.init.normal_(module.sink)
+    padding, weights = right_padding([5, 2], 5), []
+    ours = module(x, memory=module.remember(source, padding=padding), record=weights)
+    rest = 1 - weights[0].sum(dim=-1, keepdim=True)  # what the sink gets, by head
+    value = split_heads(module.key_value(source).chunk(2, dim=-1)[1], num_heads=HEADS)
+    nothing = split_heads(module.sink.view(1, 1, -1), num_heads=HEADS)
+    torch.testing.assert_close(ours, module.output(merge_heads(weights[0] @ value + rest * nothing)))
+    assert (weights[0][1, :, :, 2:] == 0).all()
+    scores = attention_weights(
+        split_heads(module.query(x), num_heads=HEADS), plain.remember(source).key, mask=None
+    )
+    torch.testing.assert_close(weights[0][0] / weights[0][0].sum(-1, keepdim=True), scores[0])
+
+
+def test_rotary_attention_to_a_source_knows_distances_alone():
+    module, x, source = cross_attention(rotary=True), states(2, 4), states(2, 6)
+    coordinates = Coordinates(WIDTH, num_heads=HEADS, position="rotary")
+
+    def at(first, apart=0):
+        asked, looked = (
+            coordinates.place(begin + torch.arange(n).unsqueeze(0)).rotary
+            for begin, n in ((first + apart, 4), (first, 6))
+        )
+        return module(x, memory=module.remember(source, rotary=looked), rotary=asked)
+
+    torch.testing.assert_close(at(0), at(31), atol=1e-5, rtol=0)
+    assert (at(0) - at(0, apart=3)).abs().max() > 1e-3
+
+
 def test_recorded_weights_are_those_used_and_change_nothing():
     module, x, padding = self_attention(), states(2, 4), right_padding([4, 2], 4)
     seen = []

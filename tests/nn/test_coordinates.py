@@ -10,8 +10,10 @@ from universal_transformer.errors import UserError
 from universal_transformer.nn.coordinates import (
     Coordinates,
     count_positions,
+    count_separators,
     draw_positions,
     fixed_rotation,
+    restart_positions,
     reverse_positions,
     rotate,
     sinusoid,
@@ -102,6 +104,31 @@ def test_counting_and_mirroring_are_the_naive_loops(left, real, right, offset):
     assert mirrored.max() < offset + length
     whole = reverse_positions(positions, padding=None)
     assert whole.tolist() == [positions[0].tolist()[::-1]]
+
+
+@given(
+    st.lists(st.booleans(), min_size=1, max_size=9), st.integers(0, 2), st.integers(0, 2), st.integers(0, 9)
+)
+def test_restarting_behind_separators_is_the_naive_loop(marks, left, right, first):
+    padding = torch.tensor([[True] * left + [False] * len(marks) + [True] * right])
+    separators = torch.tensor([[False] * left + marks + [False] * right])
+    drawn = first + 3 * torch.arange(left + len(marks) + right).unsqueeze(0)
+    found = restart_positions(drawn, separators=separators, padding=padding)
+    parts = count_separators(separators)
+    rank = part = 0
+    for place, mark in enumerate(marks, start=left):
+        assert found[0, place] == drawn[0, left + rank]
+        assert parts[0, place] == part
+        rank, part = (0, part + 1) if mark else (rank + 1, part)
+
+
+def test_half_of_the_heads_count_a_source_from_its_end():
+    module = Coordinates(16, num_heads=4, position="rotary")
+    where, padding = torch.tensor([[3, 5, 8, 9]]), torch.tensor([[False, False, False, True]])
+    angles = module.place_source(where, padding=padding, from_end=True)
+    first, last = module.place(where).rotary, module.place(torch.tensor([[8, 5, 3]])).rotary
+    torch.testing.assert_close(angles[:, :, :2], first.expand(2, 1, 2, 4, 2))
+    torch.testing.assert_close(angles[:, :, 2:, :3], last.expand(2, 1, 2, 3, 2))
 
 
 def test_end_coordinates_tell_the_distance_from_the_last_real_position():

@@ -17,6 +17,13 @@ CHOICES = [
     {},
     {"halting": True, "position_coordinates": "rotary"},
     {"halting": True, "norm": "pre", "halting_state": "evolving", "halting_output": "interpolate"},
+    {
+        "position_coordinates": "rotary",
+        "rotary_source": True,
+        "end_coordinates": True,
+        "source_sink": True,
+    },
+    {"separator_id": 4, "source_sink": True},
     {"end_coordinates": True, "position_coordinates": "learned", "step_coordinates": "learned"},
     {
         "combine_coordinates": "concatenate",

@@ -31,6 +31,7 @@ configs = st.builds(
     tie_output=st.booleans(),
     output_bias=st.booleans(),
 )
+to_source = st.fixed_dictionaries({"source_sink": st.booleans(), "separator_id": st.sampled_from([0, 3])})
 
 
 def counted(config):
@@ -38,10 +39,11 @@ def counted(config):
         return build(config).num_parameters()
 
 
-@given(configs)
-def test_parameters_in_closed_form_are_those_of_the_model(config):
+@given(configs, to_source)
+def test_parameters_in_closed_form_are_those_of_the_model(config, choices):
     if config.architecture != "encoder_decoder":
-        config = dataclasses.replace(config, target_vocabulary_size=0)
+        choices = {"target_vocabulary_size": 0}
+    config = dataclasses.replace(config, **choices)
     assert num_parameters(config) == counted(config)
 
 

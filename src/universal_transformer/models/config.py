@@ -1,6 +1,6 @@
 """What a model is: one flat, frozen, validated configuration, its presets and its sizes.
 
-Decisions D1 to D12 of ``docs/model.md`` are fields here, with the paper's choice as the default.
+Decisions D1 to D13 of ``docs/model.md`` are fields here, with the paper's choice as the default.
 """
 
 import dataclasses
@@ -101,6 +101,12 @@ class ModelConfig:
     """Range of random positions, and rows of a learned position table."""
     end_coordinates: bool = False
     """Source positions also tell their distance from the end."""
+    rotary_source: bool = False
+    """Attention to the source turns queries and keys by their (rotary) positions too."""
+    source_sink: bool = False
+    """Attention to the source may look at nothing: a key of zeros with a learned value."""
+    separator_id: int = 0
+    """Token behind which source positions begin again, in another part of the source; 0: none."""
 
     halting: bool = False
     """Halt each position by itself (adaptive computation time)."""
@@ -181,7 +187,7 @@ def _check_sizes(config: ModelConfig) -> None:
         "width": 1, "filter_width": 1, "num_heads": 1, "max_steps": 1, "layers_per_step": 1, "max_positions": 1,
         "vocabulary_size": 0, "target_vocabulary_size": 0, "num_classes": 0, "max_fact_words": 0,
         "plain_layers_before": 0, "plain_layers_after": 0, "num_target_spaces": 0,
-        "padding_id": 0, "start_id": 0, "end_id": 0,
+        "padding_id": 0, "start_id": 0, "end_id": 0, "separator_id": 0,
     }  # fmt: skip
     for name, least in limits.items():
         value = getattr(config, name)
@@ -219,8 +225,15 @@ def _check_combinations(config: ModelConfig) -> None:
             raise _refuse(
                 "num_classes", config.num_classes, "a pointer's classes are the tokens of its vocabulary"
             )
-    if config.end_coordinates and config.position_coordinates not in ("sinusoidal", "learned"):
-        raise _refuse("end_coordinates", True, "needs position_coordinates sinusoidal or learned")
+    _check_source(config)
+    if (
+        config.end_coordinates
+        and config.position_coordinates not in ("sinusoidal", "learned")
+        and not config.rotary_source
+    ):
+        raise _refuse(
+            "end_coordinates", True, "needs position_coordinates sinusoidal or learned, or rotary_source"
+        )
     if config.end_coordinates and config.position_start == "step":
         raise _refuse(
             "end_coordinates", True, 'needs position_start="fixed": a shifted start has no fixed end'
@@ -237,6 +250,31 @@ def _check_combinations(config: ModelConfig) -> None:
             getattr(config, field),
             "lets a causal decoder see the length or the content of its future: use it with a classifier, or set "
             "allow_look_ahead to score official checkpoints that were trained so",
+        )
+
+
+def _check_source(config: ModelConfig) -> None:
+    """What a decoder's attention to the source needs."""
+    for field in ("rotary_source", "source_sink", "separator_id"):
+        if getattr(config, field) and config.architecture != "encoder_decoder":
+            raise _refuse(
+                field, getattr(config, field), f"an encoder_decoder is needed, not a {config.architecture}"
+            )
+    if config.rotary_source and config.position_coordinates != "rotary":
+        raise _refuse("rotary_source", True, "needs position_coordinates rotary")
+    if config.rotary_source and config.end_coordinates and config.num_heads % 2:
+        raise _refuse(
+            "num_heads", config.num_heads, "half of them count from the end: an even number is needed"
+        )
+    if config.separator_id and config.end_coordinates:
+        raise _refuse("separator_id", config.separator_id, "parts have no common end: end_coordinates=False")
+    if config.separator_id and config.separator_id == config.padding_id:
+        raise _refuse("separator_id", config.separator_id, "must differ from padding_id")
+    if config.vocabulary_size and config.separator_id >= config.vocabulary_size:
+        raise _refuse(
+            "separator_id",
+            config.separator_id,
+            f"vocabulary_size={config.vocabulary_size} ends at id {config.vocabulary_size - 1}",
         )
 
 

@@ -24,6 +24,8 @@ def _block(config: ModelConfig, *, decoder: bool, cross_attention: bool) -> Bloc
         dropout=config.dropout,
         attention_dropout=config.attention_dropout,
         transition_dropout=config.transition_dropout,
+        rotary_source=config.rotary_source,
+        source_sink=config.source_sink,
     )
 
 
@@ -40,7 +42,7 @@ def _coordinates(config: ModelConfig, *, decoder: bool) -> Coordinates:
         concatenate=config.combine_coordinates == "concatenate",
         every_step=config.position_injection == "every_step",
         shift_by_step=config.position_start == "step",
-        end=config.end_coordinates and not decoder,
+        end=config.end_coordinates and not decoder and not config.rotary_source,
     )
 
 

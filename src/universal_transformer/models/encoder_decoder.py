@@ -2,7 +2,7 @@
 
 import torch
 
-from universal_transformer.axes import Float, Int, Tensor
+from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import TokenInput
@@ -10,6 +10,7 @@ from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.roles import AnyEncoderDecoder
 from universal_transformer.models.source import SourceSide
 from universal_transformer.models.target import DecoderState, TargetSide
+from universal_transformer.nn.attention import Memory
 from universal_transformer.nn.coordinates import draw_positions
 
 
@@ -48,6 +49,15 @@ class EncoderDecoder(AnyEncoderDecoder):
         drawn = draw_positions(batch, max(source, target), offsets=mode, max_positions=most, device=device)
         return drawn[:, :source], drawn[:, :target]
 
+    def _remember(self, states: States, *, positions: Positions, padding: Padding | None) -> list[Memory]:
+        """What the target side looks at."""
+        recurrence, rotary = self.target.recurrence, None
+        if self.config.rotary_source:
+            rotary = recurrence.coordinates.place_source(
+                positions, padding=padding, from_end=self.config.end_coordinates
+            )
+        return recurrence.remember(states, padding=padding, rotary=rotary)
+
     def forward(
         self,
         source: Int[Tensor, "batch source"],
@@ -62,9 +72,12 @@ class EncoderDecoder(AnyEncoderDecoder):
     ) -> ModelOutput:
         """Logits for every label of ``target`` (end token included, padded on the right) given those to its left."""
         if self.training and self.config.position_offsets != "none" and source_positions is None:
-            source_positions, target_positions = self._draw(
+            drawn, target_positions = self._draw(
                 source.shape[1], target.shape[1], batch=source.shape[0], device=source.device
             )
+            source_positions = self.source.positions(source, drawn=drawn)
+        elif source_positions is None:
+            source_positions = self.source.positions(source)
         states, padding, encoder = self.source(
             source,
             positions=source_positions,
@@ -75,7 +88,7 @@ class EncoderDecoder(AnyEncoderDecoder):
         )
         logits, decoder = self.target(
             target,
-            memory=self.target.recurrence.remember(states, padding=padding),
+            memory=self._remember(states, positions=source_positions, padding=padding),
             positions=target_positions,
             max_steps=max_steps,
             threshold=halting_threshold,
@@ -92,11 +105,14 @@ class EncoderDecoder(AnyEncoderDecoder):
         halting_threshold: float | None = None,
     ) -> DecoderState:
         """Encode ``source`` and get ready to generate up to ``capacity`` tokens (the start token included)."""
-        states, padding, trace = self.source(source, max_steps=max_steps, threshold=halting_threshold)
+        positions = self.source.positions(source)
+        states, padding, trace = self.source(
+            source, positions=positions, max_steps=max_steps, threshold=halting_threshold
+        )
         state = self.target.start(
             batch=source.shape[0],
             capacity=capacity,
-            memory=self.target.recurrence.remember(states, padding=padding),
+            memory=self._remember(states, positions=positions, padding=padding),
             max_steps=max_steps,
             threshold=halting_threshold,
         )

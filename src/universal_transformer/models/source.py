@@ -9,6 +9,7 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.inputs import FactInput, TokenInput
 from universal_transformer.models.target import default_positions, without_padding
+from universal_transformer.nn.coordinates import count_separators, restart_positions
 from universal_transformer.nn.recurrence import Trace
 
 
@@ -46,8 +47,24 @@ class SourceSide(nn.Module):
         self.space = None
         if config.num_target_spaces:
             self.space = nn.Parameter(torch.zeros(config.num_target_spaces, config.width))
+        self.part = nn.Parameter(torch.zeros(config.width)) if config.separator_id else None
         self.dropout = nn.Dropout(config.dropout)
         self.recurrence = recurrence(config, decoder=False)
+
+    def positions(
+        self, source: Int[Tensor, "batch source *words"], *, drawn: Positions | None = None
+    ) -> Positions:
+        """Where the tokens stand: at the positions ``drawn``, or at 0, 1, 2 …; again so behind each separator."""
+        padding = self.input.padding(source)
+        if drawn is None:
+            drawn = self._counted(padding)
+        if self.part is None:
+            return drawn
+        return restart_positions(drawn, separators=source == self.config.separator_id, padding=padding)
+
+    def _counted(self, padding: Padding) -> Positions:
+        seen = None if self.config.ponder_padding else without_padding(padding)
+        return default_positions(padding.shape[1], padding=seen, device=padding.device)
 
     def forward(
         self,
@@ -64,6 +81,11 @@ class SourceSide(nn.Module):
         states = self.input(source)
         if self.space is not None:
             states = states + self.space[target_space]
+        if self.part is not None:
+            parts = count_separators(source == self.config.separator_id)
+            states = states + parts.unsqueeze(-1).to(states.dtype) * self.part
+        if positions is None:
+            positions = self.positions(source)
         return self.refine(
             states,
             padding=padding,

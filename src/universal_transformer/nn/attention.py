@@ -170,28 +170,69 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Attention of the decoder over the encoder's final states."""
+    """Attention of the decoder over the encoder's final states.
 
-    def __init__(self, width: int, *, num_heads: int, bias: bool = False, dropout: float = 0.0) -> None:
+    ``rotary``: queries and keys are turned by their positions, so that "where I stand" is found by distance alone.
+    ``sink``: a key of zeros with a learned value stands behind the source, for queries that nothing there fits.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        num_heads: int,
+        bias: bool = False,
+        dropout: float = 0.0,
+        rotary: bool = False,
+        sink: bool = False,
+    ) -> None:
         super().__init__()
-        self.num_heads, self.dropout = num_heads, dropout
+        self.num_heads, self.dropout, self.rotary = num_heads, dropout, rotary
+        self.sink = nn.Parameter(torch.zeros(width)) if sink else None
         self.query = nn.Linear(width, width, bias=bias)
         self.key_value = nn.Linear(width, 2 * width, bias=bias)
         self.output = nn.Linear(width, width, bias=bias)
 
-    def remember(self, source: States, *, padding: Padding | None = None) -> Memory:
+    def remember(
+        self,
+        source: States,
+        *,
+        padding: Padding | None = None,
+        rotary: Float[Tensor, "2 rows #heads position half"] | None = None,
+    ) -> Memory:
         """Keys and values of ``source``: the same at every step, so computed once."""
-        key, value = self.key_value(source).chunk(2, dim=-1)
-        return Memory(
-            split_heads(key, num_heads=self.num_heads),
-            split_heads(value, num_heads=self.num_heads),
-            None if padding is None else key_mask(padding),
+        key, value = (
+            split_heads(part, num_heads=self.num_heads) for part in self.key_value(source).chunk(2, dim=-1)
         )
+        if self.rotary:
+            assert rotary is not None, "rotary keys need the positions of the source"
+            key = rotate(key, rotary=rotary)
+        mask = None if padding is None else key_mask(padding)
+        if self.sink is not None:
+            nothing = split_heads(
+                self.sink.to(value.dtype).expand(len(source), 1, -1), num_heads=self.num_heads
+            )
+            key = torch.cat((key, torch.zeros_like(nothing)), dim=2)
+            value = torch.cat((value, nothing), dim=2)
+            mask = None if mask is None else functional.pad(mask, (0, 1), value=True)
+        return Memory(key, value, mask)
 
-    def forward(self, states: States, *, memory: Memory, record: list[Tensor] | None = None) -> States:
+    def forward(
+        self,
+        states: States,
+        *,
+        memory: Memory,
+        rotary: Float[Tensor, "2 rows 1 position half"] | None = None,
+        record: list[Tensor] | None = None,
+    ) -> States:
+        """``rotary``: of the positions that ask. ``record`` receives the weights, without those of the sink."""
         query = split_heads(self.query(states), num_heads=self.num_heads)
+        if self.rotary:
+            assert rotary is not None, "rotary queries need their positions"
+            query = rotate(query, rotary=rotary)
         if record is not None:
-            record.append(attention_weights(query.detach(), memory.key.detach(), mask=memory.mask))
+            weights = attention_weights(query.detach(), memory.key.detach(), mask=memory.mask)
+            record.append(weights if self.sink is None else weights[..., :-1])
         dropout = self.dropout if self.training else 0.0
         return self.output(
             merge_heads(attend(query, memory.key, memory.value, mask=memory.mask, dropout=dropout))

@@ -65,6 +65,8 @@ class Block(nn.Module):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         transition_dropout: float = 0.0,
+        rotary_source: bool = False,
+        source_sink: bool = False,
     ) -> None:
         super().__init__()
 
@@ -78,7 +80,12 @@ class Block(nn.Module):
         self.cross_attention = self.after_cross_attention = None
         if cross_attention:
             self.cross_attention = CrossAttention(
-                width, num_heads=num_heads, bias=attention_bias, dropout=attention_dropout
+                width,
+                num_heads=num_heads,
+                bias=attention_bias,
+                dropout=attention_dropout,
+                rotary=rotary_source,
+                sink=source_sink,
             )
             self.after_cross_attention = sublayer()
         self.transition: FeedForward | SeparableConvolution
@@ -115,7 +122,9 @@ class Block(nn.Module):
         )
         if self.cross_attention is not None and self.after_cross_attention is not None and memory is not None:
             attention, looked = self.cross_attention, None if record is None else record.cross_attention
-            states = self.after_cross_attention(states, lambda x: attention(x, memory=memory, record=looked))
+            states = self.after_cross_attention(
+                states, lambda x: attention(x, memory=memory, rotary=rotary, record=looked)
+            )
         return self.after_transition(states, lambda x: self.transition(x, padding=padding, cache=cache))
 
     def forward_rows(

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import nn
 
-from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
+from universal_transformer.axes import Bool, Float, Int, Padding, Positions, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.straight import is_straight
 
@@ -78,6 +78,26 @@ def reverse_positions(positions: Positions, *, padding: Padding | None) -> Posit
     return positions.expand_as(mirrored).gather(1, first + mirrored)
 
 
+def count_separators(separators: Bool[Tensor, "batch position"]) -> Int[Tensor, "batch position"]:
+    """How many separators stand to the left: the number of the part, of which a separator is the last token."""
+    return separators.long().cumsum(dim=1) - separators.long()
+
+
+def restart_positions(
+    positions: Positions, *, separators: Bool[Tensor, "batch position"], padding: Padding
+) -> Int[Tensor, "batch position"]:
+    """Positions that begin again behind every separator.
+
+    The i-th token of every part gets the i-th of ``positions``, so that tokens of equal rank stand at equal places
+    (position coupling; Cho et al. 2024). Padding gets a place of no meaning.
+    """
+    rank = count_positions(padding)
+    behind = torch.where(separators, rank + 1, 0).cummax(dim=1).values
+    begin = torch.cat((torch.zeros_like(behind[:, :1]), behind[:, :-1]), dim=1)
+    first = padding.long().argmin(dim=1, keepdim=True)
+    return positions.expand_as(rank).gather(1, (first + rank - begin).clamp(min=0))
+
+
 def fixed_rotation(width: int) -> Float[Tensor, "width width"]:
     """An orthogonal matrix that is the same everywhere: QR of a seeded normal matrix, in float64."""
     generator = torch.Generator().manual_seed(1807_03819)
@@ -86,7 +106,9 @@ def fixed_rotation(width: int) -> Float[Tensor, "width width"]:
 
 
 def rotate(
-    heads: Float[Tensor, "batch heads position head"], *, rotary: Float[Tensor, "2 rows 1 position half"]
+    heads: Float[Tensor, "batch heads position head"],
+    *,
+    rotary: Float[Tensor, "2 rows #heads position half"],
 ) -> Float[Tensor, "batch heads position head"]:
     """Rotary position embedding: channel pairs turned by an angle proportional to the position (Su et al. 2021)."""
     cosine, sine = rotary.to(heads.dtype)
@@ -130,6 +152,7 @@ class Coordinates(nn.Module):
     ) -> None:
         super().__init__()
         self.width, self.head_width, self.layout = width, width // num_heads, layout
+        self.num_heads = num_heads
         self.position, self.step = position, step
         self.every_step, self.shift_by_step = every_step, shift_by_step
         in_loop = every_step and position in ("sinusoidal", "learned")
@@ -167,11 +190,25 @@ class Coordinates(nn.Module):
                 from_end = sinusoid(mirrored, width=self.width, layout=self.layout)
                 signal = signal + from_end.to(self.end_rotation.dtype) @ self.end_rotation
         elif self.position == "rotary":
-            half = self.head_width // 2
-            rank = torch.arange(half, device=where.device, dtype=torch.float32)
-            angle = where.float().unsqueeze(-1) * torch.exp(-math.log(10_000.0) * rank / half)
-            rotary = torch.stack((angle.cos(), angle.sin())).unsqueeze(2)
+            rotary = self._angles(where)
         return Placed(where, signal, rotary)
+
+    def _angles(self, where: Positions) -> Float[Tensor, "2 rows 1 position half"]:
+        half = self.head_width // 2
+        rank = torch.arange(half, device=where.device, dtype=torch.float32)
+        angle = where.float().unsqueeze(-1) * torch.exp(-math.log(10_000.0) * rank / half)
+        return torch.stack((angle.cos(), angle.sin())).unsqueeze(2)
+
+    def place_source(
+        self, where: Positions, *, padding: Padding | None, from_end: bool
+    ) -> Float[Tensor, "2 rows #heads position half"]:
+        """Rotary angles of what a decoder looks at; ``from_end``: half of the heads count from the last position."""
+        angles = self._angles(where)
+        if not from_end:
+            return angles
+        mirrored = self._angles(reverse_positions(where, padding=padding))
+        each = (2, max(len(where), mirrored.shape[1]), self.num_heads // 2, *angles.shape[3:])
+        return torch.cat((angles.expand(each), mirrored.expand(each)), dim=2)
 
     def step_signal(
         self, step: int, *, device: torch.device | None = None

@@ -105,10 +105,16 @@ class Recurrence(nn.Module):
         """Layer applications of one pass: how many sets of keys and values a cache holds."""
         return len(self.before) + self.depth(max_steps) * self.layers_per_step + len(self.after)
 
-    def remember(self, source: States, *, padding: Padding | None = None) -> list[Memory]:
+    def remember(
+        self,
+        source: States,
+        *,
+        padding: Padding | None = None,
+        rotary: Float[Tensor, "2 rows #heads position half"] | None = None,
+    ) -> list[Memory]:
         """Source keys and values for every block that looks at the source, in the order of the blocks."""
         blocks = [*self.before, *self.blocks, *self.after]
-        return [block.cross_attention.remember(source, padding=padding) for block in blocks]
+        return [block.cross_attention.remember(source, padding=padding, rotary=rotary) for block in blocks]
 
     def forward(
         self,

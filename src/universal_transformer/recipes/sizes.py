@@ -35,7 +35,8 @@ def num_parameters(config: ModelConfig) -> int:
     side = 2 * width * (config.norm == "pre") + (width + 1) * config.halting
     total = depth * _block(config, attentions=1) + side
     if config.architecture == "encoder_decoder":
-        total += depth * _block(config, attentions=2) + side
+        total += depth * (_block(config, attentions=2) + width * config.source_sink) + side
+        total += width * (config.separator_id > 0)
     return total + _tables(config)
 
 
