@@ -46,7 +46,7 @@ def test_a_recipe_leaves_to_the_data_what_follows_from_the_data(name):
 
 @names
 def test_a_recipes_model_can_be_built(name):
-    sizes = {"vocabulary_size": 11, "num_classes": 11, "max_fact_words": 5}
+    sizes = {"vocabulary_size": 15, "num_classes": 15, "max_fact_words": 5}
     with torch.device("meta"):
         assert build(dataclasses.replace(RECIPES[name]().model, **sizes)).num_parameters() > 0
 

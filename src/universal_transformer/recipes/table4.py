@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 
 from universal_transformer.recipes import paper
@@ -15,23 +16,37 @@ from universal_transformer.recipes.algorithmic import (
 )
 from universal_transformer.recipes.page import render
 from universal_transformer.recipes.table import Column, Grid, Page, Table
-from universal_transformer.recipes.variants import TITLES, family, rows
+from universal_transformer.recipes.variants import TITLES, Recipe, family, rows
+from universal_transformer.tasks import AlgorithmicData
+from universal_transformer.training.config import RunConfig
 
 MODELS = ("lstm", "transformer", "transformer-small", "ut", "ut-halting", "neural-gpu")
 DIGITS, DIGITS_AND_PLUS = 14, 15
 """Vocabularies: padding, start, end, unknown and the symbols."""
 
+
+def _fewer_tests(recipe: Recipe) -> Recipe:
+    """50 tests of each length: a Neural GPU takes as many steps as the source has symbols, and minutes for 200."""
+
+    def fewer() -> RunConfig:
+        config = recipe()
+        assert isinstance(config.data, AlgorithmicData)
+        return dataclasses.replace(config, data=dataclasses.replace(config.data, test_examples=50))
+
+    fewer.__doc__ = recipe.__doc__
+    return fewer
+
+
+def _rows(name: str, base: Recipe, ours: Recipe, *, vocabulary_size: int) -> dict[str, Recipe]:
+    found = family(name, base, models=MODELS, vocabulary_size=vocabulary_size)
+    return {**found, "neural-gpu": _fewer_tests(found["neural-gpu"]), "ours": ours}
+
+
 ROWS = rows(
     {
-        "copy": {**family("copy", copy, models=MODELS, vocabulary_size=DIGITS), "ours": copy_ours},
-        "reverse": {
-            **family("reverse", reverse, models=MODELS, vocabulary_size=DIGITS),
-            "ours": reverse_ours,
-        },
-        "addition": {
-            **family("addition", addition, models=MODELS, vocabulary_size=DIGITS_AND_PLUS),
-            "ours": addition_ours,
-        },
+        "copy": _rows("copy", copy, copy_ours, vocabulary_size=DIGITS),
+        "reverse": _rows("reverse", reverse, reverse_ours, vocabulary_size=DIGITS),
+        "addition": _rows("addition", addition, addition_ours, vocabulary_size=DIGITS_AND_PLUS),
     }
 )
 _SCORES = ("character_accuracy", "sequence_accuracy")
@@ -67,10 +82,15 @@ Transformer; the small one is narrower, so that it has as many parameters.""",
         ),
     ],
     deviations=[
-        "The paper does not say how many examples it trained and tested on: ours are 100,000 an epoch, and 200 of "
-        "each length.",
+        "The paper does not say how many examples it trained and tested on: ours are made up as they are needed, "
+        "100,000 an epoch, and 200 of each length are tested (50 by the Neural GPU, which takes as many steps as a "
+        "source has symbols).",
+        "Minutes on one core, width 64, 4 steps, norms in front of the sub-layers: the paper names no sizes.",
         "The paper trained its Neural GPU with a curriculum; ours has none.",
         "Numbers of an addition are written with the first digit first, but by the row ours: with the last one first.",
+        "The row ours takes 2 steps and tells positions otherwise: by rotary coordinates in attention to the source "
+        "too, scattered while training, with a sink; for reverse from both ends; for addition counted anew behind "
+        "the plus, with a convolution as transition.",
     ],
 )
 
