@@ -1,7 +1,9 @@
 """Leaving out halted positions waits until what it saves is worth its operations, and changes no number."""
 
+import pytest
 import torch
 
+from small import WIDTH, go, small_recurrence
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn import recurrence
@@ -26,3 +28,19 @@ def test_little_to_save_stays_masked(monkeypatch):
             results.append(model(source).logits)
         assert len(ran) == expected
     torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize(("norm", "runs"), [("post", 1), ("pre", 0)])
+def test_few_halted_stay_with_norms_in_front(norm, runs, monkeypatch):
+    """One position of ten halts: worth leaving out where it costs nothing, not where it differs at every step."""
+    module = small_recurrence(norm=norm, halting=True, max_steps=4, remainder_at_cap=False).eval()
+    states = torch.zeros(1, 10, WIDTH, dtype=torch.float64)
+    monkeypatch.setattr(recurrence, "WORTH", 0)
+    chosen = torch.full((1, 10), 1e-3, dtype=torch.float64)
+    chosen[0, 3] = 1.0
+    monkeypatch.setattr(module.halting, "forward", lambda *_, **__: chosen)
+    ran, run = [], CompactLoop.run
+    monkeypatch.setattr(CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
+    with torch.no_grad():
+        go(module, states)
+    assert len(ran) == runs

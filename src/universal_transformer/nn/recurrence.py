@@ -40,6 +40,8 @@ COMPACT_BELOW = 0.75
 """Share of running positions under which halted ones are left out; above, moving rows costs what it saves."""
 INFER_BELOW = 0.95
 """The same where neither gradients nor a cache are kept."""
+RENEWED_BELOW = 0.85
+"""The same again where halted positions differ from step to step (pre-norm), which costs about a tenth of a step."""
 WORTH = 2**17
 """And the least of halted positions times squared width: below, a step costs what starting its operations costs."""
 DEARER = 4
@@ -286,8 +288,10 @@ class Recurrence(nn.Module):
         """Whether leaving out what has halted saves more than it costs."""
         assert self.halting is not None
         plain = not torch.is_grad_enabled() and not self.training and view.cache is None
-        below = INFER_BELOW if plain and self.halting.scope == "position" else COMPACT_BELOW
         renews = not self._block.after_attention.post and self.coordinates.step != "none"
+        below = COMPACT_BELOW
+        if plain and self.halting.scope == "position":
+            below = RENEWED_BELOW if renews else INFER_BELOW
         least = WORTH * DEARER ** (int(renews) + int(torch.is_grad_enabled()))
         return 0 < running < below * positions and (positions - running) * width**2 >= least
 
