@@ -31,6 +31,16 @@ MODELS = {
         "encoder_decoder",
         {"position_offsets": "scattered", "independent_offsets": True},
     ),
+    "sink and parts": (
+        "encoder_decoder",
+        {
+            "position_coordinates": "rotary",
+            "position_offsets": "scattered",
+            "rotary_source": True,
+            "source_sink": True,
+            "separator_id": 4,
+        },
+    ),
     "convolution": ("encoder_decoder", {"transition": "separable_convolution"}),
     "language model halting": ("language_model", {"halting": True}),
     "learned": ("language_model", {"position_coordinates": "learned", "step_coordinates": "learned"}),

@@ -72,12 +72,10 @@ class EncoderDecoder(AnyEncoderDecoder):
     ) -> ModelOutput:
         """Logits for every label of ``target`` (end token included, padded on the right) given those to its left."""
         if self.training and self.config.position_offsets != "none" and source_positions is None:
-            drawn, target_positions = self._draw(
+            source_positions, target_positions = self._draw(
                 source.shape[1], target.shape[1], batch=source.shape[0], device=source.device
             )
-            source_positions = self.source.positions(source, drawn=drawn)
-        elif source_positions is None:
-            source_positions = self.source.positions(source)
+        source_positions = self.source.positions(source, drawn=source_positions)
         states, padding, encoder = self.source(
             source,
             positions=source_positions,
