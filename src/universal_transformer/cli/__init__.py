@@ -9,6 +9,7 @@ from importlib import import_module
 
 from universal_transformer import __version__
 from universal_transformer.cli.arguments import near
+from universal_transformer.cli.heap import keep_freed_memory
 from universal_transformer.errors import UserError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -71,6 +72,7 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         kind = "option" if name.startswith("-") else "command"
         raise UserError(f"no {kind} {name!r}{near(name, COMMANDS)}; commands: {', '.join(COMMANDS)}")
+    keep_freed_memory()
     module, _ = COMMANDS[name]
     run = import_module(f"{__name__}.{module}").run
     return int(run(rest))
