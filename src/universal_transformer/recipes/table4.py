@@ -88,9 +88,9 @@ Transformer; the small one is narrower, so that it has as many parameters.""",
         "Minutes on one core, width 64, 4 steps, norms in front of the sub-layers: the paper names no sizes.",
         "The paper trained its Neural GPU with a curriculum; ours has none.",
         "Numbers of an addition are written with the first digit first, but by the row ours: with the last one first.",
-        "The row ours takes 2 steps and tells positions otherwise: by rotary coordinates in attention to the source "
-        "too, scattered while training, with a sink; for reverse from both ends; for addition counted anew behind "
-        "the plus, with a convolution as transition.",
+        "The row ours takes 2 steps (3 to add) and tells positions otherwise: by rotary coordinates in attention to "
+        "the source too, scattered while training, with a sink; for reverse from both ends; for addition counted "
+        "anew behind the plus, with a convolution as transition.",
     ],
 )
 
