@@ -120,8 +120,10 @@ def test_no_row_waits_and_none_thinks_in_vain(architecture, slots, monkeypatch):
 
 
 @pytest.mark.parametrize("fields", [{}, {"halting": True}], ids=["fixed", "halting"])
-def test_long_caches_are_looked_at_row_by_row(fields, monkeypatch):
-    monkeypatch.setattr(lanes, "LONG", 4)
+@pytest.mark.parametrize("together", [1, 100])
+def test_rows_that_look_at_much_take_turns(fields, together, monkeypatch):
+    """At width 8 a place is 16 numbers: 100 of them are two rows behind three places, and one row behind more."""
+    monkeypatch.setattr(lanes, "TOGETHER", together)
     model, requests = model_and_requests("language_model", fields)
     for number, result in generate_continuously(model, requests, slots=3, capacity=30):
         same(result, alone(model, requests[number // 3]))

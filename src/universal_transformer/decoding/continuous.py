@@ -53,7 +53,7 @@ class Request:
 class Job:
     """A request that has its first token: its caches stand in row ``row`` of ``state`` until a slot is free.
 
-    ``fed`` tokens are in the cache; ``next`` is the one to be fed.
+    ``fed`` tokens are in that cache; ``next`` is the one to be fed.
     """
 
     number: int
@@ -213,16 +213,17 @@ class Engine:
         )
         self.jobs: list[Job | None] = [None] * slots
         self.places = list(range(slots))  # the row of the cache of each job
+        self.free = list(range(slots))  # rows without a job
         self.waiting: deque[Job] = deque()
-        self.fresh: list[int] = []  # rows whose job has a token to be fed
 
     def work(self, requests: Iterator[Request]) -> list[tuple[int, Generated]]:
         """Tick until something is done; nothing when there is nothing left to do."""
         done: list[tuple[int, Generated]] = []
         while not done:
-            while len(self.waiting) < self.jobs.count(None) and (chunk := list(islice(requests, self.slots))):
+            while len(self.waiting) < len(self.free) and (chunk := list(islice(requests, self.slots))):
                 done += self.prepare(chunk)
-            self.admit()
+            if self.free:
+                self.admit()
             if not self.jobs:
                 break
             done += self.tick()
@@ -275,24 +276,21 @@ class Engine:
         return [job.result() for job in jobs if job.sequence.done]
 
     def admit(self) -> None:
-        """Waiting jobs into free rows, and tokens to be thought about into the lanes; rows that stay free leave."""
-        for row, job in enumerate(self.jobs):
-            if job is None and self.waiting:
-                self._load(self.waiting.popleft(), row)
-        if self.fresh:
-            jobs = [job for job in (self.jobs[row] for row in self.fresh) if job is not None]
-            given = torch.tensor([(job.next, job.fed) for job in jobs], device=self.device)
-            tokens, places = given.t().contiguous()
-            self.lanes.enter(
-                self.model.target.embedding(tokens.unsqueeze(0)).squeeze(0),
-                at=torch.tensor(self.fresh, device=self.device),
-                place=places,
-            )
-            self.fresh = []
-        kept = [row for row, job in enumerate(self.jobs) if job is not None]
-        if len(kept) < len(self.jobs):
+        """Waiting jobs into free rows; rows that stay free leave."""
+        taken = [(row, self.waiting.popleft()) for row in self.free[: len(self.waiting)]]
+        for row, job in taken:
+            self._load(job, row)
+        if taken:
+            rows, tokens, places = torch.tensor(
+                [(row, job.next, job.fed) for row, job in taken], device=self.device
+            ).unbind(1)
+            self._feed(tokens, at=rows, place=places)
+        self.free = self.free[len(taken) :]
+        if self.free:
+            kept = [row for row, job in enumerate(self.jobs) if job is not None]
             self.lanes.leave(torch.tensor(kept, dtype=torch.long, device=self.device))
             self.jobs, self.places = [self.jobs[row] for row in kept], [self.places[row] for row in kept]
+            self.free = []
 
     def _load(self, job: Job, row: int) -> None:
         """What was computed of the job so far, into the caches of a row."""
@@ -302,34 +300,38 @@ class Engine:
         if state.memory is not None:
             self.lanes.remember(state.memory[0], row=job.row, at=row)
         self.jobs[row] = job
-        self.fresh.append(row)
+
+    def _feed(self, tokens: Int[Tensor, "fed"], *, at: Int[Tensor, "fed"], place: Int[Tensor, "fed"]) -> None:
+        """Tokens to be thought about, into the rows ``at``."""
+        self.lanes.enter(self.model.target.embedding(tokens.unsqueeze(0)).squeeze(0), at=at, place=place)
 
     def tick(self) -> list[tuple[int, Generated]]:
         """One call of the block, and the next token of every row whose token is through. Results that are done."""
-        running = [job for job in self.jobs if job is not None]
-        ended = self.lanes.tick(stored=1 + max(job.fed for job in running))
+        ended = self.lanes.tick()
         rows: list[int] = ended.tolist()
         if not rows:
             return []
-        states, steps = self.lanes.result(ended)
+        states, steps, places = self.lanes.result(ended)
         logits = self.model.target.logits(states.unsqueeze(0)).squeeze(0)
-        jobs = [running[row] for row in rows]
+        jobs = [job for row in rows if (job := self.jobs[row]) is not None]
         chosen = extend(
             [job.sequence for job in jobs],
             next_log_probabilities(logits, config=self.config),
             steps,
             sampling=self.options.sampling,
             end_id=self.config.end_id,
-        ).tolist()
-        done = []
-        for row, job, token in zip(rows, jobs, chosen, strict=True):
-            job.fed, job.next = job.fed + 1, token
-            if job.sequence.done:
-                done.append(job.result())
-                self.jobs[row] = None
-            else:
-                self.fresh.append(row)
-        return done
+        )
+        goes_on = [at for at, job in enumerate(jobs) if not job.sequence.done]
+        if len(goes_on) < len(jobs):
+            for row, job in zip(rows, jobs, strict=True):
+                if job.sequence.done:
+                    self.jobs[row] = None
+                    self.free.append(row)
+            kept = torch.tensor(goes_on, dtype=torch.long, device=self.device)
+            chosen, ended, places = (part.index_select(0, kept) for part in (chosen, ended, places))
+        if goes_on:
+            self._feed(chosen, at=ended, place=places + 1)
+        return [job.result() for job in jobs if job.sequence.done]
 
 
 __all__ = ["Request", "generate_continuously", "generate_stream"]

@@ -67,7 +67,9 @@ def filtered_distribution(
     likeliest tokens (0: all), lower ids first among equals. ``N``, the nucleus, is the smallest set of likeliest
     tokens of ``K`` whose share of K's probability is at least ``top_p``. ``Z`` makes the sum 1.
     """
-    scaled = (logits.double() - logits.double().max(dim=-1, keepdim=True).values) / temperature
+    scaled = logits.double()
+    if temperature != 1.0:
+        scaled = (scaled - scaled.amax(dim=-1, keepdim=True)) / temperature
     if not top_k and top_p == 1.0:
         return scaled.softmax(dim=-1)
     ranked, order = scaled.sort(dim=-1, descending=True, stable=True)

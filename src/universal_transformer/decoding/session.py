@@ -4,6 +4,7 @@ A sequence is a row. :func:`open_session` checks and feeds what is given (a sour
 on the left), :meth:`Session.advance` feeds one more token a row, and :meth:`Session.keep` picks, repeats or drops rows.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -132,7 +133,7 @@ def next_log_probabilities(
     UserError when a row that is not ``done`` has logits that are not finite.
     """
     least, most = logits.aminmax()  # not a number, if one of them is not
-    if not bool(torch.isfinite(most - least)):
+    if not math.isfinite((most - least).item()):
         bad = ~torch.isfinite(logits).all(dim=1)
         if bool((bad if done is None else bad & ~done).any()):
             raise UserError("the model's logits are not finite: its weights or its training went wrong")

@@ -43,8 +43,7 @@ class DepthCache:
 
     def settle(self, base: Rows, *, step: int, row: Index, place: Index) -> None:
         """Serve ``b = h + π`` of rows that halted to all steps from ``step`` on."""
-        deeper = torch.arange(step, self.depth, device=base.device)
-        which = torch.arange(len(base), device=base.device).repeat_interleave(len(deeper))
-        steps = deeper.repeat(len(base))
-        key, value = self.refresh.whole(base, which=which, steps=steps).chunk(2, dim=-1)
-        self.cache.write(key, value, slot=self.first + steps, row=row[which], place=place[which])
+        deeper = torch.arange(step, self.depth, device=base.device).expand(len(base), -1)
+        key, value = self.refresh.whole(base, steps=deeper).flatten(0, 1).chunk(2, dim=-1)
+        row, place = (index.repeat_interleave(deeper.shape[1]) for index in (row, place))
+        self.cache.write(key, value, slot=self.first + deeper.flatten(), row=row, place=place)

@@ -110,14 +110,14 @@ class HaltingUnit(nn.Module):
         self.weight = nn.Parameter(torch.zeros(1, width))
         self.bias = nn.Parameter(torch.full((1,), bias))
 
-    def each(self, states: States) -> Float[Tensor, "batch position"]:
+    def each(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
         """``p`` of every position by itself."""
         if not torch.is_autocast_enabled(states.device.type):
             return self._each(states)
         with torch.autocast(states.device.type, enabled=False):
             return self._each(states)
 
-    def _each(self, states: States) -> Float[Tensor, "batch position"]:
+    def _each(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
         dtype = wide(states.dtype)
         logit = linear(states.to(dtype), self.weight.to(dtype), self.bias.to(dtype))
         return torch.sigmoid(logit.squeeze(-1))

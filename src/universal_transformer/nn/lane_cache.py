@@ -33,41 +33,38 @@ class LaneCache:
         weight = attention.query_key_value.weight
         width = weight.shape[1]
         self.num_heads, self.depth, self.refresh = attention.num_heads, depth, refresh
-        self.deeper = torch.arange(1, depth + 1, device=weight.device)
+        number = torch.arange(depth + 1, device=weight.device)
+        self.deeper = torch.maximum(
+            number[1:], number.unsqueeze(1)
+        )  # by step: what settles in front of it serves
         self.entries = allocate(
             (depth + 1, rows, capacity, 2 * width), dtype=weight.dtype, device=weight.device,
             what=f"a cache of capacity {capacity} for {rows} sequences",
             fix="ask for fewer new tokens, or for fewer sequences at a time",
         )  # fmt: skip
-        self._flat, self._stride = self.entries.view(-1, 2 * width), rows * capacity
+        self._flat, self._slots = self.entries.view(-1, 2 * width), self.entries.flatten(0, 1)
+        self.rows, self.capacity = rows, capacity
 
-    def write(self, both: Both, *, step: Index, row: Index, place: Index) -> None:
+    def write(self, both: Both, *, slot: Index, place: Index) -> None:
         """Store keys and values."""
-        self._flat.index_copy_(0, step * self._stride + row * self.entries.shape[2] + place, both)
+        self._flat.index_copy_(0, torch.add(place, slot, alpha=self.capacity), both)
 
     def load(self, cache: KeyValueCache, *, source: int, first: int, row: int) -> None:
         """The places of sequence ``source`` from ``first`` on, all steps of them, become the first ones of ``row``."""
-        last, half = cache.length, self.entries.shape[3] // 2
+        last = cache.length
+        ours = self.entries[:-1, row, : last - first].view(self.depth, last - first, 2, self.num_heads, -1)
         for part, stored in enumerate((cache.keys, cache.values)):
-            given = stored[:, source, :, first:last].transpose(1, 2)
-            self.entries[:-1, row, : last - first, part * half : (part + 1) * half] = given.flatten(2)
+            ours[:, :, part] = stored[:, source, :, first:last].transpose(1, 2)
 
-    def slots(self, step: Index, row: Index, *, stored: int) -> tuple[Seen, Seen]:
-        """Keys and values of the first ``stored`` places that rows at these steps look at."""
-        places = self.entries.flatten(0, 1)[:, :stored]
-        found = places.index_select(0, step * self.entries.shape[1] + row).view(
-            len(step), stored, 2 * self.num_heads, -1
-        )
-        key, value = found.transpose(1, 2).chunk(2, dim=1)
-        return key, value
+    def slot_of(self, step: Index, row: Index) -> Index:
+        """The slot that a row looks at before a step: one number for both."""
+        return torch.add(row, step, alpha=self.rows)
 
-    def slot(
-        self, step: int, row: int, *, stored: int
-    ) -> tuple[Float[Tensor, "1 heads stored head"], Float[Tensor, "1 heads stored head"]]:
-        """The same of a single row, where it lies."""
-        found = self.entries[step, row, :stored].view(1, stored, 2 * self.num_heads, -1)
-        key, value = found.transpose(1, 2).chunk(2, dim=1)
-        return key, value
+    def slots(self, slot: Index, *, stored: int) -> tuple[Seen, Seen]:
+        """Keys and values of the first ``stored`` places of some slots."""
+        both = self._slots[:, :stored].index_select(0, slot)
+        heads = both.view(len(slot), stored, 2 * self.num_heads, -1).transpose(1, 2)
+        return heads[:, : self.num_heads], heads[:, self.num_heads :]
 
     def settle(self, base: Rows, *, step: Index, row: Index, place: Index) -> None:
         """Serve ``base = h + π`` of rows that halted to all steps from ``step`` on (none when that is the depth).
@@ -75,11 +72,11 @@ class LaneCache:
         Every row writes as often: what would come in front of ``step`` goes there too, and what would come behind the
         last step into a slot that nobody reads. That is more memory and far fewer operations than picking pairs.
         """
-        steps = torch.maximum(self.deeper, step.unsqueeze(1)).flatten()
-        which = torch.arange(len(base), device=base.device).repeat_interleave(self.depth)
-        repeated = self.refresh.whole(base, which=which, steps=steps.clamp(max=self.depth - 1))
-        at = (row * self.entries.shape[2] + place).repeat_interleave(self.depth)
-        self._flat.index_copy_(0, steps * self._stride + at, repeated)
+        steps = self.deeper.index_select(0, step)
+        at = torch.add(place, row, alpha=self.capacity).unsqueeze(1)
+        found = self.refresh.whole(base, steps=steps.clamp(max=self.depth - 1))
+        at = torch.add(at, steps, alpha=self.rows * self.capacity)
+        self._flat.index_copy_(0, at.flatten(), found.flatten(0, 1))
 
 
 __all__ = ["Both", "Index", "LaneCache", "Rows", "Seen"]

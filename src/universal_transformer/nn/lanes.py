@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import pad
 
-from universal_transformer.axes import Float, Int, Tensor
+from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.nn.attention import Memory, attend
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.halting import check_threshold, wide
@@ -19,8 +19,8 @@ from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.refresh import Refresh
 from universal_transformer.nn.transition import FeedForward
 
-LONG = 96
-"""Stored places from which on a CPU looks at them row by row rather than copying them for one call."""
+TOGETHER = 2**19
+"""Numbers that rows look at together on a CPU: a copy of more would leave its nearer memory before it is read."""
 
 
 def takes_lanes(recurrence: Recurrence) -> bool:
@@ -57,13 +57,13 @@ class Thinking:
     def choose(self, kept: Int[Tensor, "kept"]) -> "Thinking":
         """Only the rows ``kept``."""
         return Thinking(
-            row=self.row[kept],
-            place=self.place[kept],
-            step=self.step[kept],
-            base=self.base[kept],
-            signal=None if self.signal is None else self.signal[kept],
-            output=self.output[kept],
-            cumulative=self.cumulative[kept],
+            row=self.row.index_select(0, kept),
+            place=self.place.index_select(0, kept),
+            step=self.step.index_select(0, kept),
+            base=self.base.index_select(0, kept),
+            signal=None if self.signal is None else self.signal.index_select(0, kept),
+            output=self.output.index_select(0, kept),
+            cumulative=self.cumulative.index_select(0, kept),
         )
 
 
@@ -103,6 +103,7 @@ class Lanes:
         signal = coordinates.place(torch.arange(reach, device=weight.device).unsqueeze(0)).signal
         self.places = None if signal is None else signal.squeeze(0).to(weight.dtype)  # π of every place
         base = weight.new_zeros(rows, weight.shape[1])
+        self.numbers = torch.arange(capacity, device=weight.device)
         number = torch.arange(rows, device=weight.device)
         self.thinking = Thinking(
             row=number,
@@ -156,28 +157,25 @@ class Lanes:
         mask[at] = False
         mask[at, :, :, :length] = True if memory.mask is None else memory.mask[row]
 
-    def tick(self, *, stored: int) -> Int[Tensor, "ended"]:
-        """One depth step of every row; the rows whose token is through. ``stored``: places that they look at."""
+    def tick(self) -> Int[Tensor, "ended"]:
+        """One depth step of every row; the rows whose token is through."""
         rows = self.thinking
         timed = rows.base
         if self.steps is not None:
             timed = timed + self.steps.index_select(0, rows.step)
         new = self.block.forward_rows(
-            timed,
-            attend=lambda x: self._attend(x, stored=stored),
-            look=None if self.memory is None else self._look,
+            timed, attend=self._attend, look=None if self.memory is None else self._look
         )
-        at = self._decide(timed, new)
+        at = self._decide(timed, new).nonzero().squeeze(1)
         rows.step = rows.step + 1
         rows.base = new if rows.signal is None else new + rows.signal
-        if self.recurrence.halting is not None:
-            self.cache.settle(
-                rows.base.index_select(0, at), step=rows.step[at], row=rows.row[at], place=rows.place[at]
-            )
+        if self.recurrence.halting is not None and len(at):
+            step, row, place = (part.index_select(0, at) for part in (rows.step, rows.row, rows.place))
+            self.cache.settle(rows.base.index_select(0, at), step=step, row=row, place=place)
         return at
 
-    def _decide(self, timed: Rows, new: Rows) -> Int[Tensor, "ended"]:
-        """Fold the new states into the outputs; the rows that halt.
+    def _decide(self, timed: Rows, new: Rows) -> Bool[Tensor, "row"]:
+        """Fold the new states into the outputs; which rows halt.
 
         ``advance`` and ``combine`` of ``nn/halting.py``, where all rows run and each may be at its last step.
         """
@@ -185,8 +183,8 @@ class Lanes:
         last = rows.step == self.depth - 1
         if recurrence.halting is None:
             rows.output = new
-            return last.nonzero().squeeze(1)
-        probability = recurrence.halting.each(timed.unsqueeze(0)).squeeze(0)
+            return last
+        probability = recurrence.halting.each(timed)
         total = rows.cumulative + probability
         over = total > self.threshold
         if recurrence.remainder_at_cap:
@@ -200,36 +198,30 @@ class Lanes:
             rows.output = made
         else:
             rows.output = share * made + (1.0 - share) * rows.output
-        return (last | (rows.cumulative >= 1.0)).nonzero().squeeze(1)
+        ended = rows.cumulative >= 1.0
+        return ended if recurrence.remainder_at_cap else ended.logical_or_(last)
 
-    def result(self, at: Int[Tensor, "ended"]) -> tuple[Rows, Float[Tensor, "ended"]]:
-        """The last states of rows whose token is through, and how many steps it took."""
+    def result(self, at: Int[Tensor, "ended"]) -> tuple[Rows, Float[Tensor, "ended"], Index]:
+        """The last states of rows whose token is through, how many steps it took, and its place."""
         rows, norm = self.thinking, self.recurrence.closing_norm
-        output = rows.output.index_select(0, at).to(rows.base.dtype)
-        steps = rows.step.index_select(0, at).to(wide(output.dtype))
-        return output if norm is None else norm(output), steps
+        output, step, place = (part.index_select(0, at) for part in (rows.output, rows.step, rows.place))
+        output = output.to(rows.base.dtype)
+        return output if norm is None else norm(output), step.to(wide(output.dtype)), place
 
-    def _attend(self, states: Rows, *, stored: int) -> Rows:
+    def _attend(self, states: Rows) -> Rows:
         """Each row over the places up to its own, in the slot of its step."""
         module, rows, cache = self.block.attention, self.thinking, self.cache
         projected, width = module.query_key_value(states), states.shape[1]
-        cache.write(projected[:, width:], step=rows.step, row=rows.row, place=rows.place)
-        asked = projected[:, :width].reshape(len(states), module.num_heads, 1, -1)
-        if stored >= LONG and asked.device.type == "cpu":
-            return module.output(self._one_by_one(asked).flatten(1))
-        key, value = cache.slots(rows.step, rows.row, stored=stored)
-        seen = torch.arange(stored, device=asked.device) <= rows.place.unsqueeze(1)
-        mixed = attend(asked, key, value, mask=seen[:, None, None])
-        return module.output(mixed.flatten(1))
-
-    def _one_by_one(self, query: Float[Tensor, "row heads 1 head"]) -> Float[Tensor, "row heads 1 head"]:
-        """The same without a copy of what is looked at."""
-        rows, result = self.thinking, list[Tensor]()
-        steps, where, places = rows.step.tolist(), rows.row.tolist(), rows.place.tolist()
-        for at, (step, row, place) in enumerate(zip(steps, where, places, strict=True)):
-            key, value = self.cache.slot(step, row, stored=place + 1)
-            result.append(attend(query[at : at + 1], key, value))
-        return torch.cat(result)
+        slot, stored = cache.slot_of(rows.step, rows.row), int(rows.place.max()) + 1
+        cache.write(projected[:, width:], slot=slot, place=rows.place)
+        asked = projected[:, :width].view(len(states), module.num_heads, 1, -1)
+        size = len(states)
+        if asked.device.type == "cpu":
+            size = max(1, min(size, TOGETHER // (2 * width * stored)))
+        seen = (self.numbers[:stored] <= rows.place.unsqueeze(1))[:, None, None]
+        parts = zip(*(torch.split(each, size) for each in (asked, slot, seen)), strict=True)
+        mixed = [attend(query, *cache.slots(at, stored=stored), mask=mask) for query, at, mask in parts]
+        return module.output(torch.cat(mixed).view(len(states), width))
 
     def _look(self, states: Rows) -> Rows:
         """Each row over its own source."""

@@ -113,14 +113,14 @@ class Refresh:
         whole = self.constant if self.moves else None if self.part is None else self.part[step]
         return None if whole is None else whole.chunk(2)[1]
 
-    def whole(
-        self, base: Rows, *, which: Int[Tensor, "pair"], steps: Int[Tensor, "pair"]
-    ) -> Float[Tensor, "pair channel"]:
-        """Keys and values, nothing left out, of the rows ``which`` at ``steps``."""
+    def whole(self, base: Rows, *, steps: Int[Tensor, "row seen"]) -> Float[Tensor, "row seen channel"]:
+        """Keys and values, nothing left out, of each row at ``steps`` of its own."""
         kept = self.keep(base)
+        rows = kept.rows.unsqueeze(1)
         if self.part is None:
-            return kept.rows.index_select(0, which)
-        rows, part = kept.rows.index_select(0, which), self.part.index_select(0, steps)
+            return rows.expand(-1, steps.shape[1], -1)
+        found = rows + self.part.index_select(0, steps.flatten()).view(*steps.shape, -1)
         if kept.variance is None or self.constant is None:
-            return rows + part
-        return read(rows, kept.variance[which, steps], part) + self.constant
+            return found
+        scale = kept.variance.gather(1, steps).rsqrt().to(found.dtype)
+        return found.mul_(scale.unsqueeze(2)).add_(self.constant)
