@@ -76,6 +76,26 @@ def test_order_and_number_of_facts_are_fields(folder):
     assert task.notes == ("the latest 2 facts of each story only",)
 
 
+def test_a_task_may_be_trained_on_several_times_an_epoch(folder):
+    once = BabiData(task="1,4", data_dir=str(folder)).load()
+    often = BabiData(task="1,4", data_dir=str(folder), repeat="4:3").load()
+    counts, more = Counter(once.train), Counter(often.train)
+    assert {
+        example: more[example] // count for example, count in counts.items() if example.group[:6] == "task 4"
+    } == dict.fromkeys((example for example in counts if example.group[:6] == "task 4"), 3)
+    assert all(more[example] == counts[example] for example in counts if example.group[:6] == "task 1")
+    assert (often.validation, often.test, often.codec) == (once.validation, once.test, once.codec)
+    assert often.notes == ("task 4: trained on 3 times an epoch",)
+
+
+@pytest.mark.parametrize("repeat", ["4", "4:0", "4:-1", "2:3", "4:2,4:3", "4:2,", "4:2:2", "x:2", "4:100"])
+def test_times_that_cannot_be_are_refused(repeat):
+    with pytest.raises(
+        UserError, match=r"^repeat must give tasks of '1,4', each once, and times from 1 to 99"
+    ):
+        BabiData(task="1,4", repeat=repeat)
+
+
 def test_the_folder_may_come_from_the_environment(folder, monkeypatch):
     monkeypatch.setenv("UT_DATA", str(folder))
     assert len(BabiData().load().train) == 36

@@ -61,9 +61,11 @@ class BabiData:
     """Give the model the latest fact first (the question stays last)."""
     max_facts: int = 0
     """Keep only so many facts of a story, the latest; 0 keeps all."""
+    repeat: str = ""
+    """Tasks to train on several times an epoch, as task:times with commas between, such as "16:4,17:2"."""
 
     def __post_init__(self) -> None:
-        _ = self.tasks
+        _ = self.times
         if self.size not in _FOLDERS:
             raise UserError(f"size must be one of {', '.join(_FOLDERS)}, found {show(self.size)}")
         if not 0 < self.validation < 1:
@@ -89,9 +91,34 @@ class BabiData:
             )
         return tuple(sorted(numbers))
 
+    @property
+    def times(self) -> dict[int, int]:
+        """How often an epoch goes through each of the tasks' training questions (ours: the paper says nothing)."""
+        found = dict.fromkeys(self.tasks, 1)
+        given: set[int] = set()
+        for part in self.repeat.split(",") if self.repeat else ():
+            numbers = [number.strip() for number in part.split(":")]
+            if len(numbers) != 2 or not all(
+                number.isascii() and number.isdecimal() and len(number) <= 2 for number in numbers
+            ):
+                raise self._bad_repeat()
+            task, times = map(int, numbers)
+            if task not in found or task in given or times < 1:
+                raise self._bad_repeat()
+            given.add(task)
+            found[task] = times
+        return found
+
+    def _bad_repeat(self) -> UserError:
+        return UserError(
+            f"repeat must give tasks of {show(self.task)}, each once, and times from 1 to 99, as in 16:4,17:2, "
+            f"found {show(self.repeat)}"
+        )
+
     def load(self) -> Task:
         """Read the files and encode them; vocabulary and answers are those of the training files."""
         notes = [f"the latest {self.max_facts} facts of each story only"] if self.max_facts else []
+        notes += [f"task {task}: trained on {n} times an epoch" for task, n in self.times.items() if n > 1]
         train: dict[int, list[Question]] = {}
         test: dict[int, list[Question]] = {}
         for number in self.tasks:
@@ -110,7 +137,9 @@ class BabiData:
         return Task(
             name=f"babi {self.size} {_title(self.tasks)}",
             codec=codec,
-            train=_encode({number: part[0] for number, part in parts.items()}, codec=codec),
+            train=_encode(
+                {number: part[0] * self.times[number] for number, part in parts.items()}, codec=codec
+            ),
             validation=_encode({number: part[1] for number, part in parts.items()}, codec=codec),
             test={"test": _encode(test, codec=codec)},
             metric="error",
