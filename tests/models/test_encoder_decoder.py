@@ -58,7 +58,7 @@ def test_every_source_token_and_its_place_matter(fields):
     assert bool((moved - base).abs().max() > 1e-8) != blind
 
 
-@pytest.mark.parametrize("offsets", ["random", "scattered"])
+@pytest.mark.parametrize("offsets", ["random", "scattered", "spread"])
 @torch.no_grad()
 def test_positions_are_drawn_while_training_and_only_then(offsets):
     model, source = small(position_offsets=offsets, dropout=0.0), ragged()
@@ -75,7 +75,7 @@ def test_positions_are_drawn_while_training_and_only_then(offsets):
     )
 
 
-@pytest.mark.parametrize("offsets", ["random", "scattered"])
+@pytest.mark.parametrize("offsets", ["random", "scattered", "spread"])
 @pytest.mark.parametrize("independent", [False, True])
 def test_source_and_target_share_the_draw_unless_told_otherwise(offsets, independent):
     model = small(position_offsets=offsets, independent_offsets=independent)

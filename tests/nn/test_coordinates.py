@@ -59,7 +59,7 @@ def test_first_equation_of_the_paper_position_plus_step():
 @given(
     length=st.integers(1, 12),
     spare=st.integers(0, 5),
-    offsets=st.sampled_from(("none", "random", "scattered")),
+    offsets=st.sampled_from(("none", "random", "scattered", "spread")),
 )
 def test_drawn_positions_are_distinct_sorted_and_in_range(length, spare, offsets):
     drawn = draw_positions(7, length, offsets=offsets, max_positions=length + spare)
@@ -68,7 +68,7 @@ def test_drawn_positions_are_distinct_sorted_and_in_range(length, spare, offsets
     assert drawn.max() < length + spare
     steps = drawn.diff(dim=1)
     assert (steps >= 1).all()
-    if offsets != "scattered":
+    if offsets in ("none", "random"):
         assert (steps == 1).all()
 
 
@@ -81,7 +81,19 @@ def test_every_position_is_drawn_equally_well(offsets):
     torch.testing.assert_close(first, torch.tensor(wanted), atol=0.03, rtol=0)
 
 
-@pytest.mark.parametrize("offsets", ["random", "scattered"])
+def test_spread_positions_meet_neighbours_more_often_than_scattered_ones():
+    gaps = {
+        offsets: draw_positions(2000, 4, offsets=offsets, max_positions=64).diff(dim=1)
+        for offsets in ("scattered", "spread")
+    }
+    near = {offsets: float((gap == 1).double().mean()) for offsets, gap in gaps.items()}
+    assert near["scattered"] == pytest.approx(4 / 64, abs=0.02)
+    # 4 / w in a window of w, and its mean over the logarithm of w
+    assert near["spread"] == pytest.approx((1 - 4 / 64) / math.log(64 / 4), abs=0.05)
+    assert gaps["spread"].max() > 32
+
+
+@pytest.mark.parametrize("offsets", ["random", "scattered", "spread"])
 def test_no_room_for_an_offset_is_said(offsets):
     with pytest.raises(UserError, match=r"9 positions .* max_positions=8"):
         draw_positions(2, 9, offsets=offsets, max_positions=8)

@@ -93,8 +93,8 @@ class ModelConfig:
     """Positions at every step (paper) or once at the input (Transformer)."""
     position_start: Literal["fixed", "step"] = "fixed"
     """Where positions start: always the same, or shifted by length * t / T at step t (tensor2tensor)."""
-    position_offsets: Literal["none", "random", "scattered"] = "none"
-    """Positions while training: as they are, shifted by a random offset, or a random sorted subset."""
+    position_offsets: Literal["none", "random", "scattered", "spread"] = "none"
+    """Positions while training: as they are, shifted at random, a random sorted subset, or one of a random window."""
     independent_offsets: bool = False
     """Draw source and target offsets independently instead of sharing the draw."""
     max_positions: int = 512

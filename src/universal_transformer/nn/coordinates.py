@@ -17,7 +17,7 @@ from universal_transformer.nn.straight import is_straight
 Layout = Literal["interleaved", "split"]
 PositionPart = Literal["sinusoidal", "learned", "rotary", "none"]
 StepPart = Literal["sinusoidal", "learned", "none"]
-Offsets = Literal["none", "random", "scattered"]
+Offsets = Literal["none", "random", "scattered", "spread"]
 
 
 def sinusoid(
@@ -50,7 +50,8 @@ def draw_positions(
 
     ``none``: 0, 1, 2 … (one row for all). ``random``: one offset per sequence, uniform over
     ``[0, max_positions - length]``. ``scattered``: a sorted random subset of ``max_positions`` positions per
-    sequence (randomised positions; Ruoss et al. 2023).
+    sequence (randomised positions; Ruoss et al. 2023). ``spread``: such a subset of a random window, whose length
+    is log-uniform between ``length`` and ``max_positions``: neighbours are met as often as far-off positions.
 
     Raises UserError when ``length`` exceeds ``max_positions``.
     """
@@ -64,7 +65,14 @@ def draw_positions(
     if offsets == "random":
         first = torch.randint(max_positions - length + 1, (batch, 1), device=device)
         return first + torch.arange(length, device=device)
-    chosen = torch.rand(batch, max_positions, device=device).argsort(dim=1)[:, :length]
+    order = torch.rand(batch, max_positions, device=device)
+    if offsets == "spread":
+        part = torch.rand(2, batch, 1, device=device)
+        window = (length * (max_positions / length) ** part[0]).round()
+        first = (part[1] * (max_positions - window + 1)).floor()
+        place = torch.arange(max_positions, device=device)
+        order = order.masked_fill((place < first) | (place >= first + window), 2.0)
+    chosen = order.argsort(dim=1)[:, :length]
     return chosen.sort(dim=1).values
 
 

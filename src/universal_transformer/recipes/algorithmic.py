@@ -98,6 +98,7 @@ def addition_ours() -> RunConfig:
             config.model,
             max_steps=3,  # learned in fewer updates than with 2: docs/log.md
             separator_id=PLUS,
+            position_offsets="spread",  # scattered ones hardly ever meet neighbours: docs/log.md
             transition="separable_convolution",  # sees the place before, where a carry comes from
         ),
         training=dataclasses.replace(config.training, minutes=8.0),

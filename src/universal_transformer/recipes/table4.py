@@ -90,7 +90,7 @@ Transformer; the small one is narrower, so that it has as many parameters.""",
         "Numbers of an addition are written with the first digit first, but by the row ours: with the last one first.",
         "The row ours takes 2 steps (3 to add) and tells positions otherwise: by rotary coordinates in attention to "
         "the source too, scattered while training, with a sink; for reverse from both ends; for addition counted "
-        "anew behind the plus, with a convolution as transition.",
+        "anew behind the plus and scattered over random windows, with a convolution as transition.",
     ],
 )
 
