@@ -6,6 +6,7 @@ import dataclasses
 
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks import AlgorithmicData
+from universal_transformer.tasks.algorithmic import Problem
 from universal_transformer.training.config import RunConfig, TrainingConfig
 
 PLUS = 14
@@ -26,9 +27,16 @@ def _model() -> ModelConfig:
     )
 
 
-def _training() -> TrainingConfig:
+def _data(problem: Problem, *, least_significant_first: bool = False) -> AlgorithmicData:
+    """Examples of seed 1: those of seed 0 were looked at when these recipes were made."""
+    return AlgorithmicData(
+        problem=problem, least_significant_first=least_significant_first, test_examples=100, seed=1
+    )
+
+
+def _training(*, updates: int = 800) -> TrainingConfig:
     return TrainingConfig(
-        minutes=3.0,
+        max_updates=updates,
         batch_tokens=1024,
         learning_rate=2e-3,
         schedule="cosine",
@@ -40,23 +48,17 @@ def _training() -> TrainingConfig:
 
 def copy() -> RunConfig:
     """Copy digits: lengths 1 to 40 in training, up to 400 in the test (table 4)."""
-    return RunConfig(
-        recipe="copy", data=AlgorithmicData(problem="copy"), model=_model(), training=_training()
-    )
+    return RunConfig(recipe="copy", data=_data("copy"), model=_model(), training=_training())
 
 
 def reverse() -> RunConfig:
     """Reverse digits: lengths 1 to 40 in training, up to 400 in the test (table 4)."""
-    return RunConfig(
-        recipe="reverse", data=AlgorithmicData(problem="reverse"), model=_model(), training=_training()
-    )
+    return RunConfig(recipe="reverse", data=_data("reverse"), model=_model(), training=_training())
 
 
 def addition() -> RunConfig:
     """Add two numbers: lengths 3 to 40 in training, up to 400 in the test (table 4)."""
-    return RunConfig(
-        recipe="addition", data=AlgorithmicData(problem="addition"), model=_model(), training=_training()
-    )
+    return RunConfig(recipe="addition", data=_data("addition"), model=_model(), training=_training())
 
 
 def _far(config: RunConfig) -> RunConfig:
@@ -93,7 +95,7 @@ def addition_ours() -> RunConfig:
     assert isinstance(config.model, ModelConfig)
     return dataclasses.replace(
         config,
-        data=AlgorithmicData(problem="addition", least_significant_first=True),
+        data=_data("addition", least_significant_first=True),
         model=dataclasses.replace(
             config.model,
             max_steps=3,  # learned in fewer updates than with 2: docs/log.md
@@ -101,7 +103,7 @@ def addition_ours() -> RunConfig:
             position_offsets="spread",  # scattered ones hardly ever meet neighbours: docs/log.md
             transition="separable_convolution",  # sees the place before, where a carry comes from
         ),
-        training=dataclasses.replace(config.training, minutes=8.0),
+        training=dataclasses.replace(config.training, max_updates=3000),
     )
 
 
