@@ -124,6 +124,11 @@ class SelfAttention(nn.Module):
         bias = None if linear.bias is None else linear.bias[first * width : last * width]
         return functional.linear(states, linear.weight[first * width : last * width], bias)
 
+    def query_map(self) -> tuple[Float[Tensor, "width width"], Float[Tensor, "width"] | None]:
+        """``W_Q`` and its bias, taken out once for many steps, so that their gradients are put back once."""
+        linear, width = self.query_key_value, self.query_key_value.in_features
+        return linear.weight[:width], None if linear.bias is None else linear.bias[:width]
+
     def queries(self, rows: Float[Tensor, "row width"]) -> Float[Tensor, "row width"]:
         """``x W_Q`` of single rows."""
         return self._part(rows, 0, 1)

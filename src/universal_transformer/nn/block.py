@@ -14,6 +14,7 @@ from torch import nn
 from universal_transformer.axes import Bool, Float, States, Tensor
 from universal_transformer.nn.attention import CrossAttention, Memory, SelfAttention
 from universal_transformer.nn.cache import LayerCache
+from universal_transformer.nn.recall import Recall, make
 from universal_transformer.nn.transition import FeedForward, SeparableConvolution
 
 Norm = Literal["post", "pre"]
@@ -40,10 +41,11 @@ class Sublayer(nn.Module):
         self,
         states: Float[Tensor, "*rows width"],
         function: Callable[[Float[Tensor, "*rows width"]], Float[Tensor, "*rows width"]],
+        recall: Recall | None = None,
     ) -> Float[Tensor, "*rows width"]:
         if self.post:
-            return self.norm(states + self.dropout(function(states)))
-        return states + self.dropout(function(self.norm(states)))
+            return make(recall, self.norm, states + self.dropout(function(states)))
+        return states + self.dropout(function(make(recall, self.norm, states)))
 
 
 class Block(nn.Module):
@@ -134,20 +136,25 @@ class Block(nn.Module):
         attend: Callable[[Float[Tensor, "row width"]], Float[Tensor, "row width"]],
         look: Callable[[Float[Tensor, "row width"]], Float[Tensor, "row width"]] | None,
         again: Callable[..., Any] | None = None,
+        recall: Recall | None = None,
     ) -> Float[Tensor, "row width"]:
         """The same for single rows, whose attention to their sequences and to the source the caller computes.
 
-        ``again`` (of a function and its arguments) computes what comes behind self-attention once more on the way back.
+        ``again`` (of a function and its arguments) computes what comes behind self-attention once more on the way back;
+        ``recall``, of all else, what costs next to nothing.
         """
-        states = self.after_attention(rows, attend)
-        return self._behind(states, look) if again is None else again(self._behind, states, look)
+        states = self.after_attention(rows, attend, recall)
+        if again is not None:
+            return again(self._behind, states, look)
+        return self._behind(states, look, recall)
 
     def _behind(
         self,
         states: Float[Tensor, "row width"],
         look: Callable[[Float[Tensor, "row width"]], Float[Tensor, "row width"]] | None,
+        recall: Recall | None = None,
     ) -> Float[Tensor, "row width"]:
         """What follows the attention of rows to their sequences."""
         if self.after_cross_attention is not None and look is not None:
-            states = self.after_cross_attention(states, look)
-        return self.after_transition(states, self.transition)
+            states = self.after_cross_attention(states, look, recall)
+        return self.after_transition(states, self.transition, recall)

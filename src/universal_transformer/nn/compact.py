@@ -8,6 +8,7 @@ or in a cache by depth step (``nn/depth_cache.py``).
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from universal_transformer.nn.block import Block
 from universal_transformer.nn.depth_cache import DepthCache
 from universal_transformer.nn.halting import Halting, HaltingUnit, Output
 from universal_transformer.nn.ragged import Layout, Rows, find
+from universal_transformer.nn.recall import Recall, make
 from universal_transformer.nn.store import Store
 
 OneEach = Float[Tensor, "row"]
@@ -116,6 +118,11 @@ def fold(
     output.index_copy_(0, index, made + ((1.0 - share) * output.index_select(0, index)).to(output.dtype))
 
 
+def _placed(states: Rows, signal: Float[Tensor, "#batch position width"]) -> Rows:
+    """``h + π`` of all positions."""
+    return (states.view(-1, *signal.shape[1:]) + signal).flatten(0, 1)
+
+
 class CompactLoop:
     """The rest of a halting loop, from any step on, over running rows only."""
 
@@ -131,11 +138,11 @@ class CompactLoop:
         again: Callable[..., Any] | None,
     ) -> None:
         self.block, self.unit, self.memory, self.source, self.again = block, unit, memory, source, again
-        self.batch, self.length, width = states.shape
+        self.batch, self.length = states.shape[:2]
         self.states = states.flatten(0, 1)
-        self.signal = None
-        if signal is not None:
-            self.signal = signal.to(states.dtype).expand_as(states).reshape(-1, width)
+        self.signal = None if signal is None else signal.to(states.dtype)
+        learns = torch.is_grad_enabled() and not torch.compiler.is_compiling()
+        self.recall = Recall(block, unit, device=states.device) if learns else None
 
     def probability(self, timed: Rows, layout: Layout) -> OneEach:
         """Halting probability of each row; with ``scope="sequence"`` the mean over its sequence."""
@@ -159,13 +166,21 @@ class CompactLoop:
 
     def settle(self, halting: Halting, *, step: int) -> Rows:
         """``b = h + π`` of all positions; those that have halted are made known to whoever looks at them."""
-        base = self.states if self.signal is None else self.states + self.signal
+        base = self.states
+        if self.signal is not None:
+            base = make(self.recall, _placed, self.states, self.signal)
         if isinstance(self.source, Store):
-            self.source.renew(None, base)
+            self.source.renew(None, base, recall=self.recall)
         else:
             rest = (~halting.running & (halting.steps > 0)).flatten().nonzero().squeeze(1)
             self.source.settle(base.index_select(0, rest), rest, step=step)
         return base
+
+    def place(self, where: Int[Tensor, "row"]) -> Rows | None:
+        """The position part of rows that stand at ``where``."""
+        if self.signal is None:
+            return None
+        return make(self.recall, torch.index_select, self.signal.flatten(0, 1), 0, where)
 
     def run(
         self,
@@ -182,37 +197,44 @@ class CompactLoop:
         """Run to the end. ``steps`` are left, ``layout`` says who runs, ``signals`` are those of all steps. Returns the
         output, the halting state, and probabilities and weights of each step made, 0 where a position did not run.
         """
-        base = self.settle(halting, step=steps.start).index_select(0, layout.index)
         h, record = halting.cumulative.flatten().index_select(0, layout.index), Record()
         whole = output.to(torch.promote_types(output.dtype, h.dtype), copy=True).flatten(0, 1)
-        place = None if self.signal is None else self.signal.index_select(0, layout.index)
-        for step in steps:
-            timed = base if signals is None else base + signals[step]
-            probability = self.probability(timed, layout)
-            stop = remainder_at_cap and step == steps[-1]
-            h, weight, halted = decide(h, probability, threshold=threshold, stop=stop)
-            new = self.block.forward_rows(
-                timed,
-                attend=partial(self.source.attend, step=step, layout=layout),
-                look=None if self.memory is None else partial(self.look, layout=layout),
-                again=self.again,
-            )
-            fold(whole, layout.index, new, weight, rule=rule)
-            record.add(layout.index, probability, weight, halted)
-            base = new if place is None else new + place
-            staying = h < 1.0
-            further, kept = layout.choose(staying)
-            if isinstance(self.source, Stored) and further is not layout:
-                left = find(~staying, count=len(h) - len(kept))
-                self.source.settle(
-                    base.index_select(0, left), layout.index.index_select(0, left), step=step + 1
+        recall, where = self.recall, layout.index
+        if self.signal is not None and len(self.signal) < self.batch:
+            where = where % self.length  # one row of signals serves all sequences
+        with nullcontext() if recall is None else recall.around():
+            base = self.settle(halting, step=steps.start)
+            base, place = make(recall, torch.index_select, base, 0, layout.index), self.place(where)
+            for step in steps:
+                timed = base if signals is None else make(recall, torch.add, base, signals[step])
+                probability = self.probability(timed, layout)
+                stop = remainder_at_cap and step == steps[-1]
+                h, weight, halted = decide(h, probability, threshold=threshold, stop=stop)
+                new = self.block.forward_rows(
+                    timed,
+                    attend=partial(self.source.attend, step=step, layout=layout),
+                    look=None if self.memory is None else partial(self.look, layout=layout),
+                    again=self.again,
+                    recall=recall,
                 )
-            if not len(kept):
-                break
-            if isinstance(self.source, Store) and step < steps[-1]:
-                self.source.renew(layout.index, base)
-            if further is not layout:
-                layout = further
-                base, h = base.index_select(0, kept), h.index_select(0, kept)
-                place = None if place is None else place.index_select(0, kept)
+                fold(whole, layout.index, new, weight, rule=rule)
+                record.add(layout.index, probability, weight, halted)
+                staying = h < 1.0
+                further, kept = layout.choose(staying)
+                base = new if place is None else make(recall, torch.add, new, place)
+                if isinstance(self.source, Stored) and further is not layout:
+                    left = find(~staying, count=len(h) - len(kept))
+                    self.source.settle(
+                        base.index_select(0, left), layout.index.index_select(0, left), step=step + 1
+                    )
+                if not len(kept):
+                    break
+                if isinstance(self.source, Store) and step < steps[-1]:
+                    self.source.renew(layout.index, base, recall=recall)
+                if further is not layout:
+                    layout, where = further, where.index_select(0, kept)
+                    base = make(recall, torch.index_select, base, 0, kept)
+                    h, place = h.index_select(0, kept), self.place(where)
+        if recall is not None:
+            recall.forget()
         return whole.view(output.shape), *record.whole(halting)

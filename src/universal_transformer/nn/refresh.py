@@ -20,6 +20,7 @@ from torch.nn.functional import linear
 from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.halting import wide
+from universal_transformer.nn.recall import Recall, make
 
 Rows = Float[Tensor, "row width"]
 Both = Float[Tensor, "row channel"]  # a key, then a value
@@ -49,6 +50,12 @@ def read(
         return rows
     scale = variance.rsqrt().to(rows.dtype).unsqueeze(1)
     return torch.add(rows, part, out=out).mul_(scale) if out is not None else (rows + part) * scale
+
+
+def _centre(base: Rows, dtype: torch.dtype) -> Rows:
+    """``c(b)`` in ``dtype``."""
+    exact = base.to(dtype)
+    return exact - exact.mean(-1, keepdim=True)
 
 
 class Refresh:
@@ -84,22 +91,23 @@ class Refresh:
         """Whether what is kept looks different at every step."""
         return self.norm is not None and self.part is not None
 
-    def keep(self, base: Rows) -> Kept:
+    def keep(self, base: Rows, *, recall: Recall | None = None) -> Kept:
         """What to keep of rows that rest at ``b``."""
         if not self.moves:
-            return Kept(linear(base if self.norm is None else self.norm(base), self.weight, self.bias), None)
+            seen = base if self.norm is None else make(recall, self.norm, base)
+            return Kept(linear(seen, self.weight, self.bias), None)
         if not torch.is_autocast_enabled(base.device.type):
-            variance, centred = self._spread(base)
+            variance, centred = self._spread(base, recall)
         else:
             with torch.autocast(base.device.type, enabled=False):
-                variance, centred = self._spread(base)
+                variance, centred = self._spread(base, recall)
         return Kept(linear(centred, self.weight), variance)
 
-    def _spread(self, base: Rows) -> tuple[Float[Tensor, "row step"], Rows]:
+    def _spread(self, base: Rows, recall: Recall | None) -> tuple[Float[Tensor, "row step"], Rows]:
         """``σ_t²`` of every step, and ``c(b)``."""
         assert self.norm is not None
         exact = base.to(self.variance.dtype)
-        centred = exact - exact.mean(-1, keepdim=True)
+        centred = make(recall, _centre, base, self.variance.dtype)
         own = torch.linalg.vecdot(centred, centred).unsqueeze(1) * (1.0 / centred.shape[1])
         variance = torch.addmm(self.variance, exact, self.covariance) + own
         return variance.clamp_min(self.norm.eps), centred.to(base.dtype)  # rounding must not turn it negative

@@ -12,6 +12,7 @@ import torch
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.nn.attention import SelfAttention
 from universal_transformer.nn.ragged import Keys, Layout, Rows
+from universal_transformer.nn.recall import Recall
 from universal_transformer.nn.refresh import Both, Kept, Refresh, read
 
 
@@ -41,12 +42,12 @@ class Store:
         self.batch, self.mask, self.causal = batch, mask, causal
         self.dropout = attention.dropout if attention.training else 0.0
         self.mixed = self._mixed()
+        self.weight, self.bias = attention.query_map()
         self.kept: Kept | None = None
         self.new: tuple[Kept, Tensor | None] | None = None
         self.undo: list[Write | None] = []
         self.owed: Kept | None = None
         self.scratch: Tensor | None = None
-        self.gradient: Tensor | None = None
 
     def _mixed(self) -> Float[Tensor, "step width"] | Float[Tensor, "width"] | None:
         """What the constant part of all values becomes behind the output projection.
@@ -59,13 +60,13 @@ class Store:
         constant = refresh.part if refresh.constant is None else refresh.constant
         return torch.nn.functional.linear(constant.chunk(2, dim=-1)[1], output.weight, output.bias)
 
-    def renew(self, index: Int[Tensor, "row"] | None, base: Rows) -> None:
+    def renew(self, index: Int[Tensor, "row"] | None, base: Rows, *, recall: Recall | None = None) -> None:
         """The rows ``index`` (None: all) are now at ``b``."""
-        self.new = self.refresh.keep(base), index
+        self.new = self.refresh.keep(base, recall=recall), index
 
     def attend(self, states: Rows, *, step: int, layout: Layout) -> Rows:
         """Self-attention of running rows."""
-        query = self.attention.queries(states)
+        query = torch.nn.functional.linear(states, self.weight, self.bias)
         part, shift = self.refresh.at(step), self.refresh.shift(step) if self.dropout else None
         assert self.new is not None
         (rows, variance), index = self.new
@@ -137,22 +138,28 @@ class Store:
         rows, variance = self.kept
         if self.owed is None:
             self.owed = Kept(torch.zeros_like(rows), None if variance is None else torch.zeros_like(variance))
-            self.gradient = None if variance is None else torch.empty_like(rows)
         if variance is None or part is None or self.owed.variance is None:
             for total, found in zip(self.heads(self.owed.rows), (key, value), strict=True):
                 total.add_(found)
             return None
         assert self.scratch is not None
-        assert self.gradient is not None
-        seen, found = self.scratch, self.gradient  # what `read` has left there, and room for its gradient
-        for total, one in zip(self.heads(found), (key, value), strict=True):
-            total.copy_(one)
-        # y = (x + p) / σ: dx = dy / σ and dσ² = -(dy · y) / 2σ²
+        # y = (x + p) / σ: dx = dy / σ and dσ² = -(dy · y) / 2σ²; y is what `read` has left
         spread = variance[:, step]
-        self.owed.variance[:, step] -= torch.linalg.vecdot(found, seen).to(spread.dtype) / (2.0 * spread)
-        found.mul_(spread.rsqrt().to(found.dtype).unsqueeze(1))
-        self.owed.rows.add_(found)
-        return found.sum(0)
+        scale, turned, moved = (
+            spread.rsqrt().to(rows.dtype).unsqueeze(1),
+            torch.zeros_like(spread),
+            list[Tensor](),
+        )
+        parts = zip(self.owed.rows.chunk(2, 1), (key, value), self.scratch.chunk(2, 1), strict=True)
+        for total, found, seen in parts:
+            flat = found.transpose(1, 2).reshape(
+                seen.shape
+            )  # a view of what attention gives, held by nothing else
+            turned += torch.linalg.vecdot(flat, seen).to(spread.dtype)
+            total.add_(flat.mul_(scale))
+            moved.append(flat.sum(0))
+        self.owed.variance[:, step] -= turned / (2.0 * spread)
+        return torch.cat(moved)
 
     def pay(self, index: Int[Tensor, "row"] | None) -> Kept:
         """The gradients owed to the rows ``index``, which are owed nothing afterwards."""
