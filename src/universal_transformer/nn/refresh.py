@@ -127,7 +127,7 @@ class Refresh:
         rows = kept.rows.unsqueeze(1)
         if self.part is None:
             return rows.expand(-1, steps.shape[1], -1)
-        found = rows + self.part.index_select(0, steps.flatten()).view(*steps.shape, -1)
+        found = self.part.index_select(0, steps.flatten()).view(*steps.shape, -1).add_(rows)
         if kept.variance is None or self.constant is None:
             return found
         scale = kept.variance.gather(1, steps).rsqrt().to(found.dtype)
