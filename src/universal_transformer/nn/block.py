@@ -112,22 +112,26 @@ class Block(nn.Module):
         memory: Memory | None = None,
         cache: LayerCache | None = None,
         record: AttentionRecord | None = None,
+        recall: Recall | None = None,
     ) -> States:
         """``mask``/``causal``: what self-attention may see. ``padding``: what the transition must not see.
 
-        ``record`` receives the attention weights of this application.
+        ``record`` receives the attention weights of this application, ``recall`` what need not be kept of it.
         """
         seen = None if record is None else record.self_attention
         states = self.after_attention(
             states,
             lambda x: self.attention(x, mask=mask, causal=causal, rotary=rotary, cache=cache, record=seen),
+            recall,
         )
         if self.cross_attention is not None and self.after_cross_attention is not None and memory is not None:
             attention, looked = self.cross_attention, None if record is None else record.cross_attention
             states = self.after_cross_attention(
-                states, lambda x: attention(x, memory=memory, rotary=rotary, record=looked)
+                states, lambda x: attention(x, memory=memory, rotary=rotary, record=looked), recall
             )
-        return self.after_transition(states, lambda x: self.transition(x, padding=padding, cache=cache))
+        return self.after_transition(
+            states, lambda x: self.transition(x, padding=padding, cache=cache), recall
+        )
 
     def forward_rows(
         self,

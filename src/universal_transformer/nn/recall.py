@@ -79,9 +79,12 @@ class Recall:
 
     def _pack(self, part: Tensor) -> Tensor | Recipe:
         found = self.promises.get(part.data_ptr())
-        if found is None or found.made() is None or part.shape != found.shape or not part.is_contiguous():
+        if found is None or found.made() is None or not part.is_contiguous():
             return part
-        return found.recipe
+        if part.shape == found.shape:
+            return found.recipe
+        whole = part.numel() == found.shape.numel()
+        return Recipe(torch.reshape, (found.recipe, part.shape)) if whole else part
 
     def _unpack(self, packed: Tensor | Recipe) -> Tensor:
         if not isinstance(packed, Recipe):

@@ -5,6 +5,8 @@ Universal Transformer) and untied (T blocks of their own: the Transformer), fixe
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -30,6 +32,7 @@ from universal_transformer.nn.halting import (
     contribution,
 )
 from universal_transformer.nn.ragged import Layout
+from universal_transformer.nn.recall import Recall
 from universal_transformer.nn.refresh import Refresh
 from universal_transformer.nn.store import Store
 from universal_transformer.nn.straight import is_straight
@@ -46,6 +49,9 @@ WORTH = 2**17
 """And the least of halted positions times squared width: below, a step costs what starting its operations costs."""
 DEARER = 4
 """As many times as much where gradients are kept, and where halted positions differ from step to step (pre-norm)."""
+
+RECALLS = 256
+"""Width from which norms are made again on the way back where all positions run: products are then far dearer."""
 
 
 def again(function: Callable[..., Any], *arguments: object) -> Any:
@@ -211,7 +217,17 @@ class Recurrence(nn.Module):
             memory=None if view.memory is None else view.memory[memory],
             cache=None if view.cache is None else view.cache.layer(slot),
             record=view.record,
+            recall=view.recall,
         )
+
+    def _recall(self, view: View) -> Recall | None:
+        """What need not be kept of the steps that all positions make before halted ones are left out."""
+        block = self._block
+        wide = block.after_attention.norm.weight.numel() >= RECALLS
+        learns = wide and torch.is_grad_enabled() and view.cache is None and not self._forgets(view)
+        if not learns or torch.compiler.is_compiling() or block._compiled_call_impl is not None:
+            return None
+        return Recall(block, self._unit, device=block.after_attention.norm.weight.device)
 
     def _step(self, states: States, view: View, *, step: int) -> States:
         """One depth step (from 0): ``layers_per_step`` blocks."""
@@ -374,8 +390,14 @@ class Recurrence(nn.Module):
         signals = self._signals(depth, like=states)
         endless = is_straight() or (view.cache is not None and cache is None)
         positions, width = halting.running.numel(), states.shape[2]
+        recall = self._recall(view) if compacts else None
         think = partial(
-            self._think, view=view, depth=depth, signals=signals, threshold=threshold, padding=padding
+            self._think,
+            view=replace(view, recall=recall),
+            depth=depth,
+            signals=signals,
+            threshold=threshold,
+            padding=padding,
         )
         for step in range(depth):
             counts = None if endless else halting.running.sum(dim=1).tolist()
@@ -400,9 +422,10 @@ class Recurrence(nn.Module):
                 weights += more[1]
                 break
             part = (states, halting, step)
-            states, halting, probability, weight, made, active = (
-                again(think, *part) if self._forgets(view) else think(*part)
-            )
+            with nullcontext() if recall is None else recall.around():
+                states, halting, probability, weight, made, active = (
+                    again(think, *part) if self._forgets(view) else think(*part)
+                )
             output = combine(output, made, weight, active=active, rule=self.output)
             probabilities.append(torch.where(active, probability, 0.0))
             weights.append(weight)

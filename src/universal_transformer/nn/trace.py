@@ -11,6 +11,7 @@ from universal_transformer.nn.block import AttentionRecord
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.coordinates import Placed
 from universal_transformer.nn.halting import ponder_cost as mean_ponder
+from universal_transformer.nn.recall import Recall
 
 
 @dataclass(frozen=True)
@@ -53,3 +54,4 @@ class View:
     cache: KeyValueCache | None
     cached_padding: Bool[Tensor, "batch stored"] | None
     record: AttentionRecord | None
+    recall: Recall | None = None
