@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 import torch
 
-from universal_transformer.nn import recurrence
+from universal_transformer.nn import worth
 
 DATA = Path(os.environ.get("UT_DATA") or Path(__file__).parents[1] / "../shared/data")
 
@@ -42,5 +42,5 @@ def shared_data(monkeypatch):
 @pytest.fixture(autouse=True)
 def compact_whatever_it_saves(monkeypatch):
     """Small batches, too, leave out halted positions: the tests' batches are small, and what is tested is exactness."""
-    monkeypatch.setattr(recurrence, "WORTH", 0)
-    monkeypatch.setattr(recurrence, "RECALLS", 0)
+    monkeypatch.setattr(worth, "WORTH", 0)
+    monkeypatch.setattr(worth, "RECALLS", 0)

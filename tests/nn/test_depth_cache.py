@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from small import HEADS, WIDTH, cache_for, piecewise, right_padding, small_recurrence
-from universal_transformer.nn import recurrence
+from universal_transformer.nn import worth
 from universal_transformer.nn.coordinates import Coordinates
 
 PIECES = st.lists(st.integers(1, 4), min_size=1, max_size=5)
@@ -43,7 +43,7 @@ def test_outputs_steps_and_the_cache_itself_are_those_of_all_steps(choices, belo
     padding = torch.arange(length) < torch.tensor(blanks).unsqueeze(1)
     padding = None if sum(blanks) % 3 == 0 else padding
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recurrence, "COMPACT_BELOW", below)
+        patch.setattr(worth, "COMPACT_BELOW", below)
         for module in twins(**choices):
             memory = None
             if module.blocks[0].cross_attention is not None:
@@ -81,7 +81,7 @@ def test_a_call_applies_the_block_as_often_as_its_slowest_position_steps(pieces,
         assert len(rows) == len(trace.weight) == trace.steps.max() < 50
         for step, computed in enumerate(rows):
             running = int((trace.steps > step).sum())
-            assert running <= computed <= running / recurrence.COMPACT_BELOW
+            assert running <= computed <= running / worth.COMPACT_BELOW
         applied, made = applied + sum(rows), [*made, trace.steps]
     assert applied < 1.4 * torch.cat(made, dim=1).sum()
     assert len(torch.cat(made, dim=1).unique()) > 2

@@ -14,6 +14,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from universal_transformer.axes import Bool, Float, Heads, Int, Padding, States, Tensor, Weights
 from universal_transformer.nn.cache import LayerCache
 from universal_transformer.nn.coordinates import rotate
+from universal_transformer.nn.straight import is_straight
 
 
 def split_heads(states: States, *, num_heads: int) -> Heads:
@@ -45,6 +46,30 @@ def causal_mask(
     if padding is not None:
         mask = (mask & ~padding[:, None, :]) | (stored == query_index.unsqueeze(-1))
     return mask.unsqueeze(1)
+
+
+def self_mask(
+    new: int,
+    *,
+    decoder: bool,
+    stored: int | None,
+    padding: Padding | None,
+    cached_padding: Bool[Tensor, "batch stored"] | None,
+    device: torch.device,
+) -> tuple[Bool[Tensor, "..."] | None, bool]:
+    """What ``new`` positions may see of themselves, and whether the plain causal mask will do (then there is none).
+
+    ``stored``: how many stand in front of them in a cache, None without one; ``cached_padding`` covers both.
+    """
+    if not decoder:
+        return (None if padding is None else key_mask(padding)), False
+    if stored is None and padding is not None and not is_straight() and bool(padding[:, 0].any()):
+        cached_padding = padding  # padding on the left: later positions would see it
+    before = stored or 0
+    if cached_padding is None and (before == 0 or new == 1):
+        return None, new > 1
+    index = torch.arange(before, before + new, device=device).unsqueeze(0)
+    return causal_mask(index, num_keys=before + new, padding=cached_padding), False
 
 
 def attention_weights(

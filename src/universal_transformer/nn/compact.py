@@ -21,7 +21,9 @@ from universal_transformer.nn.depth_cache import DepthCache
 from universal_transformer.nn.halting import Halting, HaltingUnit, Output
 from universal_transformer.nn.ragged import Layout, Rows, find
 from universal_transformer.nn.recall import Recall, make
+from universal_transformer.nn.refresh import Refresh
 from universal_transformer.nn.store import Store
+from universal_transformer.nn.trace import View
 
 OneEach = Float[Tensor, "row"]
 
@@ -52,6 +54,17 @@ class Stored:
         if step < self.cache.depth and len(index):
             row = index.div(self.length, rounding_mode="floor")
             self.cache.settle(base, step=step, row=row, place=self.place(index))
+
+
+def looked_at(
+    block: Block, view: View, *, states: States, cache: DepthCache | None, signals: Tensor | None
+) -> Store | Stored:
+    """What running positions of ``states`` look at: behind a cache, its slots; else a store of their own."""
+    if cache is None:
+        refresh = Refresh(block, signals=signals)
+        return Store(block.attention, refresh, batch=len(states), mask=view.mask, causal=view.causal)
+    mask = None if view.cached_padding is None else ~view.cached_padding[:, None, None, :]
+    return Stored(cache, mask=mask, causal=states.shape[1] > 1, length=states.shape[1])
 
 
 class Record:

@@ -16,10 +16,11 @@ from torch.utils.checkpoint import checkpoint
 
 from universal_transformer.axes import Bool, Float, Padding, PerPosition, States, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.nn.attention import Memory, causal_mask, key_mask
+from universal_transformer.nn import worth
+from universal_transformer.nn.attention import Memory, self_mask
 from universal_transformer.nn.block import AttentionRecord, Block
 from universal_transformer.nn.cache import KeyValueCache
-from universal_transformer.nn.compact import CompactLoop, Stored
+from universal_transformer.nn.compact import CompactLoop, looked_at
 from universal_transformer.nn.coordinates import Coordinates, Placed
 from universal_transformer.nn.depth_cache import DepthCache
 from universal_transformer.nn.halting import (
@@ -34,24 +35,9 @@ from universal_transformer.nn.halting import (
 from universal_transformer.nn.ragged import Layout
 from universal_transformer.nn.recall import Recall
 from universal_transformer.nn.refresh import Refresh
-from universal_transformer.nn.store import Store
 from universal_transformer.nn.straight import is_straight
 from universal_transformer.nn.trace import Trace, View
 from universal_transformer.nn.transition import FeedForward
-
-COMPACT_BELOW = 0.75
-"""Share of running positions under which halted ones are left out; above, moving rows costs what it saves."""
-INFER_BELOW = 0.95
-"""The same where neither gradients nor a cache are kept."""
-RENEWED_BELOW = 0.85
-"""The same again where halted positions differ from step to step (pre-norm), which costs about a tenth of a step."""
-WORTH = 2**17
-"""And the least of halted positions times squared width: below, a step costs what starting its operations costs."""
-DEARER = 4
-"""As many times as much where gradients are kept, and where halted positions differ from step to step (pre-norm)."""
-
-RECALLS = 256
-"""Width from which norms are made again on the way back where all positions run: products are then far dearer."""
 
 
 def again(function: Callable[..., Any], *arguments: object) -> Any:
@@ -145,7 +131,14 @@ class Recurrence(nn.Module):
         and ``cached_padding`` covers both.
         """
         record = AttentionRecord() if keep_attention else None
-        mask, causal = self._mask(states, padding=padding, cache=cache, cached_padding=cached_padding)
+        mask, causal = self_mask(
+            states.shape[1],
+            decoder=self.decoder,
+            stored=None if cache is None else cache.length,
+            padding=padding,
+            cached_padding=cached_padding,
+            device=states.device,
+        )
         view = View(
             placed=placed,
             padding=padding,
@@ -171,9 +164,7 @@ class Recurrence(nn.Module):
         if record is not None:
             cross = torch.stack(record.cross_attention) if record.cross_attention else None
             own = torch.stack(record.self_attention)
-            trace = Trace(
-                trace.steps, trace.remainder, trace.padding, trace.probability, trace.weight, own, cross
-            )
+            trace = replace(trace, self_attention=own, cross_attention=cross)
         return states, trace
 
     def _forgets(self, view: View) -> bool:
@@ -183,26 +174,6 @@ class Recurrence(nn.Module):
             and torch.is_grad_enabled()
             and not (view.cache is not None or view.record is not None)
         )
-
-    def _mask(
-        self,
-        states: States,
-        *,
-        padding: Padding | None,
-        cache: KeyValueCache | None,
-        cached_padding: Bool[Tensor, "batch stored"] | None,
-    ) -> tuple[Bool[Tensor, "..."] | None, bool]:
-        """The self-attention mask, or whether the plain causal one will do."""
-        if not self.decoder:
-            return (None if padding is None else key_mask(padding)), False
-        new, stored = states.shape[1], 0 if cache is None else cache.length
-        looks = cache is None and padding is not None and not is_straight()
-        if looks and padding is not None and bool(padding[:, 0].any()):
-            cached_padding = padding  # padding on the left: later positions would see it
-        if cached_padding is None and (stored == 0 or new == 1):
-            return None, new > 1
-        index = torch.arange(stored, stored + new, device=states.device).unsqueeze(0)
-        return causal_mask(index, num_keys=stored + new, padding=cached_padding), False
 
     def _layer(self, block: nn.Module, states: States, view: View, *, slot: int, memory: int) -> States:
         padding = view.padding
@@ -223,7 +194,7 @@ class Recurrence(nn.Module):
     def _recall(self, view: View) -> Recall | None:
         """What need not be kept of the steps that all positions make before halted ones are left out."""
         block = self._block
-        wide = block.after_attention.norm.weight.numel() >= RECALLS
+        wide = worth.recalls(block.after_attention.norm.weight.numel())
         learns = wide and torch.is_grad_enabled() and view.cache is None and not self._forgets(view)
         if not learns or torch.compiler.is_compiling() or block._compiled_call_impl is not None:
             return None
@@ -302,14 +273,15 @@ class Recurrence(nn.Module):
 
     def _pays(self, running: int, view: View, *, positions: int, width: int) -> bool:
         """Whether leaving out what has halted saves more than it costs."""
-        assert self.halting is not None
-        plain = not torch.is_grad_enabled() and not self.training and view.cache is None
-        renews = not self._block.after_attention.post and self.coordinates.step != "none"
-        below = COMPACT_BELOW
-        if plain and self.halting.scope == "position":
-            below = RENEWED_BELOW if renews else INFER_BELOW
-        least = WORTH * DEARER ** (int(renews) + int(torch.is_grad_enabled()))
-        return 0 < running < below * positions and (positions - running) * width**2 >= least
+        learns = torch.is_grad_enabled()
+        return worth.pays(
+            running,
+            positions=positions,
+            width=width,
+            learns=learns,
+            plain=not learns and not self.training and view.cache is None and self._unit.scope == "position",
+            renews=not self._block.after_attention.post and self.coordinates.step != "none",
+        )
 
     def _signals(self, depth: int, *, like: Tensor) -> Float[Tensor, "step channels"] | None:
         """τ of every step, computed at once; None when steps are not told."""
@@ -320,19 +292,10 @@ class Recurrence(nn.Module):
     def _compact_loop(
         self, states: States, view: View, *, cache: DepthCache | None, signals: Tensor | None
     ) -> CompactLoop:
-        source: Store | Stored
-        if cache is not None:
-            mask = None if view.cached_padding is None else ~view.cached_padding[:, None, None, :]
-            source = Stored(cache, mask=mask, causal=states.shape[1] > 1, length=states.shape[1])
-        else:
-            refresh = Refresh(self._block, signals=signals)
-            source = Store(
-                self._block.attention, refresh, batch=len(states), mask=view.mask, causal=view.causal
-            )
         return CompactLoop(
             self._block,
             self._unit,
-            source,
+            looked_at(self._block, view, states=states, cache=cache, signals=signals),
             states=states,
             signal=view.placed.signal if self.coordinates.every_step else None,
             memory=None if view.memory is None else view.memory[len(self.before)],
@@ -381,7 +344,6 @@ class Recurrence(nn.Module):
         It ends as soon as nothing runs. Later positions behind a cache may think longer and then need the keys and
         values of these at every step: where they cannot be had otherwise (``nn/depth_cache.py``) all steps are made.
         """
-        assert self.halting is not None
         compacts = self._compacts(view) and not is_straight()
         cache = self.depth_cache(view.cache, depth=depth) if compacts and view.cache is not None else None
         halting = Halting.start(states, padding=padding)
