@@ -9,14 +9,12 @@ from small_reports import FACTS, METRICS, report, story
 from universal_transformer.errors import UserError
 from universal_transformer.explore.canvas import label, png
 from universal_transformer.explore.figures import (
-    attention_maps,
     error_by_group,
     ponder_by_supports,
     ponder_histogram,
-    ponder_map,
-    shown_rows,
     training_curve,
 )
+from universal_transformer.explore.story_figures import attention_maps, ponder_map, shown_rows
 
 FIGURES = {
     "ponder map": lambda: ponder_map(story()),

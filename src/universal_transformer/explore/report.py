@@ -17,14 +17,13 @@ from universal_transformer.evaluation.report import METRICS, Report, show_steps
 from universal_transformer.explore import page
 from universal_transformer.explore.canvas import duration, png
 from universal_transformer.explore.figures import (
-    attention_maps,
     error_by_group,
     ponder_by_supports,
     ponder_histogram,
-    ponder_map,
     training_curve,
 )
 from universal_transformer.explore.story import Story
+from universal_transformer.explore.story_figures import attention_maps, ponder_map
 
 REPORT, PLOTS = "report.html", "plots"
 FIXED = "Every position takes {} steps: the depth of this model is fixed, so there is no ponder time to show."
