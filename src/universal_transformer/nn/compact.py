@@ -159,7 +159,7 @@ class CompactLoop:
 
     def probability(self, timed: Rows, layout: Layout) -> OneEach:
         """Halting probability of each row; with ``scope="sequence"`` the mean over its sequence."""
-        each = self.unit.each(timed.unsqueeze(0)).squeeze(0)
+        each = self.unit.each(timed)
         if self.unit.scope == "position":
             return each
         empty = each.new_zeros(self.batch)
@@ -189,10 +189,13 @@ class CompactLoop:
             self.source.settle(base.index_select(0, rest), rest, step=step)
         return base
 
-    def place(self, where: Int[Tensor, "row"]) -> Rows | None:
-        """The position part of rows that stand at ``where``."""
+    def place(self, index: Int[Tensor, "row"]) -> Rows | None:
+        """The position part of the rows ``index``."""
         if self.signal is None:
             return None
+        where = (
+            index if len(self.signal) == self.batch else index % self.length
+        )  # one row serves all sequences
         return make(self.recall, torch.index_select, self.signal.flatten(0, 1), 0, where)
 
     def run(
@@ -212,12 +215,10 @@ class CompactLoop:
         """
         h, record = halting.cumulative.flatten().index_select(0, layout.index), Record()
         whole = output.to(torch.promote_types(output.dtype, h.dtype), copy=True).flatten(0, 1)
-        recall, where = self.recall, layout.index
-        if self.signal is not None and len(self.signal) < self.batch:
-            where = where % self.length  # one row of signals serves all sequences
+        recall = self.recall
         with nullcontext() if recall is None else recall.around():
             base = self.settle(halting, step=steps.start)
-            base, place = make(recall, torch.index_select, base, 0, layout.index), self.place(where)
+            base, place = make(recall, torch.index_select, base, 0, layout.index), self.place(layout.index)
             for step in steps:
                 timed = base if signals is None else make(recall, torch.add, base, signals[step])
                 probability = self.probability(timed, layout)
@@ -245,9 +246,8 @@ class CompactLoop:
                 if isinstance(self.source, Store) and step < steps[-1]:
                     self.source.renew(layout.index, base, recall=recall)
                 if further is not layout:
-                    layout, where = further, where.index_select(0, kept)
-                    base = make(recall, torch.index_select, base, 0, kept)
-                    h, place = h.index_select(0, kept), self.place(where)
+                    layout, base = further, make(recall, torch.index_select, base, 0, kept)
+                    h, place = h.index_select(0, kept), self.place(layout.index)
         if recall is not None:
             recall.forget()
         return whole.view(output.shape), *record.whole(halting)

@@ -1,6 +1,7 @@
 """Attention of some positions of a batch: queries of the running rows only, over all keys of their own sequences."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -30,7 +31,6 @@ class Layout:
     """
 
     index: Int[Tensor, "row"]
-    sequence: Int[Tensor, "row"]
     counts: tuple[int, ...]
     length: int
     stored: int = 0
@@ -38,9 +38,13 @@ class Layout:
     @classmethod
     def of(cls, running: Bool[Tensor, "batch position"], *, counts: list[int], stored: int = 0) -> "Layout":
         """The layout of the positions that run, ``counts`` of each sequence."""
-        index, length = find(running.flatten(), count=sum(counts)), running.shape[1]
-        sequence = index.div(length, rounding_mode="floor")
-        return cls(index, sequence, tuple(counts), length, stored)
+        index = find(running.flatten(), count=sum(counts))
+        return cls(index, tuple(counts), running.shape[1], stored)
+
+    @cached_property
+    def sequence(self) -> Int[Tensor, "row"]:
+        """Whose positions they are."""
+        return self.index.div(self.length, rounding_mode="floor")
 
     def choose(self, staying: Bool[Tensor, "row"]) -> tuple["Layout", Int[Tensor, "kept"]]:
         """The layout of the rows that stay, and their numbers among these; reads from a GPU once."""
@@ -53,8 +57,7 @@ class Layout:
             kept = find(staying, count=sum(counts))
         if len(kept) == len(self.index):
             return self, kept
-        index, sequence = self.index.index_select(0, kept), self.sequence.index_select(0, kept)
-        return Layout(index, sequence, counts, self.length, self.stored), kept
+        return Layout(self.index.index_select(0, kept), counts, self.length, self.stored), kept
 
     def attend(
         self,
