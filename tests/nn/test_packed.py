@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import linear
 
 from small import WIDTH, go, small_recurrence
-from universal_transformer.nn.packed import PackedLinear, packed, packs
+from universal_transformer.nn.packed import PackedLinear, TurningLinear, packed, packs
 
 KINDS = [kind for kind in (torch.float32, torch.bfloat16) if packs(torch.zeros(1, dtype=kind))]
 pytestmark = pytest.mark.skipif(not KINDS, reason="this CPU's torch packs nothing")
@@ -32,6 +32,15 @@ def test_a_packed_product_is_the_product(kind, rows, sizes, bias):
     torch.testing.assert_close(
         found.double(), exact.detach(), rtol=0, atol=4 * sizes[0] * torch.finfo(kind).eps
     )
+
+
+@given(rows=st.integers(0, 5), sizes=st.tuples(*[st.integers(1, 40)] * 2), bias=st.booleans())
+@torch.no_grad()
+def test_a_product_turned_round_is_the_product(rows, sizes, bias):
+    module, states = TurningLinear(*sizes, bias=bias), torch.randn(rows, sizes[0], dtype=torch.float64)
+    found = module.double()(states)
+    assert found.is_contiguous()
+    torch.testing.assert_close(found, linear(states, module.weight, module.bias))
 
 
 @torch.no_grad()

@@ -11,11 +11,15 @@ from typing import TypeVar
 
 import torch
 from torch import nn
+from torch.nn.functional import linear
 
 from universal_transformer.axes import Float, Tensor
 
 FEW = 16
 """Rows of a product that the layout is chosen for; it serves any number."""
+
+TURNED = (2, 3)
+"""Rows that a CPU multiplies faster the other way round; packing pays only where many more calls follow."""
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
@@ -32,6 +36,28 @@ def packs(weight: Tensor, *, dtype: torch.dtype | None = None) -> bool:
     if kind == torch.bfloat16:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     return kind == torch.float32
+
+
+def product(
+    states: Float[Tensor, "*rows width"],
+    weight: Float[Tensor, "out width"],
+    bias: Float[Tensor, "out"] | None,
+) -> Float[Tensor, "*rows out"]:
+    """``x W^T + b``; two or three rows without gradient as ``(W x^T + b)^T``, in about half of the time on a CPU."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
+        return linear(states, weight, bias)
+    if states.device.type != "cpu" or states.dim() != 2 or len(states) not in TURNED:
+        return linear(states, weight, bias)
+    made = weight @ states.t() if bias is None else torch.addmm(bias.unsqueeze(1), weight, states.t())
+    return made.t().contiguous()
+
+
+class TurningLinear(nn.Linear):
+    """``nn.Linear`` by :func:`product`."""
+
+    def forward(self, input: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows out"]:  # noqa: A002
+        """The product."""
+        return product(input, self.weight, self.bias)
 
 
 class PackedLinear(nn.Linear):
@@ -60,4 +86,4 @@ def packed(module: AnyModule) -> AnyModule:
     return twin
 
 
-__all__ = ["PackedLinear", "packed", "packs"]
+__all__ = ["PackedLinear", "TurningLinear", "packed", "packs", "product"]

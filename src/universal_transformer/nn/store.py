@@ -11,6 +11,7 @@ import torch
 
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.nn.attention import SelfAttention
+from universal_transformer.nn.packed import product
 from universal_transformer.nn.ragged import Keys, Layout, Rows
 from universal_transformer.nn.recall import Recall
 from universal_transformer.nn.refresh import Both, Kept, Refresh, read
@@ -66,7 +67,7 @@ class Store:
 
     def attend(self, states: Rows, *, step: int, layout: Layout) -> Rows:
         """Self-attention of running rows."""
-        query = torch.nn.functional.linear(states, self.weight, self.bias)
+        query = product(states, self.weight, self.bias)
         part, shift = self.refresh.at(step), self.refresh.shift(step) if self.dropout else None
         assert self.new is not None
         (rows, variance), index = self.new
@@ -79,7 +80,7 @@ class Store:
             key, value = self.heads(self.read(step, part))
             result = self.look(query, key, value, shift, layout=layout)
         mixed = self.mixed if self.mixed is None or self.mixed.dim() == 1 else self.mixed[step]
-        return torch.nn.functional.linear(result, self.attention.output.weight, mixed)
+        return product(result, self.attention.output.weight, mixed)
 
     def write(self, index: Int[Tensor, "row"] | None, new: Kept, *, keep: bool) -> int:
         """Overwrite rows; with ``keep``, remember what stood there. Returns how many writes can be undone."""

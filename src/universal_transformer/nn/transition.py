@@ -13,7 +13,7 @@ from torch.nn.functional import linear, pad
 
 from universal_transformer.axes import Bool, Float, States, Tensor
 from universal_transformer.nn.cache import LayerCache
-from universal_transformer.nn.packed import packs
+from universal_transformer.nn.packed import TurningLinear, packs
 from universal_transformer.nn.straight import is_straight
 
 Gradient = Tensor | None
@@ -92,8 +92,8 @@ class FeedForward(nn.Module):
         self, width: int, *, filter_width: int, dropout: float = 0.0, zero_padding: bool = False
     ) -> None:
         super().__init__()
-        self.inner = nn.Linear(width, filter_width)
-        self.outer = nn.Linear(filter_width, width)
+        self.inner = TurningLinear(width, filter_width)
+        self.outer = TurningLinear(filter_width, width)
         self.dropout = nn.Dropout(dropout)
         self.zero_padding = zero_padding
 
