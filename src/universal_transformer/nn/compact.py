@@ -24,6 +24,7 @@ from universal_transformer.nn.recall import Recall, make
 from universal_transformer.nn.refresh import Refresh
 from universal_transformer.nn.store import Store
 from universal_transformer.nn.trace import View
+from universal_transformer.nn.worth import recalls
 
 OneEach = Float[Tensor, "row"]
 
@@ -155,7 +156,8 @@ class CompactLoop:
         self.states = states.flatten(0, 1)
         self.signal = None if signal is None else signal.to(states.dtype)
         learns = torch.is_grad_enabled() and not torch.compiler.is_compiling()
-        self.recall = Recall(block, unit, device=states.device) if learns else None
+        wide = recalls(states.shape[-1])
+        self.recall = Recall(block, unit, device=states.device) if learns and wide else None
 
     def probability(self, timed: Rows, layout: Layout) -> OneEach:
         """Halting probability of each row; with ``scope="sequence"`` the mean over its sequence."""

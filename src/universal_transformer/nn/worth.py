@@ -15,7 +15,7 @@ DEARER = 4
 """As many times as much where gradients are kept, and where halted positions differ from step to step (pre-norm)."""
 
 RECALLS = 256
-"""Width from which norms are made again on the way back where all positions run: products are then far dearer."""
+"""Width from which norms, sums and choices of rows are made again on the way back: products are then far dearer."""
 
 
 def pays(running: int, *, positions: int, width: int, learns: bool, plain: bool, renews: bool) -> bool:
@@ -32,5 +32,5 @@ def pays(running: int, *, positions: int, width: int, learns: bool, plain: bool,
 
 
 def recalls(width: int) -> bool:
-    """Whether states of ``width`` are wide enough to compute their norms again."""
+    """Whether states of ``width`` are wide enough to compute again on the way back what is no product."""
     return width >= RECALLS

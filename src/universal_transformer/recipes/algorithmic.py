@@ -103,7 +103,7 @@ def addition_ours() -> RunConfig:
             position_offsets="spread",  # scattered ones hardly ever meet neighbours: docs/log.md
             transition="separable_convolution",  # sees the place before, where a carry comes from
         ),
-        training=dataclasses.replace(config.training, max_updates=3000),
+        training=dataclasses.replace(config.training, max_updates=4500),
     )
 
 
