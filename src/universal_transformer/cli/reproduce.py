@@ -102,6 +102,30 @@ def parser() -> Parser:
         ("--tasks", "third parts of names, in table 1: 1,4,5"),
     ):
         parser.add_argument(option, nargs="+", metavar="NAME", default=[], help=text)
+    _add_limits(parser)
+    parser.add_argument(
+        "--together",
+        action="store_true",
+        help="train the seeds of a row as one program (a GPU has room for it); --minutes are then of all of them",
+    )
+    parser.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="ADDRESS",
+        help="make runs side by side on Ray: on this machine, or on the cluster at ADDRESS",
+    )
+    parser.add_argument("--results", metavar="FOLDER", default="results", help="where results are kept")
+    parser.add_argument("--runs", metavar="FOLDER", default="runs", help="where run folders are kept")
+    parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
+    parser.add_argument("--dry-run", action="store_true", help="list the runs to be made; train nothing")
+    parser.add_argument("--render", action="store_true", help="only write the table of what is recorded")
+    parser.add_argument("--quiet", action="store_true", help="show no progress of training")
+    return parser
+
+
+def _add_limits(parser: Parser) -> None:
+    """How many runs a row, and how long each."""
     parser.add_argument(
         "--seeds",
         type=whole(1),
@@ -129,25 +153,6 @@ def parser() -> Parser:
         metavar="TIME",
         help="time for the whole command, such as 8m; a run in progress is then saved, and the next call goes on",
     )
-    parser.add_argument(
-        "--together",
-        action="store_true",
-        help="train the seeds of a row as one program (a GPU has room for it); --minutes are then of all of them",
-    )
-    parser.add_argument(
-        "--ray",
-        nargs="?",
-        const="",
-        metavar="ADDRESS",
-        help="make runs side by side on Ray: on this machine, or on the cluster at ADDRESS",
-    )
-    parser.add_argument("--results", metavar="FOLDER", default="results", help="where results are kept")
-    parser.add_argument("--runs", metavar="FOLDER", default="runs", help="where run folders are kept")
-    parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
-    parser.add_argument("--dry-run", action="store_true", help="list the runs to be made; train nothing")
-    parser.add_argument("--render", action="store_true", help="only write the table of what is recorded")
-    parser.add_argument("--quiet", action="store_true", help="show no progress of training")
-    return parser
 
 
 def duration(text: str) -> float:

@@ -175,6 +175,7 @@ _LAMBADA: dict[str, str | None] = {
     "lambada_test_plain_text.txt": "4ab6062b68422bf2e83653d367c9765d42404f7ec21b8b59b6518b45606aaef2",
 }
 
+_MNIST = "76157793a26e2eed9313a6cde6ee60d8167a04fd"
 _FSDD = "26eb9aaf76e81b692f806f9140c2d2777410d7a1"
 
 DATASETS: dict[str, Dataset] = {
@@ -381,15 +382,10 @@ DATASETS: dict[str, Dataset] = {
         licence="MIT (repository); MNIST: CC BY-SA 3.0",
         places=("mnist10k",),
         files=(
+            *_github("cazala/mnist", _MNIST, "", {"LICENSE": DIGITS["LICENSE"]}),
             *_github(
                 "cazala/mnist",
-                "76157793a26e2eed9313a6cde6ee60d8167a04fd",
-                "",
-                {"LICENSE": DIGITS["LICENSE"]},
-            ),
-            *_github(
-                "cazala/mnist",
-                "76157793a26e2eed9313a6cde6ee60d8167a04fd",
+                _MNIST,
                 "src/digits/",
                 {f"{digit}.json": DIGITS[f"digits/{digit}.json"] for digit in range(10)},
                 into="digits/",
