@@ -43,4 +43,3 @@ def shared_data(monkeypatch):
 def compact_whatever_it_saves(monkeypatch):
     """Small batches, too, leave out halted positions: the tests' batches are small, and what is tested is exactness."""
     monkeypatch.setattr(worth, "WORTH", 0)
-    monkeypatch.setattr(worth, "RECALLS", 0)

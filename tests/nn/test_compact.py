@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from small import HEADS, WIDTH, go, right_padding, small_recurrence
-from universal_transformer.nn import compact, ragged
+from universal_transformer.nn import compact, ragged, worth
 from universal_transformer.nn.coordinates import Coordinates
 
 
@@ -42,6 +42,13 @@ def runs(monkeypatch):
     return ran
 
 
+@pytest.fixture(params=[False, True], ids=["keeping", "recalling"])
+def recalling(request, monkeypatch):
+    """Norms, sums and choices of rows are kept for the way back, or made again on it."""
+    monkeypatch.setattr(worth, "RECALLS", 0 if request.param else 10**9)
+    return request.param
+
+
 def both(module, states, source, *, padding, hidden, learn):
     """Outputs, trace and gradients, compact and masked."""
     found = []
@@ -63,6 +70,7 @@ def both(module, states, source, *, padding, hidden, learn):
     return found
 
 
+@pytest.mark.usefixtures("recalling")
 @pytest.mark.parametrize("learn", [True, False], ids=["training", "inference"])
 @pytest.mark.parametrize("decoder", [False, True], ids=["encoder", "decoder"])
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -87,7 +95,9 @@ def test_compact_is_masked(name, choices, norm, decoder, learn, runs):
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize(("batch", "padded"), [(1, False), (1, True), (4, True), (12, False)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_any_number_of_sequences_any_padding_short_or_long(norm, batch, padded, causal, runs, monkeypatch):
+def test_any_number_of_sequences_any_padding_short_or_long(
+    norm, batch, padded, causal, recalling, runs, monkeypatch
+):
     module = small_recurrence(decoder=causal, norm=norm, halting=True, max_steps=9)
     states = torch.randn(batch, 7, WIDTH, dtype=torch.float64)
     padding = right_padding([7 - row % 5 for row in range(1, batch + 1)], 7) if padded else None

@@ -146,16 +146,12 @@ class Store:
         assert self.scratch is not None
         # y = (x + p) / σ: dx = dy / σ and dσ² = -(dy · y) / 2σ²; y is what `read` has left
         spread = variance[:, step]
-        scale, turned, moved = (
-            spread.rsqrt().to(rows.dtype).unsqueeze(1),
-            torch.zeros_like(spread),
-            list[Tensor](),
-        )
+        scale = spread.rsqrt().to(rows.dtype).unsqueeze(1)
+        turned, moved = torch.zeros_like(spread), list[Tensor]()
         parts = zip(self.owed.rows.chunk(2, 1), (key, value), self.scratch.chunk(2, 1), strict=True)
         for total, found, seen in parts:
-            flat = found.transpose(1, 2).reshape(
-                seen.shape
-            )  # a view of what attention gives, held by nothing else
+            # a view of what attention gives, held by nothing else
+            flat = found.transpose(1, 2).reshape(seen.shape)
             turned += torch.linalg.vecdot(flat, seen).to(spread.dtype)
             total.add_(flat.mul_(scale))
             moved.append(flat.sum(0))
