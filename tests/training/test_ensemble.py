@@ -91,6 +91,12 @@ def test_each_member_is_the_run_it_would_be_alone(name, tmp_path):
     check_alike(alone, together, tolerance=1e-4)
 
 
+def test_delayed_halting_is_delayed_for_members_too(tmp_path):
+    planned = configs(tiny.model_config(dropout=0.0, halting=True), halting_delay_updates=9, max_updates=15)
+    alone, together = both(tmp_path, planned, tiny.task())
+    check_alike(alone, together, tolerance=1e-4)
+
+
 def test_a_neural_gpu_is_trained_together_too(tmp_path):
     planned = configs(NeuralGpuConfig(width=6), seeds=(0, 1), max_updates=10)
     alone, together = both(tmp_path, planned, tiny.task("encoder_decoder"))

@@ -63,6 +63,14 @@ def test_the_ponder_weight_rises_over_its_warm_up():
     assert weights == pytest.approx([0.1, 0.2, 0.4, 0.4])
 
 
+def test_thinking_is_free_while_halting_is_delayed():
+    config = TrainingConfig(
+        max_updates=9, ponder_weight=0.4, ponder_warmup_updates=4, halting_delay_updates=3
+    )
+    weights = [optimizers.ponder_weight(config, update=update) for update in (1, 3, 4, 5, 7, 8)]
+    assert weights == pytest.approx([0, 0, 0.1, 0.2, 0.4, 0.4])
+
+
 @pytest.mark.parametrize("kind", ["adam", "adamw"])
 def test_only_matrices_of_linear_maps_decay(kind):
     model = small_model(halting=True, transition="separable_convolution", step_coordinates="learned")

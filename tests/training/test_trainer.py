@@ -58,6 +58,30 @@ def test_n_updates_and_n_more_after_a_resume_are_2n_updates_bit_for_bit(tmp_path
     assert resumed.warnings == ("changed: training.max_updates was 5, is now 10",)
 
 
+def halting_unit(folder: Path) -> dict[str, torch.Tensor]:
+    return {name: part for name, part in weights(folder).items() if "halting" in name}
+
+
+def test_a_delayed_halting_unit_stays_as_it_started_and_then_learns(tmp_path):
+    """Also where the run is gone on with in the middle of the delay."""
+    task = dataclasses.replace(tiny.task("encoder_decoder"), validation=[])  # the last weights are kept
+    for updates in (1, 4, 7):
+        config = tiny.run_config(
+            tiny.model_config(halting=True), max_updates=updates, ponder_weight=0.1, halting_delay_updates=4
+        )
+        train(config, tmp_path / str(updates), task=task, quiet=True)
+        train(config, tmp_path / "stopped", task=task, resume=updates > 1, quiet=True)
+    first, delayed, learned, resumed = (halting_unit(tmp_path / name) for name in ("1", "4", "7", "stopped"))
+    assert len(first) == 4
+    assert all(torch.equal(first[name], delayed[name]) for name in first)
+    assert not any(torch.equal(first[name], learned[name]) for name in first)
+    assert all(torch.equal(resumed[name], learned[name]) for name in first)
+    lines = [line for line in read_metrics(tmp_path / "7" / "metrics.jsonl") if line["event"] == "update"]
+    costs = [line["loss"] - line["cross_entropy"] for line in lines]
+    assert costs[:4] == pytest.approx([0] * 4, abs=1e-6)
+    assert min(costs[4:]) > 0.1
+
+
 def test_the_same_seed_gives_the_same_run_and_another_does_not(tmp_path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         train(tiny.run_config(seed=seed), tmp_path / name, task=tiny.task(), quiet=True)

@@ -48,7 +48,8 @@ T = TypeVar("T")
 _ABOVE_ZERO = ("batch_tokens", "learning_rate", "epsilon", "validate_every", "log_every")
 _AT_LEAST_ZERO = (
     *("minutes", "max_updates", "warmup_updates", "clip_norm", "weight_decay", "label_smoothing", "seed"),
-    *("ponder_weight", "ponder_warmup_updates", "patience", "average_checkpoints", "save_minutes", "threads"),
+    *("ponder_weight", "ponder_warmup_updates", "halting_delay_updates"),
+    *("patience", "average_checkpoints", "save_minutes", "threads"),
 )
 
 
@@ -84,6 +85,9 @@ class TrainingConfig:
     """How much a step of thinking costs, in units of the loss."""
     ponder_warmup_updates: int = 0
     """Updates over which the ponder weight rises from 0."""
+    halting_delay_updates: int = 0
+    """First updates in which the halting unit stays as it started and thinking is free: with a low halting_bias, the
+    model learns at its full depth, and to stop afterwards."""
     validate_every: int = 500
     """Updates between two validations; there is always one at the end."""
     depth: Literal["fixed", "random"] = "fixed"

@@ -40,7 +40,6 @@ from universal_transformer.nn.recurrence import Trace
 from universal_transformer.nn.straight import straight
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import folder as folders
-from universal_transformer.training import optimizer as optimizers
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.interruption import StopRequest, stop_on_signals
 from universal_transformer.training.objective import loss_of
@@ -241,7 +240,7 @@ class Program:
             for name, parameter in member.model.named_parameters():
                 gradient = self.stacked[name].grad
                 parameter.grad = None if gradient is None else gradient[index]
-            norms.append(optimizers.gradient_norm(member.model))
+            norms.append(member.gradient_norm())
             member.stream.advance()
         parts = [losses[name].detach() for name in AVERAGED[:-1]] + [torch.stack(norms)]
         values = torch.stack([part.float() for part in parts], dim=1).tolist()

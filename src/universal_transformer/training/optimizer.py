@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from universal_transformer.axes import Scalar, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.training.config import TrainingConfig
 
 #: What Adam keeps for a parameter: update count, mean gradient (m), mean squared gradient (v).
@@ -53,8 +54,21 @@ def learning_rate(config: TrainingConfig, *, update: int, seconds: float) -> flo
 
 
 def ponder_weight(config: TrainingConfig, *, update: int) -> float:
-    """Return the weight of the ponder cost at update `update`: it rises over `ponder_warmup_updates`."""
-    return config.ponder_weight * min(1.0, update / max(1, config.ponder_warmup_updates))
+    """Return the weight of the ponder cost at update `update`.
+
+    It is 0 for `halting_delay_updates` and then rises over `ponder_warmup_updates`.
+    """
+    counted = max(0, update - config.halting_delay_updates)
+    return config.ponder_weight * min(1.0, counted / max(1, config.ponder_warmup_updates))
+
+
+def keep_halting(model: nn.Module, config: TrainingConfig, *, update: int) -> None:
+    """Leave halting units as they are at update `update`, if it is one of the `halting_delay_updates`."""
+    if update > config.halting_delay_updates:
+        return
+    for module in model.modules():
+        if isinstance(module, HaltingUnit):
+            module.zero_grad(set_to_none=True)
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
@@ -156,6 +170,7 @@ __all__ = [
     "clip",
     "fraction_done",
     "gradient_norm",
+    "keep_halting",
     "learning_rate",
     "load_optimizer",
     "optimizer_tensors",

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import torch
 
-from universal_transformer.axes import Tensor
+from universal_transformer.axes import Scalar, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.build import Model
 from universal_transformer.nn.recurrence import Trace
@@ -221,12 +221,17 @@ class Session:
                 ),
             )
         torch.autograd.backward(loss.total)
-        norm = optimizers.gradient_norm(self.model)
+        norm = self.gradient_norm()
         self.stream.advance()  # before the values are waited for: a GPU is still at work here
         parts = (loss.total.detach(), loss.cross_entropy, loss.ponder, loss.mean_steps, norm)
         values = dict(zip(AVERAGED, torch.stack([part.float() for part in parts]).tolist(), strict=True))
         counts = {"updates": 1, "examples": len(batch.indices), "targets": num_targets}
         self.step(values | counts, traces=loss.traces, began=began)
+
+    def gradient_norm(self) -> Scalar:
+        """``sqrt(Σ g²)`` of the gradients of what the next update changes."""
+        optimizers.keep_halting(self.model, self.training, update=self.standing.update + 1)
+        return optimizers.gradient_norm(self.model)
 
     @property
     def ponder_weight(self) -> float:
@@ -266,7 +271,9 @@ class Session:
             }
             self.write("update", line)
             standing.window = {}
-            if warning := standing.collapse.look(traces, updates=int(window["updates"])):
+            decides = standing.update > self.training.halting_delay_updates
+            warning = standing.collapse.look(traces if decides else [], updates=int(window["updates"]))
+            if warning:
                 self._warn(warning)
         seconds = self.seconds
         self.shown.show(
