@@ -25,9 +25,10 @@ def _model(*, max_steps: int = 6, dropout: float = 0.1) -> ModelConfig:
     )
 
 
-def _training(*, minutes: float) -> TrainingConfig:
+def _training(*, minutes: float, updates: int = 0) -> TrainingConfig:
     return TrainingConfig(
         minutes=minutes,
+        max_updates=updates,
         batch_tokens=1024,
         learning_rate=2e-3,
         schedule="cosine",
@@ -60,8 +61,7 @@ def babi_10k_joint() -> RunConfig:
             halting_bias=-3.0,  # all steps, until halting begins to learn
         ),
         training=dataclasses.replace(
-            _training(minutes=0.0),
-            max_updates=26_000,
+            _training(minutes=0.0, updates=26_000),
             halting_delay_updates=19_000,  # without, path finding was not learned at all: docs/log.md
             ponder_weight=0.001,
             ponder_warmup_updates=3000,
