@@ -74,6 +74,7 @@ def test_a_delayed_halting_unit_stays_as_it_started_and_then_learns(tmp_path):
     first, delayed, learned, resumed = (halting_unit(tmp_path / name) for name in ("1", "4", "7", "stopped"))
     assert len(first) == 4
     assert all(torch.equal(first[name], delayed[name]) for name in first)
+    assert all(bool((first[name] == (-1 if "bias" in name else 0)).all()) for name in first)
     assert not any(torch.equal(first[name], learned[name]) for name in first)
     assert all(torch.equal(resumed[name], learned[name]) for name in first)
     lines = [line for line in read_metrics(tmp_path / "7" / "metrics.jsonl") if line["event"] == "update"]

@@ -86,8 +86,8 @@ class TrainingConfig:
     ponder_warmup_updates: int = 0
     """Updates over which the ponder weight rises from 0."""
     halting_delay_updates: int = 0
-    """First updates in which the halting unit stays as it started and thinking is free: with a low halting_bias, the
-    model learns at its full depth, and to stop afterwards."""
+    """First updates, in which halting probabilities are those of the bias alone and thinking is free: with a low
+    halting_bias the model learns at its full depth, and to stop afterwards."""
     validate_every: int = 500
     """Updates between two validations; there is always one at the end."""
     depth: Literal["fixed", "random"] = "fixed"

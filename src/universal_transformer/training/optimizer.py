@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -62,13 +62,24 @@ def ponder_weight(config: TrainingConfig, *, update: int) -> float:
     return config.ponder_weight * min(1.0, counted / max(1, config.ponder_warmup_updates))
 
 
+@torch.no_grad()
+def delay_halting(model: nn.Module, config: TrainingConfig) -> None:
+    """Let halting units whose learning is delayed see their bias alone: ``p = sigmoid(b)`` at every position and step.
+
+    The random weights they start with would make of states that grow over depth a random depth for each position.
+    """
+    for unit in _halting_units(model) if config.halting_delay_updates else ():
+        unit.weight.zero_()
+
+
 def keep_halting(model: nn.Module, config: TrainingConfig, *, update: int) -> None:
     """Leave halting units as they are at update `update`, if it is one of the `halting_delay_updates`."""
-    if update > config.halting_delay_updates:
-        return
-    for module in model.modules():
-        if isinstance(module, HaltingUnit):
-            module.zero_grad(set_to_none=True)
+    for unit in _halting_units(model) if update <= config.halting_delay_updates else ():
+        unit.zero_grad(set_to_none=True)
+
+
+def _halting_units(model: nn.Module) -> Iterator[HaltingUnit]:
+    return (module for module in model.modules() if isinstance(module, HaltingUnit))
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
@@ -168,6 +179,7 @@ __all__ = [
     "NonFiniteError",
     "build_optimizer",
     "clip",
+    "delay_halting",
     "fraction_done",
     "gradient_norm",
     "keep_halting",

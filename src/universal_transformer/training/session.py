@@ -79,6 +79,7 @@ class Session:
         self.config, self.training, self.folder, self.task = config, config.training, folder, task
         self.model, self.device, self.shown = model, device, shown
         self.classes = model.config.architecture == "classifier"
+        optimizers.delay_halting(model, self.training)
         self.optimizer = optimizers.build_optimizer(model, self.training)
         self.validation = Validation(
             task.validation,
