@@ -92,7 +92,7 @@ def test_each_member_is_the_run_it_would_be_alone(name, tmp_path):
 
 
 def test_delayed_halting_is_delayed_for_members_too(tmp_path):
-    planned = configs(tiny.model_config(dropout=0.0, halting=True), halting_delay_updates=9, max_updates=15)
+    planned = configs(tiny.model_config(dropout=0.0, halting=True), halting_delay=0.6)
     alone, together = both(tmp_path, planned, tiny.task())
     check_alike(alone, together, tolerance=1e-4)
 

@@ -48,7 +48,7 @@ T = TypeVar("T")
 _ABOVE_ZERO = ("batch_tokens", "learning_rate", "epsilon", "validate_every", "log_every")
 _AT_LEAST_ZERO = (
     *("minutes", "max_updates", "warmup_updates", "clip_norm", "weight_decay", "label_smoothing", "seed"),
-    *("ponder_weight", "ponder_warmup_updates", "halting_delay_updates"),
+    *("ponder_weight", "ponder_warmup_updates", "halting_delay"),
     *("patience", "average_checkpoints", "save_minutes", "threads"),
 )
 
@@ -85,9 +85,10 @@ class TrainingConfig:
     """How much a step of thinking costs, in units of the loss."""
     ponder_warmup_updates: int = 0
     """Updates over which the ponder weight rises from 0."""
-    halting_delay_updates: int = 0
-    """First updates, in which halting probabilities are those of the bias alone and thinking is free: with a low
-    halting_bias the model learns at its full depth, and to stop afterwards."""
+    halting_delay: float = 0.0
+    """First part of the run (of `max_updates`, or of `minutes`, if that is all there is) in which halting probabilities
+    are those of the bias alone and thinking is free: with a low halting_bias the model learns at its full depth first,
+    and to stop afterwards. From 0 to 1."""
     validate_every: int = 500
     """Updates between two validations; there is always one at the end."""
     depth: Literal["fixed", "random"] = "fixed"
@@ -128,6 +129,9 @@ class TrainingConfig:
             _require(0 <= beta < 1, field="betas", value=self.betas, allowed="two numbers in [0, 1)")
         _require(
             self.label_smoothing < 1, field="label_smoothing", value=self.label_smoothing, allowed="[0, 1)"
+        )
+        _require(
+            self.halting_delay <= 1, field="halting_delay", value=self.halting_delay, allowed="from 0 to 1"
         )
         if not self.minutes and not self.max_updates:
             raise UserError(

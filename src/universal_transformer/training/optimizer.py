@@ -53,28 +53,34 @@ def learning_rate(config: TrainingConfig, *, update: int, seconds: float) -> flo
     return peak * (1 - done) if config.schedule == "linear" else peak * (1 + math.cos(math.pi * done)) / 2
 
 
-def ponder_weight(config: TrainingConfig, *, update: int) -> float:
+def halting_delayed(config: TrainingConfig, *, update: int, seconds: float) -> bool:
+    """Return whether update `update`, which counts from 1, is one of those before halting is learned."""
+    return fraction_done(config, update=update - 1, seconds=seconds) < config.halting_delay
+
+
+def ponder_weight(config: TrainingConfig, *, update: int, seconds: float) -> float:
     """Return the weight of the ponder cost at update `update`.
 
-    It is 0 for `halting_delay_updates` and then rises over `ponder_warmup_updates`.
+    It rises over `ponder_warmup_updates`, and is 0 before halting is learned.
     """
-    counted = max(0, update - config.halting_delay_updates)
-    return config.ponder_weight * min(1.0, counted / max(1, config.ponder_warmup_updates))
+    if halting_delayed(config, update=update, seconds=seconds):
+        return 0.0
+    return config.ponder_weight * min(1.0, update / max(1, config.ponder_warmup_updates))
 
 
 @torch.no_grad()
-def delay_halting(model: nn.Module, config: TrainingConfig) -> None:
-    """Let halting units whose learning is delayed see their bias alone: ``p = sigmoid(b)`` at every position and step.
+def flatten_halting(model: nn.Module) -> None:
+    """Let halting units see their bias alone: ``p = sigmoid(b)`` at every position and step.
 
     The random weights they start with would make of states that grow over depth a random depth for each position.
     """
-    for unit in _halting_units(model) if config.halting_delay_updates else ():
+    for unit in _halting_units(model):
         unit.weight.zero_()
 
 
-def keep_halting(model: nn.Module, config: TrainingConfig, *, update: int) -> None:
-    """Leave halting units as they are at update `update`, if it is one of the `halting_delay_updates`."""
-    for unit in _halting_units(model) if update <= config.halting_delay_updates else ():
+def spare_halting(model: nn.Module) -> None:
+    """Let the next update leave halting units as they are."""
+    for unit in _halting_units(model):
         unit.zero_grad(set_to_none=True)
 
 
@@ -179,13 +185,14 @@ __all__ = [
     "NonFiniteError",
     "build_optimizer",
     "clip",
-    "delay_halting",
+    "flatten_halting",
     "fraction_done",
     "gradient_norm",
-    "keep_halting",
+    "halting_delayed",
     "learning_rate",
     "load_optimizer",
     "optimizer_tensors",
     "ponder_weight",
     "refuse_non_finite",
+    "spare_halting",
 ]

@@ -79,7 +79,8 @@ class Session:
         self.config, self.training, self.folder, self.task = config, config.training, folder, task
         self.model, self.device, self.shown = model, device, shown
         self.classes = model.config.architecture == "classifier"
-        optimizers.delay_halting(model, self.training)
+        if self.training.halting_delay:
+            optimizers.flatten_halting(model)
         self.optimizer = optimizers.build_optimizer(model, self.training)
         self.validation = Validation(
             task.validation,
@@ -229,15 +230,23 @@ class Session:
         counts = {"updates": 1, "examples": len(batch.indices), "targets": num_targets}
         self.step(values | counts, traces=loss.traces, began=began)
 
+    @property
+    def halting_delayed(self) -> bool:
+        """Whether the next update is one of those before halting is learned."""
+        update = self.standing.update + 1
+        return optimizers.halting_delayed(self.training, update=update, seconds=self.seconds)
+
     def gradient_norm(self) -> Scalar:
         """``sqrt(Σ g²)`` of the gradients of what the next update changes."""
-        optimizers.keep_halting(self.model, self.training, update=self.standing.update + 1)
+        if self.halting_delayed:
+            optimizers.spare_halting(self.model)
         return optimizers.gradient_norm(self.model)
 
     @property
     def ponder_weight(self) -> float:
         """What thinking costs at the next update."""
-        return optimizers.ponder_weight(self.training, update=self.standing.update + 1)
+        update = self.standing.update + 1
+        return optimizers.ponder_weight(self.training, update=update, seconds=self.seconds)
 
     def step(self, values: dict[str, float], *, traces: Sequence[Trace], began: float) -> None:
         """Change the weights by the gradients that are there, unless something is not finite; and say so.
@@ -272,9 +281,8 @@ class Session:
             }
             self.write("update", line)
             standing.window = {}
-            decides = standing.update > self.training.halting_delay_updates
-            warning = standing.collapse.look(traces if decides else [], updates=int(window["updates"]))
-            if warning:
+            decided = [] if self.halting_delayed else traces
+            if warning := standing.collapse.look(decided, updates=int(window["updates"])):
                 self._warn(warning)
         seconds = self.seconds
         self.shown.show(
