@@ -79,6 +79,19 @@ def test_delayed_halting_sees_its_bias_alone_and_then_learns(tmp_path):
     assert min(costs[4:]) > 0.1
 
 
+def test_weights_from_before_halting_was_learned_are_never_the_best(tmp_path):
+    config = tiny.run_config(
+        tiny.model_config(halting=True), max_updates=8, validate_every=2, patience=2, halting_delay=0.75
+    )
+    result = train(config, tmp_path / "run", task=tiny.task(), quiet=True)
+    lines = [
+        line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if line["event"] == "validation"
+    ]
+    assert [line["best"] for line in lines][:2] == [False, False]
+    assert [line["best"] for line in lines][2]
+    assert result.updates == 8, "patience begins with halting"
+
+
 def test_the_same_seed_gives_the_same_run_and_another_does_not(tmp_path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         train(tiny.run_config(seed=seed), tmp_path / name, task=tiny.task(), quiet=True)

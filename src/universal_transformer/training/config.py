@@ -88,7 +88,7 @@ class TrainingConfig:
     halting_delay: float = 0.0
     """First part of the run (of `max_updates`, or of `minutes`, if that is all there is) in which halting probabilities
     are those of the bias alone and thinking is free: with a low halting_bias the model learns at its full depth first,
-    and to stop afterwards. From 0 to 1."""
+    and to stop afterwards; the best weights are chosen from those after it. From 0 to 1."""
     validate_every: int = 500
     """Updates between two validations; there is always one at the end."""
     depth: Literal["fixed", "random"] = "fixed"

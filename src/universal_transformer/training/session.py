@@ -309,9 +309,13 @@ class Session:
         self.averager.add(weights)
         rank, best = score.rank(classes=self.classes), standing.best
         before = best.rank(classes=self.classes) if best else (math.inf, math.inf)
-        # equal errors with a smaller loss are better weights, but no reason to go on
-        standing.stale = 0 if rank[0] < before[0] else standing.stale + 1
-        if better := rank < before:
+        better = (
+            rank < before and not self.halting_delayed
+        )  # weights that never stop are not what is asked for
+        if not self.halting_delayed:
+            # equal errors with a smaller loss are better weights, but no reason to go on
+            standing.stale = 0 if rank[0] < before[0] else standing.stale + 1
+        if better:
             standing.best, standing.best_update, self.best_weights = score, standing.update, weights
         self.write("validation", numbers(score) | {"best": better})
         self.shown.note(
