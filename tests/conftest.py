@@ -6,8 +6,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 import torch
+from torch.nn.attention import flex_attention
 
-from universal_transformer.nn import worth
+from universal_transformer.nn import flex, worth
 
 DATA = Path(os.environ.get("UT_DATA") or Path(__file__).parents[1] / "../shared/data")
 
@@ -43,3 +44,21 @@ def shared_data(monkeypatch):
 def compact_whatever_it_saves(monkeypatch):
     """Small batches, too, leave out halted positions: the tests' batches are small, and what is tested is exactness."""
     monkeypatch.setattr(worth, "WORTH", 0)
+
+
+@pytest.fixture
+def eager_flex(monkeypatch):
+    """FlexAttention on a CPU, as torch's plain operations and with gradients. Gives what was attended with it."""
+    calls = []
+
+    def counted(*parts, **choices):
+        calls.append(1)
+        return flex_attention.flex_attention(*parts, **choices)
+
+    monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+    monkeypatch.setattr(
+        flex_attention, "_validate_device", lambda *_: None
+    )  # which refuses gradients on a CPU
+    monkeypatch.setattr(flex, "kernel", lambda _: counted)
+    monkeypatch.setattr(flex, "EAGER", True)
+    return calls

@@ -39,11 +39,13 @@ def test_a_case_gives_a_table_and_json(case, tmp_path, capsys):
         assert sum(found["measurements"][0]["details"]["steps_histogram"]) == 24
 
 
-def test_what_runs_on_a_gpu_runs():
+def test_what_runs_on_a_gpu_runs(eager_flex):
     """On the CPU here, tiny: the figures mean nothing, the table does."""
     found = gpu.measure(torch.device("cpu"), Settings(seconds=0.01, quick=True))
     assert len(render(found).splitlines()) == len(found) + 2
     assert [each.details["error"] for each in found if "error" in each.details] == []
+    assert sum(each.ours == "compact with FlexAttention" for each in found) == 4
+    assert eager_flex
 
 
 def test_what_fails_on_a_gpu_is_one_line_and_the_rest_goes_on():

@@ -5,9 +5,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from small import WIDTH, cache_for, go, right_padding, small_recurrence
+from universal_transformer.nn.ragged import Layout
 
 WAITS = {
     "_local_scalar_dense",
+    "lift_fresh",  # a tensor of numbers that the host has
     "nonzero",
     "is_nonzero",
     "masked_select",
@@ -50,8 +52,9 @@ def waits(monkeypatch):
 
 def test_what_waits_is_counted(waits):
     x = torch.arange(4.0)
+    reads = [lambda: int(x.sum()), lambda: bool(x.any()), x.nonzero, x.tolist, lambda: x[x > 1]]
     with waits:
-        for each in (lambda: int(x.sum()), lambda: bool(x.any()), x.nonzero, x.tolist, lambda: x[x > 1]):
+        for each in (*reads, lambda: torch.tensor([1, 2])):
             before = waits.count
             each()
             assert waits.count == before + 1
@@ -82,19 +85,26 @@ def test_once_a_step(choices, decoder, batch, learn, waits):
     assert len(trace.weight) > 3
 
 
+def test_never_for_what_flex_attention_may_see(waits):
+    running, mask = torch.rand(4, 400) < 0.6, ~right_padding((400, 3, 200, 10), 417)[:, None, None, :]
+    layout = Layout.of(running, counts=running.sum(1).tolist(), stored=17)
+    waits.count = 0
+    with waits:
+        for causal in (False, True):
+            for seen in (None, mask):
+                layout._blocks(417, mask=seen, causal=causal)
+    assert not waits.count
+
+
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @torch.no_grad()
 def test_once_a_step_behind_a_cache(norm, waits):
     module = small_recurrence(decoder=True, halting=True, norm=norm, max_steps=20, bias=-3.0)
     states, cache = torch.randn(5, 6, WIDTH, dtype=torch.float64), cache_for(module, batch=5, capacity=6)
     for place in range(6):
-        waits.count = 0
+        placed, waits.count = module.coordinates.place(torch.tensor([[place]])), 0
         with waits:
-            _, trace = module(
-                states[:, place : place + 1],
-                placed=module.coordinates.place(torch.tensor([[place]])),
-                cache=cache,
-            )
+            _, trace = module(states[:, place : place + 1], placed=placed, cache=cache)
         cache.length += 1
         assert (
             waits.count <= len(trace.weight) + 2

@@ -3,20 +3,23 @@
 import dataclasses
 import warnings
 from collections.abc import Callable
+from functools import partial
+from itertools import product
 
 import torch
 
 from universal_transformer.bench.decode import endless
-from universal_transformer.bench.halting import train
+from universal_transformer.bench.halting import infer, train
 from universal_transformer.bench.memory import peak_bytes
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.subject import Shape, apply, bound, calibrate, encoder, histogram, inputs
+from universal_transformer.bench.subject import Shape, bound, calibrate, encoder, histogram, inputs
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
 from universal_transformer.bench.train import Ours, flops, step
 from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.worth import Form
 
 FIXED = Shape(width=1024, heads=16, filter_width=4096, batch=64, length=1024, max_steps=6)
 HALTING = dataclasses.replace(FIXED, max_steps=10)
@@ -25,6 +28,7 @@ DECODED = Shape(width=1024, heads=16, filter_width=4096, batch=256, length=64, m
 TINY = Shape(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=4)
 MATRIX, PRODUCTS, VOCABULARY, NEW_TOKENS = 8192, 8, 32_000, 64
 FIXED_SHARE, HALTING_SHARE = 0.5, 0.7
+CALLED: dict[Form, str] = {"auto": "compact", "masked": "masked", "flex": "compact with FlexAttention"}
 
 
 def matrix_rate(size: int, *, device: torch.device, settings: Settings) -> Measurement:
@@ -87,40 +91,48 @@ def fixed(
     )
 
 
-def halting(shape: Shape, *, training: bool, device: torch.device, settings: Settings) -> Measurement:
-    """Compact over masked in bfloat16 autocast."""
-    module = encoder(shape, halting=True).to(device).train(training)
+def halting(
+    shape: Shape,
+    *,
+    training: bool,
+    ours: Form = "auto",
+    over: Form = "masked",
+    decoder: bool = False,
+    device: torch.device,
+    settings: Settings,
+) -> Measurement:
+    """One form of a halting loop over another in bfloat16 autocast."""
+    module = encoder(shape, halting=True, decoder=decoder).to(device).train(training)
     states, direction = inputs(shape).to(device), inputs(shape, seed=2).to(device)
 
-    def side(form: str) -> Side:
+    def side(form: Form) -> Side:
         def work() -> None:
-            module.form = "auto" if form == "compact" else "masked"
             with torch.autocast(device.type, dtype=torch.bfloat16):
                 if training:
-                    train(module, states, direction, form=module.form)
+                    train(module, states, direction, form=form)
                 else:
-                    with torch.inference_mode():
-                        apply(module, states)
+                    infer(module, states, form=form)
 
         return work
 
     with torch.autocast(device.type, dtype=torch.bfloat16):
         trace = calibrate(module, states, share=0.3)
-    times = alternate(
-        {form: side(form) for form in ("compact", "masked")}, seconds=settings.seconds, device=device
-    )
+    sides = {CALLED[form]: side(form) for form in (ours, over)}
+    times = alternate(sides, seconds=settings.seconds, device=device)
+    one, other = CALLED[ours], CALLED[over]
+    what = f"{'training' if training else 'inference'}{', decoder' if decoder else ''}"
     return Measurement(
         case="gpu",
-        name=f"halting {'training' if training else 'inference'}: {shape}",
+        name=f"halting {what}, {one} over {other}: {shape}",
         dtype="bfloat16",
         shape=vars(shape),
         seconds=medians(times),
-        turns=len(times["compact"]),
-        ours="compact",
-        over="masked",
-        ratio=median_ratio(times["masked"], times["compact"]),
-        bound=bound(trace),
-        least=HALTING_SHARE,
+        turns=len(times[one]),
+        ours=one,
+        over=other,
+        ratio=median_ratio(times[other], times[one]),
+        bound=bound(trace) if over == "masked" else None,
+        least=HALTING_SHARE if over == "masked" else None,
         details={
             "mean_steps": float(trace.mean_steps()),
             "steps_histogram": histogram(trace, max_steps=shape.max_steps),
@@ -164,8 +176,8 @@ def attempt(name: str, work: Callable[[], Measurement]) -> Measurement:
 def measure(device: torch.device, settings: Settings) -> list[Measurement]:
     """All of it on ``device``; tiny and not compiled when ``settings.quick``."""
     quick = settings.quick
-    product = matrix_rate(64 if quick else MATRIX, device=device, settings=settings)
-    rate = product.details["tflops_per_second"] * 1e12
+    matrix = matrix_rate(64 if quick else MATRIX, device=device, settings=settings)
+    rate = matrix.details["tflops_per_second"] * 1e12
     full, inferred, trained, decoded = (TINY,) * 4 if quick else (FIXED, HALTING, TRAINED, DECODED)
     vocabulary, tokens = (20, 3) if quick else (VOCABULARY, NEW_TOKENS)
     parts: dict[str, Callable[[], Measurement]] = {
@@ -181,9 +193,23 @@ def measure(device: torch.device, settings: Settings) -> list[Measurement]:
             decoded, vocabulary=vocabulary, tokens=tokens, device=device, settings=settings
         ),
     }
+    for training, decoder in product((False, True), repeat=2):
+        what = (
+            f"halting {'training' if training else 'inference'}, {'decoder' if decoder else 'encoder'}, flex"
+        )
+        parts[what] = partial(
+            halting,
+            trained if training else inferred,
+            training=training,
+            decoder=decoder,
+            ours="flex",
+            over="auto",
+            device=device,
+            settings=settings,
+        )
     if quick:
         del parts["training, compiled"]
-    return [product, *(attempt(name, work) for name, work in parts.items())]
+    return [matrix, *(attempt(name, work) for name, work in parts.items())]
 
 
 def run(settings: Settings) -> list[Measurement]:

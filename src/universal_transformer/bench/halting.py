@@ -9,6 +9,7 @@ from universal_transformer.bench.subject import Shape, apply, bound, calibrate, 
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
 from universal_transformer.nn.block import Norm
 from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.worth import Form
 
 STEPS, SHARE = 10, 0.3
 NORMS: tuple[Norm, ...] = ("post", "pre")
@@ -52,18 +53,16 @@ def _sizes(shape: Shape) -> dict[str, int]:
     }
 
 
-def infer(module: Recurrence, states: States, *, form: str) -> None:
+def infer(module: Recurrence, states: States, *, form: Form) -> None:
     """One pass in evaluation mode."""
-    assert form in ("auto", "masked")
-    module.form = "auto" if form == "auto" else "masked"
+    module.form = form
     with torch.inference_mode():
         apply(module, states)
 
 
-def train(module: Recurrence, states: States, direction: States, *, form: str) -> None:
+def train(module: Recurrence, states: States, direction: States, *, form: Form) -> None:
     """Forward and backward: a random functional of the output, and the ponder cost."""
-    assert form in ("auto", "masked")
-    module.form = "auto" if form == "auto" else "masked"
+    module.form = form
     leaf = states.detach().requires_grad_()
     for parameter in module.parameters():
         if parameter.grad is not None:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,6 +15,7 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.kinds import AnyModelConfig, config_from_dict
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.worth import Form
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 AnyModel = TypeVar("AnyModel", bound="Pretrained")  # typing.Self is more than the shape checks can read
@@ -54,11 +55,14 @@ class Pretrained(nn.Module):
             if isinstance(module, Block):
                 module.compile(dynamic=True)
 
-    def use_recurrence(self, form: Literal["auto", "masked"]) -> None:
-        """Leave out halted positions where that is exact and saves time, or never: the outputs are the same."""
+    def use_recurrence(self, form: Form) -> None:
+        """Leave out halted positions where that is exact and saves time, or never: the outputs are the same.
+
+        ``flex`` is ``auto`` with FlexAttention on a GPU, not measured there yet (``nn/worth.py``).
+        """
         found = [module for module in self.modules() if isinstance(module, Recurrence)]
-        if form not in ("auto", "masked"):
-            raise UserError(f"recurrence={form!r}: allowed: auto, masked")
+        if form not in get_args(Form):
+            raise UserError(f"recurrence={form!r}: allowed: {', '.join(get_args(Form))}")
         if not found:
             raise UserError(f"recurrence={form!r}: {type(self).__name__} has no recurrence over depth")
         for module in found:

@@ -1,12 +1,14 @@
 """Attention of some positions of a batch: queries of the running rows only, over all keys of their own sequences."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
+from torch.nn.attention.flex_attention import BlockMask
 from torch.nn.functional import scaled_dot_product_attention
 
 from universal_transformer.axes import Bool, Float, Int, Tensor
+from universal_transformer.nn import flex
 
 Rows = Float[Tensor, "row width"]
 Keys = Float[Tensor, "batch heads key head"]
@@ -27,24 +29,38 @@ def find(marked: Bool[Tensor, "row"], *, count: int) -> Int[Tensor, "count"]:
 class Layout:
     """Which positions of a batch run: flat indices ``batch * length + position`` in order, and how many a sequence.
 
-    ``stored`` keys of each sequence stand in front of those of the positions.
+    ``stored`` keys of each sequence stand in front of those of the positions. ``flexes``: a GPU attends to all
+    sequences at once rather than pads them (``nn/flex.py``).
     """
 
     index: Int[Tensor, "row"]
     counts: tuple[int, ...]
     length: int
     stored: int = 0
+    flexes: bool = False
 
     @classmethod
-    def of(cls, running: Bool[Tensor, "batch position"], *, counts: list[int], stored: int = 0) -> "Layout":
+    def of(
+        cls,
+        running: Bool[Tensor, "batch position"],
+        *,
+        counts: list[int],
+        stored: int = 0,
+        flexes: bool = False,
+    ) -> "Layout":
         """The layout of the positions that run, ``counts`` of each sequence."""
         index = find(running.flatten(), count=sum(counts))
-        return cls(index, tuple(counts), running.shape[1], stored)
+        return cls(index, tuple(counts), running.shape[1], stored, flexes)
 
     @cached_property
     def sequence(self) -> Int[Tensor, "row"]:
         """Whose positions they are."""
         return self.index.div(self.length, rounding_mode="floor")
+
+    @cached_property
+    def _seen(self) -> list[tuple[Mask | None, int, bool, BlockMask]]:
+        """Which keys are seen, for each mask, number of keys and kind of attention asked for so far."""
+        return []
 
     def choose(self, staying: Bool[Tensor, "row"]) -> tuple["Layout", Int[Tensor, "kept"]]:
         """The layout of the rows that stay, and their numbers among these; reads from a GPU once."""
@@ -57,7 +73,7 @@ class Layout:
             kept = find(staying, count=sum(counts))
         if len(kept) == len(self.index):
             return self, kept
-        return Layout(self.index.index_select(0, kept), counts, self.length, self.stored), kept
+        return replace(self, index=self.index.index_select(0, kept), counts=counts), kept
 
     def attend(
         self,
@@ -74,10 +90,25 @@ class Layout:
         ``mask``: keys that may be seen. ``causal``: none behind the row's own position.
         """
         active = len(self.counts) - self.counts.count(0)
+        if self.flexes and active > 1 and flex.serves(query, keys, sequences=active, dropout=dropout):
+            seen = self._blocks(keys.shape[2], mask=mask, causal=causal)
+            return flex.attend(query, keys, values, seen=seen)
         apart = query.device.type == "cpu" and (keys.shape[2] >= LONG or active <= FEW)
         if active == 1 or apart:
             return self._one_by_one(query, keys, values, mask=mask, causal=causal, dropout=dropout)
         return self._padded(query, keys, values, mask=mask, causal=causal, dropout=dropout)
+
+    def _blocks(self, keys: int, *, mask: Mask | None, causal: bool) -> BlockMask:
+        """What each row sees of ``keys`` keys a sequence; made once."""
+        for known, many, ahead, found in self._seen:
+            if known is mask and (many, ahead) == (keys, causal):
+                return found
+        position = self.index % self.length + self.stored if causal else None
+        first, last = flex.spans(self.sequence, position, keys=keys, mask=mask)
+        visible = None if mask is None else mask.flatten()
+        found = flex.blocks(first, last, keys=len(self.counts) * keys, visible=visible)
+        self._seen.append((mask, keys, causal, found))
+        return found
 
     def _one_by_one(
         self,
@@ -98,7 +129,7 @@ class Layout:
             visible = None if mask is None else mask[row : row + 1]
             if causal:
                 position = self.index[first : first + count] - row * self.length + self.stored
-                seen = _seen(position, keys.shape[2])
+                seen = _earlier(position, keys.shape[2])
                 visible = seen if visible is None else visible & seen
             result = scaled_dot_product_attention(
                 asked, keys[row : row + 1], values[row : row + 1], attn_mask=visible, dropout_p=dropout
@@ -128,7 +159,7 @@ class Layout:
             position = self.index % self.length + self.stored
             if slot is not None:
                 position = position.new_zeros(rows * most).index_copy(0, slot, position)
-            seen = _seen(position.view(rows, most), keys.shape[2]).unsqueeze(1)
+            seen = _earlier(position.view(rows, most), keys.shape[2]).unsqueeze(1)
             visible = seen if mask is None else mask & seen
         asked = query.view(rows, most, keys.shape[1], keys.shape[3]).transpose(1, 2)
         result = scaled_dot_product_attention(asked, keys, values, attn_mask=visible, dropout_p=dropout)
@@ -143,6 +174,6 @@ class Layout:
         return rank + missing[self.sequence]
 
 
-def _seen(position: Int[Tensor, "*rows"], keys: int) -> Bool[Tensor, "*rows key"]:
+def _earlier(position: Int[Tensor, "*rows"], keys: int) -> Bool[Tensor, "*rows key"]:
     """Keys that stand no later than each position."""
     return torch.arange(keys, device=position.device) <= position.unsqueeze(-1)

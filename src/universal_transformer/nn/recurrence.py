@@ -50,7 +50,8 @@ class Recurrence(nn.Module):
 
     ``blocks`` holds one step's blocks when tied and ``max_steps`` times as many when not. ``before`` and ``after`` are
     plain layers applied once (t2t's ``mix_with_transformer``). ``closing_norm`` ends a pre-norm model. With
-    ``checkpointed`` what a step computed inside is not kept for the way back but computed again.
+    ``checkpointed`` what a step computed inside is not kept for the way back but computed again. ``form``: see
+    ``nn/worth.py``.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Recurrence(nn.Module):
         remainder_at_cap: bool = True,
         output: Output = "mean",
         state: Literal["frozen", "evolving"] = "frozen",
-        form: Literal["auto", "masked"] = "auto",
+        form: worth.Form = "auto",
         checkpointed: bool = False,
     ) -> None:
         super().__init__()
@@ -169,11 +170,7 @@ class Recurrence(nn.Module):
 
     def _forgets(self, view: View) -> bool:
         """Whether a step's inner results are computed again on the way back."""
-        return (
-            self.checkpointed
-            and torch.is_grad_enabled()
-            and not (view.cache is not None or view.record is not None)
-        )
+        return self.checkpointed and torch.is_grad_enabled() and view.cache is None and view.record is None
 
     def _layer(self, block: nn.Module, states: States, view: View, *, slot: int, memory: int) -> States:
         padding = view.padding
@@ -244,7 +241,7 @@ class Recurrence(nn.Module):
         """Whether what others see of halted positions follows from their last states (``nn/refresh.py``)."""
         block, coordinates = self._block, self.coordinates
         return (
-            self.form == "auto"
+            self.form != "masked"
             and self.tied
             and self.layers_per_step == 1
             and self.state == "frozen"
@@ -361,6 +358,7 @@ class Recurrence(nn.Module):
             threshold=threshold,
             padding=padding,
         )
+        stored, flexes = cache.cache.length if cache else 0, self.form == "flex"
         for step in range(depth):
             counts = None if endless else halting.running.sum(dim=1).tolist()
             running = positions if counts is None else sum(counts)
@@ -373,7 +371,7 @@ class Recurrence(nn.Module):
                 output, halting, *more = loop.run(
                     output,
                     halting,
-                    Layout.of(halting.running, counts=counts, stored=cache.cache.length if cache else 0),
+                    Layout.of(halting.running, counts=counts, stored=stored, flexes=flexes),
                     steps=range(step, depth),
                     signals=signals,
                     threshold=threshold,

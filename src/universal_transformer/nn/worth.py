@@ -3,6 +3,13 @@
 Nothing here changes a number, only which of two ways to it is taken.
 """
 
+from typing import Literal
+
+Form = Literal["auto", "masked", "flex"]
+"""Whether halted positions are left out where that pays, or never; ``flex``: where it pays, and a GPU then attends with
+FlexAttention (``nn/flex.py``) rather than pads sequences to the one with most running positions. Not measured on a GPU
+yet (``ut bench gpu`` compares), so that ``auto`` pads."""
+
 COMPACT_BELOW = 0.75
 """Share of running positions under which halted ones are left out; above, moving rows costs what it saves."""
 INFER_BELOW = 0.95
