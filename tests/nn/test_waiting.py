@@ -5,6 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from small import WIDTH, cache_for, go, right_padding, small_recurrence
+from universal_transformer.nn.coordinates import Coordinates
 from universal_transformer.nn.ragged import Layout
 
 WAITS = {
@@ -82,6 +83,20 @@ def test_once_a_step(choices, decoder, batch, learn, waits):
             (output[:, :1].sum() + trace.weight.sum()).backward()
     once = 2 if decoder else 1  # is any padding on the left, and at the start of the loop
     assert waits.count <= len(trace.weight) + once
+    assert len(trace.weight) > 3
+
+
+def test_once_a_step_where_learned_positions_start_later_and_later(waits):
+    """That they lie in the table is asked once, not at every step."""
+    shifted = Coordinates(
+        WIDTH, num_heads=2, max_steps=20, position="learned", max_positions=12, shift_by_step=True
+    )
+    torch.nn.init.normal_(shifted.position_table)
+    module = small_recurrence(halting=True, max_steps=20, bias=-3.0, coordinates=shifted)
+    states = torch.randn(3, 6, WIDTH, dtype=torch.float64)
+    with waits:
+        _, trace = go(module, states)
+    assert waits.count <= len(trace.weight) + 2  # at the start of the loop, and this
     assert len(trace.weight) > 3
 
 

@@ -125,11 +125,15 @@ def rotate(
 
 
 class Placed(NamedTuple):
-    """Positions made ready for all steps: what is added at each step, and the rotary angles."""
+    """Positions made ready for all steps: what is added at each step, and the rotary angles.
+
+    ``longest``: rows of a learned table that they take.
+    """
 
     where: Positions
     signal: Float[Tensor, "rows position width"] | None
     rotary: Float[Tensor, "2 rows 1 position half"] | None
+    longest: int = 0
 
 
 class Coordinates(nn.Module):
@@ -176,11 +180,15 @@ class Coordinates(nn.Module):
         self.end_rotation: Tensor | None
         self.register_buffer("end_rotation", fixed_rotation(width) if end else None)
 
-    def _signal(self, index: Positions) -> Float[Tensor, "rows position width"]:
+    def _longest(self, where: Positions) -> int:
+        if self.position_table is None or is_straight() or not where.numel():
+            return 0
+        return int(where.max()) + 1  # the one thing asked of a GPU, once for all steps
+
+    def _signal(self, index: Positions, *, longest: int) -> Float[Tensor, "rows position width"]:
         if self.position_table is None:
             return sinusoid(index, width=self.width, layout=self.layout)
         length = self.position_table.shape[0]
-        longest = 0 if is_straight() or not index.numel() else int(index.max()) + 1
         if longest > length:
             raise UserError(
                 f"position {longest} lies beyond the learned table of {length} positions: raise max_positions "
@@ -190,16 +198,16 @@ class Coordinates(nn.Module):
 
     def place(self, where: Positions, *, padding: Padding | None = None) -> Placed:
         """Prepare ``where`` (positions from 0; one row serves a whole batch) for :meth:`forward`."""
-        signal = rotary = None
+        signal, rotary, longest = None, None, self._longest(where)
         if self.position in ("sinusoidal", "learned"):
-            signal = self._signal(where)
+            signal = self._signal(where, longest=longest)
             if self.end_rotation is not None:
                 mirrored = reverse_positions(where, padding=padding)
                 from_end = sinusoid(mirrored, width=self.width, layout=self.layout)
                 signal = signal + from_end.to(self.end_rotation.dtype) @ self.end_rotation
         elif self.position == "rotary":
             rotary = self._angles(where)
-        return Placed(where, signal, rotary)
+        return Placed(where, signal, rotary, longest)
 
     def _angles(self, where: Positions) -> Float[Tensor, "2 rows 1 position half"]:
         half = self.head_width // 2
@@ -225,7 +233,7 @@ class Coordinates(nn.Module):
         if self.step == "none":
             return None
         if self.step_table is None:
-            at = torch.tensor(float(step), device=device)
+            at = torch.full((), float(step), device=device)
             return sinusoid(at, width=self.step_width, layout=self.layout)
         if step >= self.step_table.shape[0]:
             raise UserError(
@@ -264,7 +272,7 @@ class Coordinates(nn.Module):
         signal = placed.signal if self.every_step else None
         if signal is not None and self.shift_by_step:
             shift = int(states.shape[1] * step / num_steps)
-            signal = self._signal(placed.where + shift)
+            signal = self._signal(placed.where + shift, longest=placed.longest + shift)
         moment = self.step_signal(step, device=states.device) if signals is None else signals[step]
         if self.join is not None:
             parts = [states]
