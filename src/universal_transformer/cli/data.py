@@ -24,28 +24,23 @@ def run(arguments: list[str]) -> int:
         if options.name:
             raise UserError(f"unexpected {options.name!r}: ut data list takes no name")
         return _list(options.data_dir)
-    from universal_transformer.data.download import list_datasets
+    from universal_transformer.data.sources import DATASETS
 
-    known = list_datasets()
+    known = ", ".join(DATASETS)
     if not options.name:
-        raise UserError(f"name a data set: ut data {options.action} NAME; known are {', '.join(known)}")
-    if options.name not in known:
-        raise UserError(
-            f"no data set {options.name!r}{near(options.name, known)}; known are {', '.join(known)}"
-        )
-    return (
-        _fetch(options.name, options.data_dir)
-        if options.action == "fetch"
-        else _check(options.name, options.data_dir)
-    )
+        raise UserError(f"name a data set: ut data {options.action} NAME; known are {known}")
+    if options.name not in DATASETS:
+        raise UserError(f"no data set {options.name!r}{near(options.name, DATASETS)}; known are {known}")
+    act = _fetch if options.action == "fetch" else _check
+    return act(options.name, options.data_dir)
 
 
 def _list(folder: str) -> int:
-    from universal_transformer.data.download import data_folder, find, list_datasets
+    from universal_transformer.data.download import data_folder, find
+    from universal_transformer.data.sources import DATASETS
 
-    datasets = list_datasets()
-    width = max(map(len, datasets))
-    for name, dataset in datasets.items():
+    width = max(map(len, DATASETS))
+    for name, dataset in DATASETS.items():
         try:
             where = str(find(name, folder))
         except UserError:

@@ -82,10 +82,11 @@ def load_task(run: Run) -> Task:
 
 def load_data(config: RunConfig) -> Task:
     """Load the data of a configuration; of a known data set that is missing, say how to get it."""
-    from universal_transformer.data.download import data_folder, find, list_datasets
+    from universal_transformer.data.download import data_folder, find
+    from universal_transformer.data.sources import DATASETS
 
     path = Path(getattr(config.data, "train", ""))
-    for name in list_datasets():
+    for name in DATASETS:
         if path.parent == data_folder() / name and not path.exists():
             find(name, file=path.name)
     return config.data.load()

@@ -51,11 +51,6 @@ def data_folder(folder: str | Path | None = None) -> Path:
     return Path(folder or os.environ.get("UT_DATA") or "data")
 
 
-def list_datasets() -> dict[str, Dataset]:
-    """Return the data sets that `fetch` knows, by name."""
-    return dict(DATASETS)
-
-
 def find(name: str, folder: str | Path | None = None, *, file: str = "") -> Path:
     """Return the folder of a data set, or the path of one of its files, such as ``en/qa1_…_train.txt``.
 
@@ -329,14 +324,4 @@ def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> 
         raise tarfile.ReadError(f"{member.name} is cut short")
 
 
-__all__ = [
-    "Dataset",
-    "File",
-    "FileState",
-    "check",
-    "data_folder",
-    "extract",
-    "fetch",
-    "find",
-    "list_datasets",
-]
+__all__ = ["FileState", "check", "data_folder", "extract", "fetch", "find"]

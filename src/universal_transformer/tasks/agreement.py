@@ -197,7 +197,7 @@ class AgreementData:
         yield from read_forms(self._file(f"{base}.text"), self._file(f"{base}.gold"))
 
     def _official(self) -> Corpus:
-        path = find("linzen", self.data_dir or None, file=OFFICIAL)
+        path = find("linzen", self.data_dir, file=OFFICIAL)
         sentences = list(read_dependencies(path))
         random.Random(self.seed).shuffle(sentences)
         first = round(SHARES[0] * len(sentences))
@@ -214,7 +214,7 @@ class AgreementData:
         return Corpus(train=train, validation=held, test={"verbs": test}, notes=notes)
 
     def _file(self, name: str) -> Path:
-        return find("sva", self.data_dir or None, file=name)
+        return find("sva", self.data_dir, file=name)
 
 
 def find_repeated(training: Sequence[Sentence], tests: Sequence[Sentence]) -> set[int]:

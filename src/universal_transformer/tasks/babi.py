@@ -160,7 +160,7 @@ class BabiData:
 
     def _file(self, number: int, part: str) -> Path:
         name = f"{_FOLDERS[self.size]}/qa{number}_{TASK_NAMES[number]}_{part}.txt"
-        return find("babi", self.data_dir or None, file=name)
+        return find("babi", self.data_dir, file=name)
 
     def _training_file(self, number: int) -> Path:
         """Return the training file; where the 10K one is missing and a part of it is there, that part."""
@@ -177,7 +177,7 @@ class BabiData:
         if self.size != "10k":
             return None
         with suppress(UserError):
-            root = find("babi", self.data_dir or None)
+            root = find("babi", self.data_dir)
             for folder in (root.parent / "derived", root / "derived"):
                 part = folder / _PARTIAL.format(number=number, name=TASK_NAMES[number])
                 if part.is_file():

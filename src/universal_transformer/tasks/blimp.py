@@ -40,7 +40,7 @@ MAX_MEMBERS = 1000
 
 def load_blimp(codec: Codec, *, data_dir: str = "") -> Task:
     """Return the pairs as ids of `codec`, that of a language model; what it does not know is said in the notes."""
-    path = find("blimp", data_dir or None, file=ARCHIVE)
+    path = find("blimp", data_dir, file=ARCHIVE)
     tests: dict[str, list[Example]] = {}
     words = unknown = alike = 0
     for name, groups in SETS.items():

@@ -75,7 +75,7 @@ class LambadaData:
     def load(self) -> Task:
         """Read novels and passages; the vocabulary is that of the novels."""
         passages, missing = read_passages(self.data_dir)
-        novels = read_novels(self.data_dir or None)
+        novels = read_novels(self.data_dir)
         vocabulary, tokens = number_novels(novels, size=self.vocabulary_size)
         tests = {
             name: tuple(Example(source=(), target=tuple(vocabulary.encode(words))) for words in found)
@@ -136,7 +136,7 @@ class ReadingData:
     def load(self) -> Task:
         """Read novels and passages, find passages in the novels; the vocabulary is that of the novels."""
         passages, missing = read_passages(self.data_dir)
-        novels = read_novels(self.data_dir or None)
+        novels = read_novels(self.data_dir)
         vocabulary, tokens = number_novels(novels, size=self.vocabulary_size)
         if self.passage_words:
             added = {word for found in passages.values() for words in found for word in words}
@@ -205,10 +205,10 @@ def read_passages(data_dir: str) -> tuple[dict[str, list[list[str]]], tuple[str,
     found: dict[str, list[list[str]]] = {}
     missing = []
     for name, file in SETS.items():
-        if name == "control" and not (data_folder(data_dir or None) / "lambada" / file).is_file():
+        if name == "control" and not (data_folder(data_dir) / "lambada" / file).is_file():
             missing.append(name)
             continue
-        path = find("lambada", data_dir or None, file=file)
+        path = find("lambada", data_dir, file=file)
         passages = []
         for number, line in read_lines(path):
             words = line.split()
