@@ -3,7 +3,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.data.batch import NO_CLASS, Batch, Example, collate, size, sizes
+from universal_transformer.data.batch import Batch, collate
+from universal_transformer.data.example import NO_CLASS, Example, size, sizes
 
 IDS = st.lists(st.integers(1, 99), min_size=1, max_size=9).map(tuple)
 FACTS = st.lists(IDS, min_size=1, max_size=6).map(tuple)

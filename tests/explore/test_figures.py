@@ -23,7 +23,7 @@ FIGURES = {
     "attention": lambda: attention_maps(story()),
     "attention of a fixed depth": lambda: attention_maps(story(halting=False, steps=(3.0,) * 4)),
     "attention of several layers a step": lambda: attention_maps(story(layers_per_step=3)),
-    "attention among plain layers": lambda: attention_maps(story(layers_per_step=0), query=0),
+    "attention among plain layers": lambda: attention_maps(story(layers_per_step=0)),
     "histogram": lambda: ponder_histogram(report()),
     "histogram of two sides": lambda: ponder_histogram(report(1, sides=("encoder", "decoder"))),
     "histogram of many groups": lambda: ponder_histogram(report(60)),

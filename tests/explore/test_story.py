@@ -40,19 +40,12 @@ def test_a_story_has_a_label_and_steps_for_each_fact(stories, halting):
     assert model.training, "looking changes nothing"
 
 
-def test_depth_can_be_changed(stories):
-    story = examine(model_for(stories), stories.codec, stories.test["test"][0], max_steps=2)
-    assert story.max_steps == 2
-    assert max(story.steps) <= 2
-
-
 def test_chosen_stories_have_the_most_supports_and_are_the_same_each_time(stories):
     model = model_for(stories)
     (chosen,) = choose_examples(model, stories)
     assert len(chosen.supports) == 3
     assert choose_examples(model, stories, count=3)[0] == chosen
     assert len(set(choose_examples(model, stories, count=3))) == 3
-    assert choose_examples(model, stories, split="validation")[0] in stories.validation
     with pytest.raises(UserError, match="no examples"):
         choose_examples(model, dataclasses.replace(stories, test={}))
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.data.batch import NO_CLASS
+from universal_transformer.data.example import NO_CLASS
 from universal_transformer.errors import UserError
 from universal_transformer.tasks import Codec, load_codec
 from universal_transformer.tasks.facts import UNKNOWN_WORD, FactCodec, Question, parse, words

@@ -35,9 +35,7 @@ class Shape:
         return f"width {self.width}, {self.batch} x {self.length}, {self.max_steps} steps"
 
 
-def encoder(
-    shape: Shape, *, halting: bool, decoder: bool = False, seed: int = 0, norm: Norm = "post"
-) -> Recurrence:
+def encoder(shape: Shape, *, halting: bool, decoder: bool = False, norm: Norm = "post") -> Recurrence:
     """The recurrence of the paper with random weights (ReLU, sinusoids at every step), no dropout."""
     config = ModelConfig(
         architecture="language_model" if decoder else "classifier",
@@ -49,7 +47,7 @@ def encoder(
         dropout=0.0,
         norm=norm,
     )
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     module = recurrence(config, decoder=decoder)
     initialise(module)
     if module.halting is not None:
@@ -71,12 +69,12 @@ def apply(module: Recurrence, states: States) -> tuple[States, Trace]:
 
 
 @torch.no_grad()
-def calibrate(module: Recurrence, states: States, *, share: float, turns: int = 14) -> Trace:
+def calibrate(module: Recurrence, states: States, *, share: float) -> Trace:
     """Bisect the halting bias until the mean of N is about ``share`` of the cap; return the trace it gives."""
     assert module.halting is not None
     low, high = -12.0, 8.0
     wanted = share * module.max_steps
-    for _ in range(turns):
+    for _ in range(14):
         middle = (low + high) / 2
         module.halting.bias.fill_(middle)
         if float(apply(module, states)[1].mean_steps()) > wanted:

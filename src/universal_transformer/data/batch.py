@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from universal_transformer.axes import Int, Tensor
-from universal_transformer.data.example import NO_CLASS, PADDING, Example, size, sizes
+from universal_transformer.data.example import PADDING, Example
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,4 +88,4 @@ def _pad_facts(stories: list[tuple[tuple[int, ...], ...]]) -> Int[Tensor, "batch
     return torch.from_numpy(padded)
 
 
-__all__ = ["NO_CLASS", "PADDING", "Batch", "Example", "collate", "size", "sizes"]
+__all__ = ["Batch", "collate"]

@@ -16,7 +16,7 @@ _JITTER = 0.1
 class BucketSampler:
     """rows · longest row ≤ `batch_tokens` in every batch, every example once an epoch.
 
-    `sizes` are the examples' positions (`data.batch.size`). Rows of a batch come from neighbouring lengths,
+    `sizes` are the examples' positions (`data.example.size`). Rows of a batch come from neighbouring lengths,
     so that little is padding: ordered by size · (1 + u), u uniform on [0, 0.1), they are cut where the next
     row would break the budget, and the batches are shuffled. An example larger than the budget is a batch of
     its own. Without `shuffle`, examples go by size, then by index, and every epoch is the same.

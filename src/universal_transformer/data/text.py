@@ -32,18 +32,18 @@ class Bytes(Protocol):
         """Return bytes up to and with the next line feed, at most `limit`."""
 
 
-def read_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]]:
+def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, text without its line end) of a UTF-8 file; ``.gz`` is read transparently.
 
     Raises `UserError`, naming file and line, for a file that is missing, empty, a directory or not readable,
-    for a byte that is not UTF-8, a NUL character, damaged gzip data, and a line of more than `max_line`
+    for a byte that is not UTF-8, a NUL character, damaged gzip data, and a line of more than `MAX_LINE`
     characters (found without reading the line to its end).
     """
     name = show_path(path)
     number = 0
     try:
         with _open(path) as stream:
-            for number, text in _numbered(stream, name=name, max_line=max_line):
+            for number, text in _numbered(stream, name=name, max_line=MAX_LINE):
                 yield number, text
     except UserError:
         raise

@@ -20,6 +20,7 @@ from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.nn.recurrence import Trace
+from universal_transformer.tasks.scoring import until_end
 from universal_transformer.tasks.task import Codec, Task
 
 SHOWN = range(8, 17)  # positions of a story that fills a figure well
@@ -59,14 +60,7 @@ class Story:
     """Layer applications in one step; 0 where layers stand before or after the recurrence."""
 
 
-def examine(
-    model: Model,
-    codec: Codec,
-    example: Example,
-    *,
-    max_steps: int | None = None,
-    halting_threshold: float | None = None,
-) -> Story:
+def examine(model: Model, codec: Codec, example: Example) -> Story:
     """Run `model` on one example and return all that there is to see.
 
     A language model reads the first part of the example and goes on by itself.
@@ -74,17 +68,17 @@ def examine(
     with evaluating(model):
         match model:
             case Classifier():
-                return _classify(model, codec, example, max_steps, halting_threshold)
+                return _classify(model, codec, example)
             case EncoderDecoder():
-                return _translate(model, codec, example, max_steps, halting_threshold)
+                return _translate(model, codec, example)
             case LanguageModel():
-                return _continue(model, codec, example, max_steps, halting_threshold)
+                return _continue(model, codec, example)
             case _:
                 raise UserError(f"{type(model).__name__} has no depth: there are no steps to look at")
 
 
-def choose_examples(model: Model, task: Task, *, split: str = "test", count: int = 1) -> list[Example]:
-    """Examples to show, the same each time.
+def choose_examples(model: Model, task: Task, *, count: int = 1) -> list[Example]:
+    """Test examples to show, the same each time.
 
     Questions about facts: of the first ones with the most supporting facts that fit a page, those answered right
     with most certainty. Anything else: evenly spread over the set. None for a model without depth, of which there is
@@ -92,10 +86,9 @@ def choose_examples(model: Model, task: Task, *, split: str = "test", count: int
     """
     if not model.config.max_steps:
         return []
-    sets = list(task.test.values()) if split == "test" else [task.test.get(split, task.validation)]
-    examples = next((found for found in sets if len(found)), None)
+    examples = next((found for found in task.test.values() if len(found)), None)
     if examples is None:
-        raise UserError(f"task {task.name}: no examples in {split}; expected at least one to show")
+        raise UserError(f"task {task.name}: no examples in test; expected at least one to show")
     if not isinstance(model, Classifier) or model.config.inputs != "facts":
         count = min(count, len(examples))
         return [examples[place * len(examples) // count] for place in range(count)]
@@ -112,12 +105,10 @@ def choose_examples(model: Model, task: Task, *, split: str = "test", count: int
     return [pool[place] for place in order[:count]]
 
 
-def _classify(
-    model: Classifier, codec: Codec, example: Example, max_steps: int | None, threshold: float | None
-) -> Story:
+def _classify(model: Classifier, codec: Codec, example: Example) -> Story:
     assert isinstance(example.target, int)
     source = _batch(example, model)
-    output = model(source, max_steps=max_steps, halting_threshold=threshold, keep_attention=True)
+    output = model(source, keep_attention=True)
     assert output.encoder is not None
     probabilities = output.logits[0].double().softmax(-1)
     config, best = model.config, int(probabilities.argmax())
@@ -127,7 +118,7 @@ def _classify(
     return Story(
         labels=tuple(codec.words(example)),
         steps=_steps(output.encoder),
-        max_steps=_cap(model, max_steps),
+        max_steps=model.config.max_steps,
         halting=config.halting,
         facts=config.inputs == "facts",
         supports=example.supports,
@@ -139,50 +130,41 @@ def _classify(
     )
 
 
-def _translate(
-    model: EncoderDecoder, codec: Codec, example: Example, max_steps: int | None, threshold: float | None
-) -> Story:
+def _translate(model: EncoderDecoder, codec: Codec, example: Example) -> Story:
     assert isinstance(example.target, tuple)
     source = _batch(example, model)
-    found = generate(model, source, max_steps=max_steps, halting_threshold=threshold)[0]
-    written = [*found.tokens, *([model.config.end_id] if found.finished else [])]
+    found = generate(model, source)[0]
+    end = model.config.end_id
+    written = [*found.tokens, *([end] if found.finished else [])]
     target = torch.tensor([written], device=source.device)
-    output = model(source, target, max_steps=max_steps, halting_threshold=threshold)
+    output = model(source, target)
     assert output.decoder is not None
     return Story(
         labels=tuple(codec.words(example)),
         steps=tuple(found.source_steps),
-        max_steps=_cap(model, max_steps),
+        max_steps=model.config.max_steps,
         halting=model.config.halting,
-        answer=codec.render(_until_end(example.target, model)) if example.target else None,
+        answer=codec.render(until_end(example.target, end_id=end)) if example.target else None,
         output=codec.render(found.tokens),
         output_labels=_labels(codec, written, model),
         output_steps=_steps(output.decoder),
     )
 
 
-def _continue(
-    model: LanguageModel, codec: Codec, example: Example, max_steps: int | None, threshold: float | None
-) -> Story:
+def _continue(model: LanguageModel, codec: Codec, example: Example) -> Story:
     assert isinstance(example.target, tuple)
     prompt = example.target[:PROMPT]
     start = model.config.start_id
-    found = generate(
-        model,
-        [[start, *prompt]],
-        max_new_tokens=CONTINUATION,
-        max_steps=max_steps,
-        halting_threshold=threshold,
-    )[0]
+    found = generate(model, [[start, *prompt]], max_new_tokens=CONTINUATION)[0]
     written = [*found.tokens, *([model.config.end_id] if found.finished else [])]
     whole = torch.tensor([[*prompt, *written]], device=next(model.parameters()).device)
-    output = model(whole, max_steps=max_steps, halting_threshold=threshold)
+    output = model(whole)
     assert output.decoder is not None
     steps = _steps(output.decoder)
     return Story(
         labels=tuple(codec.words(Example(source=(), target=prompt))),
         steps=steps[: len(prompt)],
-        max_steps=_cap(model, max_steps),
+        max_steps=model.config.max_steps,
         halting=model.config.halting,
         output=codec.render(found.tokens),
         output_labels=_labels(codec, written, model),
@@ -198,15 +180,6 @@ def _batch(example: Example, model: Model) -> Tensor:
 
 def _steps(trace: Trace) -> tuple[float, ...]:
     return tuple(trace.steps[0].tolist())
-
-
-def _cap(model: Model, max_steps: int | None) -> int:
-    return model.config.max_steps if max_steps is None else max_steps
-
-
-def _until_end(ids: Sequence[int], model: Model) -> Sequence[int]:
-    end = model.config.end_id
-    return ids[: ids.index(end)] if end in ids else ids
 
 
 def _labels(codec: Codec, ids: Sequence[int], model: Model) -> tuple[str, ...]:

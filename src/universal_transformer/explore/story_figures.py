@@ -45,11 +45,11 @@ def ponder_map(story: Story) -> Figure:
     return figure
 
 
-def attention_maps(story: Story, *, query: int = -1) -> Figure:
-    """Where position `query` (the question) looks: facts by head, one panel a step (paper, Figures 5 to 8)."""
+def attention_maps(story: Story) -> Figure:
+    """Where the last position (the question) looks: facts by head, one panel a step (paper, Figures 5 to 8)."""
     if story.attention is None:
         raise UserError("this story has no attention weights; look at it with explore.story.examine")
-    weights = story.attention[:, :, query, :]
+    weights = story.attention[:, :, -1, :]
     rows = shown_rows(story)
     panels, heads = weights.shape[:2]
     figure, axes = canvas(
@@ -61,7 +61,7 @@ def attention_maps(story: Story, *, query: int = -1) -> Figure:
     )
     places = _places(story, rows)
     largest = max(1e-6, float(weights[:, :, rows].max()))
-    halted_after = story.steps[query] if story.halting and story.layers_per_step else np.inf
+    halted_after = story.steps[-1] if story.halting and story.layers_per_step else np.inf
     mesh: Any = None
     for panel, ax in enumerate(axes):
         step = panel // story.layers_per_step + 1 if story.layers_per_step else panel + 1
@@ -89,14 +89,14 @@ def attention_maps(story: Story, *, query: int = -1) -> Figure:
     return figure
 
 
-def shown_rows(story: Story, *, most: int = MOST_ROWS) -> list[int]:
+def shown_rows(story: Story) -> list[int]:
     """Positions that fit a figure: all, or the supporting facts and the last ones."""
     total = len(story.labels)
-    if total <= most:
+    if total <= MOST_ROWS:
         return list(range(total))
     kept = set(story.supports)
     for row in reversed(range(total)):
-        if len(kept) == most:
+        if len(kept) == MOST_ROWS:
             break
         kept.add(row)
     return sorted(kept)

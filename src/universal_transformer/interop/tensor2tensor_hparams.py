@@ -179,8 +179,6 @@ def config_from_hparams(
     hparams: Mapping[str, Any],
     *,
     architecture: Literal["encoder_decoder", "language_model", "classifier"] = "encoder_decoder",
-    vocabulary_size: int = 0,
-    target_vocabulary_size: int = 0,
 ) -> ModelConfig:
     """The configuration that computes what the official code computes with ``hparams``.
 
@@ -200,8 +198,6 @@ def config_from_hparams(
         width=full["hidden_size"],
         filter_width=full["filter_size"],
         num_heads=full["num_heads"],
-        vocabulary_size=vocabulary_size,
-        target_vocabulary_size=target_vocabulary_size,
         padding_id=0,
         start_id=0,
         end_id=1,

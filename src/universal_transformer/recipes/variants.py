@@ -25,17 +25,15 @@ TITLES: dict[str, str] = {
 """Model of a row -> what a table calls it. Transformer alone: as wide and as deep as the UT, equal compute."""
 
 
-def family(
-    name: str, base: Recipe, *, models: Sequence[str], vocabulary_size: int, output_ratio: float = 1.0
-) -> dict[str, Recipe]:
+def family(name: str, base: Recipe, *, models: Sequence[str], vocabulary_size: int) -> dict[str, Recipe]:
     """Return a recipe for each of `models`: `base`, called `name`, with its model replaced.
 
     The one of "ut" is `base` itself; the others are called NAME-MODEL. `vocabulary_size` is the one of the data,
-    which equal parameters depend on; `output_ratio` is the room that a Neural GPU needs.
+    which equal parameters depend on.
     """
     changes: dict[str, Change] = {
         "lstm": with_lstm,
-        "neural-gpu": lambda config: with_neural_gpu(config, output_ratio=output_ratio),
+        "neural-gpu": with_neural_gpu,
         "transformer": lambda config: _with(config, transformer_of(_ours(config))),
         "transformer-small": lambda config: _with(
             config, small_transformer_of(_ours(config), vocabulary_size=vocabulary_size)
