@@ -77,7 +77,8 @@ def spread(module, *, logit=-0.4):
     states = torch.randn(16, 5, WIDTH, dtype=torch.float64)
     placed = module.coordinates.place(torch.arange(5).unsqueeze(0))
     for step in range(2):
-        timed = module.coordinates(states, placed=placed, step=step, num_steps=2)
+        signals = module.coordinates.step_signals(2, like=states)
+        timed = module.coordinates(states, placed=placed, step=step, num_steps=2, signals=signals)
         memory = None
         if module.blocks[0].cross_attention is not None:
             memory = module.blocks[0].cross_attention.remember(states)

@@ -126,7 +126,7 @@ def test_states_that_a_signal_cancels_stay_finite():
     module = small_recurrence(norm="pre", halting=True, max_steps=9, coordinates=coordinates(position="none"))
     module = module.float()
     states = torch.randn(4, 6, WIDTH)
-    states[:, :3] = -module.coordinates.step_signals(1)
+    states[:, :3] = -module.coordinates.step_signals(1, like=states)
     ours, masked = both(module, states, None, padding=None, hidden=None, learn=True)
     torch.testing.assert_close(ours[0], masked[0], **NEAR[torch.float32])
     assert all(bool(part.isfinite().all()) for part in ours)

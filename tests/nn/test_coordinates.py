@@ -22,6 +22,12 @@ from universal_transformer.nn.coordinates import (
 LAYOUTS = ("interleaved", "split")
 
 
+def timed(module, states, *, placed, step, num_steps):
+    """``X = H + P^t``."""
+    signals = module.step_signals(num_steps, like=states)
+    return module(states, placed=placed, step=step, num_steps=num_steps, signals=signals)
+
+
 @given(
     index=st.lists(st.integers(0, 500), min_size=1, max_size=5),
     half=st.integers(1, 20),
@@ -44,7 +50,7 @@ def test_layouts_and_counts_differ():
 def test_first_equation_of_the_paper_position_plus_step():
     module = Coordinates(8, num_heads=2)
     placed = module.place(torch.arange(3).unsqueeze(0))
-    added = module(torch.zeros(2, 3, 8), placed=placed, step=4, num_steps=6)
+    added = timed(module, torch.zeros(2, 3, 8), placed=placed, step=4, num_steps=6)
     for i in range(3):
         for j in range(4):
             scale = 10000 ** (2 * j / 8)
@@ -177,16 +183,17 @@ def test_a_learned_position_table_that_is_too_short_says_how_long_it_is():
 def test_a_learned_step_table_that_is_too_short_says_how_long_it_is():
     module = Coordinates(8, num_heads=2, step="learned", max_steps=3, scale_step_table=True)
     torch.nn.init.normal_(module.step_table)
-    torch.testing.assert_close(module.step_signal(2), module.step_table[2] * 8**0.5)
+    like = torch.zeros(1)
+    torch.testing.assert_close(module.step_signals(3, like=like), module.step_table * 8**0.5)
     with pytest.raises(UserError, match="step 4 lies beyond the learned table of 3 steps"):
-        module.step_signal(3)
+        module.step_signals(4, like=like)
 
 
 def test_no_coordinates_change_nothing():
     module = Coordinates(8, num_heads=2, position="none", step="none")
     states = torch.randn(2, 3, 8)
     placed = module.place(torch.arange(3).unsqueeze(0))
-    assert torch.equal(module(states, placed=placed, step=1, num_steps=2), states)
+    assert torch.equal(timed(module, states, placed=placed, step=1, num_steps=2), states)
 
 
 def test_positions_at_the_input_are_added_once():
@@ -194,7 +201,7 @@ def test_positions_at_the_input_are_added_once():
     states, placed = torch.randn(2, 3, 8), module.place(torch.arange(3).unsqueeze(0))
     entered = module.enter(states, placed)
     torch.testing.assert_close(entered, states + sinusoid(torch.arange(3), width=8))
-    later = module(entered, placed=placed, step=1, num_steps=2)
+    later = timed(module, entered, placed=placed, step=1, num_steps=2)
     torch.testing.assert_close(later, entered + sinusoid(torch.tensor(1), width=8))
     always = Coordinates(8, num_heads=2)
     assert always.enter(states, always.place(torch.arange(3).unsqueeze(0))) is states
@@ -204,7 +211,7 @@ def test_a_start_that_moves_with_the_step():
     module = Coordinates(8, num_heads=2, layout="split", step="none", shift_by_step=True)
     placed = module.place(torch.arange(5).unsqueeze(0))
     for step, shift in ((0, 0), (1, 1), (2, 3)):  # trunc(5 * step / 3)
-        added = module(torch.zeros(1, 5, 8), placed=placed, step=step, num_steps=3)
+        added = timed(module, torch.zeros(1, 5, 8), placed=placed, step=step, num_steps=3)
         torch.testing.assert_close(added[0], sinusoid(torch.arange(5) + shift, width=8, layout="split"))
 
 
@@ -212,10 +219,10 @@ def test_a_start_that_moves_with_the_step():
 def test_concatenated_coordinates_are_one_matrix_over_the_parts(position):
     module = Coordinates(8, num_heads=2, position=position, concatenate=True)
     states, placed = torch.randn(2, 3, 8), module.place(torch.arange(3).unsqueeze(0))
-    moment = module.step_signal(1).expand(2, 3, -1)
+    moment = module.step_signals(2, like=states)[1].expand(2, 3, -1)
     parts = [states, moment] if position == "none" else [states, placed.signal.expand(2, 3, 8), moment]
     wanted = torch.cat(parts, dim=-1) @ module.join.weight.T
-    torch.testing.assert_close(module(states, placed=placed, step=1, num_steps=2), wanted)
+    torch.testing.assert_close(timed(module, states, placed=placed, step=1, num_steps=2), wanted)
 
 
 def test_rotary_scores_depend_on_distance_alone():

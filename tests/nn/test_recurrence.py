@@ -291,7 +291,8 @@ def test_a_longer_depth_is_the_same_walk_continued():
     placed = module.coordinates.place(torch.arange(5).unsqueeze(0))
     walk = [states, *(go(module, states, max_steps=depth)[0] for depth in range(1, 6))]
     for step, (before, after) in enumerate(pairwise(walk)):
-        timed = module.coordinates(before, placed=placed, step=step, num_steps=5)
+        signals = module.coordinates.step_signals(5, like=before)
+        timed = module.coordinates(before, placed=placed, step=step, num_steps=5, signals=signals)
         torch.testing.assert_close(module.blocks[0](timed), after)
 
 

@@ -226,32 +226,23 @@ class Coordinates(nn.Module):
         each = (2, max(len(where), mirrored.shape[1]), self.num_heads // 2, *angles.shape[3:])
         return torch.cat((angles.expand(each), mirrored.expand(each)), dim=2)
 
-    def step_signal(
-        self, step: int, *, device: torch.device | None = None
-    ) -> Float[Tensor, "channels"] | None:
-        """τ of step ``step`` (from 0). UserError when a learned table has no such row."""
+    def step_signals(self, steps: int, *, like: Tensor) -> Float[Tensor, "step channels"] | None:
+        """τ of the first ``steps`` steps, in type and on the device of ``like``; None when steps are not told.
+
+        UserError when a learned table has fewer rows.
+        """
         if self.step == "none":
             return None
         if self.step_table is None:
-            at = torch.full((), float(step), device=device)
-            return sinusoid(at, width=self.step_width, layout=self.layout)
-        if step >= self.step_table.shape[0]:
+            index = torch.arange(steps, device=like.device)
+            return sinusoid(index, width=self.step_width, layout=self.layout).to(like.dtype)
+        learned = self.step_table.shape[0]
+        if steps > learned:
             raise UserError(
-                f"step {step + 1} lies beyond the learned table of {self.step_table.shape[0]} steps: run at most "
+                f"step {learned + 1} lies beyond the learned table of {learned} steps: run at most "
                 'that many, or train with step_coordinates="sinusoidal"'
             )
-        return self.step_table[step] * self.step_scale
-
-    def step_signals(
-        self, steps: int, *, device: torch.device | None = None
-    ) -> Float[Tensor, "step channels"]:
-        """τ of the first ``steps`` steps, at once; 0 when steps are not told."""
-        if self.step == "none":
-            return torch.zeros(steps, self.step_width, device=device)
-        if self.step_table is None:
-            return sinusoid(torch.arange(steps, device=device), width=self.step_width, layout=self.layout)
-        signals = [self.step_signal(step) for step in range(steps)]
-        return torch.stack([signal for signal in signals if signal is not None])
+        return (self.step_table[:steps] * self.step_scale).to(like.dtype)
 
     def enter(self, states: States, placed: Placed) -> States:
         """The position part, once, in front of everything (when it is not added at every step)."""
@@ -266,14 +257,14 @@ class Coordinates(nn.Module):
         placed: Placed,
         step: int,
         num_steps: int,
-        signals: Float[Tensor, "step channels"] | None = None,
+        signals: Float[Tensor, "step channels"] | None,
     ) -> States:
-        """``X = H + P^t`` for step ``step`` of ``num_steps``, counted from 0. ``signals``: all τ, if at hand."""
+        """``X = H + P^t`` for step ``step`` of ``num_steps``, counted from 0. ``signals``: :meth:`step_signals`."""
         signal = placed.signal if self.every_step else None
         if signal is not None and self.shift_by_step:
             shift = int(states.shape[1] * step / num_steps)
             signal = self._signal(placed.where + shift, longest=placed.longest + shift)
-        moment = self.step_signal(step, device=states.device) if signals is None else signals[step]
+        moment = None if signals is None else signals[step]
         if self.join is not None:
             parts = [states]
             if signal is not None:

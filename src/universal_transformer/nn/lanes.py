@@ -87,9 +87,7 @@ class Lanes:
         self.block = block
         weight = block.attention.query_key_value.weight
         coordinates = recurrence.coordinates
-        self.steps = None
-        if coordinates.step != "none":
-            self.steps = coordinates.step_signals(self.depth, device=weight.device).to(weight.dtype)
+        self.steps = coordinates.step_signals(self.depth, like=weight)
         self.cache = LaneCache(
             block.attention,
             refresh=Refresh(block, signals=self.steps),

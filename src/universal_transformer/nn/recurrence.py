@@ -223,7 +223,7 @@ class Recurrence(nn.Module):
         return states
 
     def _fixed(self, states: States, view: View, *, depth: int) -> tuple[States, Trace]:
-        signals = self._signals(depth, like=states)
+        signals = self.coordinates.step_signals(depth, like=states)
 
         def whole(states: States, step: int) -> States:
             timed = self.coordinates(states, placed=view.placed, step=step, num_steps=depth, signals=signals)
@@ -264,7 +264,7 @@ class Recurrence(nn.Module):
     def depth_cache(self, cache: KeyValueCache, *, depth: int) -> DepthCache:
         """``cache`` by depth step, for a recurrence that compacts."""
         if cache.refresh is None:
-            signals = self._signals(depth, like=cache.keys)
+            signals = self.coordinates.step_signals(depth, like=cache.keys)
             cache.refresh = Refresh(self._block, signals=signals)
         return DepthCache(cache, self._block.attention, cache.refresh, first=len(self.before), depth=depth)
 
@@ -279,12 +279,6 @@ class Recurrence(nn.Module):
             plain=not learns and not self.training and view.cache is None and self._unit.scope == "position",
             renews=not self._block.after_attention.post and self.coordinates.step != "none",
         )
-
-    def _signals(self, depth: int, *, like: Tensor) -> Float[Tensor, "step channels"] | None:
-        """τ of every step, computed at once; None when steps are not told."""
-        if self.coordinates.step == "none":
-            return None
-        return self.coordinates.step_signals(depth, device=like.device).to(like.dtype)
 
     def _compact_loop(
         self, states: States, view: View, *, cache: DepthCache | None, signals: Tensor | None
@@ -346,7 +340,7 @@ class Recurrence(nn.Module):
         halting = Halting.start(states, padding=padding)
         output = torch.zeros_like(states)
         probabilities, weights = [], []
-        signals = self._signals(depth, like=states)
+        signals = self.coordinates.step_signals(depth, like=states)
         endless = is_straight() or (view.cache is not None and cache is None)
         positions, width = halting.running.numel(), states.shape[2]
         recall = self._recall(view) if compacts else None

@@ -99,9 +99,7 @@ class StreamEncoder:
         self.length = length
         like = block.attention.query_key_value.weight
         places, exact = slots * length, wide(like.dtype)
-        self.signals = None
-        if coordinates.step != "none":
-            self.signals = coordinates.step_signals(self.depth, device=like.device).to(like.dtype)
+        self.signals = coordinates.step_signals(self.depth, like=like)
         self.refresh = Refresh(block, signals=self.signals)
         self.store = Store(block.attention, self.refresh, batch=slots, mask=None, causal=False)
         variance = like.new_ones(places, self.depth, dtype=exact) if self.refresh.moves else None
