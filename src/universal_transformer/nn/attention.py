@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.nn import functional
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from universal_transformer.axes import Bool, Float, Heads, Int, Padding, States, Tensor, Weights
 from universal_transformer.nn.cache import LayerCache
@@ -142,21 +141,10 @@ class SelfAttention(nn.Module):
         self.query_key_value = nn.Linear(width, 3 * width, bias=bias)
         self.output = nn.Linear(width, width, bias=bias)
 
-    def _part(
-        self, states: Float[Tensor, "*rows width"], first: int, last: int
-    ) -> Float[Tensor, "*rows channel"]:
-        linear, width = self.query_key_value, self.query_key_value.in_features
-        bias = None if linear.bias is None else linear.bias[first * width : last * width]
-        return functional.linear(states, linear.weight[first * width : last * width], bias)
-
     def query_map(self) -> tuple[Float[Tensor, "width width"], Float[Tensor, "width"] | None]:
         """``W_Q`` and its bias, taken out once for many steps, so that their gradients are put back once."""
         linear, width = self.query_key_value, self.query_key_value.in_features
         return linear.weight[:width], None if linear.bias is None else linear.bias[:width]
-
-    def queries(self, rows: Float[Tensor, "row width"]) -> Float[Tensor, "row width"]:
-        """``x W_Q`` of single rows."""
-        return self._part(rows, 0, 1)
 
     def project_rows(
         self, rows: Float[Tensor, "row width"]
@@ -244,7 +232,7 @@ class CrossAttention(nn.Module):
             )
             key = torch.cat((key, torch.zeros_like(nothing)), dim=2)
             value = torch.cat((value, nothing), dim=2)
-            mask = None if mask is None else functional.pad(mask, (0, 1), value=True)
+            mask = None if mask is None else pad(mask, (0, 1), value=True)
         return Memory(key, value, mask)
 
     def forward(

@@ -18,15 +18,13 @@ from universal_transformer.axes import Float, Int, PerPosition, States, Tensor
 from universal_transformer.nn.attention import Memory
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.depth_cache import DepthCache
-from universal_transformer.nn.halting import Halting, HaltingUnit, Output
+from universal_transformer.nn.halting import Halting, HaltingUnit, OneEach, Output, decide, fold
 from universal_transformer.nn.ragged import Layout, Rows, find
 from universal_transformer.nn.recall import Recall, make
 from universal_transformer.nn.refresh import Refresh
 from universal_transformer.nn.store import Store
 from universal_transformer.nn.trace import View
 from universal_transformer.nn.worth import recalls
-
-OneEach = Float[Tensor, "row"]
 
 
 class Stored:
@@ -100,38 +98,6 @@ class Record:
         return done, list(probabilities), list(weights)
 
 
-def decide(
-    h: OneEach, probability: OneEach, *, threshold: float, stop: bool
-) -> tuple[OneEach, OneEach, Tensor]:
-    """:func:`universal_transformer.nn.halting.advance` where all rows run: ``h``, the weights, and who halts."""
-    left = 1.0 - h
-    if stop:
-        return torch.ones_like(h), left, torch.ones_like(h, dtype=torch.bool)
-    total = h + probability
-    over = total > threshold
-    return total.masked_fill(over, 1.0), torch.where(over, left, probability), over
-
-
-def fold(
-    output: Float[Tensor, "position width"],
-    index: Int[Tensor, "row"],
-    new: Rows,
-    weight: OneEach,
-    *,
-    rule: Output,
-) -> None:
-    """:func:`universal_transformer.nn.halting.combine` at the rows ``index``, in place."""
-    if rule == "final":
-        output.index_copy_(0, index, new.to(output.dtype))
-        return
-    share = weight.unsqueeze(1)
-    made = (share * new).to(output.dtype)
-    if rule == "mean":
-        output.index_add_(0, index, made)
-        return
-    output.index_copy_(0, index, made + ((1.0 - share) * output.index_select(0, index)).to(output.dtype))
-
-
 def _placed(states: Rows, signal: Float[Tensor, "#batch position width"]) -> Rows:
     """``h + π`` of all positions."""
     return (states.view(-1, *signal.shape[1:]) + signal).flatten(0, 1)
@@ -195,9 +161,8 @@ class CompactLoop:
         """The position part of the rows ``index``."""
         if self.signal is None:
             return None
-        where = (
-            index if len(self.signal) == self.batch else index % self.length
-        )  # one row serves all sequences
+        shared = len(self.signal) != self.batch  # one row serves all sequences
+        where = index % self.length if shared else index
         return make(self.recall, torch.index_select, self.signal.flatten(0, 1), 0, where)
 
     def run(

@@ -11,10 +11,11 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from universal_transformer.axes import Float, Padding, PerPosition, Scalar, States, Tensor
+from universal_transformer.axes import Bool, Float, Int, Padding, PerPosition, Scalar, States, Tensor
 from universal_transformer.errors import UserError
 
 Output = Literal["mean", "interpolate", "final"]
+OneEach = Float[Tensor, "row"]
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -61,9 +62,7 @@ def advance(
     rest = 1.0 - h
     weight = torch.where(halts, rest, torch.where(goes_on, probability, 0.0))
     cumulative = torch.where(halts, 1.0, torch.where(goes_on, h + probability, h))
-    unspent = (
-        cumulative < 1.0
-    )  # a threshold of 1 can be met exactly, and then there is no weight left to give
+    unspent = cumulative < 1.0  # a threshold of 1 can be met exactly, and then no weight is left to give
     return (
         Halting(
             cumulative=cumulative,
@@ -73,6 +72,20 @@ def advance(
         ),
         weight,
     )
+
+
+def decide(
+    h: OneEach, probability: OneEach, *, threshold: float, stop: bool | Bool[Tensor, "row"]
+) -> tuple[OneEach, OneEach, Bool[Tensor, "row"]]:
+    """:func:`advance` where all rows run: ``h``, the weights, and who halts."""
+    left = 1.0 - h
+    if stop is True:
+        return torch.ones_like(h), left, torch.ones_like(h, dtype=torch.bool)
+    total = h + probability
+    over = total > threshold
+    if isinstance(stop, Tensor):
+        over |= stop
+    return total.masked_fill(over, 1.0), torch.where(over, left, probability), over
 
 
 def contribution(new: States, weight: PerPosition, *, rule: Output) -> States:
@@ -89,6 +102,26 @@ def combine(output: States, made: States, weight: PerPosition, *, active: Paddin
     if rule == "final":
         return torch.where(active.unsqueeze(-1), made, output)
     return output + made if rule == "mean" else made + (1.0 - weight.unsqueeze(-1)) * output
+
+
+def fold(
+    output: Float[Tensor, "position width"],
+    index: Int[Tensor, "row"],
+    new: Float[Tensor, "row width"],
+    weight: OneEach,
+    *,
+    rule: Output,
+) -> None:
+    """:func:`combine` at the rows ``index``, in place."""
+    if rule == "final":
+        output.index_copy_(0, index, new.to(output.dtype))
+        return
+    share = weight.unsqueeze(1)
+    made = (share * new).to(output.dtype)
+    if rule == "mean":
+        output.index_add_(0, index, made)
+        return
+    output.index_copy_(0, index, made + ((1.0 - share) * output.index_select(0, index)).to(output.dtype))
 
 
 def ponder_cost(steps: PerPosition, remainder: PerPosition, *, padding: Padding | None) -> Scalar:

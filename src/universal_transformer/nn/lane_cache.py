@@ -34,9 +34,8 @@ class LaneCache:
         width = weight.shape[1]
         self.num_heads, self.depth, self.refresh = attention.num_heads, depth, refresh
         number = torch.arange(depth + 1, device=weight.device)
-        self.deeper = torch.maximum(
-            number[1:], number.unsqueeze(1)
-        )  # by step: what settles in front of it serves
+        # by step: the steps that what settles in front of it serves
+        self.deeper = torch.maximum(number[1:], number.unsqueeze(1))
         self.entries = allocate(
             (depth + 1, rows, capacity, 2 * width), dtype=weight.dtype, device=weight.device,
             what=f"a cache of capacity {capacity} for {rows} sequences",

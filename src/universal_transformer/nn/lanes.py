@@ -12,12 +12,10 @@ from torch.nn.functional import pad
 
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.nn.attention import Memory, attend
-from universal_transformer.nn.block import Block
-from universal_transformer.nn.halting import check_threshold, wide
+from universal_transformer.nn.halting import check_threshold, decide, wide
 from universal_transformer.nn.lane_cache import Index, LaneCache, Rows
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.refresh import Refresh
-from universal_transformer.nn.transition import FeedForward
 
 TOGETHER = 2**19
 """Numbers that rows look at together on a CPU: a copy of more would leave its nearer memory before it is read."""
@@ -27,17 +25,10 @@ def takes_lanes(recurrence: Recurrence) -> bool:
     """Whether rows at different steps may share a call: one block for all steps, whose halted positions are frozen and
     known to the cache; or one without halting.
     """
-    block, coordinates = recurrence.blocks[0], recurrence.coordinates
-    assert isinstance(block, Block)
     return (
         recurrence.decoder
-        and recurrence.tied
-        and recurrence.layers_per_step == 1
         and not (len(recurrence.before) or len(recurrence.after))
-        and isinstance(block.transition, FeedForward)
-        and not coordinates.shift_by_step
-        and coordinates.join is None
-        and coordinates.position != "rotary"
+        and recurrence.steps_alike
         and (recurrence.halting is None or recurrence.compactible)
     )
 
@@ -82,9 +73,7 @@ class Lanes:
         assert takes_lanes(recurrence)
         self.recurrence, self.depth = recurrence, recurrence.depth(max_steps)
         self.threshold = check_threshold(recurrence.threshold if threshold is None else threshold)
-        block = recurrence.blocks[0]
-        assert isinstance(block, Block)
-        self.block = block
+        self.block = block = recurrence.block
         weight = block.attention.query_key_value.weight
         coordinates = recurrence.coordinates
         self.steps = coordinates.step_signals(self.depth, like=weight)
@@ -173,22 +162,15 @@ class Lanes:
         return at
 
     def _decide(self, timed: Rows, new: Rows) -> Bool[Tensor, "row"]:
-        """Fold the new states into the outputs; which rows halt.
-
-        ``advance`` and ``combine`` of ``nn/halting.py``, where all rows run and each may be at its last step.
-        """
+        """Fold the new states into the outputs, as ``combine`` of ``nn/halting.py`` where all rows run; which halt."""
         rows, recurrence = self.thinking, self.recurrence
         last = rows.step == self.depth - 1
         if recurrence.halting is None:
             rows.output = new
             return last
+        stop = last if recurrence.remainder_at_cap else False
         probability = recurrence.halting.each(timed)
-        total = rows.cumulative + probability
-        over = total > self.threshold
-        if recurrence.remainder_at_cap:
-            over |= last
-        weight = torch.where(over, 1.0 - rows.cumulative, probability)
-        rows.cumulative = total.masked_fill_(over, 1.0)
+        rows.cumulative, weight, _ = decide(rows.cumulative, probability, threshold=self.threshold, stop=stop)
         share, made = weight.unsqueeze(1), new.to(rows.output.dtype)
         if recurrence.output == "mean":
             rows.output = torch.addcmul(rows.output, share, made)

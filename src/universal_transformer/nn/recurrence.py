@@ -190,7 +190,7 @@ class Recurrence(nn.Module):
 
     def _recall(self, view: View) -> Recall | None:
         """What need not be kept of the steps that all positions make before halted ones are left out."""
-        block = self._block
+        block = self.block
         wide = worth.recalls(block.after_attention.norm.weight.numel())
         learns = wide and torch.is_grad_enabled() and view.cache is None and not self._forgets(view)
         if not learns or torch.compiler.is_compiling() or block._compiled_call_impl is not None:
@@ -237,20 +237,30 @@ class Recurrence(nn.Module):
         return states, Trace(steps, torch.zeros_like(steps), view.padding)
 
     @property
-    def compactible(self) -> bool:
-        """Whether what others see of halted positions follows from their last states (``nn/refresh.py``)."""
-        block, coordinates = self._block, self.coordinates
+    def block(self) -> Block:
+        """The block of all steps, where they have one in common."""
+        block = self.blocks[0]
+        assert isinstance(block, Block)
+        return block
+
+    @property
+    def steps_alike(self) -> bool:
+        """Whether depth steps differ in ``τ`` alone, so that rows at different ones can share a call of the block."""
+        transition, coordinates = self.block.transition, self.coordinates
         return (
-            self.form != "masked"
-            and self.tied
+            self.tied
             and self.layers_per_step == 1
-            and self.state == "frozen"
-            and isinstance(block.transition, FeedForward)
-            and not block.transition.zero_padding
+            and isinstance(transition, FeedForward)
+            and not transition.zero_padding
             and not coordinates.shift_by_step
             and coordinates.join is None
             and coordinates.position != "rotary"
         )
+
+    @property
+    def compactible(self) -> bool:
+        """Whether what others see of halted positions follows from their last states (``nn/refresh.py``)."""
+        return self.form != "masked" and self.state == "frozen" and self.steps_alike
 
     def _compacts(self, view: View) -> bool:
         """Whether leaving out halted positions gives the same numbers in this call."""
@@ -265,8 +275,8 @@ class Recurrence(nn.Module):
         """``cache`` by depth step, for a recurrence that compacts."""
         if cache.refresh is None:
             signals = self.coordinates.step_signals(depth, like=cache.keys)
-            cache.refresh = Refresh(self._block, signals=signals)
-        return DepthCache(cache, self._block.attention, cache.refresh, first=len(self.before), depth=depth)
+            cache.refresh = Refresh(self.block, signals=signals)
+        return DepthCache(cache, self.block.attention, cache.refresh, first=len(self.before), depth=depth)
 
     def _pays(self, running: int, view: View, *, positions: int, width: int) -> bool:
         """Whether leaving out what has halted saves more than it costs."""
@@ -277,27 +287,21 @@ class Recurrence(nn.Module):
             width=width,
             learns=learns,
             plain=not learns and not self.training and view.cache is None and self._unit.scope == "position",
-            renews=not self._block.after_attention.post and self.coordinates.step != "none",
+            renews=not self.block.after_attention.post and self.coordinates.step != "none",
         )
 
     def _compact_loop(
         self, states: States, view: View, *, cache: DepthCache | None, signals: Tensor | None
     ) -> CompactLoop:
         return CompactLoop(
-            self._block,
+            self.block,
             self._unit,
-            looked_at(self._block, view, states=states, cache=cache, signals=signals),
+            looked_at(self.block, view, states=states, cache=cache, signals=signals),
             states=states,
             signal=view.placed.signal if self.coordinates.every_step else None,
             memory=None if view.memory is None else view.memory[len(self.before)],
             again=again if self._forgets(view) else None,
         )
-
-    @property
-    def _block(self) -> Block:
-        block = self.blocks[0]
-        assert isinstance(block, Block)
-        return block
 
     @property
     def _unit(self) -> HaltingUnit:

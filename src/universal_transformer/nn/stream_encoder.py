@@ -14,13 +14,21 @@ import torch
 from torch.nn.functional import linear, scaled_dot_product_attention
 from torch.nn.utils.rnn import pad_sequence
 
-from universal_transformer.axes import Bool, Float, Int, States, Tensor
+from universal_transformer.axes import Float, Int, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.attention import key_mask
-from universal_transformer.nn.block import Block
-from universal_transformer.nn.compact import OneEach, fold
 from universal_transformer.nn.coordinates import Placed
-from universal_transformer.nn.halting import Halting, advance, check_threshold, combine, contribution, wide
+from universal_transformer.nn.halting import (
+    Halting,
+    OneEach,
+    advance,
+    check_threshold,
+    combine,
+    contribution,
+    decide,
+    fold,
+    wide,
+)
 from universal_transformer.nn.ragged import find
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.refresh import Both, Kept, Refresh, Rows, read
@@ -90,8 +98,7 @@ class StreamEncoder:
     ) -> None:
         assert streams(recurrence)
         assert not recurrence.training
-        block, unit, coordinates = recurrence.blocks[0], recurrence.halting, recurrence.coordinates
-        assert isinstance(block, Block)
+        block, unit, coordinates = recurrence.block, recurrence.halting, recurrence.coordinates
         assert unit is not None
         self.recurrence, self.block, self.unit = recurrence, block, unit
         self.depth = recurrence.depth(max_steps)
@@ -183,13 +190,17 @@ class StreamEncoder:
         """One step of every slot: running positions only."""
         rows = self.rows
         assert rows is not None
-        steps = torch.tensor(self.step, device=rows.place.device).clamp_(
-            max=self.depth - 1
-        )  # slots may be free
+        reached = torch.tensor(self.step, device=rows.place.device)
+        steps = reached.clamp_(max=self.depth - 1)  # a slot may be free
         step = steps.index_select(0, rows.slot)
         timed = rows.base if self.signals is None else rows.base + self.signals.index_select(0, step)
         last = step == self.depth - 1
-        total, weight, over = self._decide(rows.cumulative, timed, last=last)
+        total, weight, over = decide(
+            rows.cumulative,
+            self.unit.each(timed.unsqueeze(0)).squeeze(0),
+            threshold=self.threshold,
+            stop=last if self.recurrence.remainder_at_cap else False,
+        )
         new = self.block.forward_rows(timed, attend=lambda x: self._attend(x, steps, step), look=None)
         fold(self.output, rows.place, new, weight, rule=self.recurrence.output)
         self.taken.index_copy_(0, rows.place, (step + 1).to(self.taken.dtype))
@@ -201,17 +212,6 @@ class StreamEncoder:
         self.step = [step + 1 for step in self.step]
         stayed = find(staying, count=sum(self.counts))
         self.rows = rows._replace(base=base, cumulative=total).choose(stayed)
-
-    def _decide(
-        self, h: OneEach, timed: Rows, *, last: Bool[Tensor, "row"]
-    ) -> tuple[OneEach, OneEach, Bool[Tensor, "row"]]:
-        """``advance`` where all rows run and each may be at its last step: ``h``, weights, and who halts."""
-        probability = self.unit.each(timed.unsqueeze(0)).squeeze(0)
-        total = h + probability
-        over = total > self.threshold
-        if self.recurrence.remainder_at_cap:
-            over |= last
-        return total.masked_fill(over, 1.0), torch.where(over, 1.0 - h, probability), over
 
     def _write(self, index: Index, base: Rows) -> None:
         """Let others see rows at ``b``."""
@@ -232,7 +232,8 @@ class StreamEncoder:
         """Self-attention of running rows, sequence by sequence: nothing is padded."""
         attention = self.block.attention
         key, value = self.store.heads(self._seen(steps))
-        query = attention.queries(states).view(1, len(states), key.shape[1], -1).transpose(1, 2)
+        query = linear(states, self.store.weight, self.store.bias)
+        query = query.view(1, len(states), key.shape[1], -1).transpose(1, 2)
         found, first = list[Tensor](), 0
         for slot, count in enumerate(self.counts):
             if count:
@@ -243,10 +244,8 @@ class StreamEncoder:
                 found.append(one.transpose(1, 2).reshape(count, -1))
                 first += count
         result = torch.cat(found)
-        constant, weight = (
-            self.store.mixed,
-            attention.output.weight,
-        )  # of values, behind the output projection
+        weight = attention.output.weight
+        constant = self.store.mixed  # of values, behind the output projection
         if constant is None or constant.dim() == 1:
             return linear(result, weight, constant)
         return torch.addmm(constant.index_select(0, step), result, weight.t())
