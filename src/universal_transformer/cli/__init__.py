@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from universal_transformer import __version__
-from universal_transformer.cli.arguments import near
+from universal_transformer.cli.arguments import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR
 from universal_transformer.cli.heap import keep_freed_memory
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, near
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train", "train a recipe, or go on with a run"),
@@ -26,9 +26,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Command -> (module of this package with `run(arguments)`, summary)."""
 
 _NO_MEMORY = ("allocate memory", "out of memory")
-USAGE_ERROR = 2
-INTERRUPTED = 130
-BROKEN_PIPE = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,25 +1,20 @@
-"""Options of commands: one-line errors, near matches, and the data folder. Imports nothing heavy."""
+"""Options of commands and their exit codes: one-line errors, and the data folder. Imports nothing heavy."""
 
 from __future__ import annotations
 
 import argparse
-import difflib
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, near
 
+FAILED, USAGE_ERROR, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+"""Exit codes: a run or check failed; what the user can put right; as shells have it for Ctrl-C and a closed pipe."""
 DATA_DIR = "folder with the data sets (default: the environment variable UT_DATA, or else data)"
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """Return `` (did you mean …?)``, or nothing if no known name is near."""
-    found = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
-    return f" (did you mean {' or '.join(found)}?)" if found else ""
 
 
 class Parser(argparse.ArgumentParser):
@@ -160,12 +155,15 @@ def note(text: str) -> None:
 
 
 __all__ = [
+    "BROKEN_PIPE",
     "DATA_DIR",
+    "FAILED",
+    "INTERRUPTED",
+    "USAGE_ERROR",
     "Parser",
     "add_beams",
     "add_depth",
     "data_dir",
-    "near",
     "note",
     "number",
     "take",

@@ -7,8 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from universal_transformer.cli.arguments import Parser, near, note, number, whole
-from universal_transformer.errors import UserError
+from universal_transformer.cli.arguments import Parser, note, number, whole
+from universal_transformer.errors import UserError, near
 
 if TYPE_CHECKING:
     import argparse

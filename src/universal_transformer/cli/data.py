@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from universal_transformer.cli.arguments import DATA_DIR, Parser, near, note
-from universal_transformer.errors import UserError
+from universal_transformer.cli.arguments import DATA_DIR, FAILED, Parser, note
+from universal_transformer.errors import UserError, near
 
 ACTIONS = ("list", "fetch", "check")
-INCOMPLETE = 1
 
 
 def run(arguments: list[str]) -> int:
@@ -70,7 +69,7 @@ def _check(name: str, folder: str) -> int:
     print(
         f"{name}: {', '.join(f'{count} {state}' for state, count in counts.items())} of {len(states)} files"
     )
-    return 0 if set(counts) <= {"ok", "first seen"} else INCOMPLETE
+    return 0 if set(counts) <= {"ok", "first seen"} else FAILED
 
 
 __all__ = ["run"]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from universal_transformer.cli.arguments import Parser, note
+from universal_transformer.cli.arguments import INTERRUPTED, Parser, note
 
 if TYPE_CHECKING:
     from universal_transformer.evaluation import Report
 
 RECIPE, FOLDER = "stories", "runs/demo"
-INTERRUPTED = 130
 
 
 def run(arguments: list[str]) -> int:

@@ -9,7 +9,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from universal_transformer.cli.arguments import Parser, add_beams, add_depth, note, number, whole
+from universal_transformer.cli.arguments import (
+    USAGE_ERROR,
+    Parser,
+    add_beams,
+    add_depth,
+    note,
+    number,
+    whole,
+)
+from universal_transformer.data.text import one_line
 from universal_transformer.errors import UserError
 
 if TYPE_CHECKING:
@@ -17,7 +26,6 @@ if TYPE_CHECKING:
     from universal_transformer.tasks.task import Codec, Prediction
 
 LINES_AT_ONCE = 512
-USAGE_ERROR = 2
 
 
 def run(arguments: list[str]) -> int:
@@ -52,7 +60,7 @@ def run(arguments: list[str]) -> int:
         failures += _failures(pending, jsonl=options.jsonl)
         example = pending.popleft()
         assert not isinstance(example, str)
-        print(_json(run.codec, example, answer) if options.jsonl else _one_line(answer.text))
+        print(_json(run.codec, example, answer) if options.jsonl else one_line(answer.text))
         if not pending:
             sys.stdout.flush()
     return USAGE_ERROR if failures + _failures(pending, jsonl=options.jsonl) else 0
@@ -127,14 +135,10 @@ def _failures(pending: deque[Example | str], *, jsonl: bool) -> int:
     count = 0
     while pending and isinstance(pending[0], str):
         reason = str(pending.popleft())
-        note(f"ut: {_one_line(reason)}")
+        note(f"ut: {one_line(reason)}")
         print(json.dumps({"error": reason}, ensure_ascii=False) if jsonl else "")
         count += 1
     return count
-
-
-def _one_line(text: str) -> str:
-    return text.replace("\r", " ").replace("\n", " ")
 
 
 def _json(codec: Codec, example: Example, prediction: Prediction) -> str:

@@ -10,7 +10,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from universal_transformer.cli.arguments import DATA_DIR, Parser, data_dir, note, number, whole
+from universal_transformer.cli.arguments import (
+    DATA_DIR,
+    FAILED,
+    INTERRUPTED,
+    Parser,
+    data_dir,
+    note,
+    number,
+    whole,
+)
 from universal_transformer.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,7 +28,6 @@ if TYPE_CHECKING:
     from universal_transformer.recipes.runs import Planned
     from universal_transformer.recipes.table import Table
 
-FAILED, INTERRUPTED = 1, 130
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from universal_transformer.data.text import show_path
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, near
 
 if TYPE_CHECKING:
     from universal_transformer.models.build import Model
@@ -113,8 +113,6 @@ def pick_device(name: str) -> str:
 
 def _others(folder: Path) -> str:
     """Name the runs that lie beside `folder`, or in ``runs``."""
-    from universal_transformer.cli.arguments import near
-
     parent = folder.parent if folder.parent.is_dir() else Path("runs")
     found = [folder, *parent.iterdir(), *Path("runs").glob("*")]
     runs = sorted({path.as_posix() for path in found if (path / CONFIG).is_file()})

@@ -6,10 +6,10 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from universal_transformer.cli.arguments import data_dir, near, note, take
+from universal_transformer.cli.arguments import INTERRUPTED, data_dir, note, take
 from universal_transformer.cli.run_folder import CONFIG, is_finished, load_data, read_config
 from universal_transformer.data.text import show_path
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, near
 
 if TYPE_CHECKING:
     from universal_transformer.tasks.task import Task
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 VALUES = ("--run", "--resume", "--data-dir")
 FLAGS = ("--dry-run", "--quiet")
-INTERRUPTED = 130
 
 USAGE = """\
 usage: ut train RECIPE [--field value ...] [--run FOLDER] [--data-dir FOLDER] [--dry-run] [--quiet]

@@ -140,6 +140,11 @@ def show_path(path: str | Path) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
+def one_line(text: str) -> str:
+    """Return `text` without line breaks: a result is one line, whatever a model says."""
+    return text.replace("\r", " ").replace("\n", " ")
+
+
 def parse_json(text: str, *, where: str) -> Any:
     """Parse JSON; a repeated key, NaN, an infinite number or absurd depth is a `UserError` at `where`."""
 
@@ -214,7 +219,7 @@ def write_json(path: Path, fields: dict[str, Any]) -> None:
 
 
 __all__ = [
-    "MAX_LINE",
+    "one_line",
     "parse_json",
     "read_json",
     "read_lines",

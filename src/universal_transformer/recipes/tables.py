@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from universal_transformer.data.text import show
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, near
 from universal_transformer.recipes.depth import DEPTH
 from universal_transformer.recipes.table import Table
 from universal_transformer.recipes.table1 import TABLE1
@@ -56,7 +55,7 @@ def choose_rows(
         for name in wanted:
             if name not in allowed:
                 raise UserError(
-                    f"--{option}: no {show(name)}{_near(name, allowed)}; allowed: {', '.join(allowed)}"
+                    f"--{option}: no {show(name)}{near(name, allowed)}; allowed: {', '.join(allowed)}"
                 )
         found = [row for row in found if row.count("/") >= place and row.split("/")[place] in wanted]
     if empty := [column for column in columns if not any(row.startswith(f"{column}/") for row in found)]:
@@ -73,16 +72,11 @@ def _by_name(table: Table, rows: Sequence[str]) -> list[str]:
         if not found:
             example = next(iter(table.rows))
             raise UserError(
-                f"--rows: no row {show(name)}{_near(name, table.rows)}; rows are named {table.naming}, "
+                f"--rows: no row {show(name)}{near(name, table.rows)}; rows are named {table.naming}, "
                 f"such as {example}"
             )
         chosen |= found
     return [row for row in table.rows if row in chosen]
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    found = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
-    return f" (did you mean {' or '.join(found)}?)" if found else ""
 
 
 __all__ = ["TABLES", "choose_rows", "find_table"]

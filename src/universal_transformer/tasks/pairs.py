@@ -22,7 +22,7 @@ from universal_transformer.data.table import (
     read_table,
     too_long,
 )
-from universal_transformer.data.text import read_json, show, show_path, write_json
+from universal_transformer.data.text import one_line, read_json, show, show_path, write_json
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.task import CODEC_FILE, Task
@@ -86,11 +86,6 @@ class PairsCodec:
     def words(self, example: Example) -> list[str]:
         """Return the text of each source token."""
         return [self.source.label(index) for index in example.source if isinstance(index, int)]
-
-
-def one_line(text: str) -> str:
-    """Return `text` without line breaks: a result is one line, whatever a model says."""
-    return text.replace("\r", " ").replace("\n", " ")
 
 
 @dataclass(frozen=True, kw_only=True)
