@@ -45,7 +45,7 @@ MISTAKES = {
     ),
     "train again": (["train", "stories", "--run", "begun"], "ut train --resume begun goes on with it"),
     "train over something": (["train", "stories", "--train-stories", "9", "--run", "folder"], "folder"),
-    "damaged run": (["evaluate", "damaged"], "is not a JSON object"),
+    "damaged run": (["evaluate", "damaged"], "not valid JSON"),
     "config of another program": (["evaluate", "other"], "unknown: colour"),
     "evaluate nothing": (["evaluate"], "required: RUN"),
     "evaluate no run": (["evaluate", "folder"], "not a run folder"),

@@ -16,7 +16,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.config import EXECUTION
 from universal_transformer.models.kinds import config_from_dict
 from universal_transformer.tasks import TASKS
-from universal_transformer.training.config import RunConfig, TrainingConfig, load_json
+from universal_transformer.training.config import RunConfig, TrainingConfig
 
 from .tiny import run_config
 
@@ -160,13 +160,18 @@ def test_every_field_says_what_it_is(kind):
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [('{"a": 1, "a": 2}', "'a' is there twice"), ('{"a": NaN}', "NaN"), ("[1]", "found list"), ("{", "not a JSON")],
-)  # fmt: skip
-def test_json_is_read_strictly(tmp_path: Path, text, problem):
+    [
+        ('{"a": 1, "a": 2}', "'a' stands twice"),
+        ('{"a": NaN}', "NaN"),
+        ("[1]", "expected a JSON object"),
+        ("{", "not valid JSON"),
+    ],
+)
+def test_a_configuration_is_read_strictly(tmp_path: Path, text, problem):
     path = tmp_path / "config.json"
     path.write_text(text)
     with pytest.raises(UserError, match=problem) as caught:
-        load_json(path)
+        RunConfig.load(path)
     assert str(path) in str(caught.value)
 
 

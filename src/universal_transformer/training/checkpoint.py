@@ -19,9 +19,9 @@ import safetensors.torch
 from safetensors import SafetensorError
 
 from universal_transformer.axes import Tensor
+from universal_transformer.data.text import read_json
 from universal_transformer.errors import UserError
 from universal_transformer.models.pretrained import Pretrained
-from universal_transformer.training.config import load_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -146,7 +146,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _load(path: Path) -> Checkpoint:
-    manifest = load_json(path / MANIFEST)
+    manifest = read_json(path / MANIFEST)
     if manifest.keys() != {"format", "files"} or not isinstance(manifest["files"], dict):
         raise UserError(f"{MANIFEST}: expected format and files, found {', '.join(sorted(manifest))}")
     if manifest["format"] != FORMAT:
@@ -162,7 +162,7 @@ def _load(path: Path) -> Checkpoint:
             raise UserError(f"{file}: its SHA-256 is not the one in {MANIFEST}")
         if file != STATE:
             tensors[file.removesuffix(".safetensors")] = safetensors.torch.load(data)
-    return Checkpoint(tensors=tensors, state=load_json(path / STATE))
+    return Checkpoint(tensors=tensors, state=read_json(path / STATE))
 
 
 def _newest_first(folder: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from universal_transformer.data.text import read_json
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import EXECUTION, ModelConfig
 from universal_transformer.models.kinds import AnyModelConfig, kind_of
@@ -193,34 +194,7 @@ class RunConfig:
     @classmethod
     def load(cls, path: Path) -> RunConfig:
         """Read what a run's config.json holds; any fault is a UserError that names the file."""
-        return cls.from_dict(load_json(path), name=str(path))
-
-
-def load_json(path: Path) -> dict[str, Any]:
-    """Read one strict JSON object: no repeated key, no NaN, UTF-8."""
-    try:
-        value = json.loads(
-            path.read_text(encoding="utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant
-        )
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: is not a JSON object: {error}") from error
-    if not isinstance(value, dict):
-        raise UserError(f"{path}: expected a JSON object, found {type(value).__name__}")
-    return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is there twice")
-    return fields
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number that JSON knows")
+        return cls.from_dict(read_json(path), name=str(path))
 
 
 def _require(condition: bool, *, field: str, value: object, allowed: str) -> None:
@@ -304,4 +278,4 @@ def _convert(value: Any, *, hint: Any, where: str) -> Any:
     raise UserError(f"{where}: expected {wanted}, found {value!r}")
 
 
-__all__ = ["LIMITS", "RunConfig", "TaskFields", "TrainingConfig", "load_json"]
+__all__ = ["LIMITS", "RunConfig", "TaskFields", "TrainingConfig"]
