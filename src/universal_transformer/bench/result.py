@@ -8,6 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from universal_transformer.training.machine import processor
+
 PACKAGES = ("universal-transformer", "torch", "transformers", "x-transformers")
 
 
@@ -66,19 +68,17 @@ def machine() -> dict[str, Any]:
     """Processor, cores, instruction sets that matter, GPU."""
     import torch
 
-    processor, flags = platform.processor() or platform.machine(), set[str]()
+    flags = set[str]()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                processor = line.split(":", 1)[1].strip()
-            elif line.startswith("flags"):
+            if line.startswith("flags"):
                 flags = set(line.split(":", 1)[1].split())
     except OSError:
         pass  # not Linux
     wanted = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
     return {
         "system": platform.system(),
-        "processor": processor,
+        "processor": processor(),
         "cores": os.cpu_count(),
         "instructions": [name for name in wanted if name in flags],
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,

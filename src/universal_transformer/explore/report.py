@@ -24,6 +24,7 @@ from universal_transformer.explore.figures import (
 )
 from universal_transformer.explore.story import Story
 from universal_transformer.explore.story_figures import attention_maps, ponder_map
+from universal_transformer.training.machine import processor
 
 REPORT, PLOTS = "report.html", "plots"
 FIXED = "Every position takes {} steps: the depth of this model is fixed, so there is no ponder time to show."
@@ -224,13 +225,14 @@ def _samples(stories: Sequence[Story]) -> str:
 def _settings(config: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> str:
     """Recipe, seed, hardware and versions; the whole configuration folded away."""
     start = _start(metrics)
+    here = torch.cuda.get_device_name() if torch.cuda.is_available() else processor()
     training = config.get("training")
     training = training if isinstance(training, Mapping) else {}
     summary = {
         "recipe": config.get("recipe"),
         "seed": training.get("seed"),
         "trained on": _machine(start),
-        "report made on": f"{_processor()}, Python {platform.python_version()}, torch {torch.__version__}",
+        "report made on": f"{here}, Python {platform.python_version()}, torch {torch.__version__}",
         "digest of configuration, data": ", ".join(
             str(start[name]) for name in ("config", "data") if name in start
         ),
@@ -251,18 +253,6 @@ def _machine(start: Mapping[str, Any]) -> str:
         if name in start
     ]
     return ", ".join(parts)
-
-
-def _processor() -> str:
-    """The processor's name, or at least its kind."""
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    try:
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _flat(values: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 import universal_transformer
 from universal_transformer.recipes import RECIPES
 from universal_transformer.training.config import RunConfig
+from universal_transformer.training.machine import processor
 
 SECONDS = 20
 
@@ -59,22 +60,10 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-def cpu_model() -> str:
-    """Return the processor's name as the system has it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine() or "unknown"
-
-
 def hardware(*, threads: int, device: str) -> dict[str, str | int]:
     """Return processor, cores, the threads that were used, and the device, with the name of a GPU."""
     found: dict[str, str | int] = {
-        "cpu": cpu_model(),
+        "cpu": processor(),
         "cores": os.cpu_count() or 0,
         "threads": threads,
         "device": device,
@@ -120,4 +109,4 @@ def _text(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-__all__ = ["Checkout", "checkout", "cpu_model", "hardware", "train_command", "versions"]
+__all__ = ["Checkout", "checkout", "hardware", "train_command", "versions"]
