@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from universal_transformer.data.example import Example, sizes
+from universal_transformer.data.example import Example, sizes, spread
 from universal_transformer.data.text import show
 from universal_transformer.decoding.session import evaluating
 from universal_transformer.errors import UserError
@@ -186,9 +186,8 @@ def choose(task: Task, *, split: str, limit: int | None) -> tuple[dict[str, Sequ
         if not len(examples):
             raise UserError(f"task {task.name}: no examples in {name}; expected at least one to score")
         if limit is not None and len(examples) > limit:
-            spread = [examples[place * len(examples) // limit] for place in range(limit)]
             notes.append(f"{name}: {limit:,} of {len(examples):,} examples, evenly spread")
-            sets[name] = spread
+            sets[name] = spread(examples, count=limit)
     return sets, notes
 
 

@@ -10,7 +10,7 @@ import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import collate
-from universal_transformer.data.example import NO_CLASS, Example
+from universal_transformer.data.example import NO_CLASS, Example, spread
 from universal_transformer.decoding import generate
 from universal_transformer.decoding.session import evaluating
 from universal_transformer.errors import UserError
@@ -90,8 +90,7 @@ def choose_examples(model: Model, task: Task, *, count: int = 1) -> list[Example
     if examples is None:
         raise UserError(f"task {task.name}: no examples in test; expected at least one to show")
     if not isinstance(model, Classifier) or model.config.inputs != "facts":
-        count = min(count, len(examples))
-        return [examples[place * len(examples) // count] for place in range(count)]
+        return spread(examples, count=count)
     fitting = [found for found in examples if len(found.source) in SHOWN]
     pool = fitting or sorted(examples, key=lambda found: len(found.source))[:SEARCHED]
     most = max(len(found.supports) for found in pool)

@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 
 from universal_transformer.data.download import data_folder, find
-from universal_transformer.data.example import NO_CLASS, Example
+from universal_transformer.data.example import NO_CLASS, Example, spread
 from universal_transformer.data.novels import BETWEEN, Novels, read_novels
 from universal_transformer.data.text import read_lines, show, show_path
 from universal_transformer.data.tokenizer import END, START
@@ -95,7 +95,7 @@ class LambadaData:
             name="lambada",
             codec=WordCodec(vocabulary),
             train=Blocks(tokens, length=self.block_length),
-            validation=_spread(tests["development"], self.validation_passages),
+            validation=spread(tests["development"], count=self.validation_passages),
             test=tests,
             metric="last_word",
             model_fields={
@@ -163,7 +163,7 @@ class ReadingData:
             name="lambada reading",
             codec=codec,
             train=train,
-            validation=_spread(tests["development"], self.validation_passages),
+            validation=spread(tests["development"], count=self.validation_passages),
             test=tests,
             metric="accuracy",
             model_fields={
@@ -271,12 +271,6 @@ def _sentences(tokens: np.ndarray, vocabulary: Vocabulary) -> tuple[np.ndarray, 
     return bounds.astype(np.int64), lasts.astype(np.int64)
 
 
-def _spread(examples: Sequence[Example], count: int) -> tuple[Example, ...]:
-    if len(examples) <= count:
-        return tuple(examples)
-    return tuple(examples[place * len(examples) // count] for place in range(count))
-
-
 def _notes(novels: Novels, missing: Sequence[str]) -> list[str]:
     words = int((novels.tokens != BETWEEN).sum())
     notes = [
@@ -286,7 +280,7 @@ def _notes(novels: Novels, missing: Sequence[str]) -> list[str]:
     return notes + [f"no {name} set: {SETS[name]} is not in the data folder" for name in missing]
 
 
-def _check_positive(name: str, value: Any) -> None:
+def _check_positive(name: str, value: int) -> None:
     if value < 1:
         raise UserError(f"--data.{name} {value}: expected at least 1")
 
