@@ -87,7 +87,6 @@ def open_with_task(
 ) -> tuple[Run, Task]:
     """Load the run in `folder`, and its data (from `data_dir`, if that is given), or the `other` data named."""
     from universal_transformer.cli.run_folder import load_task, open_run, pick_device
-    from universal_transformer.tasks import AgreementData, BabiData, LambadaData, ReadingData
 
     run = open_run(folder, device=pick_device(device), recurrence=recurrence)
     if other:
@@ -100,8 +99,8 @@ def open_with_task(
                 "language model (ut train text, agreement or lambada)"
             )
         return run, load_blimp(run.codec, data_dir=data_dir)
-    if data_dir and isinstance(run.config.data, BabiData | AgreementData | LambadaData | ReadingData):
-        data = dataclasses.replace(run.config.data, data_dir=data_dir)
+    if data_dir and hasattr(run.config.data, "data_dir"):
+        data = dataclasses.replace(run.config.data, data_dir=data_dir)  # type: ignore[arg-type]
         run = dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
     return run, load_task(run)
 
