@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from universal_transformer.cli.arguments import INTERRUPTED, Parser, note
+from universal_transformer.training.files import CONFIG
 
 if TYPE_CHECKING:
     from universal_transformer.evaluation import Report
@@ -39,7 +40,7 @@ def run(arguments: list[str]) -> int:
 
 def _train(folder: Path) -> bool:
     """Train until the recipe's end; False if interrupted."""
-    from universal_transformer.cli.run_folder import CONFIG, is_finished, read_config
+    from universal_transformer.cli.run_folder import is_finished, read_config
     from universal_transformer.cli.train import start
     from universal_transformer.recipes import RECIPES
 

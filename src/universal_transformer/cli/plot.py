@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from universal_transformer.cli.arguments import DATA_DIR, Parser, data_dir, note, whole
 from universal_transformer.data.text import show_path
+from universal_transformer.training.files import METRICS, REPORT
 
 if TYPE_CHECKING:
     from universal_transformer.cli.run_folder import Run
@@ -18,7 +19,6 @@ def run(arguments: list[str]) -> int:
     """Evaluate if that was not done yet, and write ``report.html`` and ``plots/``."""
     options = parser().parse(arguments)
     from universal_transformer.cli.evaluate import evaluate_run, open_with_task
-    from universal_transformer.cli.run_folder import REPORT
     from universal_transformer.evaluation import Report
 
     folder = Path(options.run)
@@ -47,7 +47,6 @@ def parser() -> Parser:
 
 def draw(run: Run, task: Task, report: Report, *, count: int = 1) -> Path:
     """Write the page about `report`, with `count` examples looked at closely; return its path."""
-    from universal_transformer.cli.run_folder import METRICS
     from universal_transformer.explore.report import write_report
     from universal_transformer.explore.story import choose_examples, examine
     from universal_transformer.training.tracking import read_metrics

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 from universal_transformer.data.text import show_path
 from universal_transformer.errors import UserError, near
+from universal_transformer.training.files import CONFIG, MODEL
 
 if TYPE_CHECKING:
     from universal_transformer.models.build import Model
     from universal_transformer.tasks.task import Codec, Task
     from universal_transformer.training.config import RunConfig
-
-CONFIG, METRICS, MODEL, REPORT = "config.json", "metrics.jsonl", "model", "report.json"
 
 
 @dataclass(frozen=True)
@@ -94,12 +93,9 @@ def load_data(config: RunConfig) -> Task:
 
 def is_finished(folder: Path) -> bool:
     """Whether training in `folder` came to its end (rather than being interrupted, or being under way)."""
-    from universal_transformer.training.tracking import read_metrics
+    from universal_transformer.training.tracking import ending
 
-    if not (folder / METRICS).is_file() or not (folder / MODEL).is_dir():
-        return False
-    lines = read_metrics(folder / METRICS)
-    return bool(lines) and lines[-1]["event"] == "end" and lines[-1].get("stopped") != "interrupted"
+    return ending(folder) is not None
 
 
 def pick_device(name: str) -> str:
@@ -123,10 +119,6 @@ def _others(folder: Path) -> str:
 
 
 __all__ = [
-    "CONFIG",
-    "METRICS",
-    "MODEL",
-    "REPORT",
     "Run",
     "check_model",
     "is_finished",

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from universal_transformer.data.text import read_json, show_path
 from universal_transformer.errors import UserError
@@ -17,12 +17,12 @@ from universal_transformer.recipes.provenance import checkout, hardware, train_c
 from universal_transformer.recipes.results import Key, Result, Say, completed, digest
 from universal_transformer.recipes.table import Table
 from universal_transformer.training.config import RunConfig
+from universal_transformer.training.files import CONFIG, METRICS, MODEL, REPORT
 
 if TYPE_CHECKING:
     from universal_transformer.evaluation.report import Report
     from universal_transformer.tasks.task import Task
 
-CONFIG, METRICS, MODEL, REPORT = "config.json", "metrics.jsonl", "model", "report.json"
 TOGETHER = "together.json"
 """In the folder of a run that was trained with other seeds in one program."""
 
@@ -99,7 +99,9 @@ class Workshop:
 
     def is_trained(self, run: Planned) -> bool:
         """Whether there is nothing left to do but to measure it."""
-        return (self.folder(run) / CONFIG).is_file() and _end(self.folder(run)) is not None
+        from universal_transformer.training.tracking import ending
+
+        return (self.folder(run) / CONFIG).is_file() and ending(self.folder(run)) is not None
 
     def _train(self, run: Planned, folder: Path, *, task: Task) -> None:
         """Train the run, or go on with it, or find it trained."""
@@ -119,14 +121,14 @@ class Workshop:
         """Score the trained model, and put together all that its figures depend on."""
         from universal_transformer.evaluation import evaluate
         from universal_transformer.models.build import load_pretrained
-        from universal_transformer.training.tracking import read_metrics
+        from universal_transformer.training.tracking import ending, read_metrics
 
         def watch(_done: int, _total: int) -> None:
             if self.rest <= 0:
                 raise Unfinished("budget")
 
         folder = self.folder(run)
-        end = _end(folder)
+        end = ending(folder)
         assert end is not None, "only a trained run is measured"
         lines = read_metrics(folder / METRICS)
         begun = [line for line in lines if line["event"] in ("start", "resume")]
@@ -173,17 +175,6 @@ class Workshop:
             command=train_command(run.config),
             settings=run.config.to_dict(),
         )
-
-
-def _end(folder: Path) -> dict[str, Any] | None:
-    """Return what the run's metrics say about its end; None if it has not come to it."""
-    from universal_transformer.training.tracking import read_metrics
-
-    if not (folder / METRICS).is_file() or not (folder / MODEL).is_dir():
-        return None
-    lines = read_metrics(folder / METRICS)
-    ended = bool(lines) and lines[-1]["event"] == "end" and lines[-1].get("stopped") != "interrupted"
-    return lines[-1] if ended else None
 
 
 def _companions(folder: Path) -> list[str]:

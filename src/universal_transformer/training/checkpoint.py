@@ -7,8 +7,6 @@ deletes what is older. Loading trusts nothing that the manifest does not vouch f
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from universal_transformer.axes import Tensor
 from universal_transformer.data.text import read_json
 from universal_transformer.errors import UserError
 from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.training.files import encode_json, sync_folder, write_synced
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -50,9 +49,9 @@ def save(folder: Path, checkpoint: Checkpoint, *, name: str) -> Path:
         remove_partial(folder)
         staging.mkdir()
         files = {f"{part}.safetensors": _serialize(tensors) for part, tensors in checkpoint.tensors.items()}
-        files[STATE] = _encode(checkpoint.state)
+        files[STATE] = encode_json(checkpoint.state)
         hashes = {file: _entry(data) for file, data in files.items()}
-        files[MANIFEST] = _encode({"format": FORMAT, "files": hashes})
+        files[MANIFEST] = encode_json({"format": FORMAT, "files": hashes})
         for file, data in files.items():
             write_synced(staging / file, data)
         sync_folder(staging)
@@ -120,31 +119,6 @@ def load_weights(model: Pretrained, tensors: Tensors) -> None:
         tensor.detach().copy_(tensors[name])
 
 
-def write_synced(path: Path, data: bytes) -> None:
-    """Write a file and wait until the disk has it."""
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Put a JSON file in place, whole or not at all."""
-    staging = path.with_name(f".{path.name}.partial")
-    write_synced(staging, _encode(value))
-    staging.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the disk knows the names in `folder`."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _load(path: Path) -> Checkpoint:
     manifest = read_json(path / MANIFEST)
     if manifest.keys() != {"format", "files"} or not isinstance(manifest["files"], dict):
@@ -186,22 +160,8 @@ def _serialize(tensors: Tensors) -> bytes:
     return safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()})
 
 
-def _encode(value: Mapping[str, Any]) -> bytes:
-    return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
-
-
 def _entry(data: bytes) -> dict[str, Any]:
     return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
 
 
-__all__ = [
-    "Checkpoint",
-    "copy_weights",
-    "load_newest",
-    "load_weights",
-    "remove_partial",
-    "save",
-    "sync_folder",
-    "write_json",
-    "write_synced",
-]
+__all__ = ["Checkpoint", "copy_weights", "load_newest", "load_weights", "remove_partial", "save"]

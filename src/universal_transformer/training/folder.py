@@ -16,13 +16,17 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.config import EXECUTION
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.tasks.task import Codec
-from universal_transformer.training.checkpoint import sync_folder, write_json, write_synced
 from universal_transformer.training.config import LIMITS, RunConfig
+from universal_transformer.training.files import (
+    CHECKPOINTS,
+    CONFIG,
+    METRICS,
+    MODEL,
+    sync_folder,
+    write_json,
+    write_synced,
+)
 
-CONFIG = "config.json"
-METRICS = "metrics.jsonl"
-CHECKPOINTS = "checkpoints"
-MODEL = "model"
 LOCK = ".lock"
 
 
@@ -121,7 +125,6 @@ __all__ = [
     "CHECKPOINTS",
     "CONFIG",
     "METRICS",
-    "MODEL",
     "check_usable",
     "claimed",
     "data_digest",

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from universal_transformer.training.checkpoint import write_synced
+from universal_transformer.training.files import METRICS, MODEL, write_synced
 
 LINE_SECONDS = 10.0
 BAR_SECONDS = 0.25
@@ -33,6 +33,15 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         if isinstance(line, dict) and {"event", "update", "seconds"} <= line.keys():
             lines.append(line)
     return lines
+
+
+def ending(folder: Path) -> dict[str, Any] | None:
+    """Return what the metrics of the run in `folder` say about its end; None if training has not come to it."""
+    if not (folder / METRICS).is_file() or not (folder / MODEL).is_dir():
+        return None
+    lines = read_metrics(folder / METRICS)
+    ended = bool(lines) and lines[-1]["event"] == "end" and lines[-1].get("stopped") != "interrupted"
+    return lines[-1] if ended else None
 
 
 def _is_bad(value: Value) -> bool:
@@ -212,4 +221,4 @@ def time_left(glance: Glance) -> str:
     return f"{hours}:{minutes:02}:{left % 60:02} left" if hours else f"{minutes}:{left % 60:02} left"
 
 
-__all__ = ["Bar", "Display", "Glance", "Lines", "Metrics", "TensorBoard", "display", "read_metrics"]
+__all__ = ["Bar", "Display", "Glance", "Lines", "Metrics", "TensorBoard", "display", "ending", "read_metrics"]
