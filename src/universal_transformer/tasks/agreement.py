@@ -30,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 from universal_transformer.data.download import find
 from universal_transformer.data.example import Example
@@ -45,6 +45,7 @@ from universal_transformer.tasks.agreement_files import (
     read_prefixes,
     read_sample,
 )
+from universal_transformer.tasks.generated import MadeExamples
 from universal_transformer.tasks.task import Task
 from universal_transformer.tasks.words import Vocabulary, WordCodec, check_vocabulary_size
 
@@ -56,8 +57,8 @@ LEAST_SHARED = 6
 _OTHER = "*"
 
 
-class Texts(Sequence[Example]):
-    """Texts in one array, made into examples when asked for; the source is the text with the wrong last word."""
+class Texts(MadeExamples):
+    """Texts in one array; the source of an example is the text with the wrong last word."""
 
     def __init__(self) -> None:
         self._ids = array("i")
@@ -76,15 +77,8 @@ class Texts(Sequence[Example]):
         """The number of texts."""
         return len(self._groups)
 
-    @overload
-    def __getitem__(self, index: int) -> Example: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Example]: ...
-    def __getitem__(self, index: int | slice) -> Example | list[Example]:
-        """Return one example, or a list of some."""
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        place = range(len(self))[index]
+    def make(self, place: int) -> Example:
+        """Make one example."""
         ids = tuple(self._ids[self._ends[place] : self._ends[place + 1]])
         wrong = self._wrong[place]
         return Example(source=(*ids[:-1], wrong) if wrong else (), target=ids, group=self._groups[place])

@@ -1,12 +1,31 @@
-"""Training examples that are made when asked for."""
+"""Examples that are made when asked for."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol, overload, runtime_checkable
 
 from universal_transformer.data.example import Example
+
+
+class MadeExamples(Sequence[Example]):
+    """Examples that are not kept: `make` makes the one of a place, counted from 0."""
+
+    @abstractmethod
+    def make(self, place: int) -> Example:
+        """Make one example."""
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Example]: ...
+    def __getitem__(self, index: int | slice) -> Example | list[Example]:
+        """Make an example, or a list of some."""
+        if isinstance(index, slice):
+            return [self.make(place) for place in range(len(self))[index]]
+        return self.make(range(len(self))[index])
 
 
 @runtime_checkable
@@ -22,8 +41,8 @@ class Maker(Protocol):
 
 
 @dataclass(frozen=True)
-class GeneratedExamples(Sequence[Example]):
-    """A sequence of training examples that are not kept: each a function of the data's fields and its index alone."""
+class GeneratedExamples(MadeExamples):
+    """Training examples, each a function of the data's fields and its index alone."""
 
     data: Maker
     held_out: Set[str]
@@ -32,15 +51,9 @@ class GeneratedExamples(Sequence[Example]):
     def __len__(self) -> int:
         return self.data.train_examples
 
-    @overload
-    def __getitem__(self, index: int) -> Example: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Example]: ...
-    def __getitem__(self, index: int | slice) -> Example | Sequence[Example]:
-        """Make the example, or a list of them."""
-        if isinstance(index, slice):
-            return [self[place] for place in range(len(self))[index]]
-        return self.data.training_example(range(len(self))[index], self.held_out)
+    def make(self, place: int) -> Example:
+        """Make one example."""
+        return self.data.training_example(place, self.held_out)
 
 
-__all__ = ["GeneratedExamples", "Maker"]
+__all__ = ["GeneratedExamples", "MadeExamples", "Maker"]

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 
@@ -33,6 +32,7 @@ from universal_transformer.data.text import read_lines, show, show_path
 from universal_transformer.data.tokenizer import END, START
 from universal_transformer.data.words import CLOSERS, SENTENCE_ENDS
 from universal_transformer.errors import UserError
+from universal_transformer.tasks.generated import MadeExamples
 from universal_transformer.tasks.task import Task
 from universal_transformer.tasks.text import Blocks
 from universal_transformer.tasks.words import (
@@ -176,7 +176,7 @@ class ReadingData:
         )
 
 
-class Questions(Sequence[Example]):
+class Questions(MadeExamples):
     """Passages inside one row of words: context from `starts` to `cuts`, question up to the answer at `ends`."""
 
     def __init__(self, tokens: np.ndarray, starts: np.ndarray, cuts: np.ndarray, ends: np.ndarray) -> None:
@@ -186,15 +186,8 @@ class Questions(Sequence[Example]):
         """The number of passages."""
         return len(self._ends)
 
-    @overload
-    def __getitem__(self, index: int) -> Example: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Example]: ...
-    def __getitem__(self, index: int | slice) -> Example | list[Example]:
-        """Return one example, or a list of some."""
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        place = range(len(self))[index]
+    def make(self, place: int) -> Example:
+        """Make one example."""
         start, cut, end = int(self._starts[place]), int(self._cuts[place]), int(self._ends[place])
         context, question = self._tokens[start:cut].tolist(), self._tokens[cut:end].tolist()
         return Example(source=(*context, START, *question), target=int(self._tokens[end]))

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, overload
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,13 +20,14 @@ from universal_transformer.data.table import check_file, check_fraction
 from universal_transformer.data.text import read_json, read_lines, show, show_path, write_json
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
+from universal_transformer.tasks.generated import MadeExamples
 from universal_transformer.tasks.task import CODEC_FILE, Task
 
 LINES_AT_ONCE = 10_000
 
 
-class Blocks(Sequence[Example]):
-    """Examples of `length` tokens each (the last may be shorter), made from one array when asked for."""
+class Blocks(MadeExamples):
+    """Examples of `length` tokens each (the last may be shorter), out of one array."""
 
     def __init__(self, tokens: array[int] | np.ndarray, *, length: int):
         self.tokens = tokens
@@ -36,16 +37,10 @@ class Blocks(Sequence[Example]):
         """The number of blocks."""
         return -(-len(self.tokens) // self.length)
 
-    @overload
-    def __getitem__(self, index: int) -> Example: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Example]: ...
-    def __getitem__(self, index: int | slice) -> Example | list[Example]:
-        """Return one block, or a list of some."""
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        place = range(len(self))[index] * self.length
-        return Example(source=(), target=tuple(self.tokens[place : place + self.length].tolist()))
+    def make(self, place: int) -> Example:
+        """Make one block."""
+        first = place * self.length
+        return Example(source=(), target=tuple(self.tokens[first : first + self.length].tolist()))
 
 
 @dataclass(frozen=True)
