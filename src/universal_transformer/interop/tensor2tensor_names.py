@@ -1,7 +1,8 @@
 """Which official variable is which of our parameters.
 
-``variables_of`` lists them all: for each its official name (without the scope of the model around it), the parameter
-of ours that holds it, and how the axes lie. Reading a checkpoint, writing one and comparing gradients go by this list.
+:func:`model_variables` and :func:`recurrence_variables` list them all: for each its official name (without the scope of
+the model around it), the parameter of ours that holds it, and how the axes lie. Reading a checkpoint, writing one and
+comparing gradients go by these lists.
 
 ================  ====================  =====================================================
 layout            official              ours

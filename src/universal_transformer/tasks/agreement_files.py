@@ -13,42 +13,9 @@ from universal_transformer.errors import UserError
 SINGULAR, PLURAL = "VBZ", "VBP"
 TAGS = frozenset(
     (
-        *(
-            "CC",
-            "CD",
-            "DT",
-            "EX",
-            "FW",
-            "IN",
-            "JJ",
-            "JJR",
-            "JJS",
-            "LS",
-            "MD",
-            "NN",
-            "NNP",
-            "NNPS",
-            "NNS",
-            "PDT",
-        ),
-        *(
-            "POS",
-            "PRP",
-            "PRP$",
-            "RB",
-            "RBR",
-            "RBS",
-            "RP",
-            "SYM",
-            "TO",
-            "UH",
-            "VB",
-            "VBD",
-            "VBG",
-            "VBN",
-            "VBP",
-        ),
-        *("VBZ", "WDT", "WP", "WP$", "WRB"),
+        *("CC", "CD", "DT", "EX", "FW", "IN", "JJ", "JJR", "JJS", "LS", "MD", "NN", "NNP", "NNPS", "NNS"),
+        *("PDT", "POS", "PRP", "PRP$", "RB", "RBR", "RBS", "RP", "SYM", "TO", "UH"),
+        *("VB", "VBD", "VBG", "VBN", "VBP", "VBZ", "WDT", "WP", "WP$", "WRB"),
     )
 )
 """Part-of-speech tags, which stand for rare words."""

@@ -30,18 +30,8 @@ from universal_transformer.tasks.facts import FactCodec, Question, parse
 from universal_transformer.tasks.task import Task
 
 PEOPLE = (
-    "Clara",
-    "Boris",
-    "Amina",
-    "Hugo",
-    "Ines",
-    "Jonas",
-    "Keiko",
-    "Pablo",
-    "Greta",
-    "Farid",
-    "Lucy",
-    "Owen",
+    *("Clara", "Boris", "Amina", "Hugo", "Ines", "Jonas"),
+    *("Keiko", "Pablo", "Greta", "Farid", "Lucy", "Owen"),
 )
 PLACES = (
     *("attic", "garage", "library", "cellar", "balcony", "workshop"),
