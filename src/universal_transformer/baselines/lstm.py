@@ -224,19 +224,10 @@ class Writer(nn.Module):
 
 
 def _tokens(config: LstmConfig, size: int) -> TokenInput:
-    if size < 1:
-        raise UserError(
-            "vocabulary_size=0: a model needs a vocabulary; take it from the data or set the field"
-        )
     return TokenInput(size, config.width, padding_id=config.padding_id, scale=True)
 
 
 def _facts(config: LstmConfig) -> FactInput:
-    if config.vocabulary_size < 1 or config.max_fact_words < 1:
-        raise UserError(
-            f"vocabulary_size={config.vocabulary_size}, max_fact_words={config.max_fact_words}: facts need the "
-            "vocabulary and the length of the longest one; take them from the data"
-        )
     return FactInput(
         config.vocabulary_size,
         config.width,

@@ -75,10 +75,6 @@ class NeuralGpu(AllAtOnce):
 
     def __init__(self, config: NeuralGpuConfig) -> None:
         super().__init__(config)
-        if config.vocabulary_size < 1:
-            raise UserError(
-                "vocabulary_size=0: a model needs a vocabulary; take it from the data or set the field"
-            )
         self.input = TokenInput(
             config.vocabulary_size, config.width, padding_id=config.padding_id, scale=True
         )

@@ -19,11 +19,20 @@ def _check_ids(ids: Int[Tensor, "..."], *, size: int) -> None:
             raise UserError(f"token id {least if least < 0 else most}: allowed are 0 to {size - 1}")
 
 
+def _check_vocabulary(size: int) -> None:
+    """UserError for a vocabulary of nothing."""
+    if size < 1:
+        raise UserError(
+            f"vocabulary_size={size}: a model needs a vocabulary; take it from the data or set the field"
+        )
+
+
 class TokenInput(nn.Module):
     """``E[id] * sqrt(width)``, exactly 0 at padding."""
 
     def __init__(self, vocabulary_size: int, width: int, *, padding_id: int, scale: bool) -> None:
         super().__init__()
+        _check_vocabulary(vocabulary_size)
         self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
         self.padding_id = padding_id
         self.scale = math.sqrt(width) if scale else 1.0
@@ -46,6 +55,11 @@ class FactInput(nn.Module):
         self, vocabulary_size: int, width: int, *, max_fact_words: int, padding_id: int, scale: bool
     ) -> None:
         super().__init__()
+        _check_vocabulary(vocabulary_size)
+        if max_fact_words < 1:
+            raise UserError(
+                f"max_fact_words={max_fact_words}: facts need the length of the longest one; take it from the data"
+            )
         self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
         self.mask = nn.Parameter(torch.empty(max_fact_words, width))
         self.padding_id = padding_id

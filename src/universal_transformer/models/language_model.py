@@ -1,7 +1,6 @@
 """The language model: the decoder alone."""
 
 from universal_transformer.axes import Float, Int, Positions, Tensor
-from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import TokenInput
@@ -18,10 +17,6 @@ class LanguageModel(AnyLanguageModel):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        if config.vocabulary_size < 1:
-            raise UserError(
-                "vocabulary_size=0: a model needs a vocabulary; take it from the data or set the field"
-            )
         embedding = TokenInput(
             config.vocabulary_size,
             config.width,

@@ -4,7 +4,6 @@ import torch
 from torch import nn
 
 from universal_transformer.axes import Int, Padding, Positions, States, Tensor
-from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.inputs import FactInput, TokenInput
@@ -15,10 +14,6 @@ from universal_transformer.nn.recurrence import Trace
 
 def source_input(config: ModelConfig) -> TokenInput | FactInput:
     """Tokens or facts, as the configuration says."""
-    if config.vocabulary_size < 1:
-        raise UserError(
-            "vocabulary_size=0: a model needs a vocabulary; take it from the data or set the field"
-        )
     if config.inputs == "tokens":
         return TokenInput(
             config.vocabulary_size,
@@ -26,8 +21,6 @@ def source_input(config: ModelConfig) -> TokenInput | FactInput:
             padding_id=config.padding_id,
             scale=config.scale_embeddings,
         )
-    if config.max_fact_words < 1:
-        raise UserError("max_fact_words=0: facts need the length of the longest one; take it from the data")
     return FactInput(
         config.vocabulary_size,
         config.width,
