@@ -15,7 +15,6 @@ Translation", section 3.1), without input feeding, so that a whole target is one
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -29,13 +28,13 @@ from universal_transformer.models.classifier import pool
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import FactInput, TokenInput
 from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.models.positions import without_padding
 from universal_transformer.models.roles import (
     AnyClassifier,
     AnyEncoderDecoder,
     AnyLanguageModel,
     refuse_depth,
 )
-from universal_transformer.models.target import without_padding
 from universal_transformer.nn.recurrence import Trace
 
 Memory = tuple[Float[Tensor, "layers batch hidden"], Float[Tensor, "layers batch hidden"]]
@@ -246,6 +245,7 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
 
     config_kind = LstmConfig
     config: LstmConfig
+    target: Writer
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config)
@@ -284,22 +284,13 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
         states, (hidden, cell), padding = self.source(source)
         return LstmState(hidden, cell, source=states, source_padding=padding)
 
-    def advance(
-        self,
-        tokens: Int[Tensor, "batch new"],
-        state: Any,
-        *,
-        padding: Bool[Tensor, "batch new"] | None = None,
-    ) -> Float[Tensor, "batch new classes"]:
-        """Feed the next tokens (``start_id`` first); logits behind each of them."""
-        return self.target.advance(tokens, state, padding=padding)
-
 
 class LstmLanguageModel(AnyLanguageModel):
     """Every token from those to its left: a plain LSTM."""
 
     config_kind = LstmConfig
     config: LstmConfig
+    target: Writer
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config)
@@ -330,16 +321,6 @@ class LstmLanguageModel(AnyLanguageModel):
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
         hidden, cell = self.target.layers.begin(batch)
         return LstmState(hidden, cell)
-
-    def advance(
-        self,
-        tokens: Int[Tensor, "batch new"],
-        state: Any,
-        *,
-        padding: Bool[Tensor, "batch new"] | None = None,
-    ) -> Float[Tensor, "batch new classes"]:
-        """Feed the next tokens (``start_id``, then the prompt, first); logits behind each of them."""
-        return self.target.advance(tokens, state, padding=padding)
 
 
 class LstmClassifier(AnyClassifier):

@@ -39,7 +39,7 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.target import default_positions, without_padding
+from universal_transformer.models.positions import default_positions, without_padding
 from universal_transformer.nn.recurrence import Recurrence, Trace
 
 __all__ = [

@@ -9,9 +9,9 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.pointer import Pointer
+from universal_transformer.models.positions import training_positions
 from universal_transformer.models.roles import AnyClassifier
 from universal_transformer.models.source import SourceSide
-from universal_transformer.nn.coordinates import draw_positions
 
 
 def pool(states: States, *, padding: Padding | None, how: str) -> Float[Tensor, "batch width"]:
@@ -54,13 +54,7 @@ class Classifier(AnyClassifier):
     ) -> ModelOutput:
         """Logits ``[batch, classes]``."""
         if self.training and self.config.position_offsets != "none" and source_positions is None:
-            source_positions = draw_positions(
-                source.shape[0],
-                source.shape[1],
-                offsets=self.config.position_offsets,
-                max_positions=self.config.max_positions,
-                device=source.device,
-            )
+            source_positions = training_positions(self.config, *source.shape[:2], device=source.device)
         states, padding, trace = self.source(
             source,
             positions=source_positions,

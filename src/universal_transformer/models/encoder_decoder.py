@@ -2,16 +2,16 @@
 
 import torch
 
-from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
+from universal_transformer.axes import Int, Padding, Positions, States, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import TokenInput
 from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.models.positions import training_positions
 from universal_transformer.models.roles import AnyEncoderDecoder
 from universal_transformer.models.source import SourceSide
 from universal_transformer.models.target import DecoderState, TargetSide
 from universal_transformer.nn.attention import Memory
-from universal_transformer.nn.coordinates import draw_positions
 
 
 class EncoderDecoder(AnyEncoderDecoder):
@@ -22,6 +22,7 @@ class EncoderDecoder(AnyEncoderDecoder):
     """
 
     config: ModelConfig
+    target: TargetSide
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
@@ -40,13 +41,12 @@ class EncoderDecoder(AnyEncoderDecoder):
 
     def _draw(self, source: int, target: int, *, batch: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Random positions of both sides, from one draw unless ``independent_offsets`` (decision D3)."""
-        mode, most = self.config.position_offsets, self.config.max_positions
         if self.config.independent_offsets:
             return (
-                draw_positions(batch, source, offsets=mode, max_positions=most, device=device),
-                draw_positions(batch, target, offsets=mode, max_positions=most, device=device),
+                training_positions(self.config, batch, source, device=device),
+                training_positions(self.config, batch, target, device=device),
             )
-        drawn = draw_positions(batch, max(source, target), offsets=mode, max_positions=most, device=device)
+        drawn = training_positions(self.config, batch, max(source, target), device=device)
         return drawn[:, :source], drawn[:, :target]
 
     def _remember(self, states: States, *, positions: Positions, padding: Padding | None) -> list[Memory]:
@@ -116,13 +116,3 @@ class EncoderDecoder(AnyEncoderDecoder):
         )
         state.trace = trace
         return state
-
-    def advance(
-        self,
-        tokens: Int[Tensor, "batch new"],
-        state: DecoderState,
-        *,
-        padding: Tensor | None = None,
-    ) -> Float[Tensor, "batch new classes"]:
-        """Feed the next tokens (``start_id`` first); logits behind each of them."""
-        return self.target.advance(tokens, state, padding=padding)

@@ -1,19 +1,20 @@
 """The language model: the decoder alone."""
 
-from universal_transformer.axes import Float, Int, Positions, Tensor
+from universal_transformer.axes import Int, Positions, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import TokenInput
 from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.models.positions import training_positions
 from universal_transformer.models.roles import AnyLanguageModel
 from universal_transformer.models.target import DecoderState, TargetSide
-from universal_transformer.nn.coordinates import draw_positions
 
 
 class LanguageModel(AnyLanguageModel):
     """Every token from those to its left."""
 
     config: ModelConfig
+    target: TargetSide
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
@@ -37,13 +38,7 @@ class LanguageModel(AnyLanguageModel):
     ) -> ModelOutput:
         """Logits for every token of ``target`` given those to its left."""
         if self.training and self.config.position_offsets != "none" and target_positions is None:
-            target_positions = draw_positions(
-                target.shape[0],
-                target.shape[1],
-                offsets=self.config.position_offsets,
-                max_positions=self.config.max_positions,
-                device=target.device,
-            )
+            target_positions = training_positions(self.config, *target.shape[:2], device=target.device)
         logits, trace = self.target(
             target,
             positions=target_positions,
@@ -65,13 +60,3 @@ class LanguageModel(AnyLanguageModel):
         return self.target.start(
             batch=batch, capacity=capacity, max_steps=max_steps, threshold=halting_threshold
         )
-
-    def advance(
-        self,
-        tokens: Int[Tensor, "batch new"],
-        state: DecoderState,
-        *,
-        padding: Tensor | None = None,
-    ) -> Float[Tensor, "batch new classes"]:
-        """Feed the next tokens (``start_id``, then the prompt, first); logits behind each of them."""
-        return self.target.advance(tokens, state, padding=padding)

@@ -40,7 +40,22 @@ class AnyClassifier(Pretrained):
     architecture = "classifier"
 
 
-class AnyEncoderDecoder(Pretrained):
+class _TokenByToken(Pretrained):
+    """What is written from left to right, by a target side."""
+
+    target: Any
+
+    def advance(
+        self, tokens: Int[Tensor, "batch new"], state: Any, *, padding: Padding | None = None
+    ) -> Float[Tensor, "batch new classes"]:
+        """Feed the next tokens (``start_id``, then the prompt if there is one, first); logits behind each of them.
+
+        ``padding`` marks those that are none.
+        """
+        return self.target.advance(tokens, state, padding=padding)
+
+
+class AnyEncoderDecoder(_TokenByToken):
     """Source tokens to target tokens, written from left to right."""
 
     architecture = "encoder_decoder"
@@ -56,14 +71,8 @@ class AnyEncoderDecoder(Pretrained):
         """Encode ``source`` and get ready to generate up to ``capacity`` tokens: a `GenerationState` of its own."""
         raise NotImplementedError
 
-    def advance(
-        self, tokens: Int[Tensor, "batch new"], state: Any, *, padding: Padding | None = None
-    ) -> Float[Tensor, "batch new classes"]:
-        """Feed the next tokens (``start_id`` first); logits behind each of them."""
-        raise NotImplementedError
 
-
-class AnyLanguageModel(Pretrained):
+class AnyLanguageModel(_TokenByToken):
     """Every token from those to its left."""
 
     architecture = "language_model"
@@ -77,12 +86,6 @@ class AnyLanguageModel(Pretrained):
         halting_threshold: float | None = None,
     ) -> Any:
         """Get ready to generate: room for ``capacity`` tokens (start token and prompt included)."""
-        raise NotImplementedError
-
-    def advance(
-        self, tokens: Int[Tensor, "batch new"], state: Any, *, padding: Padding | None = None
-    ) -> Float[Tensor, "batch new classes"]:
-        """Feed the next tokens (``start_id``, then the prompt, first); logits behind each of them."""
         raise NotImplementedError
 
 

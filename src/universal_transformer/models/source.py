@@ -7,7 +7,7 @@ from universal_transformer.axes import Int, Padding, Positions, States, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.inputs import FactInput, TokenInput
-from universal_transformer.models.target import default_positions, without_padding
+from universal_transformer.models.positions import default_positions, without_padding
 from universal_transformer.nn.coordinates import count_separators, restart_positions
 from universal_transformer.nn.recurrence import Trace
 

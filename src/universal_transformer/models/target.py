@@ -12,12 +12,11 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.inputs import TokenInput
+from universal_transformer.models.positions import default_positions, without_padding
 from universal_transformer.nn.attention import Memory
 from universal_transformer.nn.cache import KeyValueCache
-from universal_transformer.nn.coordinates import count_positions, draw_positions
 from universal_transformer.nn.packed import PackedLinear, packs
 from universal_transformer.nn.recurrence import Trace
-from universal_transformer.nn.straight import is_straight
 
 
 @dataclass
@@ -42,18 +41,6 @@ class DecoderState:
                 Memory(key[index], value[index], None if mask is None else mask[index])
                 for key, value, mask in self.memory
             ]
-
-
-def without_padding(padding: Padding) -> Padding | None:
-    """``None`` when nothing is padding, which lets attention take its fastest path."""
-    return padding if is_straight() or bool(padding.any()) else None
-
-
-def default_positions(length: int, *, padding: Padding | None, device: torch.device) -> Positions:
-    """0, 1, 2 … over the real tokens; one row for all when no sequence starts with padding."""
-    if padding is not None and not is_straight() and bool(padding[:, 0].any()):
-        return count_positions(padding)
-    return draw_positions(1, length, offsets="none", max_positions=length, device=device)
 
 
 class TargetSide(nn.Module):
