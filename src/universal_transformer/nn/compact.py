@@ -23,7 +23,7 @@ from universal_transformer.nn.ragged import Layout, Rows, find
 from universal_transformer.nn.recall import Recall, make
 from universal_transformer.nn.refresh import Refresh
 from universal_transformer.nn.store import Store
-from universal_transformer.nn.trace import View
+from universal_transformer.nn.view import View
 from universal_transformer.nn.worth import recalls
 
 

@@ -36,8 +36,9 @@ from universal_transformer.nn.ragged import Layout
 from universal_transformer.nn.recall import Recall
 from universal_transformer.nn.refresh import Refresh
 from universal_transformer.nn.straight import is_straight
-from universal_transformer.nn.trace import Trace, View
+from universal_transformer.nn.trace import Trace
 from universal_transformer.nn.transition import FeedForward
+from universal_transformer.nn.view import View
 
 
 def again(function: Callable[..., Any], *arguments: object) -> Any:
@@ -393,4 +394,4 @@ class Recurrence(nn.Module):
         return output.to(states.dtype), trace
 
 
-__all__ = ["Recurrence", "Trace", "View"]
+__all__ = ["Recurrence", "Trace"]

@@ -1,17 +1,11 @@
-"""What a recurrence reports, and what its positions may see."""
+"""What a recurrence reports."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from universal_transformer.axes import Bool, Float, Padding, PerPosition, PerStep, Scalar, Tensor
-from universal_transformer.nn.attention import Memory
-from universal_transformer.nn.block import AttentionRecord
-from universal_transformer.nn.cache import KeyValueCache
-from universal_transformer.nn.coordinates import Placed
+from universal_transformer.axes import Float, Padding, PerPosition, PerStep, Scalar, Tensor
 from universal_transformer.nn.halting import ponder_cost as mean_ponder
-from universal_transformer.nn.recall import Recall
 
 
 @dataclass(frozen=True)
@@ -40,18 +34,3 @@ class Trace:
         if self.probability is None:
             return self.steps.new_zeros(())
         return mean_ponder(self.steps, self.remainder, padding=self.padding)
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """What the positions of one call may see; the same at every step."""
-
-    placed: Placed
-    padding: Padding | None
-    mask: Bool[Tensor, "..."] | None
-    causal: bool
-    memory: Sequence[Memory] | None
-    cache: KeyValueCache | None
-    cached_padding: Bool[Tensor, "batch stored"] | None
-    record: AttentionRecord | None
-    recall: Recall | None = None
