@@ -12,6 +12,8 @@ width      channels of a state (``d``)
 heads      attention heads (``k``)
 head       channels of one head (``d / k``)
 filter     channels inside a transition
+row        positions picked out of a batch, one behind another: those that still run
+channel    a key and a value of one position, side by side
 step       depth steps, ``t = 1 … T``
 layer      applications of a block, in order (several a step, if a step has several layers)
 words      words of one fact
@@ -29,17 +31,25 @@ PerStep = Float[Tensor, "step batch position"]
 Positions = Int[Tensor, "#batch position"]  # one row serves a whole batch
 Heads = Float[Tensor, "batch heads position head"]
 Weights = Float[Tensor, "batch heads query key"]
+Rows = Float[Tensor, "row width"]
+PerRow = Float[Tensor, "row"]
+Index = Int[Tensor, "row"]  # where rows come from or go to
+Both = Float[Tensor, "row channel"]
 Scalar = Float[Tensor, ""]
 
 __all__ = [
     "Bool",
+    "Both",
     "Float",
     "Heads",
+    "Index",
     "Int",
     "Padding",
     "PerPosition",
+    "PerRow",
     "PerStep",
     "Positions",
+    "Rows",
     "Scalar",
     "States",
     "Tensor",

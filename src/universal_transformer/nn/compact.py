@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from universal_transformer.axes import Float, Int, PerPosition, States, Tensor
+from universal_transformer.axes import Float, Index, PerPosition, PerRow, Rows, States, Tensor
 from universal_transformer.nn.attention import Memory
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.depth_cache import DepthCache
-from universal_transformer.nn.halting import Halting, HaltingUnit, OneEach, Output, decide, fold
-from universal_transformer.nn.ragged import Layout, Rows, find
+from universal_transformer.nn.halting import Halting, HaltingUnit, Output, decide, fold
+from universal_transformer.nn.ragged import Layout, find
 from universal_transformer.nn.recall import Recall, make
 from universal_transformer.nn.refresh import Refresh
 from universal_transformer.nn.store import Store
@@ -44,11 +44,11 @@ class Stored:
             layout.attend(query, key, value, mask=self.mask, causal=self.causal, dropout=dropout)
         )
 
-    def place(self, index: Int[Tensor, "row"]) -> Int[Tensor, "row"]:
+    def place(self, index: Index) -> Index:
         """Where positions of this call stand in the cache."""
         return index % self.length + self.before
 
-    def settle(self, base: Rows, index: Int[Tensor, "row"], *, step: int) -> None:
+    def settle(self, base: Rows, index: Index, *, step: int) -> None:
         """Let what has halted serve the steps from ``step`` on to later calls."""
         if step < self.cache.depth and len(index):
             row = index.div(self.length, rounding_mode="floor")
@@ -73,7 +73,7 @@ class Record:
         self.index: list[Tensor] = []
         self.values: tuple[list[Tensor], ...] = [], [], []
 
-    def add(self, index: Int[Tensor, "row"], *values: Tensor) -> None:
+    def add(self, index: Index, *values: Tensor) -> None:
         """One step more: probability and weight, and whether the row halted."""
         self.index.append(index)
         for kept, value in zip(self.values, values, strict=True):
@@ -125,7 +125,7 @@ class CompactLoop:
         wide = recalls(states.shape[-1])
         self.recall = Recall(block, unit, device=states.device) if learns and wide else None
 
-    def probability(self, timed: Rows, layout: Layout) -> OneEach:
+    def probability(self, timed: Rows, layout: Layout) -> PerRow:
         """Halting probability of each row; with ``scope="sequence"`` the mean over its sequence."""
         each = self.unit.each(timed)
         if self.unit.scope == "position":
@@ -157,7 +157,7 @@ class CompactLoop:
             self.source.settle(base.index_select(0, rest), rest, step=step)
         return base
 
-    def place(self, index: Int[Tensor, "row"]) -> Rows | None:
+    def place(self, index: Index) -> Rows | None:
         """The position part of the rows ``index``."""
         if self.signal is None:
             return None

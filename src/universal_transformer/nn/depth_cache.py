@@ -8,13 +8,11 @@ which sees no neighbour.
 
 import torch
 
-from universal_transformer.axes import Float, Int, Tensor
+from universal_transformer.axes import Float, Index, Rows, Tensor
 from universal_transformer.nn.attention import SelfAttention
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.refresh import Refresh
 
-Rows = Float[Tensor, "row width"]
-Index = Int[Tensor, "row"]
 Slot = Float[Tensor, "batch heads stored head"]
 
 

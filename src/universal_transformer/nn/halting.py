@@ -11,11 +11,21 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from universal_transformer.axes import Bool, Float, Int, Padding, PerPosition, Scalar, States, Tensor
+from universal_transformer.axes import (
+    Bool,
+    Float,
+    Index,
+    Padding,
+    PerPosition,
+    PerRow,
+    Rows,
+    Scalar,
+    States,
+    Tensor,
+)
 from universal_transformer.errors import UserError
 
 Output = Literal["mean", "interpolate", "final"]
-OneEach = Float[Tensor, "row"]
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -75,8 +85,8 @@ def advance(
 
 
 def decide(
-    h: OneEach, probability: OneEach, *, threshold: float, stop: bool | Bool[Tensor, "row"]
-) -> tuple[OneEach, OneEach, Bool[Tensor, "row"]]:
+    h: PerRow, probability: PerRow, *, threshold: float, stop: bool | Bool[Tensor, "row"]
+) -> tuple[PerRow, PerRow, Bool[Tensor, "row"]]:
     """:func:`advance` where all rows run: ``h``, the weights, and who halts."""
     left = 1.0 - h
     if stop is True:
@@ -106,9 +116,9 @@ def combine(output: States, made: States, weight: PerPosition, *, active: Paddin
 
 def fold(
     output: Float[Tensor, "position width"],
-    index: Int[Tensor, "row"],
-    new: Float[Tensor, "row width"],
-    weight: OneEach,
+    index: Index,
+    new: Rows,
+    weight: PerRow,
     *,
     rule: Output,
 ) -> None:

@@ -6,15 +6,12 @@ one stretch of memory, and what it looks at another.
 
 import torch
 
-from universal_transformer.axes import Float, Int, Tensor
+from universal_transformer.axes import Both, Float, Index, Rows, Tensor
 from universal_transformer.nn.attention import SelfAttention
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.memory import allocate
 from universal_transformer.nn.refresh import Refresh
 
-Rows = Float[Tensor, "row width"]
-Both = Float[Tensor, "row channel"]  # a key, then a value
-Index = Int[Tensor, "row"]
 Seen = Float[Tensor, "row heads stored head"]
 
 
@@ -76,6 +73,3 @@ class LaneCache:
         found = self.refresh.whole(base, steps=steps.clamp(max=self.depth - 1))
         at = torch.add(at, steps, alpha=self.rows * self.capacity)
         self._flat.index_copy_(0, at.flatten(), found.flatten(0, 1))
-
-
-__all__ = ["Both", "Index", "LaneCache", "Rows", "Seen"]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import pad
 
-from universal_transformer.axes import Bool, Float, Int, Tensor
+from universal_transformer.axes import Bool, Float, Index, Int, Rows, Tensor
 from universal_transformer.nn.attention import Memory, attend
 from universal_transformer.nn.halting import check_threshold, decide, wide
-from universal_transformer.nn.lane_cache import Index, LaneCache, Rows
+from universal_transformer.nn.lane_cache import LaneCache
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.refresh import Refresh
 

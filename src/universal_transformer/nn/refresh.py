@@ -17,13 +17,10 @@ from typing import NamedTuple
 import torch
 from torch.nn.functional import linear
 
-from universal_transformer.axes import Float, Int, Tensor
+from universal_transformer.axes import Both, Float, Int, Rows, Tensor
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.halting import wide
 from universal_transformer.nn.recall import Recall, make
-
-Rows = Float[Tensor, "row width"]
-Both = Float[Tensor, "row channel"]  # a key, then a value
 
 
 class Kept(NamedTuple):

@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 
 import torch
 
-from universal_transformer.axes import Bool, Float, Int, Tensor
+from universal_transformer.axes import Bool, Both, Float, Index, Rows, Tensor
 from universal_transformer.nn.attention import SelfAttention
 from universal_transformer.nn.packed import product
-from universal_transformer.nn.ragged import Keys, Layout, Rows
+from universal_transformer.nn.ragged import Keys, Layout
 from universal_transformer.nn.recall import Recall
-from universal_transformer.nn.refresh import Both, Kept, Refresh, read
+from universal_transformer.nn.refresh import Kept, Refresh, read
 
 
 class Write(NamedTuple):
     """What a step wrote over, to be put back."""
 
-    at: Int[Tensor, "row"]
+    at: Index
     before: Kept
 
 
@@ -61,7 +61,7 @@ class Store:
         constant = refresh.part if refresh.constant is None else refresh.constant
         return torch.nn.functional.linear(constant.chunk(2, dim=-1)[1], output.weight, output.bias)
 
-    def renew(self, index: Int[Tensor, "row"] | None, base: Rows, *, recall: Recall | None = None) -> None:
+    def renew(self, index: Index | None, base: Rows, *, recall: Recall | None = None) -> None:
         """The rows ``index`` (None: all) are now at ``b``."""
         self.new = self.refresh.keep(base, recall=recall), index
 
@@ -82,7 +82,7 @@ class Store:
         mixed = self.mixed if self.mixed is None or self.mixed.dim() == 1 else self.mixed[step]
         return product(result, self.attention.output.weight, mixed)
 
-    def write(self, index: Int[Tensor, "row"] | None, new: Kept, *, keep: bool) -> int:
+    def write(self, index: Index | None, new: Kept, *, keep: bool) -> int:
         """Overwrite rows; with ``keep``, remember what stood there. Returns how many writes can be undone."""
         if self.kept is None or index is None:
             self.kept = Kept(new.rows.detach(), None if new.variance is None else new.variance.detach())
@@ -93,7 +93,7 @@ class Store:
         self._put(index, new)
         return len(self.undo)
 
-    def _put(self, index: Int[Tensor, "row"], new: Kept) -> None:
+    def _put(self, index: Index, new: Kept) -> None:
         assert self.kept is not None
         for part, rows in zip(self.kept, new, strict=True):
             if part is not None and rows is not None:
@@ -158,7 +158,7 @@ class Store:
         self.owed.variance[:, step] -= turned / (2.0 * spread)
         return torch.cat(moved)
 
-    def pay(self, index: Int[Tensor, "row"] | None) -> Kept:
+    def pay(self, index: Index | None) -> Kept:
         """The gradients owed to the rows ``index``, which are owed nothing afterwards."""
         assert self.owed is not None
         if index is None:

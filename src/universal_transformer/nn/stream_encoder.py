@@ -14,13 +14,12 @@ import torch
 from torch.nn.functional import linear, scaled_dot_product_attention
 from torch.nn.utils.rnn import pad_sequence
 
-from universal_transformer.axes import Float, Int, States, Tensor
+from universal_transformer.axes import Both, Float, Index, Int, PerRow, Rows, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.attention import key_mask
 from universal_transformer.nn.coordinates import Placed
 from universal_transformer.nn.halting import (
     Halting,
-    OneEach,
     advance,
     check_threshold,
     combine,
@@ -31,11 +30,10 @@ from universal_transformer.nn.halting import (
 )
 from universal_transformer.nn.ragged import find
 from universal_transformer.nn.recurrence import Recurrence
-from universal_transformer.nn.refresh import Both, Kept, Refresh, Rows, read
+from universal_transformer.nn.refresh import Kept, Refresh, read
 from universal_transformer.nn.store import Store
 
 Sequence = Float[Tensor, "_ width"]  # each of a length of its own
-Index = Int[Tensor, "row"]
 
 ENTER = 1024
 """Positions that enter together, about. Entering all at once would only make a batch of them again."""
@@ -67,7 +65,7 @@ class Running(NamedTuple):
     slot: Index
     base: Rows  # h + π
     signal: Rows | None  # π, where it is added at every step
-    cumulative: OneEach
+    cumulative: PerRow
 
     def choose(self, kept: Int[Tensor, "kept"]) -> "Running":
         """Only the rows ``kept``, in that order."""
