@@ -16,7 +16,7 @@ import torch
 
 from universal_transformer.axes import Int, Tensor
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.subject import SPREAD
+from universal_transformer.bench.subject import SPREAD, bisect
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
 from universal_transformer.decoding import Request, Sampling, generate, generate_continuously
 from universal_transformer.decoding.sampling import Row
@@ -81,15 +81,12 @@ def subject(load: Load, *, share: float) -> tuple[LanguageModel, list[list[int]]
     with torch.no_grad():
         unit.weight.normal_(std=SPREAD * load.width**-0.5)
         model.target.bias[config.end_id] = -1e4
-        low, high = -12.0, 8.0
-        for _ in range(10):  # bisected, as in bench/subject.py
-            unit.bias.fill_((low + high) / 2)
-            found = generate(model, prompts[: load.rows], max_new_tokens=8, sampling=SAMPLING)
-            thinks = sum(each.steps for each in found) / len(found)
-            low, high = (
-                ((low + high) / 2, high) if thinks > share * load.max_steps else (low, (low + high) / 2)
-            )
-        unit.bias.fill_(high)
+
+    def mean_steps() -> float:
+        found = generate(model, prompts[: load.rows], max_new_tokens=8, sampling=SAMPLING)
+        return sum(each.steps for each in found) / len(found)
+
+    bisect(unit, mean_steps, wanted=share * load.max_steps, turns=10)
     return model, prompts
 
 

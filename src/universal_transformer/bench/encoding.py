@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from universal_transformer.axes import Float, Tensor
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.subject import Shape, encoder
+from universal_transformer.bench.subject import Shape, bisect, encoder
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
 from universal_transformer.nn.block import Norm
 from universal_transformer.nn.recurrence import Recurrence, Trace
@@ -81,13 +81,12 @@ def subject(load: Load) -> tuple[Recurrence, list[Sequence]]:
         moved = 0.0 if load.alike else torch.randn(1, generator=generator)
         sequences.append(torch.randn(length, load.width, generator=generator) + moved * along)
     sequences.sort(key=len, reverse=True)
-    low, high = -12.0, 8.0
-    for _ in range(10):  # bisected, as in bench/subject.py
-        with torch.no_grad():
-            module.halting.bias.fill_((low + high) / 2)
+
+    def mean_steps() -> float:
         traces = in_batches(module, sequences)
-        thinks = sum(float(trace.steps.sum()) for trace in traces) / sum(map(len, sequences))
-        low, high = ((low + high) / 2, high) if thinks > load.mean else (low, (low + high) / 2)
+        return sum(float(trace.steps.sum()) for trace in traces) / sum(map(len, sequences))
+
+    bisect(module.halting, mean_steps, wanted=load.mean, turns=10)
     return module, sequences
 
 

@@ -1,5 +1,6 @@
 """What is measured: a recurrence with random weights, and a halting bias that gives the mean number of steps wanted."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,7 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.initialise import initialise
 from universal_transformer.nn.block import Norm
+from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.nn.recurrence import Recurrence, Trace
 
 SPREAD = 2.0
@@ -69,19 +71,25 @@ def apply(module: Recurrence, states: States) -> tuple[States, Trace]:
 
 
 @torch.no_grad()
-def calibrate(module: Recurrence, states: States, *, share: float) -> Trace:
-    """Bisect the halting bias until the mean of N is about ``share`` of the cap; return the trace it gives."""
-    assert module.halting is not None
+def bisect(unit: HaltingUnit, mean_steps: Callable[[], float], *, wanted: float, turns: int) -> None:
+    """Halve the range of halting biases ``turns`` times; with the last one, ``mean_steps()`` is about ``wanted``."""
     low, high = -12.0, 8.0
-    wanted = share * module.max_steps
-    for _ in range(14):
+    for _ in range(turns):
         middle = (low + high) / 2
-        module.halting.bias.fill_(middle)
-        if float(apply(module, states)[1].mean_steps()) > wanted:
-            low = middle
-        else:
-            high = middle
-    module.halting.bias.fill_(high)
+        unit.bias.fill_(middle)
+        low, high = (middle, high) if mean_steps() > wanted else (low, middle)
+    unit.bias.fill_(high)
+
+
+@torch.no_grad()
+def calibrate(module: Recurrence, states: States, *, share: float) -> Trace:
+    """Give the mean of N about ``share`` of the cap; return the trace."""
+    assert module.halting is not None
+
+    def mean_steps() -> float:
+        return float(apply(module, states)[1].mean_steps())
+
+    bisect(module.halting, mean_steps, wanted=share * module.max_steps, turns=14)
     return apply(module, states)[1]
 
 
