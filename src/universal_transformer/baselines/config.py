@@ -158,6 +158,3 @@ class NeuralGpuConfig(BaselineConfig):
             raise UserError(f"cutoff={self.cutoff}: between 1 (a plain sigmoid) and 10")
         if not 1.0 <= self.output_ratio <= 100.0:
             raise UserError(f"output_ratio={self.output_ratio}: between 1 and 100")
-
-
-__all__ = ["BaselineConfig", "LstmConfig", "NeuralGpuConfig"]

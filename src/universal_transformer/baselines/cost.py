@@ -61,6 +61,3 @@ def product_shape(config: LstmConfig | NeuralGpuConfig) -> tuple[int, int]:
     if isinstance(config, NeuralGpuConfig):
         return config.kernel_size**2 * config.width, 2 * config.width
     return config.width, 4 * config.width
-
-
-__all__ = ["activation_bytes", "forward_flops", "num_places", "product_shape"]

@@ -352,6 +352,3 @@ class LstmClassifier(AnyClassifier):
         states, (hidden, _), padding = self.source(source)
         pooled = hidden[-1] if self.config.pooling == "last" else pool(states, padding=padding, how="mean")
         return ModelOutput(self.head(self.dropout(pooled)))
-
-
-__all__ = ["Layers", "LstmClassifier", "LstmEncoderDecoder", "LstmLanguageModel", "LstmState"]

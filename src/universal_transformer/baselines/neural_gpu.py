@@ -171,6 +171,3 @@ class NeuralGpu(AllAtOnce):
         """Compile the gated units, which run n times."""
         for unit in self.units:
             unit.compile(dynamic=True)
-
-
-__all__ = ["GatedUnit", "NeuralGpu", "gate"]

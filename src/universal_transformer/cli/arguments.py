@@ -152,20 +152,3 @@ def data_dir(folder: str | None) -> Iterator[None]:
 def note(text: str) -> None:
     """Print a line beside the results: to standard error, so that a pipe gets results only."""
     print(text, file=sys.stderr)
-
-
-__all__ = [
-    "BROKEN_PIPE",
-    "DATA_DIR",
-    "FAILED",
-    "INTERRUPTED",
-    "USAGE_ERROR",
-    "Parser",
-    "add_beams",
-    "add_depth",
-    "data_dir",
-    "note",
-    "number",
-    "take",
-    "whole",
-]

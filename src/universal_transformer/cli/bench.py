@@ -119,6 +119,3 @@ def parser() -> Parser:
         help="threads of torch (default: as torch chooses)",
     )
     return parser
-
-
-__all__ = ["CASES", "parser", "run"]

@@ -70,6 +70,3 @@ def _check(name: str, folder: str) -> int:
         f"{name}: {', '.join(f'{count} {state}' for state, count in counts.items())} of {len(states)} files"
     )
     return 0 if set(counts) <= {"ok", "first seen"} else FAILED
-
-
-__all__ = ["run"]

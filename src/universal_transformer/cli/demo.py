@@ -71,6 +71,3 @@ def _results(report: Report) -> list[str]:
             f"{row.group or 'all':<20}  {row.count:>8,}  {row.metrics['error']:>6.2f} %  {steps:>24}"
         )
     return [*lines, *(f"warning: {text}" for text in report.warnings), ""]
-
-
-__all__ = ["run"]

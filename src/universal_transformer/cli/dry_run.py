@@ -264,14 +264,3 @@ def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-__all__ = [
-    "Estimate",
-    "Shape",
-    "activation_bytes",
-    "cache_bytes",
-    "count_parameters",
-    "estimate",
-    "forward_flops",
-]

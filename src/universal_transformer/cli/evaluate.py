@@ -158,6 +158,3 @@ def _file_name(options: argparse.Namespace) -> str:
     }
     parts = [f"{name}{value}" for name, value in chosen.items() if value is not None]
     return "-".join(["report", *parts]) + ".json"
-
-
-__all__ = ["evaluate_run", "open_with_task", "parser", "progress_bar", "run"]

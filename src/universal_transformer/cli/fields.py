@@ -214,6 +214,3 @@ def _nearest(one: _Given, hints: dict[str, Any]) -> str:
         return ""
     found = difflib.get_close_matches(one.values[0], list(map(str, get_args(hint))), n=1)
     return f" (did you mean {found[0]}?)" if found else ""
-
-
-__all__ = ["has_field", "override", "print_help"]

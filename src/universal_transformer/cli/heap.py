@@ -22,6 +22,3 @@ def keep_freed_memory() -> bool:
     except AttributeError:  # another C library
         return False
     return all(set_option(name, value) == 1 for name, value in _SETTINGS.items())
-
-
-__all__ = ["keep_freed_memory"]

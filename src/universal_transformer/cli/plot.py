@@ -59,6 +59,3 @@ def draw(run: Run, task: Task, report: Report, *, count: int = 1) -> Path:
         stories=[examine(run.model, run.codec, example) for example in examples],
         metrics=read_metrics(metrics) if metrics.is_file() else (),
     )
-
-
-__all__ = ["draw", "parser", "run"]

@@ -150,6 +150,3 @@ def _json(codec: Codec, example: Example, prediction: Prediction) -> str:
         "words": codec.words(example),
     }
     return json.dumps(fields, ensure_ascii=False)
-
-
-__all__ = ["parser", "run"]

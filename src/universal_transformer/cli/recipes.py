@@ -65,6 +65,3 @@ def _said(recipe: Recipe, *, name: str) -> str:
 def summary(recipe: object) -> str:
     """Return the first line of a recipe's docstring."""
     return (recipe.__doc__ or "").strip().split("\n")[0]
-
-
-__all__ = ["parser", "run", "summary"]

@@ -212,6 +212,3 @@ def _draw(table: Table, file: ResultsFile) -> None:
 
 def _say(text: str) -> None:
     print(text, flush=True)
-
-
-__all__ = ["duration", "parser", "run"]

@@ -116,15 +116,3 @@ def _others(folder: Path) -> str:
     if guess or not runs:
         return guess
     return f"; runs here: {', '.join(runs[:5])}{', …' * (len(runs) > 5)}"
-
-
-__all__ = [
-    "Run",
-    "check_model",
-    "is_finished",
-    "load_data",
-    "load_task",
-    "open_run",
-    "pick_device",
-    "read_config",
-]

@@ -187,6 +187,3 @@ def _recipes() -> str:
 
     width = max(map(len, RECIPES))
     return "\n".join(f"  {name:<{width}}  {summary(recipe)}" for name, recipe in RECIPES.items())
-
-
-__all__ = ["next_commands", "outcome", "run", "start"]

@@ -86,6 +86,3 @@ def _pad_facts(stories: list[tuple[tuple[int, ...], ...]]) -> Int[Tensor, "batch
     for row, story in enumerate(stories):
         padded[row, : len(story)] = [fact + (PADDING,) * (num_words - len(fact)) for fact in story]
     return torch.from_numpy(padded)
-
-
-__all__ = ["Batch", "collate"]

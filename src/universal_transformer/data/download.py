@@ -322,6 +322,3 @@ def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> 
         shutil.copyfileobj(source, target)
     if path.stat().st_size != member.size:
         raise tarfile.ReadError(f"{member.name} is cut short")
-
-
-__all__ = ["FileState", "check", "data_folder", "extract", "fetch", "find"]

@@ -41,6 +41,3 @@ def spread(examples: Sequence[Example], *, count: int) -> list[Example]:
     """`count` of the examples, evenly spread; all if there are no more."""
     count = min(count, len(examples))
     return [examples[place * len(examples) // count] for place in range(count)]
-
-
-__all__ = ["NO_CLASS", "PADDING", "Example", "size", "sizes", "spread"]

@@ -139,5 +139,3 @@ DIGITS: dict[str, str | None] = {
     "digits/8.json": "6ea5298d9b7e4012e0980d97b565e0cdde50befee0e20b2ef8a86d0abce0c762",
     "digits/9.json": "bd0ffaad429227dacd35988a05dc0801a294a021e28da86392d628278cfa58ab",
 }
-
-__all__ = ["AGREEMENT_BEGINNINGS", "AGREEMENT_SAMPLE", "DIGITS", "NOVELS", "TATOEBA"]

@@ -163,6 +163,3 @@ def _keep(entry: Path, novels: Novels) -> None:
     except OSError:
         if staging is not None:
             shutil.rmtree(staging, ignore_errors=True)
-
-
-__all__ = ["BETWEEN", "Novels", "cache_folder", "read_novels"]

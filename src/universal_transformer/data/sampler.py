@@ -55,6 +55,3 @@ class BucketSampler:
                 batches.append([index])
                 longest = self.sizes[index]
         return batches
-
-
-__all__ = ["BucketSampler"]

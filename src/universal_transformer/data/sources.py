@@ -393,5 +393,3 @@ DATASETS: dict[str, Dataset] = {
         ),
     ),
 }
-
-__all__ = ["DATASETS", "Dataset", "File"]

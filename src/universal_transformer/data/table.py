@@ -154,15 +154,3 @@ def check_file(field: str, value: str, *, needs: Sequence[str]) -> None:
     """Raise `UserError` if no file is named."""
     if not value:
         raise UserError(f"--data.{field} is not set; name a file: {' or '.join(needs)}")
-
-
-__all__ = [
-    "Row",
-    "Table",
-    "check_file",
-    "check_fraction",
-    "hold_out",
-    "read_parallel",
-    "read_table",
-    "too_long",
-]

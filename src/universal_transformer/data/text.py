@@ -216,17 +216,3 @@ def set_usual_mode(path: Path) -> None:
 def write_json(path: Path, fields: dict[str, Any]) -> None:
     """Write one JSON object to `path`, whole or not at all."""
     write_text(path, json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-__all__ = [
-    "one_line",
-    "parse_json",
-    "read_json",
-    "read_lines",
-    "read_stream",
-    "set_usual_mode",
-    "show",
-    "show_path",
-    "write_json",
-    "write_text",
-]

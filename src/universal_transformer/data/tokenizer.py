@@ -233,6 +233,3 @@ def _check_merges(merges: Any, vocabulary: dict[str, int], name: str) -> list[tu
             raise UserError(f"{name}: the merge {show(merge)} makes a special token; expected none to do so")
         checked.append((merge[0], merge[1]))
     return checked
-
-
-__all__ = ["END", "KINDS", "PADDING", "SPECIAL", "START", "UNKNOWN", "Kind", "Tokenizer", "check_tokenizer"]

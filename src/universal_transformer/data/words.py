@@ -49,6 +49,3 @@ def cut(chunk: str) -> tuple[str, ...]:
             piece = "..."
         words.append(_BRACKETS.get(piece, piece))
     return tuple(words)
-
-
-__all__ = ["CLOSERS", "SENTENCE_ENDS", "cut", "split_words"]

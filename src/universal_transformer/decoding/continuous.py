@@ -332,6 +332,3 @@ class Engine:
         if goes_on:
             self._feed(chosen, at=ended, place=places + 1)
         return [job.result() for job in jobs if job.sequence.done]
-
-
-__all__ = ["Request", "generate_continuously", "generate_stream"]

@@ -194,6 +194,3 @@ def choose(task: Task, *, split: str, limit: int | None) -> tuple[dict[str, Sequ
 def natural(name: str) -> list[tuple[int, int | str]]:
     """Sort numbers inside names by value."""
     return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name) if part]
-
-
-__all__ = ["Progress", "evaluate"]

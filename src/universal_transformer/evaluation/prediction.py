@@ -271,6 +271,3 @@ def _prompt_steps(model: AnyLanguageModel, examples: Sequence[Example], search: 
 def _prediction(codec: Codec, found: Sequence[Generated], *, steps: list[float]) -> Prediction:
     choices = [(codec.render(one.tokens), one.score) for one in found]
     return Prediction(text=choices[0][0], score=choices[0][1], steps=steps, choices=choices)
-
-
-__all__ = ["WINDOW", "predict"]

@@ -300,18 +300,3 @@ def _build(kind: Any, value: Any, *, where: str) -> Any:
         return value
     wanted = ", ".join(map(str, arguments)) if origin is Literal else getattr(kind, "__name__", str(kind))
     raise UserError(f"{where}: expected {wanted}, found {show(value)}")
-
-
-__all__ = [
-    "FAILED_ABOVE",
-    "METRICS",
-    "BySupports",
-    "Metric",
-    "Report",
-    "Row",
-    "Side",
-    "StepCounts",
-    "collapse",
-    "show_steps",
-    "sum_steps",
-]

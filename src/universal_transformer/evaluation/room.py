@@ -47,6 +47,3 @@ def check_batch_tokens(batch_tokens: int) -> None:
     """UserError unless a batch may hold something."""
     if batch_tokens < 1:
         raise UserError(f"batch_tokens={batch_tokens}: at least 1 position")
-
-
-__all__ = ["check_batch_tokens", "check_batches", "position_bytes"]

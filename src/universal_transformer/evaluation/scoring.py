@@ -374,17 +374,3 @@ def ids_of(example: Example) -> tuple[int, ...]:
 def device_of(model: Model) -> torch.device:
     """Where the model's weights are."""
     return next(model.parameters()).device
-
-
-__all__ = [
-    "Decoding",
-    "Depth",
-    "Outcome",
-    "Scorer",
-    "device_of",
-    "finite",
-    "ids_of",
-    "load_sacrebleu",
-    "real_positions",
-    "steps_of",
-]

@@ -101,6 +101,3 @@ def draw_benchmarks(bench: Mapping[str, Any], folder: Path) -> list[Path]:
     for name, figure in figures.items():
         (folder / name).write_bytes(png(figure))
     return [folder / name for name in figures]
-
-
-__all__ = ["cost_by", "draw_benchmarks", "read_bench", "saving_by_steps"]

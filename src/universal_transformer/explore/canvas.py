@@ -102,22 +102,3 @@ def label(text: str, *, most: int = LONGEST_LABEL) -> str:
 def duration(seconds: float) -> str:
     minutes, hours = seconds / 60, seconds / 3600
     return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.1f} min" if hours < 2 else f"{hours:.1f} h"
-
-
-__all__ = [
-    "BLUE",
-    "GHOST",
-    "GREEN",
-    "GRID",
-    "INK",
-    "LIGHT_BLUE",
-    "MUTED",
-    "ORANGE",
-    "bare",
-    "canvas",
-    "clean",
-    "duration",
-    "label",
-    "png",
-    "shades",
-]

@@ -36,6 +36,3 @@ def depth_curves(curves: Mapping[str, Mapping[int, Sequence[float]]]) -> Figure:
     ax.legend(frameon=False, labelcolor=MUTED, fontsize=10)
     clean(ax, grid="y")
     return figure
-
-
-__all__ = ["depth_curves"]

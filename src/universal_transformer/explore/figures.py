@@ -253,11 +253,3 @@ def _curve(metrics: Sequence[Mapping[str, Any]], event: str, name: str) -> list[
         for line in metrics
         if line.get("event") == event and isinstance(line.get(name), int | float) and "weights" not in line
     ]
-
-
-__all__ = [
-    "error_by_group",
-    "ponder_by_supports",
-    "ponder_histogram",
-    "training_curve",
-]

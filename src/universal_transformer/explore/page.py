@@ -128,6 +128,3 @@ def sample(entries: Sequence[tuple[str, str]]) -> str:
     """Terms with their descriptions, which are HTML already."""
     inside = "".join(f"<dt>{escape(name)}</dt><dd>{html}</dd>" for name, html in entries)
     return f'<div class="sample"><dl>{inside}</dl></div>'
-
-
-__all__ = ["cards", "fields", "folded", "image", "items", "page", "sample", "section", "table", "tokens"]

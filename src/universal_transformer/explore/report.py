@@ -278,6 +278,3 @@ def _warned(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
 def _config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     return read_json(path) if path.is_file() else {}
-
-
-__all__ = ["PLOTS", "REPORT", "draw", "render", "write_report"]

@@ -184,6 +184,3 @@ def _steps(trace: Trace) -> tuple[float, ...]:
 def _labels(codec: Codec, ids: Sequence[int], model: Model) -> tuple[str, ...]:
     end = model.config.end_id
     return tuple("<end>" if index == end else codec.render([index]).strip() or "␣" for index in ids)
-
-
-__all__ = ["Story", "choose_examples", "examine"]

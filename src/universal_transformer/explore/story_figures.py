@@ -158,6 +158,3 @@ def _cells(ax: Axes, weights: np.ndarray, places: Sequence[float], *, largest: f
     drawn.set_array(weights.ravel())
     drawn.set_clim(0, largest)
     return ax.add_collection(drawn)
-
-
-__all__ = ["attention_maps", "ponder_map", "shown_rows"]

@@ -31,6 +31,3 @@ def kind_of(
 def config_from_dict(fields: dict[str, Any]) -> AnyModelConfig:
     """Undo ``to_dict`` of whichever configuration it is; UserError for what it could not have written."""
     return kind_of(fields).from_dict(fields)
-
-
-__all__ = ["KINDS", "AnyModelConfig", "config_from_dict", "kind_of"]

@@ -44,6 +44,3 @@ class Pointer(nn.Module):
         attention = scores.masked_fill(~candidates, -math.inf).softmax(dim=1)
         probability = attention.new_zeros(source.shape[0], self.num_classes)
         return (probability.scatter_add(1, source, attention) + FLOOR).log()
-
-
-__all__ = ["Pointer"]

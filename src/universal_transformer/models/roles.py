@@ -106,13 +106,3 @@ def refuse_depth(*, max_steps: int | None, halting_threshold: float | None, mode
     for name, value in (("max_steps", max_steps), ("halting_threshold", halting_threshold)):
         if value is not None:
             raise UserError(f"{name}={value}: {type(model).__name__} has no depth to choose; leave it out")
-
-
-__all__ = [
-    "AllAtOnce",
-    "AnyClassifier",
-    "AnyEncoderDecoder",
-    "AnyLanguageModel",
-    "GenerationState",
-    "refuse_depth",
-]

@@ -72,6 +72,3 @@ def show_bytes(number: int) -> str:
         value /= 1024
         units.pop(0)
     return f"{value:,.0f} {units[0]}" if units[0] == "B" else f"{value:,.1f} {units[0]}"
-
-
-__all__ = ["allocate", "check_room", "free_bytes", "show_bytes"]

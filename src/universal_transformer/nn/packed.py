@@ -84,6 +84,3 @@ def packed(module: AnyModule) -> AnyModule:
             parts[name] = None if part is None else packed(part)
     twin._modules = parts
     return twin
-
-
-__all__ = ["PackedLinear", "TurningLinear", "packed", "packs", "product"]

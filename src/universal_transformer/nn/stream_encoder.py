@@ -290,6 +290,3 @@ def _stream(
         if any(encoder.counts):
             encoder.tick()
         yield from [(numbers.pop(slot), encoder.take(slot)) for slot in encoder.ended]
-
-
-__all__ = ["Encoded", "StreamEncoder", "encode_continuously", "streams"]

@@ -105,6 +105,3 @@ def addition_ours() -> RunConfig:
         ),
         training=dataclasses.replace(config.training, max_updates=4500),
     )
-
-
-__all__ = ["addition", "addition_ours", "copy", "copy_ours", "reverse", "reverse_ours"]

@@ -23,6 +23,3 @@ def with_neural_gpu(config: RunConfig) -> RunConfig:
     """Return `config` with a Neural GPU; `recipe` ends in -neural-gpu."""
     model = NeuralGpuConfig(dropout=config.model.dropout)
     return dataclasses.replace(config, recipe=f"{config.recipe}-neural-gpu", model=model)
-
-
-__all__ = ["with_lstm", "with_neural_gpu"]

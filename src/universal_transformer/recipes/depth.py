@@ -118,5 +118,3 @@ DEPTH = Table(
     measure=measure,
     curves=curves,
 )
-
-__all__ = ["DEPTH", "ROWS", "curves", "depth_fixed", "depth_halting", "depth_random", "measure"]

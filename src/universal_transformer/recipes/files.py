@@ -78,6 +78,3 @@ def translation_training() -> TrainingConfig:
         average_checkpoints=3,
         save_minutes=1.0,
     )
-
-
-__all__ = ["labelled", "pairs", "text", "translation_training"]

@@ -75,5 +75,3 @@ FAMILIES: Mapping[str, Mapping[str, Recipe]] = {
     "lambada-reading": family("lambada-reading", lambada_reading, models=_MODELS, vocabulary_size=34_781),
 }
 """Task -> model of a row -> its recipe. An LSTM reads as a classifier over the whole vocabulary: it does not point."""
-
-__all__ = ["FAMILIES", "agreement", "lambada", "lambada_reading"]

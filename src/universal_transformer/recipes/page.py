@@ -188,6 +188,3 @@ def runs(results: Sequence[Result]) -> list[str]:
     lines = markdown([*head, "minutes", "resumes", "machine", "torch", "commit", "config"], rows)
     warnings = [f"- {one.row}, seed {one.seed}: {text}" for one in results for text in one.warnings]
     return ["## Runs", "", *lines, *warnings]
-
-
-__all__ = ["METRICS", "Metric", "account", "render", "runs", "scores", "spread", "validated"]

@@ -146,30 +146,3 @@ TABLE7: dict[str, tuple[Cell, ...]] = {
     "ut": ((28.9,),),
 }
 """Model -> BLEU on newstest 2014, English to German."""
-
-__all__ = [
-    "FAILED_ABOVE",
-    "PONDER",
-    "PONDER_SOURCE",
-    "TABLE1",
-    "TABLE1_SOURCE",
-    "TABLE1_SPREAD",
-    "TABLE1_TASKS",
-    "TABLE1_TASKS_SOURCE",
-    "TABLE2",
-    "TABLE2_SOURCE",
-    "TABLE3_LM",
-    "TABLE3_RC",
-    "TABLE3_SOURCE",
-    "TABLE4",
-    "TABLE4_SOURCE",
-    "TABLE5",
-    "TABLE5_SOURCE",
-    "TABLE6",
-    "TABLE6_SOURCE",
-    "TABLE7",
-    "TABLE7_SOURCE",
-    "Cell",
-    "Printed",
-    "Spread",
-]

@@ -107,6 +107,3 @@ def _option(name: str, value: Any) -> list[str]:
 def _text(value: Any) -> str:
     """Return 2.0 as 2, and other numbers with all their digits."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-__all__ = ["Checkout", "checkout", "hardware", "train_command", "versions"]

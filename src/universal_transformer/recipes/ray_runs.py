@@ -136,6 +136,3 @@ def _import() -> Any:
     except ImportError as error:
         raise UserError("--ray needs Ray: run pip install 'universal-transformer[ray]'") from error
     return ray
-
-
-__all__ = ["on_ray"]

@@ -111,6 +111,3 @@ def _account(result: Result) -> str:
         f"{account(result)} (validation {validated(result)}), {result.mean_steps:.2f} steps a position, "
         f"{result.updates:,} updates in {result.seconds / 60:.1f} minutes"
     )
-
-
-__all__ = ["Maker", "Outcome", "one_by_one", "reproduce", "results_file", "write_table"]

@@ -328,17 +328,3 @@ def _fits(value: Any, hint: Any) -> bool:
 
 def _words(hint: Any) -> str:
     return str(hint) if get_origin(hint) else getattr(hint, "__name__", str(hint))
-
-
-__all__ = [
-    "FORMAT",
-    "Figures",
-    "Key",
-    "Result",
-    "ResultsFile",
-    "Say",
-    "check",
-    "completed",
-    "digest",
-    "parse",
-]

@@ -215,6 +215,3 @@ def pending(planned: Sequence[Planned], results: Sequence[Result]) -> list[Plann
     """Return the runs that are not recorded yet."""
     recorded = {result.key for result in results}
     return [run for run in planned if run.key not in recorded]
-
-
-__all__ = ["Planned", "Stop", "Unfinished", "Workshop", "pending", "plan"]

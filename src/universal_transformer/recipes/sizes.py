@@ -88,6 +88,3 @@ def small_transformer_of(config: ModelConfig, *, vocabulary_size: int) -> ModelC
             filter_width += round(missing / (blocks * (2 * width + 1)))
             return dataclasses.replace(transformer_of(config), width=width, filter_width=filter_width)
     raise AssertionError("embeddings alone have as many parameters: no Transformer is small enough")
-
-
-__all__ = ["num_parameters", "small_transformer_of", "transformer_of"]

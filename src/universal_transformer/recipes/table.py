@@ -87,6 +87,3 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         *(f"| {' | '.join(row)} |" for row in cells),
         "",
     ]
-
-
-__all__ = ["NOT_MEASURED", "Column", "Curves", "Grid", "Page", "Table", "markdown"]

@@ -67,5 +67,3 @@ TABLE1 = Table(
     rows=_rows(),
     render=render,
 )
-
-__all__ = ["TABLE1", "babi_row"]

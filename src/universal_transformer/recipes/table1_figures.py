@@ -209,6 +209,3 @@ def _steps(cell: _Cell, num_supports: int) -> str:
     mean = sum(steps * count for steps, count in counts.items()) / total
     spread = math.sqrt(sum(count * (steps - mean) ** 2 for steps, count in counts.items()) / total)
     return f"{mean:.2f} ± {spread:.2f}"
-
-
-__all__ = ["COLUMNS", "MODELS", "NUM_TASKS", "render"]

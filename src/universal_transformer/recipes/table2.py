@@ -61,5 +61,3 @@ TABLE2 = Table(
     rows=ROWS,
     render=partial(render, page=_PAGE, rows=ROWS),
 )
-
-__all__ = ["ROWS", "TABLE2"]

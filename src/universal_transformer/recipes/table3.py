@@ -87,5 +87,3 @@ TABLE3 = Table(
     rows=ROWS,
     render=partial(render, page=_PAGE, rows=ROWS),
 )
-
-__all__ = ["ROWS", "TABLE3", "lambada_ut_8", "lambada_ut_9"]

@@ -85,5 +85,3 @@ TABLE4 = Table(
     rows=ROWS,
     render=partial(render, page=_PAGE, rows=ROWS),
 )
-
-__all__ = ["ROWS", "TABLE4"]

@@ -68,5 +68,3 @@ TABLE7 = Table(
     rows=ROWS,
     render=partial(render, page=_PAGE, rows=ROWS),
 )
-
-__all__ = ["ROWS", "TABLE7"]

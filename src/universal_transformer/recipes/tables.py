@@ -77,6 +77,3 @@ def _by_name(table: Table, rows: Sequence[str]) -> list[str]:
             )
         chosen |= found
     return [row for row in table.rows if row in chosen]
-
-
-__all__ = ["TABLES", "choose_rows", "find_table"]

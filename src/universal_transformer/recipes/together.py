@@ -54,6 +54,3 @@ def _train(runs: Sequence[Planned], workshop: Workshop, *, row: str) -> dict[str
     if any(not isinstance(end, UserError) and end.stopped == "interrupted" for end in ends):
         raise Unfinished(workshop.why)
     return {run.name: end for run, end in zip(runs, ends, strict=True) if isinstance(end, UserError)}
-
-
-__all__ = ["together"]

@@ -48,6 +48,3 @@ def wmt14_small() -> RunConfig:
     config = wmt14()
     model = dataclasses.replace(preset(size="small"), norm="pre")
     return dataclasses.replace(config, recipe="wmt14-ut-small", model=model)
-
-
-__all__ = ["VOCABULARY", "multi30k", "wmt14", "wmt14_small"]

@@ -71,6 +71,3 @@ def rows(families: Mapping[str, Mapping[str, Recipe]]) -> dict[str, Recipe]:
 def by_recipe_name(found: Mapping[str, Recipe]) -> dict[str, Recipe]:
     """Return the recipes by the names they have on the command line."""
     return {recipe().recipe: recipe for recipe in found.values()}
-
-
-__all__ = ["TITLES", "Recipe", "by_recipe_name", "family", "rows"]

@@ -268,6 +268,3 @@ def _model_fields(vocabulary: Vocabulary) -> dict[str, Any]:
         "vocabulary_size": len(vocabulary),
         "target_vocabulary_size": 0,
     }
-
-
-__all__ = ["OFFICIAL", "AgreementData", "Texts", "find_repeated", "find_shared"]

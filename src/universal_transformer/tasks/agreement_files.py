@@ -180,18 +180,3 @@ def _index(text: str, words: Sequence[str], *, where: str) -> int:
     if not text.isdecimal() or not 0 <= int(text) < len(words):
         raise UserError(f"{where}: the verb's index is {show(text)}; expected one of the {len(words)} words")
     return int(text)
-
-
-__all__ = [
-    "PLURAL",
-    "SINGULAR",
-    "TAGS",
-    "Sentence",
-    "is_singular",
-    "plural_of",
-    "read_dependencies",
-    "read_forms",
-    "read_prefixes",
-    "read_sample",
-    "singular_of",
-]

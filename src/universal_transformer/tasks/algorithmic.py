@@ -276,6 +276,3 @@ class AlgorithmicData:
     @cached_property
     def _codec(self) -> CharacterCodec:
         return CharacterCodec(symbols=DIGITS[: self.base] + ("+" if self.problem == "addition" else ""))
-
-
-__all__ = ["AlgorithmicData", "CharacterCodec", "add", "solve"]

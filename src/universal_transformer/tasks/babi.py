@@ -201,6 +201,3 @@ def _title(tasks: tuple[int, ...]) -> str:
     if len(tasks) == len(TASK_NAMES):
         return "joint"
     return f"task {tasks[0]}" if len(tasks) == 1 else f"tasks {','.join(map(str, tasks))}"
-
-
-__all__ = ["TASK_NAMES", "BabiData"]

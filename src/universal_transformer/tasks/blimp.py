@@ -110,6 +110,3 @@ def _encode(codec: Codec, sentence: str, where: str) -> tuple[int, ...]:
     if example.source or not isinstance(example.target, tuple) or not example.target:
         raise UserError("BLiMP compares sentences by their probability: it needs the run of a language model")
     return example.target
-
-
-__all__ = ["SETS", "load_blimp", "read_pairs"]

@@ -235,6 +235,3 @@ class FactCodec:
     @cached_property
     def _seen(self) -> dict[str, tuple[int, ...]]:
         return {}
-
-
-__all__ = ["FIRST_WORD", "UNKNOWN_WORD", "FactCodec", "Question", "parse", "words"]

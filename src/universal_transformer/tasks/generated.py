@@ -54,6 +54,3 @@ class GeneratedExamples(MadeExamples):
     def make(self, place: int) -> Example:
         """Make one example."""
         return self.data.training_example(place, self.held_out)
-
-
-__all__ = ["GeneratedExamples", "MadeExamples", "Maker"]

@@ -194,6 +194,3 @@ def _labels(table: Table) -> tuple[str, ...]:
             f"{MAX_LABELS:,} (are the columns swapped?)"
         )
     return labels
-
-
-__all__ = ["LabelledCodec", "LabelledData"]

@@ -276,6 +276,3 @@ def _notes(novels: Novels, missing: Sequence[str]) -> list[str]:
 def _check_positive(name: str, value: int) -> None:
     if value < 1:
         raise UserError(f"--data.{name} {value}: expected at least 1")
-
-
-__all__ = ["LambadaData", "Questions", "ReadingData", "find_questions", "number_novels", "read_passages"]

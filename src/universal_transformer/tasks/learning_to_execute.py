@@ -195,6 +195,3 @@ def _repeat(number: str, problem: str) -> str:
     if problem == "double":
         return number + number
     return number if problem == "copy" else number[::-1]
-
-
-__all__ = ["LINE_END", "ExecuteProblem", "Form", "LearningToExecuteData", "Strategy"]

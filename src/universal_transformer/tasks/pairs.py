@@ -209,6 +209,3 @@ class PairsData:
 
 def _read(path: str, target: str) -> Table:
     return read_parallel(path, target) if target else read_table(path, COLUMNS)
-
-
-__all__ = ["PairsCodec", "PairsData"]

@@ -153,18 +153,3 @@ def _operation(random: Random, kind: str, length: int) -> Operation:
     if kind == "loop":
         return Loop(random.randint(1, MAX_ROUNDS), literal(random, length=length))
     return Arithmetic(kind, literal(random, length=length))
-
-
-__all__ = [
-    "EXPRESSION_SYMBOLS",
-    "KINDS",
-    "LINES_SYMBOLS",
-    "VARIABLES",
-    "Arithmetic",
-    "Conditional",
-    "Loop",
-    "Operation",
-    "Program",
-    "draw",
-    "literal",
-]

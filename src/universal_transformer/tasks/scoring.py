@@ -33,6 +33,3 @@ def character_accuracy(predicted: Sequence[int], target: Sequence[int], *, end_i
 def sequence_accuracy(predicted: Sequence[int], target: Sequence[int], *, end_id: int = END) -> float:
     """Return 1.0 where prediction and target are the same up to their ends, else 0.0."""
     return float(list(until_end(predicted, end_id=end_id)) == list(until_end(target, end_id=end_id)))
-
-
-__all__ = ["character_accuracy", "sequence_accuracy", "until_end"]

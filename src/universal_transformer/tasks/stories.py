@@ -300,6 +300,3 @@ def _lines(statements: tuple[str, ...], asked: list[tuple[int, _Asked]]) -> list
 
 def _group(num_facts: int) -> str:
     return "1 fact" if num_facts == 1 else f"{num_facts} facts"
-
-
-__all__ = ["OBJECTS", "PEOPLE", "PLACES", "StoriesData"]

@@ -75,6 +75,3 @@ class TaskData(Protocol):
 
     def load(self) -> Task:
         """Read or generate the examples."""
-
-
-__all__ = ["CODEC_FILE", "Codec", "Measure", "Prediction", "Task", "TaskData"]

@@ -203,6 +203,3 @@ def _encode(lines: Sequence[str], tokenizer: Tokenizer) -> array[int]:
             tokens.extend(ids)
             tokens.append(END)
     return tokens
-
-
-__all__ = ["Blocks", "TextCodec", "TextData"]

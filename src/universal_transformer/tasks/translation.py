@@ -111,6 +111,3 @@ class TranslationData:
             f"{show_path(data_folder(self.data_dir))}; {remedy}, or name the folder that has it with --data-dir or "
             "UT_DATA"
         )
-
-
-__all__ = ["CORPORA", "Corpus", "TranslationData"]

@@ -172,14 +172,3 @@ def _words(text: str, where: str) -> list[str]:
     if len(words) > MAX_PROMPT:
         raise UserError(f"{where}: a text of {len(words):,} words; expected at most {MAX_PROMPT:,}")
     return words
-
-
-__all__ = [
-    "FIRST_WORD",
-    "ReadingCodec",
-    "Vocabulary",
-    "WordCodec",
-    "check_vocabulary_size",
-    "last_sentence",
-    "load_vocabulary",
-]

@@ -162,6 +162,3 @@ def _serialize(tensors: Tensors) -> bytes:
 
 def _entry(data: bytes) -> dict[str, Any]:
     return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-
-
-__all__ = ["Checkpoint", "copy_weights", "load_newest", "load_weights", "remove_partial", "save"]

@@ -276,6 +276,3 @@ def _convert(value: Any, *, hint: Any, where: str) -> Any:
         return value
     wanted = _listed(arguments) if origin is Literal else getattr(hint, "__name__", str(hint))
     raise UserError(f"{where}: expected {wanted}, found {value!r}")
-
-
-__all__ = ["LIMITS", "RunConfig", "TaskFields", "TrainingConfig"]

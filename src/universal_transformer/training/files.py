@@ -43,16 +43,3 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-__all__ = [
-    "CHECKPOINTS",
-    "CONFIG",
-    "METRICS",
-    "MODEL",
-    "REPORT",
-    "encode_json",
-    "sync_folder",
-    "write_json",
-    "write_synced",
-]

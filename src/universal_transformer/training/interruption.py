@@ -52,6 +52,3 @@ def stop_on_signals(*, deadline: float = math.inf) -> Iterator[StopRequest]:
     finally:
         for number in watched:
             signal.signal(number, previous[number])
-
-
-__all__ = ["StopRequest", "stop_on_signals"]

@@ -104,6 +104,3 @@ def _cross_entropy(
         logits, targets, ignore_index=ignored, label_smoothing=label_smoothing, reduction="sum"
     )
     return total / (targets != ignored).sum().clamp(min=1)
-
-
-__all__ = ["Loss", "forward", "loss_of", "objective"]

@@ -60,6 +60,3 @@ def depth_of(training: TrainingConfig, *, update: int, most: int) -> int | None:
     if training.depth == "fixed":
         return None
     return random.Random(f"depth {training.seed} {update}").randint(1, most)
-
-
-__all__ = ["depth_of", "random_states", "repeatable", "restore_random_states", "seed_everything"]

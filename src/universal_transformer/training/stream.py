@@ -47,6 +47,3 @@ class Stream:
             self._batches = self._sampler.epoch(self.epoch)
         self._made = None
         self.current()
-
-
-__all__ = ["Stream"]

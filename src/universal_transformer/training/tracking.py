@@ -219,6 +219,3 @@ def time_left(glance: Glance) -> str:
     left = round(glance.seconds * (1 - glance.fraction) / glance.fraction)
     hours, minutes = divmod(left // 60, 60)
     return f"{hours}:{minutes:02}:{left % 60:02} left" if hours else f"{minutes}:{left % 60:02} left"
-
-
-__all__ = ["Bar", "Display", "Glance", "Lines", "Metrics", "TensorBoard", "display", "ending", "read_metrics"]

@@ -178,6 +178,3 @@ def _choose(session: Session, *, stop: StopRequest) -> Candidate:
         if len(ranks) == 1 or ranks[0] < ranks[1]:
             chosen = Candidate(name, score, weights)
     return chosen
-
-
-__all__ = ["Choice", "TrainingResult", "train"]

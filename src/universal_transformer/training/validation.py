@@ -147,6 +147,3 @@ class CollapseWatch:
         if mean > 0.99 * self.cap:
             return f"every position went on to the cap ({mean:.2f} of {self.cap} steps)"
         return f"every position took the same {mean:.2f} steps" if spread < 0.01 else None
-
-
-__all__ = ["Averager", "CollapseWatch", "Interrupted", "Precision", "Score", "Validation"]

@@ -83,6 +83,3 @@ class _Attention(torch.autograd.Function):
             is_causal=causal,
         )
         return output.reshape(info.batch_size, -1, *output.shape[1:]), 0
-
-
-__all__ = ["Folded"]
