@@ -51,9 +51,8 @@ class Albert(nn.Module):
             attn_implementation="sdpa",
         )
         self.model = AlbertModel(config, add_pooling_layer=False)
-        self.model.encoder.embedding_hidden_mapping_in = (
-            nn.Identity()
-        )  # its sizes are equal: one product less
+        # its sizes are equal: one product less
+        self.model.encoder.embedding_hidden_mapping_in = nn.Identity()
 
     def forward(self, states: Tensor) -> Tensor:
         return self.model(inputs_embeds=states).last_hidden_state

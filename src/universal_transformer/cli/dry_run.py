@@ -103,9 +103,8 @@ def estimate(config: RunConfig) -> Estimate:
     shapes, updates = _batches(task.train, batch_tokens=config.training.batch_tokens)
     flops = sum(forward_flops(model, shape) for shape in shapes) / len(shapes) * 3
     parameters = count_parameters(model)
-    weights = (
-        4.0 * parameters * (5 + config.training.average_checkpoints)
-    )  # weights, gradient, Adam's two, the best
+    copies = 5 + config.training.average_checkpoints  # weights, gradient, Adam's two, the best
+    weights = 4.0 * parameters * copies
     return Estimate(
         config=config,
         examples={
