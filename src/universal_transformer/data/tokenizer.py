@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from universal_transformer.data.example import PADDING
 from universal_transformer.data.text import MAX_JSON_BYTES, read_json, show, show_path, write_text
 from universal_transformer.errors import UserError
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 Kind = Literal["character", "word", "bpe"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-PADDING, START, END, UNKNOWN = 0, 1, 2, 3
+START, END, UNKNOWN = 1, 2, 3
 SPECIAL = ("<pad>", "<start>", "<end>", "<unknown>")
 MAX_VOCABULARY = 1_000_000
 MAX_TOKEN = 256  # characters: a longer "word" is a file of the wrong kind

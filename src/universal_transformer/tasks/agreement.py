@@ -30,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from universal_transformer.data.download import find
 from universal_transformer.data.example import Example
@@ -132,7 +132,8 @@ class AgreementData:
         for sentence in corpus.train:
             end = (END,) if sentence.whole else ()
             train.append([*vocabulary.encode(sentence.words), *end])
-        validation, tests, notes = Texts(), {}, list(corpus.notes)
+        codec, notes = WordCodec(vocabulary), list(corpus.notes)
+        validation, tests = Texts(), {}
         _add_pairs(corpus.validation, validation, vocabulary)
         for name, sentences in corpus.test.items():
             tests[name] = Texts()
@@ -144,12 +145,12 @@ class AgreementData:
                 )
         return Task(
             name=f"agreement ({self.corpus})",
-            codec=WordCodec(vocabulary),
+            codec=codec,
             train=train,
             validation=validation,
             test=tests,
             metric="ranking",
-            model_fields=_model_fields(vocabulary),
+            model_fields=codec.model_fields,
             notes=tuple(notes),
         )
 
@@ -259,12 +260,3 @@ def _add_pairs(sentences: Sequence[Sentence], texts: Texts, vocabulary: Vocabula
             continue
         texts.append([*ids, right], wrong=wrong, group=sentence.group)
     return left_out
-
-
-def _model_fields(vocabulary: Vocabulary) -> dict[str, Any]:
-    return {
-        "architecture": "language_model",
-        "inputs": "tokens",
-        "vocabulary_size": len(vocabulary),
-        "target_vocabulary_size": 0,
-    }

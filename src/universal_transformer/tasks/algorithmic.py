@@ -19,18 +19,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.text import read_json, show, show_path, write_json
+from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.generated import GeneratedExamples
 from universal_transformer.tasks.scoring import until_end
 from universal_transformer.tasks.task import CODEC_FILE, Task
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-END = 2
-FIRST_SYMBOL = 4  # after padding, start, end and unknown
+FIRST_SYMBOL = len(SPECIAL)
 _ROOM = 10
 Problem = Literal["copy", "reverse", "addition"]
 
@@ -66,6 +66,16 @@ class CharacterCodec:
     """Characters to ids and back: 0 padding, 1 start, 2 end, 3 unknown, then `symbols`."""
 
     symbols: str
+
+    @property
+    def model_fields(self) -> dict[str, Any]:
+        """Fields of `ModelConfig` that follow from this codec."""
+        return {
+            "architecture": "encoder_decoder",
+            "inputs": "tokens",
+            "vocabulary_size": FIRST_SYMBOL + len(self.symbols),
+            "target_vocabulary_size": 0,
+        }
 
     def encode(self, text: str, *, where: str = "") -> tuple[int, ...]:
         """Turn characters into ids; a character that is no symbol is a UserError naming it."""
@@ -199,12 +209,7 @@ class AlgorithmicData:
             validation=validation,
             test={"test": test},
             metric="sequence",
-            model_fields={
-                "architecture": "encoder_decoder",
-                "inputs": "tokens",
-                "vocabulary_size": FIRST_SYMBOL + len(self._codec.symbols),
-                "target_vocabulary_size": 0,
-            },
+            model_fields=self._codec.model_fields,
             notes=notes,
         )
 

@@ -77,6 +77,7 @@ class LambadaData:
         passages, missing = read_passages(self.data_dir)
         novels = read_novels(self.data_dir)
         vocabulary, tokens = number_novels(novels, size=self.vocabulary_size)
+        codec = WordCodec(vocabulary)
         tests = {
             name: tuple(Example(source=(), target=tuple(vocabulary.encode(words))) for words in found)
             for name, found in passages.items()
@@ -93,17 +94,12 @@ class LambadaData:
         ]
         return Task(
             name="lambada",
-            codec=WordCodec(vocabulary),
+            codec=codec,
             train=Blocks(tokens, length=self.block_length),
             validation=spread(tests["development"], count=self.validation_passages),
             test=tests,
             metric="last_word",
-            model_fields={
-                "architecture": "language_model",
-                "inputs": "tokens",
-                "vocabulary_size": len(vocabulary),
-                "target_vocabulary_size": 0,
-            },
+            model_fields=codec.model_fields,
             notes=tuple(notes),
         )
 

@@ -29,8 +29,9 @@ from typing import Literal, get_args
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.text import show
+from universal_transformer.data.tokenizer import END
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.algorithmic import DIGITS, END, FIRST_SYMBOL, CharacterCodec
+from universal_transformer.tasks.algorithmic import DIGITS, CharacterCodec
 from universal_transformer.tasks.generated import GeneratedExamples
 from universal_transformer.tasks.programs import (
     EXPRESSION_SYMBOLS,
@@ -131,12 +132,7 @@ class LearningToExecuteData:
             validation=validation,
             test={"test": test},
             metric="sequence",
-            model_fields={
-                "architecture": "encoder_decoder",
-                "inputs": "tokens",
-                "vocabulary_size": FIRST_SYMBOL + len(self._codec.symbols),
-                "target_vocabulary_size": 0,
-            },
+            model_fields=self._codec.model_fields,
             notes=("programs written as lines of Python",) if self.form == "lines" else (),
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.table import (
@@ -38,6 +38,16 @@ class PairsCodec:
     source: Tokenizer
     target: Tokenizer
     max_length: int
+
+    @property
+    def model_fields(self) -> dict[str, Any]:
+        """Fields of `ModelConfig` that follow from this codec."""
+        return {
+            "architecture": "encoder_decoder",
+            "inputs": "tokens",
+            "vocabulary_size": len(self.source),
+            "target_vocabulary_size": 0 if self.source is self.target else len(self.target),
+        }
 
     def save(self, folder: Path) -> None:
         """Write the tokenisers, then ``codec.json``, each whole or not at all."""
@@ -165,12 +175,7 @@ class PairsData:
             validation=parts["validation"],
             test=tests,
             metric=self.metric,
-            model_fields={
-                "architecture": "encoder_decoder",
-                "inputs": "tokens",
-                "vocabulary_size": len(codec.source),
-                "target_vocabulary_size": 0 if self.shared_vocabulary else len(codec.target),
-            },
+            model_fields=codec.model_fields,
             notes=tuple(notes),
         )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-END = 2
+from universal_transformer.data.tokenizer import END
 
 
 def until_end(ids: Sequence[int], *, end_id: int = END) -> Sequence[int]:

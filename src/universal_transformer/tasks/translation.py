@@ -84,12 +84,7 @@ class TranslationData:
             validation=examples[corpus.validation],
             test={part: examples[part] for part in corpus.tests},
             metric="bleu",
-            model_fields={
-                "architecture": "encoder_decoder",
-                "inputs": "tokens",
-                "vocabulary_size": len(codec.source),
-                "target_vocabulary_size": 0,
-            },
+            model_fields=codec.model_fields,
             notes=tuple(notes),
         )
 

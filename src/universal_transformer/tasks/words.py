@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.data.text import read_json, show, show_path, write_json
@@ -71,6 +72,16 @@ class WordCodec:
     """The codec of a language model on words: a line is a text to go on with."""
 
     vocabulary: Vocabulary
+
+    @property
+    def model_fields(self) -> dict[str, Any]:
+        """Fields of `ModelConfig` that follow from this codec."""
+        return {
+            "architecture": "language_model",
+            "inputs": "tokens",
+            "vocabulary_size": len(self.vocabulary),
+            "target_vocabulary_size": 0,
+        }
 
     def save(self, folder: Path) -> None:
         """Write ``codec.json``."""
