@@ -67,6 +67,7 @@ FULL = ([1.0, 1.0, 0.5], 200, 150, "none", 0)
 @given(drawn=DRAWN, causal=st.booleans())
 @example(drawn=FULL, causal=False)
 @example(drawn=FULL, causal=True)
+@example(drawn=(*FULL[:3], "any", 0), causal=False)
 def test_blocks_hold_every_pair_and_full_ones_nothing_else(drawn, causal):
     layout, mask, keys = made(*drawn)
     assert drawn is not FULL or layout._blocks(keys, mask=mask, causal=causal).full_kv_num_blocks.any()
