@@ -216,3 +216,14 @@ def test_a_configuration_that_asks_for_other_shapes_is_refused_by_tensor(tmp_pat
 def test_sizes_that_come_from_the_data_are_asked_for(fields, message):
     with pytest.raises(UserError, match=message):
         build(ModelConfig(**fields))
+
+
+def test_the_form_of_its_recurrences_can_be_changed_and_changes_nothing():
+    model = single(halting=True)
+    found = []
+    for form in ("auto", "masked", "flex"):
+        model.use_recurrence(form)
+        assert model.source.recurrence.form == form
+        found.append(logits(model))
+    torch.testing.assert_close(found[0], found[1])
+    torch.testing.assert_close(found[0], found[2])
