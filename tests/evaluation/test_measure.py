@@ -159,6 +159,7 @@ def test_fixed_depth_counts_its_steps_and_warns_of_nothing(stories):
         ({"limit": 0}, "limit 0"),
         ({"split": "train"}, "no examples in train"),
         ({"beams": 0}, "beams=0"),
+        ({"beams": 2}, "beams=2: task told is scored without writing text"),
     ],
 )
 def test_wrong_arguments_get_one_line(changes, message):
@@ -170,6 +171,11 @@ def test_wrong_arguments_get_one_line(changes, message):
 def test_a_model_that_the_task_does_not_fit_is_refused(copying, stories):
     with pytest.raises(UserError, match='needs architecture "encoder_decoder"; this model has "classifier"'):
         evaluate(model_for(stories), copying)
+
+
+def test_a_threshold_needs_a_model_that_halts(stories):
+    with pytest.raises(UserError, match=r"^halting_threshold=0.5: this model was trained without halting"):
+        evaluate(model_for(stories, halting=False), stories, halting_threshold=0.5)
 
 
 def test_weights_that_are_not_numbers_are_refused(stories):

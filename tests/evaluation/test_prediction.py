@@ -95,4 +95,12 @@ def test_predictions_refuse_what_excludes_each_other(copying):
         predict(model, copying.codec, [], beams=2, sampling=Sampling(temperature=1.0))
     with pytest.raises(UserError, match="num_choices=0"):
         predict(model, copying.codec, [], num_choices=0)
+    with pytest.raises(UserError, match="this model was trained without halting"):
+        predict(model_for(copying, halting=False), copying.codec, [], halting_threshold=0.5)
     assert list(predict(model, copying.codec, [])) == []
+
+
+@pytest.mark.parametrize("search", [{"beams": 2}, {"sampling": Sampling(temperature=1.0)}])
+def test_a_classifier_neither_searches_nor_samples(stories, search):
+    with pytest.raises(UserError, match="a classifier writes no text"):
+        predict(model_for(stories), stories.codec, [], **search)

@@ -33,6 +33,10 @@ def run(arguments: list[str]) -> int:
     options = parser().parse(arguments)
     if options.beams > 1 and options.temperature:
         raise UserError("--beams and --temperature: search or sample, not both")
+    if not options.temperature and (options.top_k or options.top_p < 1):
+        raise UserError(
+            "--top-k and --top-p say what to sample from: give --temperature too (1: as it was learned)"
+        )
     from universal_transformer.cli.run_folder import open_run, pick_device
     from universal_transformer.decoding import Sampling
     from universal_transformer.evaluation import predict

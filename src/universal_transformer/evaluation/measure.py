@@ -71,6 +71,7 @@ def evaluate(
     """
     _check(model, task, beams=beams, batch_tokens=batch_tokens)
     depth = Depth(max_steps=max_steps, halting_threshold=halting_threshold)
+    depth.check(model)
     decoding = Decoding(beams=beams, alpha=alpha)
     scorer = Scorer(model, task.codec, task.metric, depth, decoding)
     sets, notes = choose(task, split=split, limit=limit)
@@ -111,6 +112,8 @@ def _check(model: Model, task: Task, *, beams: int, batch_tokens: int) -> None:
         load_sacrebleu()
     if beams < 1:
         raise UserError(f"beams={beams}: expected at least 1 (1: greedy)")
+    if beams > 1 and task.metric not in ("sequence", "bleu"):
+        raise UserError(f"beams={beams}: task {task.name} is scored without writing text; leave it out")
     check_batch_tokens(batch_tokens)
 
 

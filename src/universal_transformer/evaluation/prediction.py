@@ -85,14 +85,21 @@ def predict(
         raise UserError(f"num_choices={num_choices}, window={window}: expected at least 1")
     if max_new_tokens is not None and max_new_tokens < 1:
         raise UserError(f"max_new_tokens={max_new_tokens}: at least 1")
+    if model.config.architecture == "classifier" and (beams > 1 or sampling.temperature > 0):
+        raise UserError(
+            f"beams={beams}, temperature={sampling.temperature:g}: a classifier writes no text to search or to "
+            "sample; leave them out"
+        )
     check_batch_tokens(batch_tokens)
+    depth = Depth(max_steps=max_steps, halting_threshold=halting_threshold)
+    depth.check(model)
     search = _Search(
         beams=beams,
         alpha=alpha,
         sampling=sampling,
         num_choices=num_choices,
         max_new_tokens=max_new_tokens,
-        depth=Depth(max_steps=max_steps, halting_threshold=halting_threshold),
+        depth=depth,
     )
     return _predictions(model, codec, iter(examples), search, batch_tokens=batch_tokens, window=window)
 

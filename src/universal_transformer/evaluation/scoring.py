@@ -89,6 +89,14 @@ class Depth:
         """Return the most steps a position can take."""
         return model.config.max_steps if self.max_steps is None else self.max_steps
 
+    def check(self, model: Model) -> None:
+        """Refuse a threshold for a model that does not halt: it would change nothing."""
+        if self.halting_threshold is not None and not model.config.halting:
+            raise UserError(
+                f"halting_threshold={self.halting_threshold:g}: this model was trained without halting and has no "
+                "threshold; leave it out"
+            )
+
     def notes(self, model: Model) -> list[str]:
         """Say where it differs from the model's own."""
         own = {"max_steps": self.max_steps, "halting_threshold": self.halting_threshold}
@@ -359,7 +367,8 @@ def corpus_scores(texts: Sequence[tuple[str, str]]) -> tuple[dict[str, float], d
     sacrebleu = load_sacrebleu()
     hypotheses, references = [pair[0] for pair in texts], [[pair[1] for pair in texts]]
     scores, signatures = {}, {}
-    for name, scorer in (("bleu", sacrebleu.BLEU()), ("chrf", sacrebleu.CHRF())):
+    # force: without it sacreBLEU prints advice about an option of its own where texts end in " ."
+    for name, scorer in (("bleu", sacrebleu.BLEU(force=True)), ("chrf", sacrebleu.CHRF())):
         scores[name] = float(scorer.corpus_score(hypotheses, references).score)
         signatures[name] = str(scorer.get_signature())
     return scores, signatures

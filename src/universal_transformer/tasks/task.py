@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from universal_transformer.data.example import Example
+from universal_transformer.errors import UserError
 
 CODEC_FILE = "codec.json"
 
@@ -65,7 +66,17 @@ class Task:
     """What every figure must say beside it: incomplete data, a changed split."""
 
     def configure(self, model: Model) -> Model:
-        """Return the `ModelConfig` with the fields that follow from the data filled in."""
+        """Return the `ModelConfig` with the fields that follow from the data filled in.
+
+        A field that was set to something else, neither its default nor what the data say, is a UserError.
+        """
+        defaults = {field.name: field.default for field in dataclasses.fields(model)}  # type: ignore[arg-type]
+        for name, value in self.model_fields.items():
+            given = getattr(model, name)
+            if given not in (value, defaults[name]):
+                raise UserError(
+                    f"model.{name}={given}: the data of task {self.name} make it {value}: leave it out"
+                )
         return dataclasses.replace(model, **self.model_fields)  # type: ignore[type-var]
 
 
