@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import shutil
 import sys
 
 import pytest
@@ -77,6 +78,12 @@ def test_a_run_goes_on_with_a_higher_limit(tmp_path, capsys):
     assert "9 updates" in capsys.readouterr().out
     events = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["update"] for line in events if line["event"] == "end"] == [5, 9]
+
+
+def test_a_finished_run_without_a_higher_limit_says_so(stories, tmp_path, capsys):
+    shutil.copytree(stories, tmp_path / "run")
+    assert main(["train", "--resume", str(tmp_path / "run")]) == 0
+    assert "a higher --minutes or --max-updates goes on with it" in capsys.readouterr().err
 
 
 def test_evaluation_prints_a_table_and_writes_the_report(stories, capsys):

@@ -72,6 +72,27 @@ MISTAKES = {
     "no batch": (["predict", "begun", "--batch-tokens", "0"], "--batch-tokens: '0': expected a whole number"),
     "no output": (["predict", "begun", "--max-new-tokens", "0"], "--max-new-tokens: '0': expected a whole"),
     "option of predict": (["predict", "begun", "--beems", "3"], "did you mean --beams"),
+    "nothing to sample": (["predict", "begun", "--top-k", "3"], "give --temperature too"),
+    "record into a folder": (["evaluate", "begun", "--record", "folder"], "folder: this is a folder"),
+    "record nowhere": (["evaluate", "begun", "--record", "none/a.json"], "there is no folder none"),
+    "results in a file": (
+        ["reproduce", "table4", "--results", "empty.txt", "--dry-run"],
+        "empty.txt: a file",
+    ),
+    "no such table": (["reproduce", "tabel4"], "did you mean table4"),
+    "set by the data": (
+        ["train", "pairs", "--data.train", "pairs.tsv", "--model.vocabulary-size", "7", "--dry-run"],
+        "model.vocabulary_size=7: the data of task pairs make it",
+    ),
+    "older configuration": (["evaluate", "older"], "model: missing: norm; written by another version?"),
+    "demo of another recipe": (
+        ["demo", "--run", "pairs"],
+        "a run of the recipe pairs; ut demo trains stories",
+    ),
+    "train over a file": (
+        ["train", "stories", "--train-stories", "9", "--run", "empty.txt"],
+        "and no run: choose another",
+    ),
     "two searches": (["predict", "begun", "--beams", "3", "--temperature", "1"], "search or sample"),
     "data what": (["data", "chek"], "invalid choice: 'chek'"),
     "data set": (["data", "check", "bab"], "did you mean babi"),
@@ -89,7 +110,8 @@ def somewhere(tmp_path, monkeypatch):
     (tmp_path / "columns.tsv").write_text("a\tb\na\tb\tc\n")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\n")
     (tmp_path / "empty.txt").write_text("")
-    for folder in ("folder", "begun", "damaged", "other"):
+    (tmp_path / "pairs.tsv").write_text("".join(f"a {n}\tb {n}\n" for n in range(9)))
+    for folder in ("folder", "begun", "damaged", "other", "older", "pairs"):
         (tmp_path / folder).mkdir()
     (tmp_path / "folder" / "something").write_text("else")
     from universal_transformer.recipes import RECIPES
@@ -98,6 +120,9 @@ def somewhere(tmp_path, monkeypatch):
     (tmp_path / "begun" / "config.json").write_text(json.dumps(config))
     (tmp_path / "damaged" / "config.json").write_text("{")
     (tmp_path / "other" / "config.json").write_text(json.dumps(config | {"colour": "red"}))
+    (tmp_path / "pairs" / "config.json").write_text(json.dumps(RECIPES["pairs"]().to_dict()))
+    del config["model"]["norm"]
+    (tmp_path / "older" / "config.json").write_text(json.dumps(config))
     return tmp_path
 
 

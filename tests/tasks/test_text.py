@@ -67,7 +67,8 @@ def test_what_is_held_out_is_the_end_of_the_text(tmp_path):
     assert text(held.train, held.codec).split("\n") == VERSES[:28]
     assert text(held.validation, held.codec).split("\n") == VERSES[28:32]
     assert text(held.test["test"], held.codec).split("\n") == VERSES[32:]
-    assert sum("the last" in note for note in held.notes) == 2
+    assert held.notes[0].startswith("test: the last 8 lines of ")
+    assert held.notes[1] == "validation: the last 4 lines before those of the test"
     named = TextData(train=path, test=write(tmp_path / "b.txt", VERSES[:3])).load()
     assert text(named.validation, named.codec).split("\n") == VERSES[-2:]
     assert text(named.test["test"], named.codec).split("\n") == VERSES[:3]

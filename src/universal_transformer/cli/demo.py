@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from universal_transformer.cli.arguments import INTERRUPTED, Parser, note
+from universal_transformer.errors import UserError
 from universal_transformer.training.files import CONFIG
 
 if TYPE_CHECKING:
@@ -44,11 +45,15 @@ def _train(folder: Path) -> bool:
     from universal_transformer.cli.train import start
     from universal_transformer.recipes import RECIPES
 
+    resume = (folder / CONFIG).is_file()
+    config = read_config(folder) if resume else RECIPES[RECIPE]()
+    if config.recipe != RECIPE:
+        raise UserError(
+            f"{folder}: a run of the recipe {config.recipe}; ut demo trains {RECIPE}: name another --run"
+        )
     if is_finished(folder):
         print(f"{folder} is trained already (delete the folder to train anew)")
         return True
-    resume = (folder / CONFIG).is_file()
-    config = read_config(folder) if resume else RECIPES[RECIPE]()
     if not resume:
         print(f"training for {config.training.minutes:g} minutes; Ctrl-C saves, and ut demo goes on")
     result = start(config, folder, task=config.data.load(), resume=resume)

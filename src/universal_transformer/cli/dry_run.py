@@ -75,11 +75,7 @@ class Estimate:
             f"parameters  {self.parameters:,}",
             f"FLOPs       {most}{self.flops / 1e9:,.2f} GFLOP an update (forward and backward)",
             f"memory      about {self.memory / 1e9:.1f} GB while training (an estimate)",
-            *(
-                [f"decoding    {self.cached / 1e6:,.1f} MB of keys and values a sequence"]
-                if self.cached
-                else []
-            ),
+            *([f"decoding    {_size(self.cached)} of keys and values a sequence"] if self.cached else []),
             f"time        {most}{self._time()} (an estimate, from a matrix product timed on this machine)",
             *(f"note        {text}" for text in self.notes),
         ]
@@ -257,6 +253,10 @@ def _speed(config: RunConfig, model: AnyModelConfig) -> float:
     finally:
         torch.set_num_threads(threads)
     return best
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e6:,.1f} MB" if count >= 1e6 else f"{count / 1e3:,.1f} kB"
 
 
 def _duration(seconds: float) -> str:

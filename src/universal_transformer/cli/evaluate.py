@@ -27,6 +27,7 @@ def run(arguments: list[str]) -> int:
     """Evaluate, print and write the report."""
     options = parser().parse(arguments)
     folder = Path(options.run)
+    _check_record(options.record)
     with data_dir(options.data_dir):
         run, task = open_with_task(
             folder,
@@ -111,6 +112,13 @@ def evaluate_run(run: Run, task: Task) -> Report:
     report = _evaluate(run, task, options)
     report.save(run.folder / _file_name(options))
     return report
+
+
+def _check_record(file: str | None) -> None:
+    """Refuse, before the work, a place where no record can be written."""
+    if file and (Path(file).is_dir() or not Path(file).parent.is_dir()):
+        what = "this is a folder" if Path(file).is_dir() else f"there is no folder {Path(file).parent}"
+        raise UserError(f"--record {file}: {what}; expected the name of a file to write")
 
 
 def _evaluate(run: Run, task: Task, options: argparse.Namespace) -> Report:

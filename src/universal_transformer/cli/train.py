@@ -47,11 +47,12 @@ def run(arguments: list[str]) -> int:
 
 def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
     from universal_transformer.cli.fields import has_field, override
-    from universal_transformer.recipes import RECIPES
+    from universal_transformer.recipes import MAIN
 
     if not rest or rest[0].startswith("-"):
         raise UserError(
-            f"name a recipe first: ut train RECIPE [--field value]; recipes: {', '.join(RECIPES)}"
+            f"name a recipe first: ut train RECIPE [--field value]; recipes: {', '.join(MAIN)}, and the rows of tables "
+            "(ut recipes TABLE)"
         )
     name, *fields = rest
     config = _recipe(name)
@@ -91,6 +92,8 @@ def _resume(rest: list[str], taken: dict[str, str | None]) -> int:
         and getattr(config.data, "data_dir", "")
     ):
         rest = ["--data.data-dir", str(taken["--data-dir"]), *rest]
+    if not rest and is_finished(folder):
+        note("note: this run is finished; a higher --minutes or --max-updates goes on with it")
     config = override(config, rest, prog="ut train --resume", also=(*VALUES, *FLAGS))
     return _train(config, folder, resume=True, quiet="--quiet" in taken)
 
@@ -119,10 +122,14 @@ def start(
 ) -> TrainingResult:
     """Train, after saying what on; torch is imported here."""
     if not quiet:
-        sets = ", ".join(f"{len(examples):,} {name}" for name, examples in task.test.items())
-        print(
-            f"{task.name}: {len(task.train):,} examples to train on, {len(task.validation):,} to validate, {sets}"
-        )
+        # without test files the validation examples are tested on: they are not said twice
+        tests = [f"{len(found):,} {name}" for name, found in task.test.items() if name != "validation"]
+        counts = [
+            f"{len(task.train):,} examples to train on",
+            f"{len(task.validation):,} to validate",
+            *tests,
+        ]
+        print(f"{task.name}: {', '.join(counts)}")
         print(f"run folder: {folder}", flush=True)
     from universal_transformer.training.trainer import train
 

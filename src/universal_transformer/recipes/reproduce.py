@@ -40,6 +40,8 @@ class Outcome:
 
 def results_file(table: Table, folder: Path, *, say: Say) -> ResultsFile:
     """Return the file that the table's results are in."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{show_path(folder)}: a file; expected the folder that results are kept in")
     return ResultsFile(folder / f"{table.name}.jsonl", table=table.name, say=say)
 
 

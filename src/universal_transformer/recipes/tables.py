@@ -24,7 +24,9 @@ TABLES: dict[str, Table] = {
 def find_table(name: str) -> Table:
     """Return a table by its name."""
     if name not in TABLES:
-        raise UserError(f"no table {show(name)}; tables that can be reproduced: {', '.join(TABLES)}")
+        raise UserError(
+            f"no table {show(name)}{near(name, TABLES)}; tables that can be reproduced: {', '.join(TABLES)}"
+        )
     return TABLES[name]
 
 

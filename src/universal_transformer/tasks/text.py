@@ -181,10 +181,12 @@ class TextData:
                 f"{show_path(self.train)}:{len(lines)}: the last line; too few lines to hold some out for "
                 f"{' and '.join(sizes)}: name a file with --data.{' and --data.'.join(sizes)}"
             )
+        where = f"lines of {show_path(self.train)}"
         for name in reversed(sizes):  # the test is cut off first, and so comes last
             kept[name] = lines[-sizes[name] :]
             del lines[-sizes[name] :]
-            notes.append(f"{name}: the last {sizes[name]} lines of what is left of {show_path(self.train)}")
+            notes.append(f"{name}: the last {sizes[name]:,} {where}")
+            where = f"lines before those of the {name}"
         return lines, kept["validation"], kept["test"]
 
 

@@ -144,6 +144,10 @@ class TrainingConfig:
 LIMITS = ("minutes", "max_updates", "patience", "save_minutes", "log_every", "tensorboard")
 
 
+FEW = 10
+"""At most so many names are listed in an error."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """All that a run depends on."""
@@ -220,9 +224,13 @@ def _check_names(fields: Any, *, expected: set[str], where: str) -> None:
         raise UserError(f"{where}: expected an object, found {fields!r}")
     for problem, names in (("unknown", fields.keys() - expected), ("missing", expected - fields.keys())):
         if names:
-            raise UserError(
-                f"{where}: {problem}: {_listed(sorted(names))}; fields: {_listed(sorted(expected))}"
+            # dozens of names would hide what is wrong
+            hint = (
+                f"fields: {_listed(sorted(expected))}"
+                if len(expected) <= FEW
+                else "written by another version?"
             )
+            raise UserError(f"{where}: {problem}: {_listed(sorted(names))}; {hint}")
 
 
 def _strict(kind: type[T], *, fields: Any, where: str) -> T:

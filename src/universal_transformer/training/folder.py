@@ -38,9 +38,13 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
     """
     if not resume:
         if folder.exists() and not (folder.is_dir() and _is_empty(folder)):
-            raise UserError(
-                f"{folder} is there already: go on with it (ut train --resume {folder}) or choose another"
+            begun = (folder / CONFIG).is_file()
+            what = (
+                f": go on with it (ut train --resume {folder}) or choose another"
+                if begun
+                else ", and no run: choose another"
             )
+            raise UserError(f"{folder} is there already{what}")
         return []
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder} holds no run to go on with: there is no {CONFIG} in it")
