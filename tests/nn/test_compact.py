@@ -121,6 +121,24 @@ def test_single_precision_too(norm, runs):
     assert len(runs) == 2
 
 
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("learn", [True, False], ids=["training", "inference"])
+def test_in_bfloat16_it_is_no_further_from_single_precision_than_the_masked_form(norm, learn, runs):
+    module = small_recurrence(norm=norm, halting=True, max_steps=9).float()
+    states, padding = torch.randn(16, 6, WIDTH), right_padding([6 - row % 4 for row in range(16)], 6)
+    exact = copy.deepcopy(module)
+    exact.form = "masked"
+    wanted, _ = go(exact, states, padding=padding)
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.set_grad_enabled(learn):
+        ours, masked = both(module, states, None, padding=padding, hidden=None, learn=learn)
+    far, as_far = (
+        (found[0] - wanted).masked_fill(padding.unsqueeze(-1), 0.0).square().mean().sqrt()
+        for found in (ours, masked)
+    )
+    assert runs
+    assert 0 < far < 1.5 * as_far < 0.2
+
+
 def test_states_that_a_signal_cancels_stay_finite():
     """``h + π + τ`` all alike has no variance: its LayerNorm is 0, and rounding must not make a root of less than 0."""
     module = small_recurrence(norm="pre", halting=True, max_steps=9, coordinates=coordinates(position="none"))

@@ -5,10 +5,10 @@ from functools import cached_property
 
 import torch
 from torch.nn.attention.flex_attention import BlockMask
-from torch.nn.functional import scaled_dot_product_attention
 
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.nn import flex
+from universal_transformer.nn.attention import attend
 
 Rows = Float[Tensor, "row width"]
 Keys = Float[Tensor, "batch heads key head"]
@@ -131,9 +131,7 @@ class Layout:
                 position = self.index[first : first + count] - row * self.length + self.stored
                 seen = _earlier(position, keys.shape[2])
                 visible = seen if visible is None else visible & seen
-            result = scaled_dot_product_attention(
-                asked, keys[row : row + 1], values[row : row + 1], attn_mask=visible, dropout_p=dropout
-            )
+            result = attend(asked, keys[row : row + 1], values[row : row + 1], mask=visible, dropout=dropout)
             results.append(result.transpose(1, 2).reshape(count, -1))
             first += count
         return results[0] if len(results) == 1 else torch.cat(results)
@@ -162,7 +160,7 @@ class Layout:
             seen = _earlier(position.view(rows, most), keys.shape[2]).unsqueeze(1)
             visible = seen if mask is None else mask & seen
         asked = query.view(rows, most, keys.shape[1], keys.shape[3]).transpose(1, 2)
-        result = scaled_dot_product_attention(asked, keys, values, attn_mask=visible, dropout_p=dropout)
+        result = attend(asked, keys, values, mask=visible, dropout=dropout)
         flat = result.transpose(1, 2).reshape(rows * most, width)
         return flat if slot is None else flat.index_select(0, slot)
 
