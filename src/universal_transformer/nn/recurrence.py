@@ -40,6 +40,9 @@ from universal_transformer.nn.trace import Trace
 from universal_transformer.nn.transition import FeedForward
 from universal_transformer.nn.view import View
 
+MOST_STEPS = 2**16
+"""Each has a signal that is made before the first step: beyond, a slip of the pen would fill the memory."""
+
 
 def again(function: Callable[..., Any], *arguments: object) -> Any:
     """``function(*arguments)``, of which the way back keeps the arguments alone and computes the rest once more."""
@@ -89,8 +92,8 @@ class Recurrence(nn.Module):
         """The number of steps to run; UserError when it is not positive or an untied model has fewer blocks."""
         depth = self.max_steps if max_steps is None else max_steps
         most = len(self.blocks) // self.layers_per_step
-        if type(depth) is not int or depth < 1:
-            raise UserError(f"max_steps={depth}: at least 1 step is needed, a whole number of them")
+        if type(depth) is not int or not 1 <= depth <= MOST_STEPS:
+            raise UserError(f"max_steps={depth}: a whole number of steps is needed, from 1 to {MOST_STEPS:,}")
         if not self.tied and depth > most:
             raise UserError(
                 f"max_steps={depth}: an untied model has one block a step, and this one has {most}"
