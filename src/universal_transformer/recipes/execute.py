@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks import LearningToExecuteData
 from universal_transformer.tasks.learning_to_execute import ExecuteProblem
@@ -42,6 +44,23 @@ def lte_control() -> RunConfig:
 def lte_addition() -> RunConfig:
     """Run programs of additions: literals of up to 5 digits, nesting 2 (table 6)."""
     return _recipe("lte-addition", problem="addition", updates=3000)
+
+
+def by_distance(config: RunConfig) -> RunConfig:
+    """Return `config` with positions told by distance, to the source too (docs/model.md, D13).
+
+    A number is reversed by heads that count from its end.
+    """
+    assert isinstance(config.model, ModelConfig)
+    assert isinstance(config.data, LearningToExecuteData)
+    model = dataclasses.replace(
+        config.model,
+        position_coordinates="rotary",
+        rotary_source=True,
+        position_offsets="none",
+        end_coordinates=config.data.problem == "reverse",
+    )
+    return dataclasses.replace(config, recipe=f"{config.recipe}-ours", model=model)
 
 
 def _recipe(name: str, *, problem: ExecuteProblem, updates: int) -> RunConfig:

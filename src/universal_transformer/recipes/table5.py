@@ -7,6 +7,7 @@ from functools import partial
 
 from universal_transformer.recipes import paper
 from universal_transformer.recipes.execute import (
+    by_distance,
     lte_addition,
     lte_control,
     lte_copy,
@@ -17,9 +18,10 @@ from universal_transformer.recipes.execute import (
 from universal_transformer.recipes.page import render
 from universal_transformer.recipes.paper import Cell
 from universal_transformer.recipes.table import Column, Grid, Page, Table
-from universal_transformer.recipes.variants import TITLES, Recipe, family, rows
+from universal_transformer.recipes.variants import TITLES, Recipe, changed, family, rows
 
 MODELS = ("lstm", "transformer", "transformer-small", "ut", "ut-halting")
+TITLED = {model: TITLES[model] for model in (*MODELS, "ours")}
 DIGITS, SYMBOLS = 14, 33
 """Vocabularies of numbers and of programs: padding, start, end, unknown and the symbols."""
 
@@ -36,7 +38,10 @@ def _table(
 ) -> Table:
     made = rows(
         {
-            name: family(f"lte-{name}", recipe, models=MODELS, vocabulary_size=vocabulary_size)
+            name: {
+                **family(f"lte-{name}", recipe, models=MODELS, vocabulary_size=vocabulary_size),
+                "ours": changed(recipe, change=by_distance, by="positions told by distance"),
+            }
             for name, recipe in problems.items()
         }
     )
@@ -49,7 +54,7 @@ narrower, so that it has as many parameters.""",
         grids=[
             Grid(
                 title=title.capitalize(),
-                models={model: TITLES[model] for model in MODELS},
+                models=TITLED,
                 columns={
                     name: Column(run=name, metrics=("character_accuracy", "sequence_accuracy"))
                     for name in problems

@@ -41,17 +41,25 @@ def family(name: str, base: Recipe, *, models: Sequence[str], vocabulary_size: i
         "ut-halting": lambda config: _with(config, dataclasses.replace(_ours(config), halting=True)),
     }
     return {
-        model: base if model == "ut" else _recipe(name, base, model=model, change=changes[model])
+        model: base
+        if model == "ut"
+        else _named(f"{name}-{model}", base, change=changes[model], by=TITLES[model])
         for model in models
     }
 
 
-def _recipe(name: str, base: Recipe, *, model: str, change: Change) -> Recipe:
-    def recipe() -> RunConfig:
-        return dataclasses.replace(change(base()), recipe=f"{name}-{model}")
+def changed(base: Recipe, *, change: Change, by: str) -> Recipe:
+    """Return the recipe that makes `change` of `base`; `by` says in a summary what it is."""
 
-    recipe.__doc__ = f"{(base.__doc__ or '').split(chr(10))[0].rstrip('.')}: {TITLES[model]}."
+    def recipe() -> RunConfig:
+        return change(base())
+
+    recipe.__doc__ = f"{(base.__doc__ or '').split(chr(10))[0].rstrip('.')}: {by}."
     return recipe
+
+
+def _named(name: str, base: Recipe, *, change: Change, by: str) -> Recipe:
+    return changed(base, change=lambda config: dataclasses.replace(change(config), recipe=name), by=by)
 
 
 def _ours(config: RunConfig) -> ModelConfig:
