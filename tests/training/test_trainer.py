@@ -92,6 +92,20 @@ def test_weights_from_before_halting_was_learned_are_never_the_best(tmp_path):
     assert result.updates == 8, "patience begins with halting"
 
 
+def test_a_fixed_depth_knows_no_delay(tmp_path):
+    plain, delayed = tmp_path / "plain", tmp_path / "delayed"
+    for folder, delay in ((plain, 0.0), (delayed, 0.9)):
+        config = tiny.run_config(tiny.model_config(halting=False), validate_every=2, halting_delay=delay)
+        train(config, folder, task=tiny.task(), quiet=True)
+    best = [
+        [line["best"] for line in read_metrics(folder / "metrics.jsonl") if line["event"] == "validation"]
+        for folder in (plain, delayed)
+    ]
+    assert best[0] == best[1]
+    assert best[1][0]
+    assert same_weights(plain, delayed)
+
+
 def test_the_same_seed_gives_the_same_run_and_another_does_not(tmp_path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         train(tiny.run_config(seed=seed), tmp_path / name, task=tiny.task(), quiet=True)

@@ -233,8 +233,8 @@ class Session:
     @property
     def halting_delayed(self) -> bool:
         """Whether the next update is one of those before halting is learned."""
-        update = self.standing.update + 1
-        return optimizers.halting_delayed(self.training, update=update, seconds=self.seconds)
+        update, halts = self.standing.update + 1, self.model.config.halting
+        return halts and optimizers.halting_delayed(self.training, update=update, seconds=self.seconds)
 
     def gradient_norm(self) -> Scalar:
         """``sqrt(Σ g²)`` of the gradients of what the next update changes."""
