@@ -72,12 +72,11 @@ def evaluate(
     _check(model, task, beams=beams, batch_tokens=batch_tokens)
     depth = Depth(max_steps=max_steps, halting_threshold=halting_threshold)
     depth.check(model)
-    decoding = Decoding(beams=beams, alpha=alpha)
-    scorer = Scorer(model, task.codec, task.metric, depth, decoding)
+    scorer = Scorer(model, task.codec, task.metric, depth, Decoding(beams=beams, alpha=alpha))
     sets, notes = choose(task, split=split, limit=limit)
     batch_tokens = min(batch_tokens, _room(model))
     if task.metric in ("sequence", "bleu"):
-        notes.append(f"free-running output, {decoding.name}")
+        notes.append(f"free-running output, {scorer.decoding.name}")
     tallies: dict[tuple[str, str], Outcome] = {}
     by_supports: dict[int, Outcome] = {}
     done, total = 0, sum(map(len, sets.values()))

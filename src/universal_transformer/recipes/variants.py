@@ -41,9 +41,7 @@ def family(name: str, base: Recipe, *, models: Sequence[str], vocabulary_size: i
         "ut-halting": lambda config: _with(config, dataclasses.replace(_ours(config), halting=True)),
     }
     return {
-        model: base
-        if model == "ut"
-        else _named(f"{name}-{model}", base, change=changes[model], by=TITLES[model])
+        model: base if model == "ut" else _with_model(name, base, model=model, change=changes[model])
         for model in models
     }
 
@@ -58,8 +56,11 @@ def changed(base: Recipe, *, change: Change, by: str) -> Recipe:
     return recipe
 
 
-def _named(name: str, base: Recipe, *, change: Change, by: str) -> Recipe:
-    return changed(base, change=lambda config: dataclasses.replace(change(config), recipe=name), by=by)
+def _with_model(name: str, base: Recipe, *, model: str, change: Change) -> Recipe:
+    def named(config: RunConfig) -> RunConfig:
+        return dataclasses.replace(change(config), recipe=f"{name}-{model}")
+
+    return changed(base, change=named, by=TITLES[model])
 
 
 def _ours(config: RunConfig) -> ModelConfig:
