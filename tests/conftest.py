@@ -47,7 +47,19 @@ def compact_whatever_it_saves(monkeypatch):
 
 
 @pytest.fixture
-def eager_flex(monkeypatch):
+def flex_through(monkeypatch):
+    """Called with a kernel: FlexAttention goes through it on a CPU too, with gradients, which torch refuses there."""
+
+    def through(kernel):
+        monkeypatch.setattr(flex_attention, "_validate_device", lambda *_: None)
+        monkeypatch.setattr(flex, "kernel", lambda _: kernel)
+        monkeypatch.setattr(flex, "EAGER", True)
+
+    return through
+
+
+@pytest.fixture
+def eager_flex(monkeypatch, flex_through):
     """FlexAttention on a CPU, as torch's plain operations and with gradients. Gives what was attended with it."""
     calls = []
 
@@ -56,9 +68,5 @@ def eager_flex(monkeypatch):
         return flex_attention.flex_attention(*parts, **choices)
 
     monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
-    monkeypatch.setattr(
-        flex_attention, "_validate_device", lambda *_: None
-    )  # which refuses gradients on a CPU
-    monkeypatch.setattr(flex, "kernel", lambda _: counted)
-    monkeypatch.setattr(flex, "EAGER", True)
+    flex_through(counted)
     return calls

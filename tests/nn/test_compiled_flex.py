@@ -6,7 +6,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn.attention import flex_attention
 
 from small import WIDTH, go, right_padding, small_recurrence
-from universal_transformer.nn import flex, worth
+from universal_transformer.nn import worth
 from universal_transformer.nn.ragged import Layout
 
 pytestmark = [
@@ -17,16 +17,12 @@ pytestmark = [
 ]
 
 
-def compiled(monkeypatch, backend, *, dynamic=True):
+def compiled(flex_through, backend, *, dynamic=True):
     """FlexAttention goes through a compiler on the CPU; gives what counts the programs made."""
     counter = CompileCounterWithBackend(backend)
     torch._dynamo.reset()
     program = torch.compile(flex_attention.flex_attention, dynamic=dynamic, fullgraph=True, backend=counter)
-    monkeypatch.setattr(
-        flex_attention, "_validate_device", lambda *_: None
-    )  # which refuses gradients on a CPU
-    monkeypatch.setattr(flex, "kernel", lambda _: program)
-    monkeypatch.setattr(flex, "EAGER", True)
+    flex_through(program)
     return counter
 
 
@@ -37,9 +33,9 @@ def parts(layout, *, heads, head):
     return query, key.transpose(1, 2), value.transpose(1, 2)
 
 
-def test_few_programs_serve_all_lengths(monkeypatch):
+def test_few_programs_serve_all_lengths(flex_through):
     """One with a mask and one without, for the way there and back, and alone."""
-    counter = compiled(monkeypatch, "eager")
+    counter = compiled(flex_through, "eager")
     for length in (300, 260, 340, 451):
         running = torch.rand(3, length) < 0.9
         layout = Layout.of(running, counts=running.sum(1).tolist(), stored=length % 7, flexes=True)
@@ -52,9 +48,9 @@ def test_few_programs_serve_all_lengths(monkeypatch):
         assert counter.frame_count == 4
 
 
-def test_a_recurrence_is_the_masked_one(monkeypatch):
+def test_a_recurrence_is_the_masked_one(flex_through, monkeypatch):
     """The way there and back, and what a `Recall` keeps for it, are followed by the compiler too."""
-    counter, found = compiled(monkeypatch, "aot_eager"), []
+    counter, found = compiled(flex_through, "aot_eager"), []
     monkeypatch.setattr(worth, "RECALLS", 1)
     module = small_recurrence(decoder=True, cross_attention=True, norm="pre", halting=True, max_steps=9)
     states, source = torch.randn(4, 120, WIDTH).double(), torch.randn(4, 129, WIDTH).double()
@@ -70,9 +66,11 @@ def test_a_recurrence_is_the_masked_one(monkeypatch):
 
 
 @torch.inference_mode()  # where the way back is not prepared
-def test_a_kernel_that_skips_blocks_finds_the_same(monkeypatch):
+def test_a_kernel_that_skips_blocks_finds_the_same(flex_through):
     """The one that a compiler makes for a CPU looks at the blocks it is told of and at no others."""
-    compiled(monkeypatch, "inductor", dynamic=False)  # torch 2.13 misnames the eleventh size of such a kernel
+    compiled(
+        flex_through, "inductor", dynamic=False
+    )  # torch 2.13 misnames the eleventh size of such a kernel
     running = torch.rand(4, 400) < torch.tensor((0.7, 0.0, 1.0, 0.02)).unsqueeze(1)
     layout = Layout.of(running, counts=running.sum(1).tolist(), stored=17, flexes=True)
     query, key, value = parts(layout, heads=2, head=16)
