@@ -204,23 +204,20 @@ class Scorer:
         scored = real
         if self.metric == "last_word":
             scored = real & (real.long().cumsum(1) == real.sum(1, keepdim=True))
-        logits = finite(output.logits).float()
-        losses = cross_entropy(logits.transpose(1, 2), batch.target, reduction="none").double() * scored
-        right = (logits.argmax(-1) == batch.target) & scored
+        logits, targets = finite(output.logits[scored]).float(), batch.target[scored]
+        right = logits.argmax(-1) == targets
         if self.metric == "last_word":
-            right &= batch.target != UNKNOWN
+            right &= targets != UNKNOWN
+        nats = cross_entropy(logits, targets, reduction="none").double()
+        sums = nats.new_zeros(len(examples), 3).index_add_(
+            0, scored.nonzero()[:, 0], torch.stack((nats, right.double(), torch.ones_like(nats)), dim=1)
+        )
         outcomes = [
             Outcome(
-                sums={"nats": nats, "right": float(hits), "tokens": float(tokens)},
+                sums=dict(zip(("nats", "right", "tokens"), of_row, strict=True)),
                 steps={"decoder": Counter(map(int, taken))},
             )
-            for nats, hits, tokens, taken in zip(
-                losses.sum(1).tolist(),
-                right.sum(1).tolist(),
-                scored.sum(1).tolist(),
-                steps_of(output.decoder, real=real),
-                strict=True,
-            )
+            for of_row, taken in zip(sums.tolist(), steps_of(output.decoder, real=real), strict=True)
         ]
         if self.metric == "last_word":
             for example, outcome in zip(examples, outcomes, strict=True):

@@ -13,60 +13,42 @@ from universal_transformer.training.config import RunConfig, TrainingConfig
 _MODELS = ("lstm", "transformer", "transformer-small", "ut", "ut-halting")
 
 
-def _language_model(*, width: int) -> ModelConfig:
-    """Next words, norms in front, four channels of the transition a channel of the state, 32 a head."""
-    return ModelConfig(
-        architecture="language_model",
-        width=width,
-        filter_width=4 * width,
-        num_heads=width // 32,
-        max_steps=6,
-        norm="pre",
-        dropout=0.1,
-    )
-
-
-def _training(*, minutes: float, batch_tokens: int) -> TrainingConfig:
-    return TrainingConfig(
-        minutes=minutes,
-        batch_tokens=batch_tokens,
-        learning_rate=2e-3,
-        schedule="cosine",
-        warmup_updates=200,
-        ponder_weight=0.005,
-        validate_every=250,
-        save_minutes=1.0,
-    )
+_MODEL = ModelConfig(
+    architecture="language_model",
+    width=128,
+    filter_width=512,
+    num_heads=4,
+    max_steps=6,
+    norm="pre",
+    dropout=0.1,
+)
+_TRAINING = TrainingConfig(
+    minutes=10.0,
+    batch_tokens=1024,
+    learning_rate=2e-3,
+    schedule="cosine",
+    warmup_updates=200,
+    ponder_weight=0.005,
+    validate_every=250,
+    save_minutes=1.0,
+)
+_ON_NOVELS = dataclasses.replace(_TRAINING, minutes=60.0, batch_tokens=2048, precision="bfloat16")
 
 
 def agreement() -> RunConfig:
     """Which form of a verb agrees with its subject, by a language model (table 2; `ut data fetch sva`)."""
-    return RunConfig(
-        recipe="agreement",
-        data=AgreementData(),
-        model=_language_model(width=128),
-        training=_training(minutes=10.0, batch_tokens=1024),
-    )
+    return RunConfig(recipe="agreement", data=AgreementData(), model=_MODEL, training=_TRAINING)
 
 
 def lambada() -> RunConfig:
     """The last word of a passage, by a language model on novels (table 3; `ut data fetch lambada`, `novels`)."""
-    return RunConfig(
-        recipe="lambada",
-        data=LambadaData(),
-        model=_language_model(width=256),
-        training=_training(minutes=60.0, batch_tokens=2048),
-    )
+    return RunConfig(recipe="lambada", data=LambadaData(), model=_MODEL, training=_ON_NOVELS)
 
 
 def lambada_reading() -> RunConfig:
     """The last word of a passage, among the words before its last sentence (table 3, reading comprehension)."""
-    return RunConfig(
-        recipe="lambada-reading",
-        data=ReadingData(),
-        model=dataclasses.replace(_language_model(width=128), architecture="classifier", pooling="pointer"),
-        training=_training(minutes=60.0, batch_tokens=2048),
-    )
+    model = dataclasses.replace(_MODEL, architecture="classifier", pooling="pointer")
+    return RunConfig(recipe="lambada-reading", data=ReadingData(), model=model, training=_ON_NOVELS)
 
 
 FAMILIES: Mapping[str, Mapping[str, Recipe]] = {
