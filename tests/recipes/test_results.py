@@ -97,12 +97,15 @@ def test_damage_before_the_end_is_refused_for_no_interruption_makes_it(two):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"colour": "red"}, "unknown colour: a line of another version"),
+        (
+            {"colour": "red"},
+            "unknown: colour; written by another version?; this version does not read such a line",
+        ),
         ({"format": FORMAT + 1, "colour": "red"}, f"format: found {FORMAT + 1}; this version reads {FORMAT}"),
-        ({"seed": "0"}, "seed: found '0'; expected int"),
-        ({"updates": True}, "updates: found True; expected int"),
-        ({"figures": {"task 1": {"error": "none"}}}, "figures: found"),
-        ({"commit": 7}, "commit: found 7"),
+        ({"seed": "0"}, "seed: expected int, found '0'"),
+        ({"updates": True}, "updates: expected int, found True"),
+        ({"figures": {"task 1": {"error": "none"}}}, "figures.task 1.error: expected float, found 'none'"),
+        ({"commit": 7}, "commit: expected str | None, found 7"),
         ({"table": "table2"}, "table: found 'table2'; expected table1"),
         ({"config": "0123456789ab"}, "the line was changed"),
         ({"seed": 3}, "seed: found 3, which is not the one in its settings"),
@@ -131,7 +134,7 @@ def test_a_missing_field_is_named(two):
     fields = dataclasses.asdict(FIRST)
     del fields["commit"], fields["format"]
     two.path.write_text(json.dumps(fields) + "\n")
-    with pytest.raises(UserError, match="missing commit, format"):
+    with pytest.raises(UserError, match="missing: commit, format"):
         two.read()
 
 

@@ -188,7 +188,12 @@ def test_a_saved_codec_comes_back_the_same(tmp_path, recent_first):
         ("{}", "unknown kind None; known are facts"),
         ("[", "codec.json: not valid JSON"),
         ('{"kind": "songs"}', "unknown kind 'songs'; known are facts"),
-        ('{"kind": "facts", "words": []}', "expected a codec of facts with the fields answers"),
+        ('{"kind": "facts", "words": []}', r"codec.json: unknown: words; fields: answers, max_fact_words"),
+        (
+            '{"kind": "facts", "vocabulary": 5, "answers": [], "max_fact_words": 1, "max_facts": 0, '
+            '"recent_first": false}',
+            "codec.json: vocabulary: expected tuple",
+        ),
     ],
 )
 def test_a_broken_codec_is_refused(tmp_path, content, message):

@@ -9,18 +9,19 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args
 
 from universal_transformer.data.text import read_json, show, show_path, write_json
+from universal_transformer.data.typed import typed
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.task import Measure
 
 FAILED_ABOVE = 5.0  # per cent: the paper's table 1 calls a task with a larger error failed
 
 Side = Literal["encoder", "decoder"]
-T = TypeVar("T")
 
 
 class Metric(NamedTuple):
@@ -166,9 +167,14 @@ class Report:
     @classmethod
     def from_dict(cls, fields: dict[str, Any], *, name: str = "report") -> Report:
         """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
-        report = _build(cls, fields, where=name)
+        report: Report = typed(fields, cls, where=name)
         if not report.totals or not report.rows:
             raise UserError(f"{name}: a report of no rows; expected what evaluation wrote")
+        steps = [steps for row in (*report.rows, *report.totals) for steps in row.steps]
+        steps += [found.steps for found in report.steps_by_supports]
+        counts = [row.count for row in (*report.rows, *report.totals)]
+        if (least := min(chain(counts, *(found.counts for found in steps)))) < 0:
+            raise UserError(f"{name}: found a count of {least}; expected none below 0")
         for row in (*report.rows, *report.totals):
             if not row.metrics or not set(row.metrics) <= METRICS.keys():
                 raise UserError(
@@ -272,31 +278,3 @@ def _table(rows: list[list[str]], *, names: int = 1) -> Iterable[str]:
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()
-
-
-def _build(kind: Any, value: Any, *, where: str) -> Any:
-    """Turn a JSON value into one of type `kind`, or say what was expected."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
-        hints = get_type_hints(kind)
-        names = {found.name for found in dataclasses.fields(kind)}
-        for problem, wrong in (("unknown", value.keys() - names), ("missing", names - value.keys())):
-            if wrong:
-                raise UserError(f"{where}: {problem} {', '.join(map(show, sorted(wrong)))}")
-        return kind(**{key: _build(hints[key], value[key], where=f"{where}.{key}") for key in names})  # type: ignore[operator]
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(
-            _build(arguments[0], item, where=f"{where}[{index}]") for index, item in enumerate(value)
-        )
-    if origin is dict and isinstance(value, dict):
-        return {key: _build(arguments[1], item, where=f"{where}.{key}") for key, item in value.items()}
-    if origin is Literal and value in arguments:
-        return value
-    if kind is float and type(value) is int:
-        return float(value)
-    if kind is int and type(value) is int and value < 0:
-        raise UserError(f"{where}: found {value}; expected no negative number")
-    if isinstance(kind, type) and type(value) is kind:
-        return value
-    wanted = ", ".join(map(str, arguments)) if origin is Literal else getattr(kind, "__name__", str(kind))
-    raise UserError(f"{where}: expected {wanted}, found {show(value)}")

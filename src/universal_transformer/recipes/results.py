@@ -11,14 +11,14 @@ import fcntl
 import hashlib
 import json
 import os
-import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple
 
 from universal_transformer.data.text import parse_json, show, show_path
+from universal_transformer.data.typed import typed
 from universal_transformer.errors import UserError
 from universal_transformer.models.kinds import KINDS
 from universal_transformer.tasks import TASKS
@@ -234,20 +234,12 @@ def check(fields: dict[str, Any], *, where: str, table: str) -> Result:
     """Build a result from exactly its fields, of exactly their types, with the digest that it names."""
     if fields.get("format", FORMAT) != FORMAT:
         raise UserError(f"{where}: format: found {show(fields['format'])}; this version reads {FORMAT}")
-    hints = get_type_hints(Result)
-    for problem, names in (
-        ("unknown", fields.keys() - hints.keys()),
-        ("missing", hints.keys() - fields.keys()),
-    ):
-        if names:
-            raise UserError(
-                f"{where}: {problem} {', '.join(sorted(names))}: a line of another version; "
-                "this version does not read it, move the file away to begin another"
-            )
-    for name, hint in hints.items():
-        if not _fits(fields[name], hint):
-            raise UserError(f"{where}: {name}: found {show(fields[name])}; expected {_words(hint)}")
-    result = Result(**fields)
+    try:
+        result: Result = typed(fields, Result, where=where)
+    except UserError as error:
+        raise UserError(
+            f"{error}; this version does not read such a line: move the file away to begin another"
+        ) from error
     if result.table != table:
         raise UserError(f"{where}: table: found {show(result.table)}; expected {table}")
     if digest(result.settings) != result.config:
@@ -288,7 +280,9 @@ def _check_parts(result: Result, *, where: str) -> None:
         raise UserError(f"{where}: figures: there are none in it")
     for group, scores in result.figures.items():
         if scores["count"] < 1:
-            raise UserError(f"{where}: figures.{group}: count: found {scores['count']}; expected at least 1")
+            raise UserError(
+                f"{where}: figures.{group}: count: found {scores['count']:g}; expected at least 1"
+            )
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
@@ -309,22 +303,3 @@ def _refuse_doubles(found: Sequence[Result], *, name: str) -> None:
                 f"{name}:{number}: the run of line {first} again ({result.row}, seed {result.seed}, "
                 f"config {result.config}): remove one of the two lines"
             )
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    origin, arguments = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return True
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, option) for option in arguments)
-    if origin is dict:
-        return isinstance(value, dict) and all(_fits(item, arguments[1]) for item in value.values())
-    if origin is list:
-        return isinstance(value, list) and all(_fits(item, arguments[0]) for item in value)
-    if hint is float:
-        return type(value) in (int, float)
-    return type(value) is hint
-
-
-def _words(hint: Any) -> str:
-    return str(hint) if get_origin(hint) else getattr(hint, "__name__", str(hint))

@@ -7,13 +7,14 @@ IDs start again at 1 with a new story. A question's facts are all earlier statem
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from universal_transformer.data.example import NO_CLASS, PADDING, Example
 from universal_transformer.data.text import read_json, show, show_path, write_json
+from universal_transformer.data.typed import typed
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.task import CODEC_FILE
 
@@ -196,17 +197,12 @@ class FactCodec:
     @classmethod
     def load(cls, folder: Path) -> FactCodec:
         """Read what `save` wrote."""
-        content = read_json(folder / CODEC_FILE)
-        expected = {"kind", *(field.name for field in fields(cls))}
-        if set(content) != expected:
-            names = ", ".join(sorted(expected))
-            raise UserError(
-                f"{show_path(folder / CODEC_FILE)}: expected a codec of facts with the fields {names}"
-            )
-        del content["kind"]
-        content["vocabulary"] = tuple(content["vocabulary"])
-        content["answers"] = tuple(content["answers"])
-        return cls(**content)
+        path = folder / CODEC_FILE
+        content = read_json(path)
+        if (kind := content.pop("kind", None)) != "facts":
+            raise UserError(f'{show_path(path)}: kind: expected "facts", found {show(kind)}')
+        codec: FactCodec = typed(content, cls, where=show_path(path))
+        return codec
 
     def _ids_of(self, text: str, *, where: str) -> tuple[int, ...]:
         if text not in self._seen:

@@ -6,12 +6,12 @@ import dataclasses
 import hashlib
 import json
 import math
-import types
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from universal_transformer.data.text import read_json
+from universal_transformer.data.text import read_json, show
+from universal_transformer.data.typed import check_names, listed, typed
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import EXECUTION, ModelConfig
 from universal_transformer.models.kinds import AnyModelConfig, kind_of
@@ -43,8 +43,6 @@ TaskFields = (
     | LambadaData
     | ReadingData
 )
-
-T = TypeVar("T")
 
 _ABOVE_ZERO = ("batch_tokens", "learning_rate", "epsilon", "validate_every", "log_every")
 _AT_LEAST_ZERO = (
@@ -123,7 +121,7 @@ class TrainingConfig:
         for field, hint in get_type_hints(type(self)).items():
             value = getattr(self, field)
             if get_origin(hint) is Literal:
-                _require(value in get_args(hint), field=field, value=value, allowed=_listed(get_args(hint)))
+                _require(value in get_args(hint), field=field, value=value, allowed=listed(get_args(hint)))
             if isinstance(value, float):
                 _require(math.isfinite(value), field=field, value=value, allowed="a finite number")
         for beta in self.betas:
@@ -144,10 +142,6 @@ class TrainingConfig:
 LIMITS = ("minutes", "max_updates", "patience", "save_minutes", "log_every", "tensorboard")
 
 
-FEW = 10
-"""At most so many names are listed in an error."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """All that a run depends on."""
@@ -165,7 +159,7 @@ class RunConfig:
         """Return plain JSON values; the data carry the name of their task under "task"."""
         task = next((name for name, kind in TASKS.items() if kind is type(self.data)), None)
         if task is None:
-            raise UserError(f"data: {type(self.data).__name__} is no task; known are {_listed(TASKS)}")
+            raise UserError(f"data: {type(self.data).__name__} is no task; known are {listed(TASKS)}")
         return {
             "recipe": self.recipe,
             "data": {"task": task, "fields": _plain(dataclasses.asdict(self.data))},
@@ -176,18 +170,16 @@ class RunConfig:
     @classmethod
     def from_dict(cls, fields: dict[str, Any], *, name: str = "config") -> RunConfig:
         """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
-        _check_names(fields, expected={"recipe", "data", "model", "training"}, where=name)
+        check_names(fields, expected={"recipe", "data", "model", "training"}, where=name)
         data = fields["data"]
-        _check_names(data, expected={"task", "fields"}, where=f"{name}: data")
+        check_names(data, expected={"task", "fields"}, where=name, field="data")
         if not isinstance(data["task"], str) or data["task"] not in TASKS:
-            raise UserError(f"{name}: data.task: {data['task']!r} is no task; known are {_listed(TASKS)}")
+            raise UserError(f"{name}: data.task: {data['task']!r} is no task; known are {listed(TASKS)}")
         return cls(
-            recipe=_convert(fields["recipe"], hint=str, where=f"{name}: recipe"),
-            data=cast(
-                "TaskFields", _strict(TASKS[data["task"]], fields=data["fields"], where=f"{name}: data")
-            ),
-            model=_model(fields["model"], where=f"{name}: model"),
-            training=_strict(TrainingConfig, fields=fields["training"], where=f"{name}: training"),
+            recipe=typed(fields["recipe"], str, where=name, field="recipe"),
+            data=typed(data["fields"], TASKS[data["task"]], where=name, field="data"),
+            model=_model(fields["model"], where=name),
+            training=typed(fields["training"], TrainingConfig, where=name, field="training"),
         )
 
     def digest(self) -> str:
@@ -206,10 +198,6 @@ def _require(condition: bool, *, field: str, value: object, allowed: str) -> Non
         raise UserError(f"training.{field}: {value!r} is not allowed; allowed: {allowed}")
 
 
-def _listed(names: Any) -> str:
-    return ", ".join(str(name) for name in names)
-
-
 def _plain(value: Any) -> Any:
     """Python values as JSON has them: tuples as lists, paths as text."""
     if isinstance(value, dict):
@@ -219,68 +207,13 @@ def _plain(value: Any) -> Any:
     return value.as_posix() if isinstance(value, Path) else value
 
 
-def _check_names(fields: Any, *, expected: set[str], where: str) -> None:
-    if not isinstance(fields, dict):
-        raise UserError(f"{where}: expected an object, found {fields!r}")
-    for problem, names in (("unknown", fields.keys() - expected), ("missing", expected - fields.keys())):
-        if names:
-            # dozens of names would hide what is wrong
-            hint = (
-                f"fields: {_listed(sorted(expected))}"
-                if len(expected) <= FEW
-                else "written by another version?"
-            )
-            raise UserError(f"{where}: {problem}: {_listed(sorted(names))}; {hint}")
-
-
-def _strict(kind: type[T], *, fields: Any, where: str) -> T:
-    """Build the dataclass `kind` from exactly its fields, types checked."""
-    hints = {field.name: get_type_hints(kind)[field.name] for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
-    _check_names(fields, expected=set(hints), where=where)
-    return kind(
-        **{
-            field: _convert(fields[field], hint=hint, where=f"{where}.{field}")
-            for field, hint in hints.items()
-        }
-    )
-
-
 def _model(fields: Any, *, where: str) -> AnyModelConfig:
     """Build the model configuration of the kind that `fields` name; without a name it is a `ModelConfig`."""
     if not isinstance(fields, dict):
-        raise UserError(f"{where}: expected an object, found {fields!r}")
-    kind = kind_of(fields, where=where)
+        raise UserError(f"{where}: model: expected an object, found {show(fields)}")
+    kind = kind_of(fields, where=f"{where}: model")
     if kind is ModelConfig:
         fields = {**EXECUTION, **fields}
-    return _strict(kind, fields={name: fields[name] for name in fields if name != "kind"}, where=where)
-
-
-def _convert(value: Any, *, hint: Any, where: str) -> Any:
-    """Turn a JSON value into one of type `hint`, or say what was expected."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Literal and value in arguments:
-        return value
-    if origin in (Union, types.UnionType):
-        for option in arguments:
-            try:
-                return _convert(value, hint=option, where=where)
-            except UserError:
-                continue
-    if origin is tuple and isinstance(value, list):
-        if arguments[1:] == (...,):
-            arguments = (arguments[0],) * len(value)
-        if len(arguments) == len(value):
-            pairs = enumerate(zip(value, arguments, strict=True))
-            return tuple(
-                _convert(item, hint=part, where=f"{where}[{index}]") for index, (item, part) in pairs
-            )
-    if hint is Path and isinstance(value, str):
-        return Path(value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(hint, type) and origin is None and isinstance(value, hint):
-        if hint is int and isinstance(value, bool):
-            raise UserError(f"{where}: expected a whole number, found {value!r}")
-        return value
-    wanted = _listed(arguments) if origin is Literal else getattr(hint, "__name__", str(hint))
-    raise UserError(f"{where}: expected {wanted}, found {value!r}")
+    named = {name: value for name, value in fields.items() if name != "kind"}
+    model: AnyModelConfig = typed(named, kind, where=where, field="model")
+    return model

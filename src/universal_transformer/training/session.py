@@ -309,9 +309,8 @@ class Session:
         self.averager.add(weights)
         rank, best = score.rank(classes=self.classes), standing.best
         before = best.rank(classes=self.classes) if best else (math.inf, math.inf)
-        better = (
-            rank < before and not self.halting_delayed
-        )  # weights that never stop are not what is asked for
+        # weights from before halting is learned never stop, which is not what was asked for
+        better = rank < before and not self.halting_delayed
         if not self.halting_delayed:
             # equal errors with a smaller loss are better weights, but no reason to go on
             standing.stale = 0 if rank[0] < before[0] else standing.stale + 1

@@ -138,7 +138,8 @@ def finish(session: Session, *, reason: Reason, stop: StopRequest) -> TrainingRe
     if reason == "interrupted":
         text = f"stopped by {stop.reason} after update {update}, saved; go on with: ut train --resume {session.folder}"
     else:
-        text = f"done after {update} updates ({reason}): {chosen.name} weights in {model_folder}"
+        of = f" (update {session.standing.best_update:,})" if chosen.name == "best" else ""
+        text = f"done after {update:,} updates ({reason}): {chosen.name} weights{of} in {model_folder}"
         text += f"; validation {session.text(chosen.score)}" if chosen.score else ""
     session.shown.note(text)
     return TrainingResult(
