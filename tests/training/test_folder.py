@@ -62,6 +62,23 @@ def test_what_changed_is_named_and_only_limits_may(tmp_path: Path):
         assert f"training.{field.name} was" in text
 
 
+@pytest.mark.parametrize(
+    ("fields", "new", "named"),
+    [
+        ({"schedule": "cosine"}, {"max_updates": 9}, "learning rate"),
+        ({"schedule": "linear", "halting_delay": 0.5}, {"max_updates": 9}, "learning rate and ponder weight"),
+        ({"halting_delay": 0.5, "max_updates": 0, "minutes": 1.0}, {"minutes": 2.0}, "ponder weight"),
+        ({"schedule": "cosine", "minutes": 1.0}, {"minutes": 2.0}, None),  # updates say how much is over
+        ({"schedule": "constant"}, {"max_updates": 9}, None),
+    ],
+)
+def test_what_follows_the_length_of_a_run_is_named_where_that_changes(tmp_path: Path, fields, new, named):
+    with folders.claimed(tmp_path / "run", tiny.run_config(**fields)):
+        pass
+    _, *more = folders.check_usable(tmp_path / "run", tiny.run_config(**{**fields, **new}), resume=True)
+    assert more == ([f"the length of the run, and with it, in one jump, {named}"] if named else [])
+
+
 def test_the_data_digest_changes_with_every_id():
     rows = tiny.examples("encoder_decoder", count=5, seed=0)
     digest = folders.data_digest(rows)

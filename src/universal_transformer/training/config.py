@@ -138,7 +138,9 @@ class TrainingConfig:
             )
 
 
-#: Fields of `TrainingConfig` that may change when a run goes on: none of them touches what an update computes.
+#: Fields of `TrainingConfig` that may change when a run goes on. What an update computes depends on two of them, where
+#: something follows the part of the run that is over: cosine and linear schedules and `halting_delay`, which jump to
+#: where a run of the new `max_updates` (or `minutes`) has them. A resume warns of it.
 LIMITS = ("minutes", "max_updates", "patience", "save_minutes", "log_every", "tensorboard")
 
 

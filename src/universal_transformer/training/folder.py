@@ -16,25 +16,28 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.config import EXECUTION
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.tasks.task import Codec
-from universal_transformer.training.config import LIMITS, RunConfig
+from universal_transformer.training.config import LIMITS, RunConfig, TrainingConfig
 from universal_transformer.training.files import (
     CHECKPOINTS,
     CONFIG,
     METRICS,
     MODEL,
+    REPORT,
     sync_folder,
     write_json,
     write_synced,
 )
 
 LOCK = ".lock"
+#: What evaluating and plotting write about the model in the folder.
+REPORTS = (REPORT, "report-*.json", "report.html")
 
 
 def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
     """Refuse a folder that a new run would spoil, or a resume of something else; return what changed.
 
     A resume may change the limits of a run (`LIMITS`) and whether activations are kept, which changes no number; any
-    other difference is a UserError that names it.
+    other difference is a UserError that names it. What follows the length of the run is named where that changed.
     """
     if not resume:
         if folder.exists() and not (folder.is_dir() and _is_empty(folder)):
@@ -53,7 +56,7 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
     allowed = {*(f"training.{field}" for field in LIMITS), "model.activation_checkpointing"}
     if refused := [text for field, text in changes.items() if field not in allowed]:
         raise UserError(f"{folder}: not the same run: {'; '.join(refused)}")
-    return list(changes.values())
+    return [*changes.values(), *_jumps(saved.training, config.training)]
 
 
 def _is_empty(folder: Path) -> bool:
@@ -69,6 +72,16 @@ def _differences(saved: Any, given: Any, *, where: str) -> dict[str, str]:
             found.update(_differences(old, new, where=f"{where}.{key}".lstrip(".")))
         return dict(sorted(found.items()))
     return {} if saved == given else {where: f"{where} was {saved!r}, is now {given!r}"}
+
+
+def _jumps(saved: TrainingConfig, given: TrainingConfig) -> list[str]:
+    """Say what follows the part of the run that is over, if the run has another length now."""
+    old, new = ((one.max_updates, 0 if one.max_updates else one.minutes) for one in (saved, given))
+    following = ["learning rate"] * (given.schedule in ("cosine", "linear"))
+    following += ["ponder weight"] * (given.halting_delay > 0)
+    if old == new or not following:
+        return []
+    return [f"the length of the run, and with it, in one jump, {' and '.join(following)}"]
 
 
 @contextmanager
@@ -95,7 +108,7 @@ def claimed(folder: Path, config: RunConfig) -> Iterator[None]:
 
 
 def save_model(folder: Path, model: Pretrained, codec: Codec) -> Path:
-    """Write `folder`/model anew, beside the old one, and put it in its place."""
+    """Write `folder`/model anew, beside the old one, and put it in its place; reports on the old one go first."""
     target = folder / MODEL
     staging, old = folder / f".{MODEL}.partial", folder / f".{MODEL}.old.partial"
     for path in (staging, old):
@@ -107,6 +120,9 @@ def save_model(folder: Path, model: Pretrained, codec: Codec) -> Path:
         if path.is_file():
             write_synced(path, path.read_bytes())
     sync_folder(staging)
+    for pattern in REPORTS:
+        for stale in folder.glob(pattern):
+            stale.unlink()
     if target.exists():
         target.rename(old)
     staging.rename(target)
