@@ -1,8 +1,11 @@
 import contextlib
 import dataclasses
+import math
 import os
 import signal
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,11 +14,12 @@ from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
 from universal_transformer.models.build import load_pretrained
 from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.training import interruption
 from universal_transformer.training import session as sessions
 from universal_transformer.training import stream as streams
 from universal_transformer.training import validation as validations
 from universal_transformer.training.optimizer import NonFiniteError
-from universal_transformer.training.tracking import read_metrics
+from universal_transformer.training.tracking import ending, read_metrics
 from universal_transformer.training.trainer import train
 
 from . import tiny
@@ -153,6 +157,40 @@ def test_a_signal_saves_says_how_to_go_on_and_loses_nothing(
     assert finished.stopped == "max_updates"
     assert tiny.losses(tmp_path / "run") == tiny.losses(tmp_path / "straight")
     assert same_weights(tmp_path / "run", tmp_path / "straight")
+
+
+@pytest.mark.parametrize("why", ["SIGTERM", "its deadline"])
+def test_what_stops_the_last_choice_leaves_it_to_a_resume(tmp_path, capsys, monkeypatch, why):
+    task, config = tiny.task(), tiny.run_config(validate_every=100)
+    straight = train(config, tmp_path / "straight", task=task, quiet=True)
+
+    def ringing(examples, *, indices):
+        if why == "SIGTERM":
+            os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            patch.setattr(interruption, "time", SimpleNamespace(monotonic=lambda: math.inf))
+        return collate(examples, indices=indices)
+
+    deadline = time.monotonic() + (math.inf if why == "SIGTERM" else 3600.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(validations, "collate", ringing)
+        stopped = train(config, tmp_path / "run", task=task, deadline=deadline)
+    assert (stopped.stopped, stopped.updates, stopped.score) == ("interrupted", 6, None)
+    assert f"stopped by {why} after update 6" in capsys.readouterr().out.replace("\n", "")
+    assert ending(tmp_path / "run") is None
+    resumed = train(config, tmp_path / "run", task=task, resume=True, quiet=True)
+    assert (resumed.stopped, resumed.score) == ("max_updates", straight.score)
+    assert same_weights(tmp_path / "run", tmp_path / "straight")
+
+
+def test_reports_on_another_model_do_not_stay_beside_a_new_one(tmp_path):
+    train(tiny.run_config(), tmp_path / "run", task=tiny.task(), quiet=True)
+    stale, kept = ("report.json", "report-steps-2.json", "report.html"), ("reported.json", "my report.html")
+    for name in (*stale, *kept):
+        (tmp_path / "run" / name).write_text("{}")
+    train(tiny.run_config(max_updates=7), tmp_path / "run", task=tiny.task(), resume=True, quiet=True)
+    assert not any((tmp_path / "run" / name).exists() for name in stale)
+    assert all((tmp_path / "run" / name).exists() for name in kept)
 
 
 class Killed(BaseException):

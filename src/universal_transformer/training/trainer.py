@@ -130,7 +130,9 @@ def finish(session: Session, *, reason: Reason, stop: StopRequest) -> TrainingRe
     """Save, choose the best weights, write the model, and say how it ended."""
     session.save()
     seconds, update = session.standing.seconds, session.standing.update
-    chosen = _choose(session, stop=stop)
+    chosen, interrupted = _choose(session, stop=stop)
+    if interrupted:
+        reason = "interrupted"
     load_weights(session.model, chosen.weights)
     model_folder = folders.save_model(session.folder, session.model, session.task.codec)
     figures = numbers(chosen.score) if chosen.score else {}
@@ -153,10 +155,11 @@ def finish(session: Session, *, reason: Reason, stop: StopRequest) -> TrainingRe
     )
 
 
-def _choose(session: Session, *, stop: StopRequest) -> Candidate:
+def _choose(session: Session, *, stop: StopRequest) -> tuple[Candidate, bool]:
     """Return the best on validation of: the best so far, the last weights, the average of the last few.
 
-    What it finds is not part of the checkpoint: a run that goes on later must not know that it once ended here.
+    And whether it was interrupted: then not all were judged, and a resume has the choice left to make. What it finds
+    is not part of the checkpoint: a run that goes on later must not know that it once ended here.
     """
     standing, last = session.standing, copy_weights(session.model)
     chosen = Candidate("last", None, last)
@@ -173,9 +176,9 @@ def _choose(session: Session, *, stop: StopRequest) -> Candidate:
         try:
             score = session.validation.score(session.model, stopped=stop)
         except Interrupted:
-            break
+            return chosen, True
         session.write("validation", numbers(score) | {"weights": name})
         ranks = [s.rank(classes=session.classes) for s in (score, chosen.score) if s is not None]
         if len(ranks) == 1 or ranks[0] < ranks[1]:
             chosen = Candidate(name, score, weights)
-    return chosen
+    return chosen, False
