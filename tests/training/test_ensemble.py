@@ -1,6 +1,7 @@
 """Runs trained together are the runs that each would be alone."""
 
 import dataclasses
+import errno
 import os
 import signal
 
@@ -11,10 +12,10 @@ from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
 from universal_transformer.models.build import load_pretrained
-from universal_transformer.training import ensemble
+from universal_transformer.training import ensemble, trainer
 from universal_transformer.training import stream as streams
 from universal_transformer.training.ensemble import train_together
-from universal_transformer.training.tracking import read_metrics
+from universal_transformer.training.tracking import Metrics, read_metrics
 from universal_transformer.training.trainer import train
 
 from . import tiny
@@ -209,6 +210,25 @@ def test_a_member_that_fails_leaves_the_others_as_they_are(tmp_path):
     assert "not finite" in str(results[0])
     train(good, tmp_path / "alone", task=task, quiet=True)
     check_alike([tmp_path / "alone"], [tmp_path / "good"], tolerance=1e-4)
+
+
+@pytest.mark.parametrize("place", ["save_model", "metrics"])
+def test_a_member_whose_disk_refuses_leaves_the_others_as_they_are(tmp_path, monkeypatch, place):
+    planned = configs(tiny.model_config(dropout=0.0), seeds=(0, 1), max_updates=5)
+    folders, save, write = [tmp_path / "bad", tmp_path / "good"], trainer.folders.save_model, Metrics.write
+
+    def full(given, *rest, **fields):
+        bad = given == folders[0] if place == "save_model" else "bad" in given._file.name
+        if bad and fields.get("update", 5) == 5:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return (save if place == "save_model" else write)(given, *rest, **fields)
+
+    monkeypatch.setattr(
+        *((trainer.folders, "save_model") if place == "save_model" else (Metrics, "write")), full
+    )
+    bad, good = train_together(planned, folders, tasks=[tiny.task()] * 2, quiet=True)
+    assert str(bad) == f"{folders[0]}: No space left on device"
+    assert (good.stopped, good.updates) == ("max_updates", 5)
 
 
 def test_bfloat16(tmp_path):

@@ -19,7 +19,7 @@ import hashlib
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -128,18 +128,21 @@ def _run(members: Sequence[Member], stop: StopRequest) -> dict[int, TrainingResu
     while running:
         for member in list(running):
             try:
-                reason = member.between(stop)
-                if reason is None:
-                    continue
-                found[id(member)] = finish(member, reason=reason, stop=stop)
+                with disk_errors(member.folder):
+                    reason = member.between(stop)
+                    if reason is None:
+                        continue
+                    found[id(member)] = finish(member, reason=reason, stop=stop)
             except UserError as error:
                 found[id(member)] = error
+                member.give_up()
             running.remove(member)
             program = None
         if running:
             program = program or Program(running)
             for member, failure in program.update():
                 found[id(member)] = failure
+                member.give_up()
                 running.remove(member)
                 program = None
     return found
@@ -180,6 +183,11 @@ class Member(Session):
         """Write a checkpoint that the member alone could go on from."""
         with self.own_randomness():
             super().save()
+
+    def give_up(self) -> None:
+        """Close the files, also on a disk that refuses what is left to write."""
+        with suppress(OSError):
+            self.close()
 
     def update_alone(self) -> None:
         """Make one update as an ordinary run does."""
@@ -249,7 +257,8 @@ class Program:
             numbers = dict(zip(AVERAGED, values[index], strict=True))
             numbers |= {"updates": 1, "examples": len(batch.indices), "targets": targets}
             try:
-                member.step(numbers, traces=_traces(losses, index), began=began)
+                with disk_errors(member.folder):
+                    member.step(numbers, traces=_traces(losses, index), began=began)
             except UserError as error:
                 failed.append((member, error))
         for weights in self.stacked.values():
