@@ -106,3 +106,16 @@ def test_tensorboard_gets_the_numbers(tmp_path: Path):
     board.write("update", update=1, values={"loss": 0.5, "name": "text"})
     board.close()
     assert list(tmp_path.glob("events*"))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tensorboard_keeps_the_point_of_the_checkpoint(tmp_path: Path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    for after, updates in ((0, (1, 2, 3, 4)), (2, (3,))):
+        board = TensorBoard(tmp_path, after=after)
+        for update in updates:
+            board.write("update", update=update, values={"loss": 0.5})
+        board.close()
+    found = accumulator.EventAccumulator(str(tmp_path))
+    found.Reload()
+    assert [point.step for point in found.Scalars("update/loss")] == [1, 2, 3]

@@ -81,7 +81,8 @@ class TensorBoard:
     def __init__(self, folder: Path, *, after: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(folder, purge_step=after)
+        # points from purge_step on are forgotten: that of update `after` is to stay
+        self._writer = SummaryWriter(folder, purge_step=after + 1)
 
     def write(self, event: str, *, update: int, values: Mapping[str, Value]) -> None:
         """Add one point to each curve."""
