@@ -227,6 +227,20 @@ def test_decoder_steps_are_those_generation_made(copying):
     assert steps.num_positions == sum(len(output.tokens) + output.finished for output in found)
 
 
+@pytest.mark.parametrize("halting", [True, False])
+def test_sequences_and_their_steps_do_not_depend_on_their_batch(copying, halting):
+    model = model_for(copying, halting=halting, seed=1)
+    one_by_one = evaluate(model, copying, batch_tokens=1)
+    assert evaluate(model, copying) == one_by_one
+    writes = {example.group: 0 for example in copying.test["test"]}
+    for example in copying.test["test"]:
+        (found,) = generate(
+            model, torch.tensor([example.source]), max_new_tokens=len(example.target)
+        )  # fmt: skip
+        writes[example.group] += len(found.tokens) + found.finished
+    assert {row.group: row.steps[1].num_positions for row in one_by_one.rows} == writes
+
+
 def test_bleu_and_chrf_of_hand_made_texts():
     same = [("the cat sat on the mat", "the cat sat on the mat")]
     scores, signatures = corpus_scores(same)

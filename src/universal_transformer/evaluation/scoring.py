@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -178,6 +179,9 @@ class Scorer:
         # what is longer than its target is wrong already, whatever would follow
         limit = batch.target.shape[1] if self.metric == "sequence" else None
         found = self.decoding(model, batch.source, max_new_tokens=limit, depth=self.depth)
+        if self.metric == "sequence":
+            pairs = zip(found, examples, strict=True)
+            found = [cut(output, length=len(ids_of(example))) for output, example in pairs]
         outcomes = []
         written = decoder_steps(model, batch.source, found, depth=self.depth)
         for example, output, steps in zip(examples, found, written, strict=True):
@@ -302,6 +306,17 @@ def log_probabilities(
         )
         for row, ids in zip(logits, texts, strict=True)
     ]
+
+
+def cut(output: Generated, *, length: int) -> Generated:
+    """What is left of an output of at most `length` tokens, end token included: what a search for so many writes.
+
+    A batch is written to the length of its longest target. Cut to its own, an output has the same tokens, and so the
+    same scores and steps, in every batch. Where the target ends in an end token, no score changes by it: what has not
+    ended there is longer than the target. Log-probability and mean steps stay those of the whole output.
+    """
+    finished = output.finished and len(output.tokens) < length
+    return dataclasses.replace(output, tokens=output.tokens[:length], finished=finished)
 
 
 def decoder_steps(
