@@ -22,6 +22,10 @@ def test_a_record_names_what_the_figure_depends_on(tmp_path, monkeypatch, capsys
     assert kept["hardware"]["threads"] >= 1
     assert kept["versions"]["torch"]
     assert kept["report"] == json.loads((tmp_path / "a" / "report.json").read_text())
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    (tmp_path / "a" / "config.json").write_text(json.dumps({**config, "recipe": "mine"}))
+    assert main(["evaluate", "a", "--limit", "1", "--record", "mine.json"]) == 0
+    assert json.loads((tmp_path / "mine.json").read_text())["train"] is None
     capsys.readouterr()
     texts = []
     for form in ("auto", "masked"):

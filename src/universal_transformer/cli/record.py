@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> None:
     """Write scores, the commands that make them, training time, hardware, versions and commit as one JSON file.
 
-    `arguments` are those of ``ut evaluate``.
+    `arguments` are those of ``ut evaluate``. There is no command that trains a run whose recipe is no name of ours.
     """
     from universal_transformer.data.text import write_json
+    from universal_transformer.recipes import RECIPES
     from universal_transformer.recipes.provenance import checkout, hardware, train_command, versions
     from universal_transformer.training.files import METRICS
     from universal_transformer.training.tracking import read_metrics
@@ -26,7 +27,7 @@ def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> Non
     write_json(
         path,
         {
-            "train": train_command(run.config),
+            "train": train_command(run.config) if run.config.recipe in RECIPES else None,
             "evaluate": shlex.join(["ut", "evaluate", *arguments]),
             "digest": run.config.digest(),
             "seed": run.config.training.seed,

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import universal_transformer
+from universal_transformer.data.text import show
+from universal_transformer.errors import UserError
 from universal_transformer.recipes import RECIPES
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.machine import processor
@@ -85,7 +87,12 @@ def versions() -> dict[str, str]:
 
 
 def train_command(config: RunConfig) -> str:
-    """Return the ``ut train`` command whose configuration is `config`: its recipe, and the fields that differ."""
+    """Return the ``ut train`` command whose configuration is `config`: its recipe, and the fields that differ.
+
+    UserError for a recipe that ``ut train`` does not know.
+    """
+    if config.recipe not in RECIPES:
+        raise UserError(f"recipe {show(config.recipe)}: none of ut recipes, so that no command trains it")
     recipe = RECIPES[config.recipe]()
     options: list[str] = []
     for group in ("data", "model", "training"):
