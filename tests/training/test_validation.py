@@ -6,6 +6,7 @@ import torch
 from universal_transformer.models.build import build
 from universal_transformer.nn.recurrence import Trace
 from universal_transformer.training.validation import (
+    COLLAPSE_LOOKS,
     COLLAPSE_UPDATES,
     Averager,
     CollapseWatch,
@@ -89,7 +90,7 @@ def warnings_after(traces, *, looks):
 
 @pytest.mark.parametrize(
     ("steps", "reason"),
-    [([[1, 1, 0], [1, 1, 1]], "at once"), ([[8, 8, 0], [8, 8, 8]], "to the cap"), ([[3, 3, 3, 0, 0]], "same 3.00")],
+    [([[1, 1, 0], [1, 1, 1]], "at once"), ([[8, 8, 0], [8, 8, 8]], "to the cap"), ([[3, 3, 3, 0, 0]], "same step")],
 )  # fmt: skip
 def test_collapsed_halting_is_reported_once_and_only_after_long(steps, reason):
     looks = COLLAPSE_UPDATES // 20
@@ -101,6 +102,19 @@ def test_collapsed_halting_is_reported_once_and_only_after_long(steps, reason):
 @pytest.mark.parametrize("traces", [(trace([[1, 2, 5, 0]]),), (trace([[8, 8]], halting=False),), ()])
 def test_halting_that_decides_is_not(traces):
     assert warnings_after(traces, looks=COLLAPSE_UPDATES) == []
+
+
+def test_one_look_is_not_long_however_many_updates_it_stands_for():
+    watch = CollapseWatch(cap=8)
+    found = [watch.look((trace([[1, 1]]),), updates=COLLAPSE_UPDATES) for _ in range(COLLAPSE_LOOKS)]
+    assert found[:-1] == [None] * (COLLAPSE_LOOKS - 1)
+    assert "at once" in found[-1]
+    assert COLLAPSE_LOOKS > 1
+
+
+def test_a_single_step_is_no_collapse():
+    watch = CollapseWatch(cap=1)
+    assert not any(watch.look((trace([[1, 1]]),), updates=COLLAPSE_UPDATES) for _ in range(5))
 
 
 def test_a_short_recovery_starts_the_count_anew():

@@ -257,16 +257,21 @@ def show_steps(steps: StepCounts) -> str:
 
 def collapse(steps: StepCounts, *, max_steps: int) -> str | None:
     """Say how halting has collapsed, if it has: all positions stop at one step, so that depth is no choice."""
-    if not steps.num_positions or max_steps == 1:
+    if not steps.num_positions or (how := stuck(steps.mean, steps.spread, max_steps=max_steps)) is None:
         return None
-    found = f"{steps.mean:.2f} ± {steps.spread:.2f} of at most {max_steps}"
-    if steps.mean < 1.05:
-        return f"halting has collapsed: {steps.side} positions stop at once (steps {found})"
-    if steps.mean > 0.99 * max_steps:
-        return f"halting has collapsed: {steps.side} positions go on to the cap (steps {found})"
-    if steps.spread < 0.01:
-        return f"halting has collapsed: all {steps.side} positions stop at the same step (steps {found})"
-    return None
+    return f"halting has collapsed: all {steps.side} positions {how}"
+
+
+def stuck(mean: float, spread: float, *, max_steps: int) -> str | None:
+    """Say where all positions stop, if steps of that mean and standard deviation leave no choice of depth."""
+    found = f"(steps {mean:.2f} ± {spread:.2f} of at most {max_steps})"
+    if max_steps == 1:
+        return None
+    if mean < 1.05:
+        return f"stop at once {found}"
+    if mean > 0.99 * max_steps:
+        return f"go on to the cap {found}"
+    return f"stop at the same step {found}" if spread < 0.01 else None
 
 
 def _table(rows: list[list[str]], *, names: int = 1) -> Iterable[str]:

@@ -13,6 +13,7 @@ from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import Example, sizes
 from universal_transformer.data.sampler import BucketSampler
+from universal_transformer.evaluation.report import stuck
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.nn.recurrence import Trace
 from universal_transformer.training.objective import objective
@@ -20,6 +21,7 @@ from universal_transformer.training.objective import objective
 Precision = Callable[[], AbstractContextManager[object]]
 
 COLLAPSE_UPDATES = 500
+COLLAPSE_LOOKS = 3
 
 
 @dataclass(frozen=True)
@@ -124,16 +126,20 @@ class CollapseWatch:
     updates: int = field(default=0)
     """Updates since halting last decided something."""
     warned: bool = False
+    looks: int = 0
+    """Looks since then: each is at one update, and says little about all those before it."""
 
     def look(self, traces: Sequence[Trace], *, updates: int) -> str | None:
         """Look at what the last of `updates` updates did; return a warning, once a run."""
         reasons = [reason for trace in traces if (reason := self._collapsed(trace))]
         self.updates = self.updates + updates if reasons else 0
-        if self.warned or self.updates < COLLAPSE_UPDATES:
+        self.looks = self.looks + 1 if reasons else 0
+        if self.warned or self.updates < COLLAPSE_UPDATES or self.looks < COLLAPSE_LOOKS:
             return None
         self.warned = True
         return (
-            f"halting has collapsed: for {self.updates} updates {reasons[0]}, so that depth is no longer chosen; "
+            f"halting has collapsed: in each of the last {self.looks} updates looked at, of {self.updates}, all "
+            f"positions {reasons[0]}, so that depth is no longer chosen; "
             "try another halting_bias or a smaller ponder_weight, or raise ponder_warmup_updates"
         )
 
@@ -141,9 +147,4 @@ class CollapseWatch:
         if trace.probability is None:
             return None
         steps = trace.steps if trace.padding is None else trace.steps[~trace.padding]
-        mean, spread = float(steps.mean()), float(steps.std(correction=0))
-        if mean < 1.05:
-            return f"every position stopped at once ({mean:.2f} steps)"
-        if mean > 0.99 * self.cap:
-            return f"every position went on to the cap ({mean:.2f} of {self.cap} steps)"
-        return f"every position took the same {mean:.2f} steps" if spread < 0.01 else None
+        return stuck(float(steps.mean()), float(steps.std(correction=0)), max_steps=self.cap)
