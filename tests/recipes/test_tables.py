@@ -10,6 +10,7 @@ import pytest
 from small_results import result
 from universal_transformer.cli import main
 from universal_transformer.cli.fields import override
+from universal_transformer.errors import UserError
 from universal_transformer.recipes import MAIN, RECIPES
 from universal_transformer.recipes.page import METRICS, account, render, scores
 from universal_transformer.recipes.provenance import train_command
@@ -131,6 +132,7 @@ def test_translations_are_shown_by_test_set():
     text = TABLES["table7"].render([result("multi30k/ut", table="table7", figures=figures)])
     found = section(text, "Multi30k")["Universal Transformer", "ours"]
     assert found == ["30.00 / 50.00", "31.00 / 50.00", "32.00 / 50.00"]
+    assert "\nBLEU / chrF.\n" in text
     assert section(text, "WMT14, newstest 2014")["Weighted Transformer base", "paper, table 7"] == ["28.4"]
 
 
@@ -145,6 +147,23 @@ def test_notes_are_numbered_and_those_of_all_runs_said_once():
     assert cells["Universal Transformer", "ours"][:2] == ["0.500 / 0.250 [1]", "0.500 / 0.250 [2] [1]"]
     assert cells["LSTM", "ours"][0] == "0.500 / 0.250"
     assert "- All of ours: greedy\n- [1] a changed split\n- [2] half of the data\n" in text
+
+
+def test_a_run_of_the_depth_study_is_named_by_its_error_at_the_depth_of_training():
+    figures = {
+        f"{n} step{'s' * (n > 1)}{group}": {"error": 9.0 if group else float(n), "count": 5, "mean_steps": n}
+        for n in range(1, 13)
+        for group in ("", ", 1 fact")
+    }
+    text = TABLES["depth"].render([result("stories/fixed", table="depth", figures=figures)])
+    assert "| test (6 steps) |" in text
+    assert "| error 6.00 % |" in text
+
+
+def test_a_recipe_without_a_command_is_named():
+    config = dataclasses.replace(RECIPES["stories"](), recipe="mine")
+    with pytest.raises(UserError, match="'mine'"):
+        train_command(config)
 
 
 def test_a_total_is_weighted_by_examples_and_a_missing_score_is_no_figure():

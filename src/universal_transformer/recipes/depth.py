@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from universal_transformer.models.build import Model
     from universal_transformer.tasks.task import Task
 
-MOST = 12
+TRAINED = 6
+MOST = 2 * TRAINED
 """Steps at test time go from 1 to twice those of training."""
 
 MODELS = {
@@ -47,7 +48,7 @@ def depth_halting() -> RunConfig:
 def _recipe(name: str, *, halting: bool) -> RunConfig:
     config = stories()
     assert isinstance(config.model, ModelConfig)
-    model = dataclasses.replace(config.model, halting=halting, max_steps=6)
+    model = dataclasses.replace(config.model, halting=halting, max_steps=TRAINED)
     return dataclasses.replace(config, recipe=name, model=model)
 
 
@@ -97,6 +98,7 @@ ROWS = {
 }
 _PAGE = Page(
     title="Depth at test time",
+    headline=_steps(TRAINED),
     introduction="""\
 One model of each kind, tested at 1 to 12 steps (of a halting model: with that cap) on made-up stories with questions
 of one, two and three supporting facts. The paper has no such table.""",
@@ -117,4 +119,5 @@ DEPTH = Table(
     render=partial(render, page=_PAGE, rows=ROWS),
     measure=measure,
     curves=curves,
+    headline=_PAGE.headline,
 )

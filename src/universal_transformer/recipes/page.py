@@ -51,7 +51,7 @@ def render(results: Sequence[Result], *, page: Page, rows: Collection[str]) -> s
             *(f"- {one}" for one in page.deviations),
         ]
         lines += [""]
-    lines += runs(results)
+    lines += runs(results, headline=page.headline)
     if strange := [one.row for one in results if one.row not in rows]:
         names = ", ".join(dict.fromkeys(strange))
         lines += ["", f"Rows that this version does not have, shown among the runs only: {names}."]
@@ -91,7 +91,8 @@ def _grid(grid: Grid, results: Sequence[Result], *, rows: Collection[str], notes
             )
             lines.append([title, "ours", *cells_of_ours])
     scores = dict.fromkeys(" / ".join(_titles(column.metrics)) for column in grid.columns.values())
-    unit = f"{'; '.join(scores)}.".capitalize() if len(scores) == 1 else ""
+    unit = f"{next(iter(scores))}." if len(scores) == 1 else ""
+    unit = unit[:1].upper() + unit[1:]  # capitalize() would write Bleu
     heads = [
         name if unit else f"{name}: {' / '.join(_titles(column.metrics))}"
         for name, column in grid.columns.items()
@@ -149,13 +150,14 @@ def _mean(groups: Sequence[Mapping[str, float]], metric: str) -> float:
     return sum(group["count"] * group[metric] for group in groups) / total
 
 
-def account(result: Result) -> str:
-    """Say in a few words what a run came to: each of its scores, as the mean over the groups of the test set."""
-    first = next(iter(result.figures.values()))
+def account(result: Result, *, headline: str = "") -> str:
+    """Say in a few words what a run came to: its scores in the group `headline`, or their means over all groups."""
+    groups = [result.figures[headline]] if headline in result.figures else [*result.figures.values()]
+    first = groups[0]
     known = [metric for metric in first if metric in METRICS and metric != "mean_steps"]
     found = []
     for metric in known:
-        values = [group[metric] for group in result.figures.values() if metric in group]
+        values = [group[metric] for group in groups if metric in group]
         title, decimals = METRICS[metric]
         number = f"{fmean(values):.{decimals}f}"
         found.append(f"{title.removesuffix(' %')} {number} %" if title.endswith("%") else f"{title} {number}")
@@ -169,7 +171,7 @@ def validated(result: Result) -> str:
     return f"loss {result.validation['cross_entropy']:.4f}"
 
 
-def runs(results: Sequence[Result]) -> list[str]:
+def runs(results: Sequence[Result], *, headline: str = "") -> list[str]:
     """Return the section that lists all runs, with what they were made on, and their warnings."""
     if not results:
         return ["## Runs", "", "None yet."]
@@ -179,12 +181,19 @@ def runs(results: Sequence[Result]) -> list[str]:
         machine = f"{one.hardware.get('gpu', one.hardware['cpu'])}, threads: {one.hardware['threads']}"
         rows.append(
             [
-                *(one.row, str(one.seed), account(one), validated(one), f"{one.parameters:,}"),
+                *(
+                    one.row,
+                    str(one.seed),
+                    account(one, headline=headline),
+                    validated(one),
+                    f"{one.parameters:,}",
+                ),
                 *(f"{one.mean_steps:.2f}", f"{one.updates:,}", f"{one.seconds / 60:.1f}"),
                 *(str(one.resumes), machine, one.versions["torch"], commit, one.config),
             ]
         )
-    head = ["row", "seed", "test (mean over groups)", "validation", "parameters", "mean steps", "updates"]
+    test = f"test ({headline or 'mean over groups'})"
+    head = ["row", "seed", test, "validation", "parameters", "mean steps", "updates"]
     lines = markdown([*head, "minutes", "resumes", "machine", "torch", "commit", "config"], rows)
     warnings = [f"- {one.row}, seed {one.seed}: {text}" for one in results for text in one.warnings]
     return ["## Runs", "", *lines, *warnings]

@@ -100,7 +100,7 @@ def reproduce(
                 say(f"{run.name}: another process has recorded it meanwhile")
             outcome.done.append(run.name)
             outcome.left -= 1
-            say(f"{run.name}: {_account(found)}")
+            say(f"{run.name}: {_account(found, headline=table.headline)}")
             write_table(table, file)
     except Unfinished as unfinished:
         results.mkdir(parents=True, exist_ok=True)
@@ -108,8 +108,8 @@ def reproduce(
     return outcome
 
 
-def _account(result: Result) -> str:
+def _account(result: Result, *, headline: str) -> str:
     return (
-        f"{account(result)} (validation {validated(result)}), {result.mean_steps:.2f} steps a position, "
-        f"{result.updates:,} updates in {result.seconds / 60:.1f} minutes"
+        f"{account(result, headline=headline)} (validation {validated(result)}), "
+        f"{result.mean_steps:.2f} steps a position, {result.updates:,} updates in {result.seconds / 60:.1f} minutes"
     )

@@ -36,6 +36,8 @@ class Table:
     """How a trained model is measured, if not by the scores of its task on the test sets."""
     curves: Callable[[Sequence[Result]], Curves] | None = None
     """What of it is plotted."""
+    headline: str = ""
+    """Group of the test set that says in a word what a run came to; empty: the mean over all groups."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,8 @@ class Page:
     grids: Sequence[Grid]
     deviations: Sequence[str] = ()
     """Where the protocol of our runs differs from the paper's, one sentence each."""
+    headline: str = ""
+    """As the table's."""
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
