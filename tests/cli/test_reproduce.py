@@ -87,6 +87,33 @@ def test_a_run_that_was_trained_but_not_recorded_is_recorded_without_training(pl
     assert {**again, "finished": ""} == {**first, "finished": ""}
 
 
+def test_a_run_is_recorded_with_what_trained_it_last_and_a_change_is_noted(place):
+    assert measure("--tasks", "1") == 0
+    (first,) = lines(place)
+    (metrics,) = (place / "runs").rglob("metrics.jsonl")
+    written = [json.loads(line) for line in metrics.read_text().splitlines()]
+    assert {**written[0], **first["versions"]} == written[0]
+    assert (written[0]["commit"], written[0]["clean"]) == (first["commit"], first["clean"])
+    assert first["notes"] == []
+
+    def again(*begun):
+        (place / "results" / "table1.jsonl").unlink()
+        metrics.write_text("".join(json.dumps(line) + "\n" for line in (*begun, *written[1:])))
+        assert measure("--tasks", "1") == 0
+        return lines(place)[0]
+
+    commits = [{**written[0], "commit": letter * 40, "clean": True} for letter in "ab"]
+    found = again(*commits)
+    assert (found["commit"], found["clean"]) == ("b" * 40, True)
+    (note,) = found["notes"]
+    assert note.startswith("trained with commit aaaaaaaaaa, python ")
+    assert "; then with commit bbbbbbbbbb, " in note
+    assert "; measured with commit " in note
+    old = {name: value for name, value in written[0].items() if name not in ("commit", "clean", "python")}
+    found = again(old)
+    assert (found["commit"], found["notes"]) == (first["commit"], [])
+
+
 def test_an_interrupted_run_goes_on_from_its_folder(place, capsys, monkeypatch):
     from universal_transformer.training.session import Session
 

@@ -19,8 +19,9 @@ def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> Non
     """
     from universal_transformer.data.text import write_json
     from universal_transformer.recipes import RECIPES
-    from universal_transformer.recipes.provenance import checkout, hardware, train_command, versions
+    from universal_transformer.recipes.provenance import train_command
     from universal_transformer.training.files import METRICS
+    from universal_transformer.training.provenance import checkout, hardware, versions
     from universal_transformer.training.tracking import read_metrics
 
     lines = read_metrics(run.folder / METRICS)

@@ -1,89 +1,15 @@
-"""Where a figure comes from: machine, versions, commit, and the command that makes the same run."""
+"""The command that makes the same run as a recorded one."""
 
 from __future__ import annotations
 
-import os
-import platform
 import shlex
-import shutil
-import subprocess
-from dataclasses import dataclass, fields
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
+from dataclasses import fields
 from typing import Any
 
-import universal_transformer
 from universal_transformer.data.text import show
 from universal_transformer.errors import UserError
 from universal_transformer.recipes import RECIPES
 from universal_transformer.training.config import RunConfig
-from universal_transformer.training.machine import processor
-
-SECONDS = 20
-
-
-@dataclass(frozen=True)
-class Checkout:
-    """The commit that the package's code is of."""
-
-    commit: str | None
-    """None: the code is in no git checkout, or there is no git."""
-    clean: bool | None
-    """Whether the package's files are as committed; None without a commit."""
-
-
-@cache
-def checkout() -> Checkout:
-    """Return the commit of the code in use, looked up once: later changes on disk do not change what runs."""
-    source = Path(universal_transformer.__file__).parent
-    # a package installed inside someone else's checkout is not of that checkout
-    if _git(source, "ls-files", "--error-unmatch", "__init__.py") is None:
-        return Checkout(None, None)
-    commit = _git(source, "rev-parse", "HEAD")
-    changes = _git(source, "status", "--porcelain", "--", ".")
-    return Checkout(commit, None if commit is None or changes is None else not changes)
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    program = shutil.which("git")
-    if program is None:
-        return None
-    try:
-        done = subprocess.run(  # noqa: S603  the arguments are ours
-            [program, "-C", str(folder), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
-        return None
-    return done.stdout.strip()
-
-
-def hardware(*, threads: int, device: str) -> dict[str, str | int]:
-    """Return processor, cores, the threads that were used, and the device, with the name of a GPU."""
-    found: dict[str, str | int] = {
-        "cpu": processor(),
-        "cores": os.cpu_count() or 0,
-        "threads": threads,
-        "device": device,
-    }
-    if device == "cuda":
-        import torch
-
-        found["gpu"] = torch.cuda.get_device_name()
-    return found
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python, torch and this package."""
-    return {
-        "python": platform.python_version(),
-        "torch": version("torch"),
-        "universal_transformer": universal_transformer.__version__,
-    }
 
 
 def train_command(config: RunConfig) -> str:

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from universal_transformer.errors import UserError
-from universal_transformer.recipes.provenance import checkout
 from universal_transformer.recipes.reproduce import Maker
 from universal_transformer.recipes.results import Result, check
 from universal_transformer.recipes.runs import Planned, Stop, Unfinished, Workshop
 from universal_transformer.training.config import RunConfig
+from universal_transformer.training.provenance import checkout
 
 RETRIES = 3
 """How often a run whose worker died is given to another one."""

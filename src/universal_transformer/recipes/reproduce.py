@@ -13,10 +13,10 @@ from pathlib import Path
 from universal_transformer.data.text import show_path, write_text
 from universal_transformer.errors import UserError
 from universal_transformer.recipes.page import account, validated
-from universal_transformer.recipes.provenance import checkout
 from universal_transformer.recipes.results import Result, ResultsFile, Say
 from universal_transformer.recipes.runs import Planned, Stop, Unfinished, Workshop, pending
 from universal_transformer.recipes.table import Table
+from universal_transformer.training.provenance import checkout
 
 SHORTEST = 20.0
 """Seconds: with less time than that left, or than a tenth of the time there was, no run is begun."""

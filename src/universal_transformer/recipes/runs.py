@@ -5,19 +5,20 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from universal_transformer.data.text import read_json, show_path
 from universal_transformer.errors import UserError
-from universal_transformer.recipes.provenance import checkout, hardware, train_command, versions
+from universal_transformer.recipes.provenance import train_command
 from universal_transformer.recipes.results import Key, Result, Say, completed, digest
 from universal_transformer.recipes.table import Table
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.files import CONFIG, METRICS, MODEL, REPORT
+from universal_transformer.training.provenance import Code, hardware
 
 if TYPE_CHECKING:
     from universal_transformer.evaluation.report import Report
@@ -141,7 +142,7 @@ class Workshop:
         report = evaluate(model, task, progress=watch)
         report.save(folder / REPORT)
         figures = dict(_figures(report)) if self.table.measure is None else self.table.measure(model, task)
-        code = checkout()
+        code, changes = _origin(begun)
         warnings = [str(line["text"]) for line in lines if line["event"] == "warning"]
         return Result(
             table=self.table.name,
@@ -166,15 +167,29 @@ class Workshop:
             stopped=str(end["stopped"]),
             chosen=str(end["chosen"]),
             hardware=hardware(threads=int(begun[-1]["threads"]), device=device),
-            versions=versions(),
+            versions=code.versions,
             commit=code.commit,
             clean=code.clean,
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
-            notes=[*report.notes, *_companions(folder)],
+            notes=[*report.notes, *changes, *_companions(folder)],
             warnings=list(dict.fromkeys([*warnings, *report.warnings])),
             command=train_command(run.config),
             settings=run.config.to_dict(),
         )
+
+
+def _origin(begun: Sequence[Mapping[str, Any]]) -> tuple[Code, list[str]]:
+    """Return what the run was trained with last, and a note where that was not so from beginning to measurement.
+
+    Runs from before this was written down count as trained with what measures them.
+    """
+    now = Code.in_use()
+    known = [code for line in begun if (code := Code.from_line(line)) is not None]
+    last = known[-1] if known else now
+    if all(code == now for code in known):
+        return last, []
+    trained = "; then with ".join(dict.fromkeys(map(str, known)))
+    return last, [f"trained with {trained}; measured with {now}"]
 
 
 def _companions(folder: Path) -> list[str]:

@@ -24,6 +24,7 @@ from universal_transformer.training import optimizer as optimizers
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.interruption import StopRequest
 from universal_transformer.training.objective import objective
+from universal_transformer.training.provenance import Code
 from universal_transformer.training.randomness import depth_of, random_states, restore_random_states
 from universal_transformer.training.stream import Stream
 from universal_transformer.training.tracking import Display, Glance, Metrics, TensorBoard, Value
@@ -158,6 +159,7 @@ class Session:
             "validation_examples": len(self.task.validation),
             "parameters": self.model.num_parameters(),
             **self._surroundings(),
+            **Code.in_use().values(),  # after them: torch as results name it
         }
 
     # -- training

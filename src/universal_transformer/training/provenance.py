@@ -1,0 +1,114 @@
+"""Where a figure comes from: machine, versions and commit."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import universal_transformer
+from universal_transformer.training.machine import processor
+
+SECONDS = 20
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """The commit that the package's code is of."""
+
+    commit: str | None
+    """None: the code is in no git checkout, or there is no git."""
+    clean: bool | None
+    """Whether the package's files are as committed; None without a commit."""
+
+
+@dataclass(frozen=True)
+class Code(Checkout):
+    """What a figure is computed with."""
+
+    versions: dict[str, str]
+    """Of Python, torch and this package."""
+
+    @classmethod
+    def in_use(cls) -> Code:
+        """Return what runs here and now."""
+        code = checkout()
+        return cls(code.commit, code.clean, versions())
+
+    def values(self) -> dict[str, str | bool | None]:
+        """Return it as a line of metrics holds it."""
+        return {**self.versions, "commit": self.commit, "clean": self.clean}
+
+    @classmethod
+    def from_line(cls, line: Mapping[str, Any]) -> Code | None:
+        """Undo `values`; None for a line from before it was written down."""
+        names = versions().keys()
+        if not {"commit", "clean", *names} <= line.keys():
+            return None
+        commit = None if line["commit"] is None else str(line["commit"])
+        return cls(commit, line["clean"], {name: str(line[name]) for name in names})
+
+    def __str__(self) -> str:
+        """The commit, as lists of runs show it, and the versions."""
+        commit = "unknown" if self.commit is None else self.commit[:10] + ("" if self.clean else " (changed)")
+        return f"commit {commit}, {', '.join(f'{name} {text}' for name, text in self.versions.items())}"
+
+
+@cache
+def checkout() -> Checkout:
+    """Return the commit of the code in use, looked up once: later changes on disk do not change what runs."""
+    source = Path(universal_transformer.__file__).parent
+    # a package installed inside someone else's checkout is not of that checkout
+    if _git(source, "ls-files", "--error-unmatch", "__init__.py") is None:
+        return Checkout(None, None)
+    commit = _git(source, "rev-parse", "HEAD")
+    changes = _git(source, "status", "--porcelain", "--", ".")
+    return Checkout(commit, None if commit is None or changes is None else not changes)
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    program = shutil.which("git")
+    if program is None:
+        return None
+    try:
+        done = subprocess.run(  # noqa: S603  the arguments are ours
+            [program, "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    return done.stdout.strip()
+
+
+def hardware(*, threads: int, device: str) -> dict[str, str | int]:
+    """Return processor, cores, the threads that were used, and the device, with the name of a GPU."""
+    found: dict[str, str | int] = {
+        "cpu": processor(),
+        "cores": os.cpu_count() or 0,
+        "threads": threads,
+        "device": device,
+    }
+    if device == "cuda":
+        import torch
+
+        found["gpu"] = torch.cuda.get_device_name()
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python, torch and this package."""
+    return {
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "universal_transformer": universal_transformer.__version__,
+    }
