@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from fractions import Fraction
 
 import pytest
 import torch
@@ -179,5 +180,15 @@ def test_a_target_without_room_is_refused_with_the_field_to_raise():
 def test_what_it_does_not_do_is_refused():
     with pytest.raises(UserError, match="beams=1"):
         check_model(small_neural_gpu())
+    with pytest.raises(UserError, match="max_new_tokens=0: at least 1"):
+        generate(small_neural_gpu(), SOURCE, max_new_tokens=0)
     with pytest.raises(UserError, match="max_steps=3: NeuralGpu has no depth"):
         generate(small_neural_gpu(), SOURCE, max_steps=3)
+
+
+@pytest.mark.parametrize("hundredths", [100, 105, 110, 115, 120, 215, 240, 333])
+def test_places_are_those_of_exact_fractions(hundredths):
+    model = small_neural_gpu(output_ratio=hundredths / 100)
+    for symbols in (1, 7, 10, 25, 100, 512):
+        exact = math.ceil(Fraction(hundredths, 100) * symbols) + model.config.output_extra
+        assert model.num_places(torch.full((1, symbols), 3)).tolist() == [exact]

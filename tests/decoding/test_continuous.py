@@ -184,6 +184,12 @@ def test_a_stream_never_waits_where_that_is_faster_and_its_results_are_the_same(
         list(generate_stream(model, requests, slots=0, capacity=30))
 
 
+def test_no_cache_is_made_for_nobody():
+    model, requests = model_and_requests("encoder_decoder", {"halting": True, "halting_bias": 4.0})
+    assert len(requests) < continuous.PROBE
+    assert len(dict(generate_stream(model, requests, slots=2, capacity=10**9))) == len(requests)
+
+
 def test_no_requests_no_results():
     model, _ = model_and_requests("encoder_decoder", {"halting": True})
     assert list(generate_continuously(model, [], slots=2, capacity=3)) == []

@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 import torch
+from jaxtyping import TypeCheckError
 
 from small_models import SOURCES, small, variants
 from universal_transformer.decoding.session import evaluating, open_session, prepared
@@ -193,6 +194,11 @@ def test_what_cannot_be_continued_is_refused_in_one_line(source, options, messag
 def test_a_source_that_is_none_is_refused(source, message):
     with pytest.raises(UserError, match=message):
         opened(small(), source)
+
+
+def test_a_source_of_one_dimension_is_refused():
+    with pytest.raises((UserError, TypeCheckError), match=r"source of shape \[2\]: \[batch, source\]|source"):
+        opened(small(), torch.tensor([3, 4]))
 
 
 def test_logits_that_are_not_finite_stop_generation():

@@ -122,6 +122,18 @@ def test_dropout_is_a_probability_below_one(name, value):
             "^end_coordinates=True: a language model",
         ),
         ({**CLASSIFIER, "end_coordinates": True, "position_start": "step"}, "^end_coordinates=True"),
+        (
+            {**CLASSIFIER, "position_start": "step", "position_coordinates": "rotary"},
+            "^position_start='step': shifts what is added at every step",
+        ),
+        (
+            {**CLASSIFIER, "position_start": "step", "position_injection": "input"},
+            "^position_start='step': shifts what is added at every step",
+        ),
+        (
+            {"plain_layers_before": 2, "position_coordinates": "learned"},
+            "^plain_layers_before=2: layers in front of the loop",
+        ),
         ({"rotary_source": True}, "^rotary_source=True: needs position_coordinates rotary"),
         ({"source_sink": True, "architecture": "language_model"}, "^source_sink=True: an encoder_decoder"),
         ({**CLASSIFIER, "separator_id": 3}, "^separator_id=3: an encoder_decoder"),

@@ -153,3 +153,15 @@ def test_the_problem_is_told_by_its_own_embedding():
 def test_facts_are_for_classifiers():
     with pytest.raises(UserError, match="inputs='facts': architecture must be"):
         small(inputs="facts")
+
+
+def test_given_positions_are_taken_in_training_too():
+    model, source, target = small(position_offsets="random", dropout=0.0).train(), ragged(), ragged()
+    seen = []
+    place = model.target.recurrence.coordinates.place
+    model.target.recurrence.coordinates.place = lambda where, **more: (
+        seen.append(where) or place(where, **more)
+    )
+    given = torch.arange(7, 7 + target.shape[1]).unsqueeze(0)
+    model(source, target, target_positions=given)
+    assert torch.equal(seen[-1], given)

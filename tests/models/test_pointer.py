@@ -8,6 +8,7 @@ from universal_transformer.models.build import build
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.pointer import FLOOR, Pointer
+from universal_transformer.nn.straight import straight
 
 CONFIG = ModelConfig(
     architecture="classifier",
@@ -90,3 +91,13 @@ def test_configurations_that_cannot_point():
         dataclasses.replace(CONFIG, num_classes=3)
     with pytest.raises(UserError, match='inputs must be "tokens"'):
         dataclasses.replace(CONFIG, inputs="facts", max_fact_words=3)
+
+
+def test_it_looks_at_no_data_where_many_are_run_at_once():
+    pointer, source = Pointer(8, num_classes=12, start_id=1), torch.tensor([[[4, 5, 1, 6]], [[7, 1, 8, 9]]])
+    states = torch.randn(2, 1, 4, 8)
+    with straight():
+        found = torch.func.vmap(lambda h, x: pointer(h, x, padding=None))(states, source)
+    torch.testing.assert_close(
+        found, torch.stack([pointer(*one, padding=None) for one in zip(states, source, strict=True)])
+    )

@@ -8,6 +8,9 @@ from torch import nn
 from torch.nn.functional import linear
 
 from small import WIDTH, go, small_recurrence
+from small_models import small
+from universal_transformer.decoding import beam_search, generate
+from universal_transformer.decoding.continuous import Request, generate_continuously
 from universal_transformer.nn.packed import PackedLinear, TurningLinear, packed, packs
 
 KINDS = [kind for kind in (torch.float32, torch.bfloat16) if packs(torch.zeros(1, dtype=kind))]
@@ -68,3 +71,14 @@ def test_other_formats_stay_as_they_are():
     module = nn.Sequential(nn.Linear(3, 2, dtype=torch.float64))
     assert not packs(module[0].weight)
     assert type(packed(module)[0]) is nn.Linear
+
+
+@pytest.mark.parametrize("fields", [{}, {"halting": True}], ids=["fixed", "halting"])
+def test_autocast_generates_too(fields):
+    model, source = small(**fields).float(), torch.tensor([[3, 4, 5], [6, 7, 8]])
+    requests = [Request(row, ids.tolist()) for row, ids in enumerate(source)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = generate(model, source, max_new_tokens=4)
+        assert len(dict(generate_continuously(model, requests, slots=1, capacity=9, max_new_tokens=4))) == 2
+        assert beam_search(model, source, beams=2, max_new_tokens=4)
+    assert [len(one.tokens) <= 4 for one in found] == [True, True]

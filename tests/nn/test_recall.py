@@ -6,13 +6,15 @@ import pytest
 import torch
 from torch import nn
 
+from universal_transformer import LanguageModel, ModelConfig
+from universal_transformer.nn.block import normalise
 from universal_transformer.nn.recall import Recall, make
 
 
 def chain(recall, norm, outer, states):
     """A sum, a choice of rows and a LayerNorm, the results of which products and products by elements look at."""
     index = torch.tensor([3, 1, 1])
-    normed = make(recall, norm, states)
+    normed = normalise(norm, states, recall)
     shifted = make(recall, torch.add, normed, torch.full((5,), 0.3, dtype=torch.float64))
     chosen = make(recall, torch.index_select, shifted, 0, index)
     return outer(chosen).sin() * chosen, [weakref.ref(x) for x in (normed, shifted, chosen)]
@@ -29,7 +31,7 @@ def test_gradients_are_the_same_and_nothing_promised_is_kept():
     norm, outer, states = both()
     inputs = [*norm.parameters(), *outer.parameters(), states]
     kept = torch.autograd.grad(chain(None, norm, outer, states)[0].sum(), inputs)
-    recall = Recall(norm, outer, device=states.device)
+    recall = Recall(device=states.device)
     with recall.around():
         result, made = chain(recall, norm, outer, states)
     recall.forget()
@@ -50,10 +52,31 @@ def test_a_tensor_at_the_place_of_one_that_is_gone_is_not_taken_for_it():
 
 def test_changed_parameters_are_noticed():
     norm, outer, states = both()
-    recall = Recall(norm, outer, device=states.device)
+    recall = Recall(device=states.device)
     with recall.around():
         result, _ = chain(recall, norm, outer, states)
     with torch.no_grad():
         norm.weight.mul_(2.0)
     with pytest.raises(RuntimeError, match="changed in place"):
         result.sum().backward()
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_parameters_of_a_functional_call_are_those_of_its_way_back(norm):
+    found = []
+    for form in ("auto", "masked"):
+        torch.manual_seed(0)
+        config = ModelConfig(
+            architecture="language_model", vocabulary_size=9, width=256, filter_width=256, num_heads=4,
+            max_steps=3, halting=True, halting_bias=0.0, dropout=0.0, norm=norm, recurrence=form,
+        )  # fmt: skip
+        model = LanguageModel(config).double()
+        changed = {
+            name: (part.detach() + (0.5 if "norm" in name else 0.0)).requires_grad_()
+            for name, part in model.named_parameters()
+        }
+        ids = torch.arange(3, 9).repeat(2, 2)
+        output = torch.func.functional_call(model, changed, (ids,))
+        found.append(torch.autograd.grad(output.logits.square().mean(), list(changed.values())))
+    for compact, masked in zip(*found, strict=True):
+        torch.testing.assert_close(compact, masked, rtol=1e-9, atol=1e-12)

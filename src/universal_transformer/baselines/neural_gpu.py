@@ -105,7 +105,7 @@ class NeuralGpu(AllAtOnce):
         """N of each row: ``ceil(output_ratio · symbols) + output_extra``."""
         symbols = (source != self.config.padding_id).sum(dim=1)
         # rounded first: 1.1 · 10 is a little more than 11
-        places = (symbols * self.config.output_ratio * 1e6).round().div(1e6).ceil().long()
+        places = (symbols.double() * self.config.output_ratio * 1e6).round().div(1e6).ceil().long()
         return places + self.config.output_extra
 
     def write(

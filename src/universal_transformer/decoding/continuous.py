@@ -8,7 +8,8 @@ next token, and a slot whose sequence has ended takes the next request. What com
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
+from typing import TypeGuard
 
 import torch
 
@@ -95,9 +96,11 @@ def generate_continuously(
     ``slots`` sequences are worked on at a time, each of up to ``capacity`` tokens (start token and prompt included; the
     last new token takes no place); requests are read ``slots`` at a time. The other arguments are those of
     :func:`~universal_transformer.decoding.sampling.generate`. A model whose rows cannot stand at different steps
-    (:func:`~universal_transformer.nn.lanes.takes_lanes`) is run in ordinary batches of ``slots`` requests.
+    (:func:`~universal_transformer.nn.lanes.takes_lanes`) is run in ordinary batches of ``slots`` requests, and so is
+    every model under autocast.
 
-    Raises UserError for what ``generate`` refuses, and for a request that does not fit ``capacity``.
+    Raises UserError for what ``generate`` refuses, and for a request that does not fit ``capacity``; ordinary batches
+    take what room they need and hold nobody to it.
     """
     _check(slots, capacity)
     options = Options(
@@ -107,7 +110,7 @@ def generate_continuously(
         halting_threshold=halting_threshold,
     )
     check_model(model)
-    if not isinstance(model, EncoderDecoder | LanguageModel) or not takes_lanes(model.target.recurrence):
+    if not _shares(model):
         return _in_batches(model, iter(requests), slots=slots, options=options)
     return _continuously(Engine(model, slots=slots, capacity=capacity, options=options), iter(requests))
 
@@ -141,17 +144,26 @@ def generate_stream(
     for number, found in _in_batches(model, islice(stream, PROBE), slots=min(slots, PROBE), options=options):
         steps.append(found.steps)
         yield number, found
-    if _waits(model) or sum(steps) > SHALLOW * (max_steps or model.config.max_steps) * len(steps):
+    following = list(islice(stream, 1))
+    if not following:  # no cache for nobody
+        return
+    stream = chain(following, stream)
+    if (
+        not model.config.halting
+        or not _shares(model)
+        or sum(steps) > SHALLOW * (max_steps or model.config.max_steps) * len(steps)
+    ):
         yield from _in_batches(model, stream, slots=slots, options=options)
     else:
         yield from generate_continuously(model, stream, slots=slots, capacity=capacity, **vars(options))
 
 
-def _waits(model: Generator) -> bool:
-    """Whether rows have to wait for each other, or have nothing to wait for."""
+def _shares(model: Generator) -> TypeGuard[EncoderDecoder | LanguageModel]:
+    """Whether rows of a step can stand at different depths; the caches of those that do are of one type."""
     if not isinstance(model, EncoderDecoder | LanguageModel):
-        return True
-    return model.target.recurrence.halting is None or not takes_lanes(model.target.recurrence)
+        return False
+    autocast = torch.is_autocast_enabled(next(model.parameters()).device.type)
+    return takes_lanes(model.target.recurrence) and not autocast
 
 
 def _check(slots: int, capacity: int) -> None:

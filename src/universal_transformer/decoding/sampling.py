@@ -18,6 +18,7 @@ from universal_transformer.decoding.session import (
     Generator,
     Session,
     Source,
+    check_limit,
     check_source,
     evaluating,
     next_log_probabilities,
@@ -113,6 +114,7 @@ def generate(
 
     Raises UserError for an empty prompt, ids out of the vocabulary, and lengths that do not fit.
     """
+    check_limit(max_new_tokens)
     if isinstance(model, AllAtOnce):
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=model)
         return _at_once(model, source, limit=max_new_tokens, sampling=sampling, indices=indices)

@@ -105,8 +105,10 @@ def check_source(source: Source, *, model: nn.Module) -> Int[Tensor, "batch sour
     if not isinstance(source, Tensor):
         kind = type(model).__name__
         raise UserError(f"an {kind} generates from a tensor of source tokens [batch, source]")
-    if not source.numel():
-        raise UserError(f"source of shape {list(source.shape)}: at least one row of at least one position")
+    if source.dim() != 2 or not source.numel():
+        raise UserError(
+            f"source of shape {list(source.shape)}: [batch, source] with at least one row of at least one position"
+        )
     return source
 
 
@@ -199,12 +201,17 @@ def open_session(
     return Session(model, state, first, _last_steps(state, first), limits, source_steps)
 
 
+def check_limit(max_new_tokens: int | None) -> None:
+    """UserError for fewer than one new token."""
+    if max_new_tokens is not None and max_new_tokens < 1:
+        raise UserError(f"max_new_tokens={max_new_tokens}: at least 1")
+
+
 def _limits(
     lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int | None, config: AnyModelConfig
 ) -> list[int]:
     """New tokens each row may get; ``fed`` tokens (start token included) stand in front of them."""
-    if max_new_tokens is not None and max_new_tokens < 1:
-        raise UserError(f"max_new_tokens={max_new_tokens}: at least 1")
+    check_limit(max_new_tokens)
     wanted = [2 * length + 10 if max_new_tokens is None else max_new_tokens for length in lengths]
     if not isinstance(config, ModelConfig) or config.position_coordinates != "learned":
         return wanted

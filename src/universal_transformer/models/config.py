@@ -226,6 +226,7 @@ def _check_combinations(config: ModelConfig) -> None:
                 "num_classes", config.num_classes, "a pointer's classes are the tokens of its vocabulary"
             )
     _check_source(config)
+    _check_positions(config)
     if (
         config.end_coordinates
         and config.position_coordinates not in ("sinusoidal", "learned")
@@ -250,6 +251,27 @@ def _check_combinations(config: ModelConfig) -> None:
             getattr(config, field),
             "lets a causal decoder see the length or the content of its future: use it with a classifier, or set "
             "allow_look_ahead to score official checkpoints that were trained so",
+        )
+
+
+def _check_positions(config: ModelConfig) -> None:
+    """Refuse what would tell positions otherwise than it says."""
+    every_step = config.position_injection == "every_step"
+    if config.position_start == "step" and not (
+        every_step and config.position_coordinates in ("sinusoidal", "learned")
+    ):
+        raise _refuse(
+            "position_start",
+            "step",
+            "shifts what is added at every step: needs position_coordinates sinusoidal or learned, and "
+            'position_injection="every_step"',
+        )
+    if config.plain_layers_before and every_step and config.position_coordinates == "learned":
+        raise _refuse(
+            "plain_layers_before",
+            config.plain_layers_before,
+            "layers in front of the loop do not see what is learned inside of it: needs "
+            'position_injection="input", or other position_coordinates',
         )
 
 

@@ -68,7 +68,7 @@ def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = Fa
 
     halting = None
     if config.halting:
-        halting = HaltingUnit(config.width, bias=config.halting_bias, scope=config.halting_scope)
+        halting = HaltingUnit(config.width, bias=float(config.halting_bias), scope=config.halting_scope)
     closing = nn.LayerNorm(config.width, eps=config.norm_epsilon) if config.norm == "pre" else None
     return Recurrence(
         _coordinates(config, decoder=decoder),

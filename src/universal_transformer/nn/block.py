@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from torch import nn
+from torch.nn.functional import layer_norm
 
 from universal_transformer.axes import Bool, Float, States, Tensor
 from universal_transformer.nn.attention import CrossAttention, Memory, SelfAttention
@@ -28,6 +29,13 @@ class AttentionRecord:
     cross_attention: list[Tensor] = field(default_factory=list)
 
 
+def normalise(
+    norm: nn.LayerNorm, states: Float[Tensor, "*rows width"], recall: Recall | None
+) -> Float[Tensor, "*rows width"]:
+    """``norm(states)``, promised to ``recall`` with the parameters of now: those of a functional call go with it."""
+    return make(recall, layer_norm, states, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+
+
 class Sublayer(nn.Module):
     """Residual, dropout and LayerNorm around a function of the states (decision D6 says where the norm stands)."""
 
@@ -44,8 +52,8 @@ class Sublayer(nn.Module):
         recall: Recall | None = None,
     ) -> Float[Tensor, "*rows width"]:
         if self.post:
-            return make(recall, self.norm, states + self.dropout(function(states)))
-        return states + self.dropout(function(make(recall, self.norm, states)))
+            return normalise(self.norm, states + self.dropout(function(states)), recall)
+        return states + self.dropout(function(normalise(self.norm, states, recall)))
 
 
 class Block(nn.Module):

@@ -123,7 +123,7 @@ class CompactLoop:
         self.signal = None if signal is None else signal.to(states.dtype)
         learns = torch.is_grad_enabled() and not torch.compiler.is_compiling()
         wide = recalls(states.shape[-1])
-        self.recall = Recall(block, unit, device=states.device) if learns and wide else None
+        self.recall = Recall(device=states.device) if learns and wide else None
 
     def probability(self, timed: Rows, layout: Layout) -> PerRow:
         """Halting probability of each row; with ``scope="sequence"`` the mean over its sequence."""

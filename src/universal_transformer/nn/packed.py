@@ -70,7 +70,9 @@ class PackedLinear(nn.Linear):
         self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), FEW)
 
     def forward(self, input: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows out"]:  # noqa: A002
-        """The product."""
+        """The product; of other types than packed for (autocast), the ordinary one."""
+        if torch.is_autocast_enabled("cpu") or input.dtype != self.weight.dtype:
+            return linear(input, self.weight, self.bias)
         return torch.ops.mkldnn._linear_pointwise(input, self.packed, self.bias, "none", [], "")
 
 

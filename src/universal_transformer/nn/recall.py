@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from universal_transformer.axes import Tensor
@@ -26,6 +25,14 @@ class Recipe(NamedTuple):
 
     function: Callable[..., Tensor]
     arguments: tuple[Any, ...]
+    versions: tuple[int, ...] = ()
+    """How often each tensor among the arguments had been changed in place."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether none of them was changed since."""
+        tensors = (part for part in self.arguments if isinstance(part, Tensor))
+        return all(part._version == version for part, version in zip(tensors, self.versions, strict=True))
 
 
 class Promise(NamedTuple):
@@ -45,18 +52,17 @@ def make(recall: "Recall | None", function: Callable[..., Tensor], *arguments: o
 
 
 class Recall:
-    """What can be computed again, and how. The parameters of ``modules`` must be on the way back what they were.
+    """What can be computed again, and how.
 
-    RuntimeError there if one was changed in place, as autograd itself has it.
+    RuntimeError on the way back if what it is made from was changed in place, as autograd itself has it.
     """
 
-    def __init__(self, *modules: nn.Module, device: torch.device) -> None:
+    def __init__(self, *, device: torch.device) -> None:
         kind = device.type
         self.kind, self.narrow = kind, torch.is_autocast_enabled(kind)
         self.dtype = torch.get_autocast_dtype(kind) if self.narrow else None
         self.promises: dict[int, Promise] = {}
         self.recent: deque[tuple[Recipe, Tensor]] = deque(maxlen=RECENT)
-        self.watched = [(part, part._version) for module in modules for part in module.parameters()]
 
     def around(self) -> AbstractContextManager[object]:
         """Inside, what is promised is not kept for the way back."""
@@ -64,7 +70,8 @@ class Recall:
 
     def promise(self, made: Tensor, function: Callable[..., Tensor], *arguments: object) -> None:
         """``made`` is ``function(*arguments)``, bit for bit, whenever it is asked for."""
-        recipe = Recipe(function, tuple(self._argument(part) for part in arguments))
+        kept = tuple(self._argument(part) for part in arguments)
+        recipe = Recipe(function, kept, tuple(part._version for part in kept if isinstance(part, Tensor)))
         self.promises[made.data_ptr()] = Promise(weakref.ref(made), made.shape, recipe)
 
     def forget(self) -> None:
@@ -89,10 +96,6 @@ class Recall:
     def _unpack(self, packed: Tensor | Recipe) -> Tensor:
         if not isinstance(packed, Recipe):
             return packed
-        if any(part._version != version for part, version in self.watched):
-            raise RuntimeError(
-                "a parameter that the way back needs was changed in place after the forward pass"
-            )
         with torch.no_grad():
             if not self.narrow:
                 return self._make(packed)
@@ -103,6 +106,8 @@ class Recall:
         for known, made in self.recent:
             if known is recipe:
                 return made
+        if not recipe.holds:
+            raise RuntimeError("a tensor that the way back needs was changed in place after the forward pass")
         made = recipe.function(
             *(self._make(part) if isinstance(part, Recipe) else part for part in recipe.arguments)
         )

@@ -199,7 +199,7 @@ class Recurrence(nn.Module):
         learns = wide and torch.is_grad_enabled() and view.cache is None and not self._forgets(view)
         if not learns or torch.compiler.is_compiling() or block._compiled_call_impl is not None:
             return None
-        return Recall(block, self._unit, device=block.after_attention.norm.weight.device)
+        return Recall(device=block.after_attention.norm.weight.device)
 
     def _step(self, states: States, view: View, *, step: int) -> States:
         """One depth step (from 0): ``layers_per_step`` blocks."""

@@ -18,7 +18,7 @@ import torch
 from torch.nn.functional import linear
 
 from universal_transformer.axes import Both, Float, Int, Rows, Tensor
-from universal_transformer.nn.block import Block
+from universal_transformer.nn.block import Block, normalise
 from universal_transformer.nn.halting import wide
 from universal_transformer.nn.recall import Recall, make
 
@@ -91,7 +91,7 @@ class Refresh:
     def keep(self, base: Rows, *, recall: Recall | None = None) -> Kept:
         """What to keep of rows that rest at ``b``."""
         if not self.moves:
-            seen = base if self.norm is None else make(recall, self.norm, base)
+            seen = base if self.norm is None else normalise(self.norm, base, recall)
             return Kept(linear(seen, self.weight, self.bias), None)
         if not torch.is_autocast_enabled(base.device.type):
             variance, centred = self._spread(base, recall)

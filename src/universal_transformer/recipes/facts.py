@@ -51,32 +51,46 @@ def babi() -> RunConfig:
     return RunConfig(recipe="babi", data=BabiData(), model=_model(), training=_training(minutes=2.0))
 
 
-def babi_10k_joint() -> RunConfig:
-    """All 20 bAbI tasks together, 10,000 questions each (table 1, 10K joint)."""
+def _joint(
+    recipe: str, *, data: BabiData, dropout: float, minutes: float, updates: int, validate_every: int
+) -> RunConfig:
+    """All tasks in one model, at full depth first."""
     return RunConfig(
-        recipe="babi-10k-joint",
-        data=BabiData(task="joint", recent_first=True),
-        model=dataclasses.replace(
-            _model(dropout=0.05),  # 0.1 slowed task 17 down: docs/log.md
-            halting_bias=-3.0,  # all steps, until halting begins to learn
-        ),
+        recipe=recipe,
+        data=data,
+        # all steps, until halting begins to learn
+        model=dataclasses.replace(_model(dropout=dropout), halting_bias=-3.0),
         training=dataclasses.replace(
-            _training(minutes=0.0, updates=26_000),
+            _training(minutes=minutes, updates=updates),
             halting_delay=0.7,  # without, path finding was not learned at all: docs/log.md
             ponder_weight=0.001,
             precision="bfloat16",
-            validate_every=1000,  # 250 took about a seventh of the time
+            validate_every=validate_every,
         ),
+    )
+
+
+def babi_10k_joint() -> RunConfig:
+    """All 20 bAbI tasks together, 10,000 questions each (table 1, 10K joint)."""
+    return _joint(
+        "babi-10k-joint",
+        data=BabiData(task="joint", recent_first=True),
+        dropout=0.05,  # 0.1 slowed task 17 down: docs/log.md
+        minutes=0.0,
+        updates=26_000,
+        validate_every=1000,  # 250 took about a seventh of the time
     )
 
 
 def babi_1k_joint() -> RunConfig:
     """All 20 bAbI tasks together, 1,000 questions each (table 1, 1K joint)."""
-    return RunConfig(
-        recipe="babi-1k-joint",
-        data=BabiData(task="joint", size="1k"),
-        model=_model(),
-        training=dataclasses.replace(_training(minutes=60.0), validate_every=1000),
+    return _joint(
+        "babi-1k-joint",
+        data=BabiData(task="joint", size="1k", recent_first=True),
+        dropout=0.1,
+        minutes=10.0,
+        updates=0,
+        validate_every=250,
     )
 
 
