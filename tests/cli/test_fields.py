@@ -96,6 +96,7 @@ MISTAKES = {
     "does not divide": (["--num-heads", "3"], "num_heads=3: must divide width"),
     "refused by the data": (["--num-people", "99"], "num_people must be between"),
     "no limit": (["--minutes", "0"], "minutes and training.max_updates are both 0"),
+    "yes and no": (["--no-halting", "--model.halting"], "--model.halting and --no-halting: yes and no"),
 }
 
 
@@ -106,6 +107,12 @@ def test_a_mistake_is_one_line_that_says_what_is_allowed(mistake, capsys):
         change(*arguments)
     assert "\n" not in str(found.value)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_field_that_needs_another_is_not_blamed_for_a_third():
+    arguments = ["--data.train-target", "t.txt", "--data.train", "s.txt", "--training.minutes", "abc"]
+    with pytest.raises(UserError, match=r"^--training\.minutes 'abc': expected a number$"):
+        change(*arguments, config=RECIPES["pairs"]())
 
 
 @given(st.lists(st.text(max_size=12), max_size=4))

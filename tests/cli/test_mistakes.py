@@ -1,6 +1,7 @@
 """What a user can get wrong, at every command: exactly one line, exit code 2, nothing left behind."""
 
 import json
+import os
 
 import pytest
 
@@ -137,3 +138,16 @@ def test_a_mistake_gets_one_line_and_exit_code_2(mistake, somewhere, capsys):
     assert lines[0].startswith("ut: ")
     assert expected in lines[0]
     assert sorted(path.relative_to(somewhere) for path in somewhere.rglob("*")) == before
+
+
+def test_a_folder_that_cannot_be_looked_into_does_not_hide_a_mistyped_run(somewhere, capsys, monkeypatch):
+    stat = os.stat
+
+    def closed(path, *arguments, **named):
+        if str(path).endswith(os.path.join("folder", "config.json")):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "stat", closed)
+    assert main(["evaluate", "begin"]) == 2
+    assert capsys.readouterr().err == "ut: begin: no such run folder (did you mean begun?)\n"

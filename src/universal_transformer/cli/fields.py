@@ -51,6 +51,10 @@ def override(
     given = {one.option: one for one in _read(config, arguments, prog=prog, also=also)}
     if not given:
         return config
+    for one in given.values():
+        other = given.get(one.option.replace(".no-", ".", 1))
+        if other is not None and other is not one:
+            raise UserError(f"{other.typed} and {one.typed}: yes and no to one field; write one of them")
     try:
         return _parse(config, list(given.values()))
     except SystemExit as stop:
@@ -191,21 +195,30 @@ def _tyro(
 
 def _explain(config: RunConfig, given: Sequence[_Given], stop: SystemExit) -> UserError:
     """Say what tyro refused: a check of a configuration's own, or the first value that does not parse."""
-    error: BaseException | None = stop
-    while error is not None:
-        if isinstance(error, UserError):
-            return error
-        error = error.__context__
+    if (refusal := _refusal(stop)) is not None:
+        return refusal
     hints = _options(config)
     for one in given:
         try:
             _parse(config, [one])
-        except SystemExit:
+        except SystemExit as alone:
+            if _refusal(alone) is not None:
+                continue  # it parses, and only goes with other fields
             found = " ".join(map(show, one.values))
             return UserError(
                 f"{one.typed} {found}: expected {_expected(hints[one.option])}{_nearest(one, hints)}"
             )
     return UserError(f"these values do not go together: {' '.join(one.typed for one in given)}")
+
+
+def _refusal(stop: SystemExit) -> UserError | None:
+    """Return the check of a configuration's own that made tyro stop; None if a value did not parse."""
+    error: BaseException | None = stop
+    while error is not None:
+        if isinstance(error, UserError):
+            return error
+        error = error.__context__
+    return None
 
 
 def _nearest(one: _Given, hints: dict[str, Any]) -> str:

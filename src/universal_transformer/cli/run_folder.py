@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -109,9 +111,12 @@ def pick_device(name: str) -> str:
 
 def _others(folder: Path) -> str:
     """Name the runs that lie beside `folder`, or in ``runs``."""
-    parent = folder.parent if folder.parent.is_dir() else Path("runs")
-    found = [folder, *parent.iterdir(), *Path("runs").glob("*")]
-    runs = sorted({path.as_posix() for path in found if (path / CONFIG).is_file()})
+    found = [folder]
+    for place in (folder.parent, Path("runs")):
+        # it only looks for a hint: what cannot be looked into must not take the place of what is wrong
+        with suppress(OSError):
+            found += place.iterdir()
+    runs = sorted({path.as_posix() for path in found if os.path.isfile(path / CONFIG)})
     guess = near(folder.as_posix(), runs)
     if guess or not runs:
         return guess
