@@ -260,6 +260,8 @@ def test_an_interrupted_demo_goes_on(tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patched:
         patched.setattr(Session, "_update", interrupted)
         assert main(["demo"]) == 130
-    assert "again to go on" in capsys.readouterr().err
+        assert "call ut demo (or make demo) again to go on" in capsys.readouterr().err
+        assert main(["demo", "--run", "my demo"]) == 130
+        assert "call ut demo --run 'my demo' again to go on" in capsys.readouterr().err
     assert main(["demo"]) == 0
     assert "going on with runs/demo after update 7" in capsys.readouterr().out

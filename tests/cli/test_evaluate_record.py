@@ -2,7 +2,9 @@
 
 import json
 
-from universal_transformer.cli import main
+import pytest
+
+from universal_transformer.cli import evaluate, main
 
 
 def test_a_record_names_what_the_figure_depends_on(tmp_path, monkeypatch, capsys):
@@ -26,10 +28,30 @@ def test_a_record_names_what_the_figure_depends_on(tmp_path, monkeypatch, capsys
     (tmp_path / "a" / "config.json").write_text(json.dumps({**config, "recipe": "mine"}))
     assert main(["evaluate", "a", "--limit", "1", "--record", "mine.json"]) == 0
     assert json.loads((tmp_path / "mine.json").read_text())["train"] is None
+    (tmp_path / "a" / "metrics.jsonl").rename("metrics.jsonl")
+    (tmp_path / "a" / "report.json").unlink()
     capsys.readouterr()
+    assert main(["evaluate", "a", "--record", "kept.json"]) == 2
+    assert "--record kept.json: a has no metrics.jsonl" in capsys.readouterr().err
+    assert not (tmp_path / "a" / "report.json").exists()
     texts = []
     for form in ("auto", "masked"):
         assert main(["predict", "a", str(stories), "--model.recurrence", form]) == 0
         assert main(["evaluate", "a", "--model.recurrence", form, "--limit", "2"]) == 0
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ([], "report.json"),
+        (["--length-penalty", "1"], "report.json"),
+        (["--beams", "4"], "report-beams-4.json"),
+        (["--beams", "4", "--length-penalty", "0.6"], "report-beams-4.json"),
+        (["--beams", "4", "--length-penalty", "0"], "report-beams-4-penalty-0.0.json"),
+        (["--beams", "4", "--length-penalty", "1"], "report-beams-4-penalty-1.0.json"),
+    ],
+)
+def test_another_search_has_a_report_of_its_own(arguments, name):
+    assert evaluate._file_name(evaluate.parser().parse(["a", *arguments])) == name

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from universal_transformer.cli import main
+from universal_transformer.cli import main, reproduce
 from universal_transformer.cli.fields import override
 from universal_transformer.recipes import RECIPES
 from universal_transformer.recipes.runs import Workshop
@@ -328,3 +328,9 @@ def test_a_mistake_gets_one_line_and_leaves_nothing_behind(arguments, expected, 
     assert expected in found
     assert sorted(place.rglob("*")) == before
     assert (place / "bad" / "table1.jsonl").read_text() == line
+
+
+def test_an_option_given_again_adds_to_what_was_named():
+    options = reproduce.parser().parse(["table1", "--tasks", "1", "2", "--tasks", "4", "--rows", "a"])
+    assert (options.tasks, options.rows, options.columns) == (["1", "2", "4"], ["a"], [])
+    assert reproduce.parser().parse(["table1"]).tasks == []

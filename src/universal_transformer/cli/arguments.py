@@ -14,6 +14,8 @@ from universal_transformer.errors import UserError, near
 
 FAILED, USAGE_ERROR, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 """Exit codes: a run or check failed; what the user can put right; as shells have it for Ctrl-C and a closed pipe."""
+LENGTH_PENALTY = 0.6
+"""Of a beam search, unless another is asked for."""
 DATA_DIR = "folder with the data sets (default: the environment variable UT_DATA, or else data)"
 
 
@@ -106,9 +108,9 @@ def add_beams(parser: Parser) -> None:
     parser.add_argument(
         "--length-penalty",
         type=number(least=0.0, most=10.0),
-        default=0.6,
+        default=LENGTH_PENALTY,
         metavar="A",
-        help="of a beam search, 0 to 10 (default: 0.6)",
+        help=f"of a beam search, 0 to 10 (default: {LENGTH_PENALTY})",
     )
 
 

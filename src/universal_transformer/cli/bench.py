@@ -25,6 +25,8 @@ CASES = {
     "gpu": "all of it on a GPU, in bfloat16, the block compiled",
 }
 """Case -> what it measures; the module of that name in the room `bench` has `run(settings)`."""
+DRAWN = "sweep"
+"""The case that --plots draws."""
 
 
 def run(arguments: list[str]) -> int:
@@ -32,12 +34,7 @@ def run(arguments: list[str]) -> int:
     options = parser().parse(arguments)
     if options.read:
         return _show(options)
-    for name in options.cases:
-        if name not in CASES:
-            raise UserError(f"no benchmark {name!r}{near(name, CASES)}; known are {', '.join(CASES)}")
-    target = Path(options.json) if options.json else None
-    if target is not None and not target.parent.is_dir():
-        raise UserError(f"--json {target}: there is no folder {target.parent}")
+    _check(options)
     import torch
 
     from universal_transformer.bench.result import Settings, render, report
@@ -55,11 +52,32 @@ def run(arguments: list[str]) -> int:
         found = report(measurements, settings=settings)
     finally:
         torch.set_num_threads(before)
-    if target is not None:
-        target.write_text(json.dumps(found, indent=1) + "\n")
+    # shown first: should the file fail, what took minutes is not lost
     if not (options.markdown or options.plots):
         print(render(measurements))
-    return _tell(found, options)
+    _print_tables(found, options)
+    if options.json:
+        Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
+    _draw(found, options)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse, before anything is measured, what could not be measured, written or drawn."""
+    for name in options.cases:
+        if name not in CASES:
+            raise UserError(f"no benchmark {name!r}{near(name, CASES)}; known are {', '.join(CASES)}")
+    target = Path(options.json)
+    if options.json and (target.is_dir() or not target.parent.is_dir()):
+        what = "this is a folder" if target.is_dir() else f"there is no folder {target.parent}"
+        raise UserError(f"--json {target}: {what}; expected the name of a file to write")
+    if options.plots and options.cases and DRAWN not in options.cases:
+        raise UserError(
+            f"--plots {options.plots}: the figures are of the case {DRAWN}, found {' '.join(options.cases)}; "
+            f"name {DRAWN} too, or leave --plots out"
+        )
+    if options.plots and not Path(options.plots).is_dir():
+        raise UserError(f"--plots {options.plots}: there is no such folder for figures")
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -71,20 +89,24 @@ def _show(options: argparse.Namespace) -> int:
     found = read_bench(Path(options.read))
     if not (options.markdown or options.plots):
         raise UserError("--read FILE: say what to make of it: --markdown, --plots FOLDER, or both")
-    return _tell(found, options)
+    _print_tables(found, options)
+    _draw(found, options)
+    return 0
 
 
-def _tell(found: dict[str, Any], options: argparse.Namespace) -> int:
+def _print_tables(found: dict[str, Any], options: argparse.Namespace) -> None:
     if options.markdown:
         from universal_transformer.bench.result import markdown
 
         print(markdown(found))
+
+
+def _draw(found: dict[str, Any], options: argparse.Namespace) -> None:
     if options.plots:
         from universal_transformer.explore.benchmarks import draw_benchmarks
 
         for path in draw_benchmarks(found, Path(options.plots)):
             note(f"drawn: {path}")
-    return 0
 
 
 def parser() -> Parser:
@@ -97,7 +119,7 @@ def parser() -> Parser:
     parser.add_argument("cases", nargs="*", metavar="CASE", help="what to measure (default: all but gpu)")
     parser.add_argument("--json", metavar="FILE", default="", help="also write everything as JSON")
     parser.add_argument("--markdown", action="store_true", help="print tables as the documentation has them")
-    parser.add_argument("--plots", metavar="FOLDER", default="", help="draw the figures of the case sweep")
+    parser.add_argument("--plots", metavar="FOLDER", default="", help=f"draw the figures of the case {DRAWN}")
     parser.add_argument(
         "--read", metavar="FILE", default="", help="measure nothing: take what --json wrote earlier"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ def run(arguments: list[str]) -> int:
     )
     folder = Path(parser.parse(arguments).run)
     if not _train(folder):
-        note("call ut demo (or make demo) again to go on")
+        note(f"call {_command(folder)} again to go on")
         return INTERRUPTED
     from universal_transformer.cli.evaluate import evaluate_run, open_with_task
     from universal_transformer.cli.plot import draw
@@ -55,9 +56,16 @@ def _train(folder: Path) -> bool:
         print(f"{folder} is trained already (delete the folder to train anew)")
         return True
     if not resume:
-        print(f"training for {config.training.minutes:g} minutes; Ctrl-C saves, and ut demo goes on")
+        print(f"training for {config.training.minutes:g} minutes; Ctrl-C saves, and {_command(folder)} goes on")
     result = start(config, folder, task=config.data.load(), resume=resume)
     return result.stopped != "interrupted"
+
+
+def _command(folder: Path) -> str:
+    """Return what goes on with the demo in `folder`."""
+    if folder == Path(FOLDER):
+        return "ut demo (or make demo)"
+    return f"ut demo --run {shlex.quote(str(folder))}"
 
 
 def _results(report: Report) -> list[str]:

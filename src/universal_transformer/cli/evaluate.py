@@ -9,8 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from universal_transformer.cli.arguments import DATA_DIR, Parser, add_beams, add_depth, data_dir, whole
+from universal_transformer.cli.arguments import (
+    DATA_DIR,
+    LENGTH_PENALTY,
+    Parser,
+    add_beams,
+    add_depth,
+    data_dir,
+    whole,
+)
+from universal_transformer.data.text import show_path
 from universal_transformer.errors import UserError
+from universal_transformer.training.files import METRICS, MODEL
 
 if TYPE_CHECKING:
     import argparse
@@ -27,7 +37,7 @@ def run(arguments: list[str]) -> int:
     """Evaluate, print and write the report."""
     options = parser().parse(arguments)
     folder = Path(options.run)
-    _check_record(options.record)
+    _check_record(options.record, folder)
     with data_dir(options.data_dir):
         run, task = open_with_task(
             folder,
@@ -114,11 +124,18 @@ def evaluate_run(run: Run, task: Task) -> Report:
     return report
 
 
-def _check_record(file: str | None) -> None:
-    """Refuse, before the work, a place where no record can be written."""
-    if file and (Path(file).is_dir() or not Path(file).parent.is_dir()):
+def _check_record(file: str | None, folder: Path) -> None:
+    """Refuse, before the work, a place where no record can be written, and a run that does not say how it came."""
+    if not file:
+        return
+    if Path(file).is_dir() or not Path(file).parent.is_dir():
         what = "this is a folder" if Path(file).is_dir() else f"there is no folder {Path(file).parent}"
         raise UserError(f"--record {file}: {what}; expected the name of a file to write")
+    if (folder / MODEL).is_dir() and not (folder / METRICS).is_file():
+        raise UserError(
+            f"--record {file}: {show_path(folder)} has no {METRICS}, which says how the run was trained; "
+            "leave --record out"
+        )
 
 
 def _evaluate(run: Run, task: Task, options: argparse.Namespace) -> Report:
@@ -163,6 +180,9 @@ def _file_name(options: argparse.Namespace) -> str:
         "threshold-": options.halting_threshold,
         "limit-": options.limit,
         "beams-": options.beams if options.beams > 1 else None,
+        "penalty-": options.length_penalty
+        if options.beams > 1 and options.length_penalty != LENGTH_PENALTY
+        else None,
     }
     parts = [f"{name}{value}" for name, value in chosen.items() if value is not None]
     return "-".join(["report", *parts]) + ".json"

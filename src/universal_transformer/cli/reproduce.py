@@ -109,7 +109,7 @@ def parser() -> Parser:
         ("--models", "second parts of names: transformer, ut, ut-halting, …"),
         ("--tasks", "third parts of names, in table 1: 1,4,5"),
     ):
-        parser.add_argument(option, nargs="+", metavar="NAME", default=[], help=text)
+        parser.add_argument(option, action="extend", nargs="+", metavar="NAME", default=[], help=text)
     _add_limits(parser)
     parser.add_argument(
         "--together",
