@@ -1,5 +1,6 @@
 """Train, evaluate, predict and plot as a user does, on models of a few thousand weights."""
 
+import gzip
 import io
 import json
 import math
@@ -178,6 +179,49 @@ def test_every_line_has_its_result_whatever_it_holds(pairs, typed, capsys):
     typed(f"{long}\n{long}\n".encode())
     assert main(["predict", str(pairs)]) == 2
     assert capsys.readouterr().out == "\n\n"
+
+
+def test_a_line_of_other_bytes_takes_no_other_line_with_it(pairs, typed, tmp_path, capsys):
+    lines = b"red\n\xff\xfe\nblue\n"
+    (tmp_path / "lines.txt").write_bytes(lines)
+    for given, name in ([], "standard input"), ([str(tmp_path / "lines.txt")], "lines.txt"):
+        typed(lines)
+        assert main(["predict", str(pairs), *given, "--jsonl"]) == 2
+        shown = capsys.readouterr()
+        assert ["error" in json.loads(line) for line in shown.out.splitlines()] == [False, True, False]
+        assert f"{name}:2: byte 0xff at byte 1 of the line is not UTF-8" in shown.err
+        assert shown.err.count("\n") == 1
+
+
+def test_what_was_read_before_a_file_broke_is_answered(pairs, tmp_path, capsys):
+    whole = gzip.compress(b"red\nblue\n" + bytes(range(32, 127)) * 99 + b"\n")
+    (tmp_path / "lines.gz").write_bytes(whole[: len(whole) - 9])
+    assert main(["predict", str(pairs), str(tmp_path / "lines.gz")]) == 2
+    shown = capsys.readouterr()
+    assert shown.out.count("\n") >= 2
+    assert "damaged gzip data" in shown.err.splitlines()[-1]
+
+
+def test_on_a_terminal_the_reason_does_not_wait_for_a_good_line(pairs, monkeypatch, capsys):
+    shown = []
+
+    class Terminal(io.BytesIO):
+        def readline(self, *limit):
+            shown.append(capsys.readouterr())
+            return super().readline(*limit)
+
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Terminal(b"\xff\nred\n\xff\n")))
+    assert main(["predict", str(pairs)]) == 2
+    assert [(one.out.count("\n"), one.err.count("\n")) for one in shown] == [(0, 0), (1, 1), (1, 0), (1, 1)]
+
+
+def test_a_closed_standard_input_is_one_line(pairs, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["predict", str(pairs)]) == 2
+    assert capsys.readouterr().err.startswith("ut: standard input is closed; ")
 
 
 def test_no_input_is_no_output(pairs, typed, capsys):

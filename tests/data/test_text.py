@@ -16,6 +16,8 @@ from universal_transformer.data.text import (
     read_stream,
     show,
     show_path,
+    try_lines,
+    try_stream,
     write_json,
     write_text,
 )
@@ -103,6 +105,31 @@ def test_the_longest_line_is_counted_in_characters(letter):
     assert read(100) == [(1, letter * 100)]
     with pytest.raises(UserError, match="x:1: a line of more than 100 characters"):
         read(101)
+
+
+@given(
+    st.lists(st.sampled_from([b"good", b"\xff", b"a\0b", b"x" * 99, b"x" * 21, "é€".encode()]), max_size=9)
+)
+def test_a_bad_line_stands_where_it_is_and_the_rest_goes_on(lines):
+    """Each line is what `read_stream` makes of it alone; lines longer than what is read at once among them."""
+    content = b"".join(line + b"\n" for line in lines)
+    found = list(try_stream(io.BytesIO(content), "x", max_line=10))
+    assert [number for number, _ in found] == list(range(1, len(lines) + 1))
+    for (number, text), line in zip(found, lines, strict=True):
+        try:
+            ((_, expected),) = read_stream(io.BytesIO(line), "x", max_line=10)
+        except UserError as error:
+            expected = str(error).replace("x:1:", f"x:{number}:")
+        assert str(text) == expected
+
+
+def test_a_bad_line_of_a_file(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"a\n\xff\nb")
+    (_, first), (_, second), (_, third) = try_lines(tmp_path / "a.txt")
+    assert (first, third) == ("a", "b")
+    assert isinstance(second, UserError)
+    with pytest.raises(UserError, match=r"absent\.txt: no such file"):
+        list(try_lines(tmp_path / "absent.txt"))
 
 
 def test_what_cannot_be_opened(tmp_path):

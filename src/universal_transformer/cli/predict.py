@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,16 +37,19 @@ def run(arguments: list[str]) -> int:
         raise UserError(
             "--top-k and --top-p say what to sample from: give --temperature too (1: as it was learned)"
         )
+    stdin = options.file in (None, "-")
+    if stdin and sys.stdin is None:
+        raise UserError("standard input is closed; give it lines to answer, or name a file of them")
     from universal_transformer.cli.run_folder import open_run, pick_device
     from universal_transformer.decoding import Sampling
     from universal_transformer.evaluation import predict
 
     run = open_run(Path(options.run), device=pick_device(options.device), recurrence=options.recurrence)
-    pending: deque[Example | str] = deque()
+    results = _Results(run.codec, jsonl=options.jsonl)
     answers = predict(
         run.model,
         run.codec,
-        _examples(run.codec, options.file, pending),
+        results.examples(_outcomes(run.codec, None if stdin else options.file)),
         num_choices=options.choices,
         beams=options.beams,
         alpha=options.length_penalty,
@@ -57,17 +60,11 @@ def run(arguments: list[str]) -> int:
         max_steps=options.max_steps,
         halting_threshold=options.halting_threshold,
         batch_tokens=options.batch_tokens,
-        window=1 if options.file in (None, "-") and sys.stdin.isatty() else LINES_AT_ONCE,
+        window=1 if stdin and sys.stdin.isatty() else LINES_AT_ONCE,
     )
-    failures = 0
     for answer in answers:
-        failures += _failures(pending, jsonl=options.jsonl)
-        example = pending.popleft()
-        assert not isinstance(example, str)
-        print(_json(run.codec, example, answer) if options.jsonl else one_line(answer.text))
-        if not pending:
-            sys.stdout.flush()
-    return USAGE_ERROR if failures + _failures(pending, jsonl=options.jsonl) else 0
+        results.show(answer)
+    return results.end()
 
 
 def parser() -> Parser:
@@ -107,42 +104,74 @@ def parser() -> Parser:
     return parser
 
 
-def _examples(codec: Codec, file: str | None, pending: deque[Example | str]) -> Iterator[Example]:
-    """Yield the examples of the input; `pending` gets, for each line, its example or why there is none."""
-    from universal_transformer.data.text import read_lines, read_stream
+class _Results:
+    """Prints one result for each line, in the order of the lines, as soon as those before it are printed."""
+
+    def __init__(self, codec: Codec, *, jsonl: bool) -> None:
+        self._codec, self._jsonl = codec, jsonl
+        self._pending: deque[Example | str] = deque()
+        self._failures = 0
+        self._stopped: UserError | None = None
+
+    def examples(self, outcomes: Iterator[Example | str]) -> Iterator[Example]:
+        """Yield the examples among `outcomes`; the others say why a line has none."""
+        try:
+            for outcome in outcomes:
+                if not isinstance(outcome, str):
+                    self._pending.append(outcome)
+                    yield outcome
+                elif self._pending:
+                    self._pending.append(outcome)
+                else:
+                    self._fail(outcome)
+                    sys.stdout.flush()
+        except UserError as error:
+            self._stopped = error  # what was read before it is answered first
+
+    def show(self, answer: Prediction) -> None:
+        """Print the answer to the next example, after the results of unreadable lines before it."""
+        self._show_failures()
+        example = self._pending.popleft()
+        assert not isinstance(example, str)
+        print(_json(self._codec, example, answer) if self._jsonl else one_line(answer.text))
+        if not self._pending:
+            sys.stdout.flush()
+
+    def end(self) -> int:
+        """Print what is left and return the exit code; raise what ended the input before its end."""
+        self._show_failures()
+        if self._stopped is not None:
+            raise self._stopped
+        return USAGE_ERROR if self._failures else 0
+
+    def _show_failures(self) -> None:
+        while self._pending and isinstance(self._pending[0], str):
+            self._fail(str(self._pending.popleft()))
+
+    def _fail(self, reason: str) -> None:
+        self._failures += 1
+        note(f"ut: {one_line(reason)}")
+        print(json.dumps({"error": reason}, ensure_ascii=False) if self._jsonl else "")
+
+
+def _outcomes(codec: Codec, file: str | None) -> Iterator[Example | str]:
+    """Yield, for each line of `file` (None: standard input), its example or why there is none."""
+    from universal_transformer.data.text import read_lines, read_stream, try_lines, try_stream
     from universal_transformer.tasks.facts import FactCodec
 
-    stdin = file in (None, "-")
-    name = "standard input" if stdin else str(file)
-    lines = read_stream(sys.stdin.buffer, name) if stdin else read_lines(name)
+    name = "standard input" if file is None else file
     if isinstance(codec, FactCodec):  # a story is many lines: they cannot be taken one by one
-        outcomes: Iterable[Example | str] = list(codec.read(lines, name=name))
-    else:
-        outcomes = _each(codec, lines, name=name)
-    for outcome in outcomes:
-        pending.append(outcome)
-        if not isinstance(outcome, str):
-            yield outcome
-
-
-def _each(codec: Codec, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example | str]:
-    for line in lines:
+        whole = read_stream(sys.stdin.buffer, name) if file is None else read_lines(file)
+        yield from list(codec.read(whole, name=name))
+        return
+    for place, line in try_stream(sys.stdin.buffer, name) if file is None else try_lines(file):
         try:
-            missing = f"{name}:{line[0]}: an empty line; expected something to answer"
-            yield next(codec.read([line], name=name), missing)
+            if isinstance(line, UserError):
+                raise line
+            missing = f"{name}:{place}: an empty line; expected something to answer"
+            yield next(codec.read([(place, line)], name=name), missing)
         except UserError as error:
             yield str(error)
-
-
-def _failures(pending: deque[Example | str], *, jsonl: bool) -> int:
-    """Print the results of unreadable lines before the next example; return their number."""
-    count = 0
-    while pending and isinstance(pending[0], str):
-        reason = str(pending.popleft())
-        note(f"ut: {one_line(reason)}")
-        print(json.dumps({"error": reason}, ensure_ascii=False) if jsonl else "")
-        count += 1
-    return count
 
 
 def _json(codec: Codec, example: Example, prediction: Prediction) -> str:

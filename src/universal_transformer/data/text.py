@@ -39,14 +39,17 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     for a byte that is not UTF-8, a NUL character, damaged gzip data, and a line of more than `MAX_LINE`
     characters (found without reading the line to its end).
     """
+    yield from _strict(try_lines(path))
+
+
+def try_lines(path: str | Path) -> Iterator[tuple[int, str | UserError]]:
+    """`read_lines`, with what is wrong with a line in its place; a file that cannot be read (on) is still raised."""
     name = show_path(path)
     number = 0
     try:
         with _open(path) as stream:
-            for number, text in _numbered(stream, name=name, max_line=MAX_LINE):
+            for number, text in try_stream(stream, name):
                 yield number, text
-    except UserError:
-        raise
     except (OSError, EOFError, zlib.error, ValueError) as error:  # ValueError: a path with a NUL character
         place = f"{name}:{number + 1}" if number or _damaged(error, path) else name
         raise UserError(f"{place}: {_reason(error, path)}") from error
@@ -56,7 +59,14 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
 def read_stream(stream: Bytes, name: str, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]]:
     """`read_lines` for a binary stream such as ``sys.stdin.buffer``; an empty stream gives no lines."""
-    yield from _numbered(stream, name=name, max_line=max_line)
+    yield from _strict(try_stream(stream, name, max_line=max_line))
+
+
+def _strict(lines: Iterator[tuple[int, str | UserError]]) -> Iterator[tuple[int, str]]:
+    for number, text in lines:
+        if isinstance(text, UserError):
+            raise text
+        yield number, text
 
 
 def _open(path: str | Path) -> io.BufferedIOBase:
@@ -87,7 +97,10 @@ def _damaged(error: Exception, path: str | Path) -> bool:
     )
 
 
-def _numbered(stream: Bytes, *, name: str, max_line: int) -> Iterator[tuple[int, str]]:
+def try_stream(
+    stream: Bytes, name: str, *, max_line: int = MAX_LINE
+) -> Iterator[tuple[int, str | UserError]]:
+    """`read_stream`, with what is wrong with a line in its place: the lines behind it are read all the same."""
     limit = 4 * max_line + 8  # bytes: four a character, a byte order mark, a line end
     number = 0
     while raw := stream.readline(limit):
@@ -98,16 +111,27 @@ def _numbered(stream: Bytes, *, name: str, max_line: int) -> Iterator[tuple[int,
             if not raw:
                 return
         if len(raw) >= limit - len(BYTE_ORDER_MARK) and not raw.endswith(b"\n"):
-            raise _too_long(where, max_line)
-        text = _decode(raw, where=where).removesuffix("\n").removesuffix("\r")
-        if len(text) > max_line:
-            raise _too_long(where, max_line)
-        if "\0" in text:
-            raise UserError(
-                f"{where}: a NUL character at character {text.index(chr(0)) + 1}; expected UTF-8 text "
-                "(is this a binary or UTF-16 file?)"
-            )
+            yield number, _too_long(where, max_line)
+            while raw and not raw.endswith(b"\n"):
+                raw = stream.readline(limit)
+            continue
+        try:
+            text: str | UserError = _line(raw, where=where, max_line=max_line)
+        except UserError as error:
+            text = error
         yield number, text
+
+
+def _line(raw: bytes, *, where: str, max_line: int) -> str:
+    text = _decode(raw, where=where).removesuffix("\n").removesuffix("\r")
+    if len(text) > max_line:
+        raise _too_long(where, max_line)
+    if "\0" in text:
+        raise UserError(
+            f"{where}: a NUL character at character {text.index(chr(0)) + 1}; expected UTF-8 text "
+            "(is this a binary or UTF-16 file?)"
+        )
+    return text
 
 
 def _too_long(where: str, max_line: int) -> UserError:
