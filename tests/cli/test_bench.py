@@ -72,7 +72,10 @@ def test_without_a_gpu_the_gpu_case_is_one_line(capsys):
         (["--threads", "x"], "expected a whole number from 1 on"),
         (["train", "--json", "no/such/folder.json"], "there is no folder no/such"),
         (["train", "--json", "."], "--json .: this is a folder"),
-        (["train", "decode", "--plots", "."], "--plots .: the figures are of the case sweep, found train decode"),
+        (
+            ["train", "decode", "--plots", "."],
+            "--plots .: the figures are of the case sweep, found train decode",
+        ),
         (["sweep", "--plots", "no/such"], "--plots no/such: there is no such folder"),
     ],
 )

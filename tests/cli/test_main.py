@@ -1,5 +1,6 @@
 """The command itself: quick, and one line for whatever is wrong."""
 
+import os
 import subprocess
 import sys
 
@@ -107,3 +108,32 @@ def test_a_mistake_of_ours_is_not_hidden(monkeypatch):
     monkeypatch.setattr(recipes, "run", broken)
     with pytest.raises(RuntimeError, match="shapes"):
         main(["recipes"])
+
+
+def test_closed_output_is_no_error(tmp_path):
+    code = "import sys; from universal_transformer.cli import main; sys.exit(main(sys.argv[1:]))"
+    for arguments, expected in (["recipes"], 0), (["trian"], 2):
+        command = [
+            "sh",
+            "-c",
+            'exec "$@" >&- 2>"$0"',
+            tmp_path / "err",
+            sys.executable,
+            "-c",
+            code,
+            *arguments,
+        ]
+        assert subprocess.run(command, check=False).returncode == expected
+        assert (tmp_path / "err").read_text().count("\n") == (expected == 2)
+
+
+def test_letters_that_the_output_lacks_are_escaped():
+    done = ut("recipes", "table1", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_run_folder_is_named_in_utf_8(tmp_path):
+    done = ut("train", "stories", "--run", b"caf\xe9", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("ut: caf\\udce9: the name of this run folder is not UTF-8")
+    assert not list(tmp_path.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ _NO_MEMORY = ("allocate memory", "out of memory")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 2 for what the user can put right, 130 when interrupted."""
+    _ready_output()
     try:
         code = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
@@ -50,6 +52,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, RuntimeError) and not any(text in str(error) for text in _NO_MEMORY):
             raise
         return fail("not enough memory: try a smaller --batch-tokens, or a smaller model")
+
+
+def _ready_output() -> None:
+    """Print to nowhere where output is closed, and escape letters that the terminal's encoding lacks."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            # a file opened later would else get the number of the closed one, and what others print
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open until the end
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def fail(message: str) -> int:

@@ -56,7 +56,9 @@ def _train(folder: Path) -> bool:
         print(f"{folder} is trained already (delete the folder to train anew)")
         return True
     if not resume:
-        print(f"training for {config.training.minutes:g} minutes; Ctrl-C saves, and {_command(folder)} goes on")
+        print(
+            f"training for {config.training.minutes:g} minutes; Ctrl-C saves, and {_command(folder)} goes on"
+        )
     result = start(config, folder, task=config.data.load(), resume=resume)
     return result.stopped != "interrupted"
 

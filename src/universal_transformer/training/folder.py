@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from universal_transformer.data.example import Example
+from universal_transformer.data.text import show_path
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import EXECUTION
 from universal_transformer.models.pretrained import Pretrained
@@ -39,6 +40,13 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
     A resume may change the limits of a run (`LIMITS`) and whether activations are kept, which changes no number; any
     other difference is a UserError that names it. What follows the length of the run is named where that changed.
     """
+    try:
+        str(folder).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{show_path(folder)}: the name of this run folder is not UTF-8, in which its files name it; "
+            "choose another"
+        ) from error
     if not resume:
         if folder.exists() and not (folder.is_dir() and _is_empty(folder)):
             begun = (folder / CONFIG).is_file()
