@@ -81,6 +81,10 @@ def test_sentences_with_both_forms(tmp_path):
     assert first.words[first.verb] == first.right == "are"
     assert (first.wrong, first.group, second.group) == ("is", "1 attractor", "0 attractors")
     assert "<eos>" not in first.words
+    for index, attractors in ("5", "1" * 5000), ("1" * 5000, "1"):
+        gold.write_text(f"{index}\tare\tis\t{attractors}\n")
+        with pytest.raises(UserError, match=r"a\.gold:1: .*at most 9 digits|index is .*of the 8 words"):
+            list(read_forms(text, gold))
     gold.write_text("5\tare\tis\t1\n")
     with pytest.raises(UserError, match=r"a\.gold: not as many lines as .*a\.text"):
         list(read_forms(text, gold))
@@ -112,6 +116,8 @@ def test_the_official_file(tmp_path):
         ("a b\tx\tVBZ\tno\t0\t0", r"agr\.tsv:2: verb_index no; expected a number"),
         ("a b\tx\tVBD\t1\t0\t0", r"agr\.tsv:2: verb_pos VBD; expected VBZ or VBP"),
         ("a b\tx\tVBZ\t1\t0\t?", r"agr\.tsv:2: .*expected numbers"),
+        pytest.param(f"a b\tx\tVBZ\t{'1' * 5000}\t0\t0", r":2: verb_index .*at most 9 digits", id="index"),
+        pytest.param(f"a b\tx\tVBZ\t1\t0\t{'1' * 5000}", r":2: .*at most 9 digits", id="attractors"),
         ("a b\tVBZ", r"agr\.tsv:2: 2 columns; expected 6"),
     ],
 )

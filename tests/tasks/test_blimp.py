@@ -71,6 +71,18 @@ def test_bad_archives(tmp_path, folder):
         list(read_pairs(path, "x"))
 
 
+def test_a_damaged_stream_in_a_whole_archive(tmp_path):
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("data/x.jsonl", "word " * 1000)
+    content = bytearray(path.read_bytes())
+    start = content.index(b"data/x.jsonl") + len("data/x.jsonl")
+    content[start] = 0xFF  # a kind of block that deflate does not have
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"a\.zip: data/x\.jsonl: cannot be read \(.*invalid block type"):
+        list(read_pairs(path, "x"))
+
+
 def test_too_large_a_set_is_refused(folder, monkeypatch):
     monkeypatch.setattr(blimp, "MAX_BYTES", 10)
     with pytest.raises(UserError, match=r"bytes; expected at most 10"):

@@ -84,6 +84,10 @@ def test_what_is_written_in_the_format_is_read_back(stories):
         (["1 Ada left.", "2 Where?\tmill\t1\tx"], r"^f.txt:2: .*found 4 columns$"),
         (["1 Ada left.", "2 Where?"], r"^f.txt:2: question without an answer"),
         (["1 Ada left.", "2 Where?\t\t1"], r"^f.txt:2: question without an answer"),
+        pytest.param([f"{'1' * 5000} Ada left."], r"^f.txt:1: ID .* has 5000 digits; at most 9", id="digits"),
+        pytest.param(
+            ["1 Ada left.", f"2 Where?\tmill\t{'1' * 5000}"], r"^f.txt:2: supporting ID '1+", id="support"
+        ),
         (["1 Ada left.", "2 Where?\tmill\t9"], r"^f.txt:2: supporting ID '9' names no earlier statement"),
         (["1 Ada left.", "2 Where?\tmill\tx"], r"^f.txt:2: supporting ID 'x' names no"),
         (["1 A b?\tx\t", "2 Where?\tmill\t1"], r"^f.txt:2: supporting ID '1' names no"),

@@ -20,6 +20,8 @@ TAGS = frozenset(
 )
 """Part-of-speech tags, which stand for rare words."""
 END_MARK = "<eos>"
+MAX_DIGITS = 9
+_DIGITS = f"at most {MAX_DIGITS} digits"
 
 _IRREGULAR = {"are": "is", "have": "has", "do": "does", "were": "was", "am": "is", "go": "goes"}
 _SINGULARS = {singular: plural for plural, singular in reversed(_IRREGULAR.items())}
@@ -119,9 +121,10 @@ def read_forms(text: Path, gold: Path) -> Iterator[Sentence]:
         words = tuple(sentence[1].removesuffix(END_MARK).split())
         fields = line[1].split("\t")
         where = f"{name}:{line[0]}"
-        if len(fields) != 4 or not fields[3].isdecimal():
+        if len(fields) != 4 or not _is_number(fields[3]):
             raise UserError(
-                f"{where}: found {show(line[1])}; expected index, right form, wrong form, attractors with tabs between"
+                f"{where}: found {show(line[1])}; expected index, right form, wrong form, attractors "
+                f"({_DIGITS}) with tabs between"
             )
         verb = _index(fields[0], words, where=where)
         yield Sentence(words, verb, fields[1].lower(), fields[2].lower(), int(fields[3]))
@@ -132,8 +135,10 @@ def read_dependencies(path: Path) -> Iterator[Sentence]:
     columns = ("sentence", "verb_pos", "verb_index", "n_intervening", "n_diff_intervening")
     for where, fields in _rows(path, columns):
         words = tuple(fields["sentence"].split())
-        if not fields["verb_index"].isdecimal():
-            raise UserError(f"{where}: verb_index {show(fields['verb_index'])}; expected a number from 1 on")
+        if not _is_number(fields["verb_index"]):
+            raise UserError(
+                f"{where}: verb_index {show(fields['verb_index'])}; expected a number from 1 on ({_DIGITS})"
+            )
         verb = _index(str(int(fields["verb_index"]) - 1), words, where=where)
         right, tag = words[verb], fields["verb_pos"]
         if tag not in (SINGULAR, PLURAL):
@@ -143,9 +148,10 @@ def read_dependencies(path: Path) -> Iterator[Sentence]:
         else:
             wrong = plural_of(right) if tag == SINGULAR else singular_of(right)
         nouns, attractors = fields["n_intervening"], fields["n_diff_intervening"]
-        if not (nouns.isdecimal() and attractors.isdecimal()):
+        if not (_is_number(nouns) and _is_number(attractors)):
             raise UserError(
-                f"{where}: n_intervening {show(nouns)}, n_diff_intervening {show(attractors)}; expected numbers"
+                f"{where}: n_intervening {show(nouns)}, n_diff_intervening {show(attractors)}; "
+                f"expected numbers ({_DIGITS})"
             )
         yield Sentence(words, verb, right, wrong, int(attractors) if nouns == attractors else -1)
 
@@ -176,7 +182,12 @@ def _unquoted(text: str) -> str:
     return text
 
 
+def _is_number(text: str) -> bool:
+    """Whether `text` is a whole number of few digits: Python refuses to read thousands of them."""
+    return text.isdecimal() and len(text) <= MAX_DIGITS
+
+
 def _index(text: str, words: Sequence[str], *, where: str) -> int:
-    if not text.isdecimal() or not 0 <= int(text) < len(words):
+    if not _is_number(text) or not 0 <= int(text) < len(words):
         raise UserError(f"{where}: the verb's index is {show(text)}; expected one of the {len(words)} words")
     return int(text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,7 @@ SETS = {
 ARCHIVE = "BLiMP.zip"
 MAX_BYTES = 16 * 2**20
 MAX_MEMBERS = 1000
+_DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError)
 
 
 def load_blimp(codec: Codec, *, data_dir: str = "") -> Task:
@@ -91,7 +93,7 @@ def read_pairs(path: Path, group: str) -> Iterator[tuple[str, str, str]]:
         raise UserError(
             f"{show_path(path)}: data/{group}.jsonl is not in it; expected the published archive"
         ) from error
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError, RuntimeError) as error:
+    except (*_DAMAGED, NotImplementedError, RuntimeError) as error:
         raise UserError(
             f"{name}: cannot be read ({show(str(error))}); expected the published archive"
         ) from error

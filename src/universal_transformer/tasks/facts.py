@@ -20,6 +20,8 @@ from universal_transformer.tasks.task import CODEC_FILE
 
 UNKNOWN_WORD = 1
 FIRST_WORD = 2
+MAX_DIGITS = 9
+"""Of an ID: Python refuses to read a number of thousands of digits."""
 _FORMAT = "expected 'ID statement' or 'ID question<TAB>answer<TAB>supporting IDs'"
 
 
@@ -86,6 +88,8 @@ def _split(line: str, *, where: str) -> tuple[int, list[str]]:
     columns = [column.strip() for column in rest.split("\t")]
     if not (identifier.isascii() and identifier.isdecimal() and columns[0]):
         raise UserError(f"{where}: {_FORMAT}, found {show(line)}")
+    if len(identifier) > MAX_DIGITS:
+        raise UserError(f"{where}: ID {show(identifier)} has {len(identifier)} digits; at most {MAX_DIGITS}")
     if len(columns) > 3:
         raise UserError(f"{where}: {_FORMAT}, found {len(columns)} columns")
     if not words(columns[0]):
@@ -103,9 +107,8 @@ def _check_answer(columns: list[str], *, where: str) -> None:
 def _supports(column: str, statement_ids: dict[int, int], *, where: str) -> tuple[int, ...]:
     found: dict[int, None] = {}
     for identifier in column.split():
-        index = (
-            statement_ids.get(int(identifier)) if identifier.isascii() and identifier.isdecimal() else None
-        )
+        number = identifier.isascii() and identifier.isdecimal() and len(identifier) <= MAX_DIGITS
+        index = statement_ids.get(int(identifier)) if number else None
         if index is None:
             raise UserError(
                 f"{where}: supporting ID {show(identifier)} names no earlier statement of its story"

@@ -44,6 +44,8 @@ TaskFields = (
     | ReadingData
 )
 
+MAX_SEED = 2**63 - 1
+"""The largest that torch takes."""
 _ABOVE_ZERO = ("batch_tokens", "learning_rate", "epsilon", "validate_every", "log_every")
 _AT_LEAST_ZERO = (
     *("minutes", "max_updates", "warmup_updates", "clip_norm", "weight_decay", "label_smoothing", "seed"),
@@ -124,6 +126,9 @@ class TrainingConfig:
                 _require(value in get_args(hint), field=field, value=value, allowed=listed(get_args(hint)))
             if isinstance(value, float):
                 _require(math.isfinite(value), field=field, value=value, allowed="a finite number")
+        _require(
+            self.seed <= MAX_SEED, field="seed", value=self.seed, allowed=f"from 0 to {MAX_SEED} (2^63 - 1)"
+        )
         for beta in self.betas:
             _require(0 <= beta < 1, field="betas", value=self.betas, allowed="two numbers in [0, 1)")
         _require(
