@@ -97,6 +97,24 @@ def test_a_cache_that_cannot_be_written_costs_only_time(folder, monkeypatch):
     assert words(read_novels(folder)) == EXPECTED
 
 
+def test_without_a_home_there_is_no_cache(folder, monkeypatch):
+    def nowhere():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("UT_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(novels.Path, "home", nowhere)
+    assert novels.cache_folder() is None
+    assert words(read_novels(folder)) == EXPECTED
+
+
+def test_too_large_a_novel_is_not_read(folder, monkeypatch):
+    monkeypatch.setattr(novels, "MAX_NOVEL_BYTES", 10)
+    monkeypatch.setattr(novels, "_sha256", None)  # reading it would fail
+    with pytest.raises(UserError, match=r"a\.txt: more than 10 bytes; expected one novel"):
+        read_novels(folder)
+
+
 def test_what_is_no_novel_is_refused(folder, monkeypatch):
     path = archive(folder, {"corpus/a.txt": b"\xff\xfe"})
     with pytest.raises(UserError, match=r"corpus\.tar\.xz: 'corpus/a\.txt': not UTF-8 at byte 0"):

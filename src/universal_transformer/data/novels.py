@@ -2,8 +2,8 @@
 
 They are read from ``novels/corpus.tar.xz``, or from the files ``novels/corpus/*.txt`` that ``ut data fetch novels``
 gets. The cache is the folder that UT_CACHE names, else ``universal_transformer`` in XDG_CACHE_HOME or ``~/.cache``;
-it is named after the novels' SHA-256, so that other novels are other entries, and one that cannot be
-written or is damaged costs time and nothing else.
+an entry is named after the novels' SHA-256, so that other novels are other entries, and one that cannot be
+written, is damaged or has no place (where nobody's home is known) costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -52,29 +52,39 @@ class Novels:
         return np.bincount(self.tokens, minlength=len(self.types))
 
 
-def cache_folder() -> Path:
-    """Return the folder with what can be computed again."""
-    named = os.environ.get("UT_CACHE")
-    if named:
+def cache_folder() -> Path | None:
+    """Return the folder with what can be computed again; None if there is no home to have it in."""
+    if named := os.environ.get("UT_CACHE"):
         return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "universal_transformer"
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "universal_transformer"
+    try:
+        return Path.home() / ".cache" / "universal_transformer"
+    except RuntimeError:
+        return None  # not a shared folder such as /tmp: others could write there what we would read
 
 
 def read_novels(folder: str | Path | None = None) -> Novels:
     """Return the novels of the data folder; UserError where there are none, or a file is not what it should be."""
     archive = data_folder(folder) / "novels" / ARCHIVE
-    if archive.is_file():
-        digest = hashlib.sha256(archive.read_bytes())
-    else:
-        digest = hashlib.sha256()
-        for path in _files(folder):
-            digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
-    entry = cache_folder() / f"novels-{VERSION}-{digest.hexdigest()[:16]}"
-    if (kept := _load(entry)) is not None:
+    packed = archive.is_file()
+    paths = [archive] if packed else _files(folder)
+    digests = [_sha256(path) for path in paths]
+    named = b"".join(os.fsencode(path.name) + one for path, one in zip(paths, digests, strict=True))
+    digest = digests[0] if packed else hashlib.sha256(named).digest()
+    cache = cache_folder()
+    entry = None if cache is None else cache / f"novels-{VERSION}-{digest.hex()[:16]}"
+    if entry is not None and (kept := _load(entry)) is not None:
         return kept
-    novels = _cut(_from_archive(archive) if archive.is_file() else _from_folder(folder))
-    _keep(entry, novels)
+    novels = _cut(_from_archive(archive) if packed else _from_folder(paths))
+    if entry is not None:
+        _keep(entry, novels)
     return novels
+
+
+def _sha256(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
 
 
 def _files(folder: str | Path | None) -> list[Path]:
@@ -82,13 +92,14 @@ def _files(folder: str | Path | None) -> list[Path]:
     paths = sorted(root.glob("*.txt"))
     if not paths:
         raise UserError(f"{show_path(root)}: no novels (*.txt) in it; get them with `ut data fetch novels`")
+    for path in paths:
+        if path.stat().st_size > MAX_NOVEL_BYTES:
+            raise UserError(f"{show_path(path)}: more than {MAX_NOVEL_BYTES:,} bytes; expected one novel")
     return paths
 
 
-def _from_folder(folder: str | Path | None) -> Iterator[tuple[str, bytes]]:
-    for path in _files(folder):
-        if path.stat().st_size > MAX_NOVEL_BYTES:
-            raise UserError(f"{show_path(path)}: more than {MAX_NOVEL_BYTES:,} bytes; expected one novel")
+def _from_folder(paths: list[Path]) -> Iterator[tuple[str, bytes]]:
+    for path in paths:
         yield show_path(path), path.read_bytes()
 
 

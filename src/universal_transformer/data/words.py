@@ -1,7 +1,8 @@
 """Running text to words as the Penn treebank cuts it, lower case: what LAMBADA's passages are written in.
 
 ``"I don't know," said Mr. Smith.`` gives ```` `` i do n't know , '' said mr. smith . ````. Every run of characters
-between blanks is cut by itself, so text that is cut already stays as it is.
+between blanks is cut by itself, and nearly all words of text that is cut already (of LAMBADA's
+development passages more than 999 in 1,000) stay as they are; the others are cut once more.
 """
 
 from __future__ import annotations
