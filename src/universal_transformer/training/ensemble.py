@@ -41,6 +41,7 @@ from universal_transformer.nn.straight import straight
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import folder as folders
 from universal_transformer.training.config import RunConfig
+from universal_transformer.training.files import CONFIG
 from universal_transformer.training.interruption import StopRequest, stop_on_signals
 from universal_transformer.training.objective import loss_of
 from universal_transformer.training.randomness import (
@@ -87,7 +88,7 @@ def train_together(
         )
     if len({path.resolve() for path in run_folders}) != len(run_folders):
         raise UserError("two runs in one folder: every run needs a folder of its own")
-    going_on = [resume and (path / folders.CONFIG).is_file() for path in run_folders]
+    going_on = [resume and (path / CONFIG).is_file() for path in run_folders]
     changes = [
         folders.check_usable(path, config, resume=old)
         for config, path, old in zip(configs, run_folders, going_on, strict=True)

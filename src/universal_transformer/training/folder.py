@@ -19,9 +19,7 @@ from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.tasks.task import Codec
 from universal_transformer.training.config import LIMITS, RunConfig, TrainingConfig
 from universal_transformer.training.files import (
-    CHECKPOINTS,
     CONFIG,
-    METRICS,
     MODEL,
     REPORT,
     sync_folder,
@@ -147,14 +145,3 @@ def data_digest(*sets: Sequence[Example]) -> str:
         for example in examples:
             digest.update(f"{example.source}{example.target}".encode())
     return digest.hexdigest()[:12]
-
-
-__all__ = [
-    "CHECKPOINTS",
-    "CONFIG",
-    "METRICS",
-    "check_usable",
-    "claimed",
-    "data_digest",
-    "save_model",
-]

@@ -22,6 +22,7 @@ from universal_transformer.training import checkpoint as checkpoints
 from universal_transformer.training import folder as folders
 from universal_transformer.training import optimizer as optimizers
 from universal_transformer.training.config import RunConfig
+from universal_transformer.training.files import CHECKPOINTS, METRICS
 from universal_transformer.training.interruption import StopRequest
 from universal_transformer.training.objective import objective
 from universal_transformer.training.provenance import Code
@@ -102,7 +103,7 @@ class Session:
 
     def start(self, changes: list[str], *, resume: bool) -> None:
         """Take up the last checkpoint if there is one, open the metrics, say what is going to happen."""
-        folder = self.folder / folders.CHECKPOINTS
+        folder = self.folder / CHECKPOINTS
         checkpoints.remove_partial(folder)
         found, warnings = checkpoints.load_newest(folder) if resume else (None, [])
         if found is not None:
@@ -116,7 +117,7 @@ class Session:
             epoch=standing.epoch,
             index=standing.batch,
         )
-        self.metrics = Metrics(self.folder / folders.METRICS, after=standing.update if resume else None)
+        self.metrics = Metrics(self.folder / METRICS, after=standing.update if resume else None)
         if self.training.tensorboard:
             self.board = TensorBoard(self.folder / "tensorboard", after=standing.update)
         if self.training.compile:
@@ -353,7 +354,7 @@ class Session:
         if self.metrics is not None:
             self.metrics.sync()
         checkpoints.save(
-            self.folder / folders.CHECKPOINTS,
+            self.folder / CHECKPOINTS,
             checkpoints.Checkpoint(tensors=tensors, state=state),
             name=f"{standing.update:09d}-{standing.saves:06d}",
         )
