@@ -1,7 +1,28 @@
 """Evaluation: a model and a task give a report; a model and raw input give predictions."""
 
-from universal_transformer.evaluation.measure import Progress, evaluate
-from universal_transformer.evaluation.prediction import predict
-from universal_transformer.evaluation.report import BySupports, Report, Row, StepCounts
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from universal_transformer.evaluation.measure import Progress, evaluate
+    from universal_transformer.evaluation.prediction import predict
+    from universal_transformer.evaluation.report import BySupports, Report, Row, StepCounts
+
+_HOME = {
+    "BySupports": "report",
+    "Progress": "measure",
+    "Report": "report",
+    "Row": "report",
+    "StepCounts": "report",
+    "evaluate": "measure",
+    "predict": "prediction",
+}
 
 __all__ = ["BySupports", "Progress", "Report", "Row", "StepCounts", "evaluate", "predict"]
+
+
+def __getattr__(name: str) -> object:
+    """Names are imported when first used, so that tables read what a report says without torch."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

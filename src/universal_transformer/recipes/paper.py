@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-FAILED_ABOVE = 5.0
-"""Per cent: table 1 calls a task with a larger error failed."""
-
 
 class Printed(NamedTuple):
     """A cell of table 1: mean error over the 20 tasks in per cent, and how many of them failed."""

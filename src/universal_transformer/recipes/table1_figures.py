@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from statistics import fmean
 
+from universal_transformer.evaluation.report import FAILED_ABOVE, StepCounts, show_steps
 from universal_transformer.recipes import paper
 from universal_transformer.recipes.page import runs, spread
 from universal_transformer.recipes.results import Result
@@ -30,7 +31,7 @@ NUM_TASKS = 20
 _HEAD = f"""\
 # Table 1: bAbI question answering
 
-Error on the test questions in per cent. A task fails above {paper.FAILED_ABOVE:g} %. Ours: for each task (joint:
+Error on the test questions in per cent. A task fails above {FAILED_ABOVE:g} %. Ours: for each task (joint:
 for each model) the run with the lowest error on validation questions, the last tenth of the training stories; test
 questions choose nothing. Where several seeds of the same settings were run, mean ± standard deviation (n - 1) over
 them follows. Means over tasks are given only where all {NUM_TASKS} tasks were measured. The paper's figures are the
@@ -93,7 +94,7 @@ class _Cell:
         if not self.is_whole:
             return f"{len(self.tasks)} of {NUM_TASKS} tasks, see below"
         errors = [figure.error for figure in self.tasks.values()]
-        failed = sum(error > paper.FAILED_ABOVE for error in errors)
+        failed = sum(error > FAILED_ABOVE for error in errors)
         means = self.means
         return f"{fmean(errors):.2f} ({failed}){_over_seeds(means)}{_mark(self.chosen.values())}"
 
@@ -199,13 +200,6 @@ def _ponder(cells: Mapping[tuple[str, str], _Cell]) -> list[str]:
 
 
 def _steps(cell: _Cell, num_supports: int) -> str:
-    counts: dict[int, int] = {}
-    for result in cell.chosen.values():
-        for steps, count in enumerate(result.steps_by_supports.get(str(num_supports), []), start=1):
-            counts[steps] = counts.get(steps, 0) + count
-    total = sum(counts.values())
-    if not total:
-        return NOT_MEASURED
-    mean = sum(steps * count for steps, count in counts.items()) / total
-    spread = math.sqrt(sum(count * (steps - mean) ** 2 for steps, count in counts.items()) / total)
-    return f"{mean:.2f} ± {spread:.2f}"
+    found = [result.steps_by_supports.get(str(num_supports), []) for result in cell.chosen.values()]
+    steps = StepCounts("encoder", tuple(map(sum, zip_longest(*found, fillvalue=0))))
+    return show_steps(steps) if steps.num_positions else NOT_MEASURED
