@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from small_stories import write_stories
 from universal_transformer.cli import main, reproduce
 from universal_transformer.cli.fields import override
 from universal_transformer.recipes import RECIPES
@@ -31,7 +32,7 @@ def place(tmp_path, monkeypatch):
     derived.mkdir(parents=True)
     for number in (*TASKS, 3):
         stories = StoriesData(train_stories=10, validation_stories=1, test_stories=4, seed=number)
-        stories.write(files)
+        write_stories(stories, files)
         name = f"qa{number}_{TASK_NAMES[number]}"
         target = files / f"{name}_train.txt" if number != 3 else derived / f"{name}_train_10k-partial.txt"
         (files / "train.txt").rename(target)

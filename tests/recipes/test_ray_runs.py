@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from small_stories import write_stories
 from universal_transformer.cli import main
 from universal_transformer.recipes import ray_runs
 from universal_transformer.tasks import StoriesData
@@ -25,7 +26,8 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("UT_DATA", str(tmp_path / "data"))
     files = tmp_path / "data" / "babi" / "tasks_1-20_v1-2" / "en-10k"
     for number in TASKS:
-        StoriesData(train_stories=10, validation_stories=1, test_stories=4, seed=number).write(files)
+        stories = StoriesData(train_stories=10, validation_stories=1, test_stories=4, seed=number)
+        write_stories(stories, files)
         for part in ("train", "test"):
             (files / f"{part}.txt").rename(files / f"qa{number}_{TASK_NAMES[number]}_{part}.txt")
     return tmp_path

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from small_stories import write_stories
 from universal_transformer.data.text import read_lines
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.facts import parse
@@ -135,7 +136,7 @@ def test_each_number_of_facts_is_asked_equally_often():
 
 def test_what_is_written_is_what_is_loaded(tmp_path):
     task = SMALL.load()
-    paths = SMALL.write(tmp_path / "new")
+    paths = write_stories(SMALL, tmp_path / "new")
     assert [path.name for path in paths] == ["test.txt", "validation.txt", "train.txt"]
     for path, examples in zip(paths, [task.test["test"], task.validation, task.train], strict=True):
         read = [task.codec.encode(question) for question in parse(read_lines(path), name=path.name)]

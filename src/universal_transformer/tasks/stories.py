@@ -19,12 +19,10 @@ picked up. Nobody moves to the place they are in, and a thing lying somewhere is
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Literal
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.text import write_text
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.facts import FactCodec, Question, parse
 from universal_transformer.tasks.task import Task
@@ -205,16 +203,6 @@ class StoriesData:
             for split, count in counts.items()
             for random in [Random(f"{self.seed} {split}")]
         }
-
-    def write(self, folder: Path) -> list[Path]:
-        """Write ``train.txt``, ``validation.txt`` and ``test.txt`` in the bAbI format; return their paths."""
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = []
-        for split, stories in self.stories().items():
-            paths.append(folder / f"{split}.txt")
-            text = "".join(f"{line}\n" for story in stories for line in story)
-            write_text(paths[-1], text)
-        return paths
 
     def _parse(self, split: Split, stories: list[list[str]]) -> list[Question]:
         lines = (line for story in stories for line in story)
