@@ -4,30 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
-from typing import NamedTuple
 
+from universal_transformer.evaluation import report
+from universal_transformer.evaluation.report import Metric
 from universal_transformer.recipes.results import Result
 from universal_transformer.recipes.table import NOT_MEASURED, Column, Grid, Page, markdown
 
-
-class Metric(NamedTuple):
-    """How a score is written."""
-
-    title: str
-    decimals: int
-
-
 METRICS: Mapping[str, Metric] = {
-    "error": Metric("error %", 2),
-    "accuracy": Metric("accuracy", 3),
-    "character_accuracy": Metric("character accuracy", 3),
-    "sequence_accuracy": Metric("sequence accuracy", 3),
-    "perplexity": Metric("perplexity", 1),
-    "cross_entropy": Metric("cross-entropy (nats)", 3),
-    "bits_per_character": Metric("bits per character", 3),
-    "bleu": Metric("BLEU", 2),
-    "chrf": Metric("chrF", 2),
-    "mean_steps": Metric("mean steps", 2),
+    **report.METRICS,
+    "perplexity": Metric("perplexity", 1, "low"),  # one decimal less than a report
+    "cross_entropy": Metric("cross-entropy (nats)", 3, "low"),
+    "mean_steps": Metric("mean steps", 2, "low"),
 }
 """Every score that a table knows."""
 
@@ -154,11 +141,12 @@ def account(result: Result, *, headline: str = "") -> str:
     """Say in a few words what a run came to: its scores in the group `headline`, or their means over all groups."""
     groups = [result.figures[headline]] if headline in result.figures else [*result.figures.values()]
     first = groups[0]
-    known = [metric for metric in first if metric in METRICS and metric != "mean_steps"]
+    said = METRICS.keys() - {"mean_steps", "known_perplexity"}
+    known = [metric for metric in first if metric in said]
     found = []
     for metric in known:
         values = [group[metric] for group in groups if metric in group]
-        title, decimals = METRICS[metric]
+        title, decimals, _ = METRICS[metric]
         number = f"{fmean(values):.{decimals}f}"
         found.append(f"{title.removesuffix(' %')} {number} %" if title.endswith("%") else f"{title} {number}")
     return ", ".join(found)
