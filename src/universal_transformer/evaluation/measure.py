@@ -65,10 +65,9 @@ def evaluate(
 
     `split` is "test" (all test sets), "validation", "train", or the name of one test set; `limit` scores so many
     examples of each set, evenly spread. `beams` and `alpha` (length penalty) decide how output is searched for: one
-    beam is greedy. Steps are counted over real positions; decoder steps of free-running output are those of the
-    tokens it wrote. Sequences are written to the length of their targets and no further, for what is longer is wrong
-    already. The report is a function of model, data and these arguments: batches change no figure but by rounding (and
-    with several beams, for a search goes on to the longest target of its batch before its output is cut). Raises
+    beam is greedy. Sequences are written to the length of their targets: what is longer is wrong already. Steps are
+    counted over real positions, those of the decoder over what it wrote. Batches change no figure but by rounding (and
+    with several beams, where a search goes on to the longest target of its batch before its output is cut). Raises
     UserError for an unknown split, a set of no examples, and a model that the metric does not fit.
     """
     _check(model, task, beams=beams, batch_tokens=batch_tokens)
