@@ -141,12 +141,18 @@ def test_notes_are_numbered_and_those_of_all_runs_said_once():
         algorithmic(notes=["greedy", "a changed split"]),
         algorithmic("copy/lstm", notes=["greedy"]),
         algorithmic("reverse/ut", notes=["greedy", "half of the data", "a changed split"]),
+        algorithmic("addition/ut", notes=["greedy", "backwards"]),
+        algorithmic("addition/lstm", notes=["backwards", "greedy"]),
     ]
     text = TABLES["table4"].render(results)
     cells = section(text, "Sources of 400 symbols")
     assert cells["Universal Transformer", "ours"][:2] == ["0.500 / 0.250 [1]", "0.500 / 0.250 [2] [1]"]
     assert cells["LSTM", "ours"][0] == "0.500 / 0.250"
-    assert "- All of ours: greedy\n- [1] a changed split\n- [2] half of the data\n" in text
+    assert cells["LSTM", "ours"][2] == "0.500 / 0.250"
+    assert (
+        "- All of ours: greedy\n- All of addition: backwards\n- [1] a changed split\n- [2] half of the data\n"
+        in text
+    )
 
 
 def test_a_run_of_the_depth_study_is_named_by_its_error_at_the_depth_of_training():

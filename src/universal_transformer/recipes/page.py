@@ -46,22 +46,40 @@ def render(results: Sequence[Result], *, page: Page, rows: Collection[str]) -> s
 
 
 class _Notes:
-    """Numbers of the notes, in the order in which figures need them; notes that all runs share are said once."""
+    """Numbers of the notes, in the order in which figures need them; what all runs (of a column) share is said once."""
 
     def __init__(self, results: Sequence[Result]) -> None:
-        sets = [set(one.notes) for one in results]
-        self._shared = [note for note in results[0].notes if all(note in one for one in sets)] if sets else []
+        of_columns: dict[str, list[Result]] = {}
+        for one in results:
+            of_columns.setdefault(_column(one), []).append(one)
+        self._shared = _common(results)
+        self._of_columns = {
+            name: [note for note in _common(found) if note not in self._shared]
+            for name, found in of_columns.items()
+            if len(found) > 1
+        }
         self._numbers: dict[str, int] = {}
 
     def mark(self, result: Result) -> str:
-        own = [note for note in result.notes if note not in self._shared]
+        said = [*self._shared, *self._of_columns.get(_column(result), [])]
+        own = [note for note in result.notes if note not in said]
         numbers = [self._numbers.setdefault(note, len(self._numbers) + 1) for note in own]
         return "".join(f" [{number}]" for number in numbers)
 
     def lines(self) -> list[str]:
         found = [f"- All of ours: {note}" for note in self._shared]
+        found += [f"- All of {name}: {note}" for name, notes in self._of_columns.items() for note in notes]
         found += [f"- [{number}] {note}" for note, number in self._numbers.items()]
         return [*found, ""] if found else []
+
+
+def _column(result: Result) -> str:
+    return result.row.rpartition("/")[0]
+
+
+def _common(results: Sequence[Result]) -> list[str]:
+    """Notes that all of them have."""
+    return [note for note in results[0].notes if all(note in one.notes for one in results)] if results else []
 
 
 def _grid(grid: Grid, results: Sequence[Result], *, rows: Collection[str], notes: _Notes) -> list[str]:
