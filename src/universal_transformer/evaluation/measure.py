@@ -66,9 +66,8 @@ def evaluate(
     `split` is "test" (all test sets), "validation", "train", or the name of one test set; `limit` scores so many
     examples of each set, evenly spread. `beams` and `alpha` (length penalty) decide how output is searched for: one
     beam is greedy. Sequences are written to the length of their targets: what is longer is wrong already. Steps are
-    counted over real positions, those of the decoder over what it wrote. Batches change no figure but by rounding (and
-    with several beams, where a search goes on to the longest target of its batch before its output is cut). Raises
-    UserError for an unknown split, a set of no examples, and a model that the metric does not fit.
+    counted over real positions, and over what was written. Batches change no figure but by rounding (and with beams: a
+    search goes on to the longest target of its batch). UserError for an unknown split, no examples, an unfit model.
     """
     _check(model, task, beams=beams, batch_tokens=batch_tokens)
     depth = Depth(max_steps=max_steps, halting_threshold=halting_threshold)
