@@ -46,7 +46,6 @@ def test_a_record_names_what_the_figure_depends_on(tmp_path, monkeypatch, capsys
     ("arguments", "name"),
     [
         ([], "report.json"),
-        (["--length-penalty", "1"], "report.json"),
         (["--beams", "4"], "report-beams-4.json"),
         (["--beams", "4", "--length-penalty", "0.6"], "report-beams-4.json"),
         (["--beams", "4", "--length-penalty", "0"], "report-beams-4-penalty-0.0.json"),

@@ -65,6 +65,10 @@ MISTAKES = {
         ["predict", "begun", "--max-steps", "0"],
         "--max-steps: '0': expected a whole number from 1",
     ),
+    "a penalty of no search": (
+        ["predict", "begun", "--length-penalty", "1"],
+        "--length-penalty weighs what a beam search finds: give --beams too",
+    ),
     "less depth": (["evaluate", "begun", "--max-steps", "-1"], "'-1': expected a whole number from 1"),
     "no threshold": (
         ["evaluate", "begun", "--halting-threshold", "0"],

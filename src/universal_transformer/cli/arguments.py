@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from universal_transformer.errors import UserError, near
 
@@ -108,10 +108,17 @@ def add_beams(parser: Parser) -> None:
     parser.add_argument(
         "--length-penalty",
         type=number(least=0.0, most=10.0),
-        default=LENGTH_PENALTY,
         metavar="A",
         help=f"of a beam search, 0 to 10 (default: {LENGTH_PENALTY})",
     )
+
+
+def search_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what `add_beams` asked for as arguments of a search; a penalty of no search is refused."""
+    if options.length_penalty is not None and options.beams == 1:
+        raise UserError("--length-penalty weighs what a beam search finds: give --beams too (2 or more)")
+    alpha = LENGTH_PENALTY if options.length_penalty is None else options.length_penalty
+    return {"beams": options.beams, "alpha": alpha}
 
 
 def take(arguments: list[str], *, values: Sequence[str], flags: Sequence[str]) -> dict[str, str | None]:

@@ -16,6 +16,7 @@ from universal_transformer.cli.arguments import (
     add_beams,
     add_depth,
     data_dir,
+    search_of,
     whole,
 )
 from universal_transformer.data.text import show_path
@@ -150,8 +151,7 @@ def _evaluate(run: Run, task: Task, options: argparse.Namespace) -> Report:
             max_steps=options.max_steps,
             halting_threshold=options.halting_threshold,
             limit=options.limit,
-            beams=options.beams,
-            alpha=options.length_penalty,
+            **search_of(options),
             progress=progress,
         )
 
@@ -180,9 +180,7 @@ def _file_name(options: argparse.Namespace) -> str:
         "threshold-": options.halting_threshold,
         "limit-": options.limit,
         "beams-": options.beams if options.beams > 1 else None,
-        "penalty-": options.length_penalty
-        if options.beams > 1 and options.length_penalty != LENGTH_PENALTY
-        else None,
+        "penalty-": options.length_penalty if options.length_penalty != LENGTH_PENALTY else None,
     }
     parts = [f"{name}{value}" for name, value in chosen.items() if value is not None]
     return "-".join(["report", *parts]) + ".json"

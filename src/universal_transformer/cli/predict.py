@@ -16,6 +16,7 @@ from universal_transformer.cli.arguments import (
     add_depth,
     note,
     number,
+    search_of,
     whole,
 )
 from universal_transformer.data.text import one_line
@@ -44,6 +45,7 @@ def run(arguments: list[str]) -> int:
     from universal_transformer.decoding import Sampling
     from universal_transformer.evaluation import predict
 
+    search = search_of(options)
     run = open_run(Path(options.run), device=pick_device(options.device), recurrence=options.recurrence)
     results = _Results(run.codec, jsonl=options.jsonl)
     answers = predict(
@@ -51,8 +53,7 @@ def run(arguments: list[str]) -> int:
         run.codec,
         results.examples(_outcomes(run.codec, None if stdin else options.file)),
         num_choices=options.choices,
-        beams=options.beams,
-        alpha=options.length_penalty,
+        **search,
         sampling=Sampling(
             temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed
         ),
