@@ -315,7 +315,7 @@ def test_a_plan_is_shown_and_a_table_written_without_training(place, capsys):
         ),
         (["table7", "--columns", "wmt14"], "data/wmt14/train.en: no such file (nor train.en.gz)"),
         (["table1", "--data-dir", "none"], "ut data fetch babi"),
-        (["table1", "--results", "bad"], "bad/table1.jsonl:1: unknown colour"),
+        (["table1", "--results", "bad"], "bad/table1.jsonl:1: unknown: colour"),
     ],
 )
 def test_a_mistake_gets_one_line_and_leaves_nothing_behind(arguments, expected, place, capsys):
