@@ -263,15 +263,15 @@ def collapse(steps: StepCounts, *, max_steps: int) -> str | None:
 
 
 def stuck(mean: float, spread: float, *, max_steps: int) -> str | None:
-    """Say where all positions stop, if steps of that mean and standard deviation leave no choice of depth."""
+    """Say where all positions stop, and what helps, if steps of that mean and standard deviation leave no choice."""
     found = f"(steps {mean:.2f} ± {spread:.2f} of at most {max_steps})"
     if max_steps == 1:
         return None
     if mean < 1.05:
-        return f"stop at once {found}"
+        return f"stop at once {found}: try a smaller halting_bias or ponder_weight, or a halting_delay"
     if mean > 0.99 * max_steps:
-        return f"go on to the cap {found}"
-    return f"stop at the same step {found}" if spread < 0.01 else None
+        return f"go on to the cap {found}: try a larger halting_bias or ponder_weight"
+    return f"stop at the same step {found}: try another halting_bias" if spread < 0.01 else None
 
 
 def _table(rows: list[list[str]], *, names: int = 1) -> Iterable[str]:

@@ -139,8 +139,7 @@ class CollapseWatch:
         self.warned = True
         return (
             f"halting has collapsed: in each of the last {self.looks} updates looked at, of {self.updates}, all "
-            f"positions {reasons[0]}, so that depth is no longer chosen; "
-            "try another halting_bias or a smaller ponder_weight, or raise ponder_warmup_updates"
+            f"positions {reasons[0]}"
         )
 
     def _collapsed(self, trace: Trace) -> str | None:
