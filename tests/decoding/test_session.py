@@ -197,8 +197,11 @@ def test_a_source_that_is_none_is_refused(source, message):
 
 
 def test_a_source_of_one_dimension_is_refused():
-    with pytest.raises((UserError, TypeCheckError), match=r"source of shape \[2\]: \[batch, source\]|source"):
+    # with annotations checked, they refuse it first
+    with pytest.raises((UserError, TypeCheckError)) as refused:
         opened(small(), torch.tensor([3, 4]))
+    checked = isinstance(refused.value, TypeCheckError)
+    assert checked or "source of shape [2]: [batch, source]" in str(refused.value)
 
 
 def test_logits_that_are_not_finite_stop_generation():

@@ -71,7 +71,8 @@ class EncoderDecoder(AnyEncoderDecoder):
         keep_attention: bool = False,
     ) -> ModelOutput:
         """Logits for every label of ``target`` (end token included, padded on the right) given those to its left."""
-        if self.training and self.config.position_offsets != "none":
+        given = source_positions is not None and target_positions is not None
+        if self.training and self.config.position_offsets != "none" and not given:
             drawn = self._draw(source.shape[1], target.shape[1], batch=source.shape[0], device=source.device)
             source_positions = drawn[0] if source_positions is None else source_positions
             target_positions = drawn[1] if target_positions is None else target_positions
