@@ -47,4 +47,3 @@ def compact_small_batches(request, monkeypatch):
     if request.node.get_closest_marker("default_policy"):
         return
     monkeypatch.setattr(policy, "LEAST_SAVED", 0)
-

@@ -28,7 +28,16 @@ def sizes(width=WIDTH, num_heads=HEADS):
     return Sizes(width=width, num_heads=num_heads)
 
 
-def coordinates(width=WIDTH, *, num_heads=HEADS, max_steps=6, concatenate=False, shift_by_step=False, scale=False, **choices):
+def coordinates(
+    width=WIDTH,
+    *,
+    num_heads=HEADS,
+    max_steps=6,
+    concatenate=False,
+    shift_by_step=False,
+    scale=False,
+    **choices,
+):
     """Coordinates whose tensor2tensor variants are keywords like the other choices."""
     t2t = Tensor2TensorConfig(
         concatenate_coordinates=concatenate, shift_positions_by_step=shift_by_step, scale_step_table=scale
@@ -74,7 +83,10 @@ def block(
         SIZES,
         step=StepConfig(norm=norm, dropout=dropout),
         attention=AttentionConfig(
-            bias=attention_bias, dropout=attention_dropout, rotary_source=rotary_source, source_sink=source_sink
+            bias=attention_bias,
+            dropout=attention_dropout,
+            rotary_source=rotary_source,
+            source_sink=source_sink,
         ),
         transition=TransitionConfig(kind=transition, dropout=transition_dropout),
         decoder=decoder,
@@ -155,7 +167,17 @@ def left_padding(lengths, longest):
     return right_padding(lengths, longest).flip(1)
 
 
-def go(recurrence, states, *, padding=None, source=None, source_padding=None, max_steps=None, threshold=None, **call):
+def go(
+    recurrence,
+    states,
+    *,
+    padding=None,
+    source=None,
+    source_padding=None,
+    max_steps=None,
+    threshold=None,
+    **call,
+):
     """Run a recurrence over states, positions counted over the real ones."""
     where = torch.arange(states.shape[1]).unsqueeze(0) if padding is None else count_positions(padding)
     projected = None if source is None else recurrence.project_source(source, padding=source_padding)
@@ -176,6 +198,7 @@ def cache_for(module, *, batch, capacity, convolution=False, max_steps=None):
     )
 
 
+@torch.no_grad()
 def piecewise(module, states, pieces, *, cache, padding=None, source=None, max_steps=None, threshold=None):
     """Outputs and steps of ``states`` fed in ``pieces``."""
     outputs, steps = [], []

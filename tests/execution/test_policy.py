@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from small import WIDTH, go, small_recurrence
-from universal_transformer.models.classifier import Classifier
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.execution import policy
 from universal_transformer.execution.executor import CompactLoop
+from universal_transformer.models.classifier import Classifier
+from universal_transformer.models.config import ModelConfig
 
 
 def test_little_to_save_stays_masked(monkeypatch):

@@ -64,7 +64,13 @@ def test_what_waits_is_counted(waits):
 @pytest.mark.parametrize("decoder", [False, True], ids=["encoder", "decoder"])
 @pytest.mark.parametrize(
     "choices",
-    [{}, {"norm": "pre"}, {"execution": "masked"}, {"scope": "sequence"}, {"transition": "separable_convolution"}],
+    [
+        {},
+        {"norm": "pre"},
+        {"execution": "masked"},
+        {"scope": "sequence"},
+        {"transition": "separable_convolution"},
+    ],
     ids=str,
 )
 def test_once_a_step(choices, decoder, batch, learn, waits):
@@ -86,8 +92,7 @@ def test_once_a_step(choices, decoder, batch, learn, waits):
 
 def test_once_a_step_where_learned_positions_start_later_and_later(waits):
     """That they lie in the table is asked once, not at every step."""
-    shifted = coordinates(max_steps=20, position="learned", max_positions=12, shift_by_step=True
-    )
+    shifted = coordinates(max_steps=20, position="learned", max_positions=12, shift_by_step=True)
     torch.nn.init.normal_(shifted.position_table)
     module = small_recurrence(halting=True, max_steps=20, bias=-3.0, coordinates=shifted)
     states = torch.randn(3, 6, WIDTH, dtype=torch.float64)

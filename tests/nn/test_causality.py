@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from small import HEADS, WIDTH, coordinates, go, small_recurrence
+from small import WIDTH, coordinates, go, small_recurrence
 
 CHOICES = [
     {"norm": norm, "transition": transition, "halting": halting, "state": state}

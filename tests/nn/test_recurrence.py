@@ -298,9 +298,7 @@ def test_a_longer_depth_is_the_same_walk_continued():
 
 
 def test_a_learned_step_table_ends_where_it_ends():
-    module = small_recurrence(
-        coordinates=coordinates(step="learned", max_steps=3), max_steps=3
-    )
+    module = small_recurrence(coordinates=coordinates(step="learned", max_steps=3), max_steps=3)
     torch.nn.init.normal_(module.coordinates.step_table)
     go(module, batch(), max_steps=3)
     with pytest.raises(UserError, match="step 4 lies beyond the learned table of 3 steps"):

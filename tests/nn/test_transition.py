@@ -43,7 +43,9 @@ def test_a_block_gives_nothing_at_padding_when_asked():
 
 
 def test_an_unknown_transition_is_refused_with_those_that_exist():
-    with pytest.raises(UserError, match=r"'feed_foward' \(did you mean feed_forward\?\): allowed: feed_forward, "):
+    with pytest.raises(
+        UserError, match=r"'feed_foward' \(did you mean feed_forward\?\): allowed: feed_forward, "
+    ):
         block(transition="feed_foward")
 
 

@@ -20,9 +20,9 @@ from universal_transformer.bench.subject import SPREAD, bisect
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
 from universal_transformer.decoding import Request, Sampling, generate, generate_continuously
 from universal_transformer.decoding.sampling import Row
+from universal_transformer.execution import policy
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.execution import policy
 
 SAMPLING = Sampling(temperature=1.0)
 VOCABULARY, PROMPT = 1000, 4

@@ -9,8 +9,8 @@ from universal_transformer.bench.memory import peak_bytes
 from universal_transformer.bench.result import Measurement, Settings
 from universal_transformer.bench.subject import Shape, apply, bound, calibrate, encoder, histogram, inputs
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
-from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.execution.install import HaltingExecution, install
+from universal_transformer.nn.recurrence import Recurrence
 
 STEPS, SHARE = 10, 0.3
 NORMS: tuple[Literal["post", "pre"], ...] = ("post", "pre")

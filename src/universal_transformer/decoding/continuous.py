@@ -112,7 +112,9 @@ def generate_continuously(
     check_model(model)
     if not _shares(model):
         return _in_batches(model, iter(requests), slots=slots, options=options)
-    return _continuously(ContinuousBatch(model, slots=slots, capacity=capacity, options=options), iter(requests))
+    return _continuously(
+        ContinuousBatch(model, slots=slots, capacity=capacity, options=options), iter(requests)
+    )
 
 
 def generate_stream(

@@ -15,13 +15,13 @@ from torch import nn
 
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.execution.packing import PackedLinear, packed
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.kinds import AnyModelConfig
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.roles import AllAtOnce, AnyEncoderDecoder, AnyLanguageModel, GenerationState
 from universal_transformer.models.target import TargetSide
-from universal_transformer.execution.packing import PackedLinear, packed
 from universal_transformer.nn.trace import Trace
 
 AnyModel = TypeVar("AnyModel", bound=nn.Module)

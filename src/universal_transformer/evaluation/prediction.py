@@ -29,11 +29,11 @@ from universal_transformer.evaluation.scoring import (
     real_positions,
     steps_of,
 )
+from universal_transformer.execution.stream import stream_obstacle
 from universal_transformer.models.build import Model
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.roles import AllAtOnce, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
-from universal_transformer.execution.stream import stream_obstacle
 from universal_transformer.tasks.task import Codec, Prediction
 
 WINDOW = 1024

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.scoring import device_of
+from universal_transformer.execution.memory import check_memory
 from universal_transformer.models.build import Model
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.roles import AnyLanguageModel
-from universal_transformer.execution.memory import check_memory
 
 
 def position_bytes(model: Model) -> int:

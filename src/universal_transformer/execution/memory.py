@@ -66,9 +66,7 @@ def allocate_cache(
     """A :class:`KeyValueCache`; UserError when it does not fit into the free memory."""
     what = f"a cache of capacity {capacity} for {batch} sequences"
     fix = "ask for fewer new tokens, or for fewer sequences at a time"
-    elements = cache_elements(
-        num_slots, batch=batch, capacity=capacity, width=width, convolution=convolution
-    )
+    elements = cache_elements(num_slots, batch=batch, capacity=capacity, width=width, convolution=convolution)
     check_memory(elements * like.element_size(), device=like.device, what=what, fix=fix)
     try:
         return KeyValueCache(

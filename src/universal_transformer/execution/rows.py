@@ -163,7 +163,7 @@ class Places:
 class RowState:
     """What the running rows carry from step to step.
 
-    ``layout`` has the sequence and the position of each row. ``step`` is one number where all rows are at the same step.
+    ``layout`` has the sequence and the position of each row. ``step`` is a number where all rows are at the same step.
     """
 
     layout: BatchLayout | Places
@@ -172,6 +172,7 @@ class RowState:
     signal: Rows | None  # π, where it is added at every step
     output: Rows
     cumulative: PerRow  # h of the halting rule
+
 
 def _earlier(position: Int[Tensor, "*rows"], keys: int) -> Bool[Tensor, "*rows key"]:
     """Keys that stand no later than each position."""

@@ -87,7 +87,9 @@ class BatchStore:
     def write(self, index: Index | None, new: Projected, *, keep: bool) -> int:
         """Overwrite rows; with ``keep``, record what they replace. Returns how many writes can be undone."""
         if self.entries is None or index is None:
-            self.entries = Projected(new.rows.detach(), None if new.variance is None else new.variance.detach())
+            self.entries = Projected(
+                new.rows.detach(), None if new.variance is None else new.variance.detach()
+            )
             self.undo.append(None)
             return 1
         if keep:
@@ -140,7 +142,9 @@ class BatchStore:
         assert self.entries is not None
         rows, variance = self.entries
         if self.gradients is None:
-            self.gradients = Projected(torch.zeros_like(rows), None if variance is None else torch.zeros_like(variance))
+            self.gradients = Projected(
+                torch.zeros_like(rows), None if variance is None else torch.zeros_like(variance)
+            )
         if variance is None or part is None or self.gradients.variance is None:
             for total, found in zip(self.heads(self.gradients.rows), (key, value), strict=True):
                 total.add_(found)
@@ -203,9 +207,7 @@ class StoredAttention(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         store: BatchStore = ctx.store
         if len(store.undo) < ctx.depth:
-            raise RuntimeError(
-                "a compact recurrence can be differentiated once: its store has been rewound"
-            )
+            raise RuntimeError("a compact recurrence can be differentiated once: its store has been rewound")
         store.rewind(ctx.depth)
         query, part, shift, index = ctx.saved_tensors
         with torch.no_grad():

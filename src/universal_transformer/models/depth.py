@@ -1,7 +1,5 @@
 """From a configuration to the recurrence of one side of a model."""
 
-from dataclasses import replace
-
 from torch import nn
 
 from universal_transformer.execution.install import install
@@ -24,13 +22,41 @@ from universal_transformer.nn.recurrence import Depth, PlainLayers, Recurrence
 def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = False) -> Recurrence:
     """The encoder, or the decoder with or without attention to a source."""
     sizes = Sizes(width=config.width, filter_width=config.filter_width, num_heads=config.num_heads)
-    step = StepConfig(norm=config.norm, norm_epsilon=config.norm_epsilon, dropout=config.dropout, tied=config.tied, blocks=config.layers_per_step)
-    attention = AttentionConfig(bias=config.attention_bias, dropout=config.attention_dropout, rotary_source=config.rotary_source, source_sink=config.source_sink)
+    step = StepConfig(
+        norm=config.norm,
+        norm_epsilon=config.norm_epsilon,
+        dropout=config.dropout,
+        tied=config.tied,
+        blocks=config.layers_per_step,
+    )
+    attention = AttentionConfig(
+        bias=config.attention_bias,
+        dropout=config.attention_dropout,
+        rotary_source=config.rotary_source,
+        source_sink=config.source_sink,
+    )
     transition = TransitionConfig(kind=config.transition, dropout=config.transition_dropout)
-    coordinates = CoordinatesConfig(layout=config.coordinate_layout, position=config.position_coordinates, step=config.step_coordinates, injection=config.position_injection, max_positions=config.max_positions,
-        from_end=config.end_coordinates and not decoder and not config.rotary_source)
-    t2t = Tensor2TensorConfig(scale_step_table=config.scale_step_table, concatenate_coordinates=config.combine_coordinates == "concatenate", shift_positions_by_step=config.position_start == "step")
-    halting = HaltingConfig(bias=float(config.halting_bias), scope=config.halting_scope, threshold=config.halting_threshold, remainder_at_cap=config.remainder_at_cap, output=config.halting_output, state=config.halting_state)
+    coordinates = CoordinatesConfig(
+        layout=config.coordinate_layout,
+        position=config.position_coordinates,
+        step=config.step_coordinates,
+        injection=config.position_injection,
+        max_positions=config.max_positions,
+        from_end=config.end_coordinates and not decoder and not config.rotary_source,
+    )
+    t2t = Tensor2TensorConfig(
+        scale_step_table=config.scale_step_table,
+        concatenate_coordinates=config.combine_coordinates == "concatenate",
+        shift_positions_by_step=config.position_start == "step",
+    )
+    halting = HaltingConfig(
+        bias=float(config.halting_bias),
+        scope=config.halting_scope,
+        threshold=config.halting_threshold,
+        remainder_at_cap=config.remainder_at_cap,
+        output=config.halting_output,
+        state=config.halting_state,
+    )
 
     def blocks(count: int) -> list[Block]:
         return [

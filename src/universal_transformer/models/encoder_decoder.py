@@ -49,7 +49,9 @@ class EncoderDecoder(AnyEncoderDecoder):
         drawn = training_positions(self.config, batch, max(source, target), device=device)
         return drawn[:, :source], drawn[:, :target]
 
-    def _project_source(self, states: States, *, positions: Positions, padding: Padding | None) -> list[ProjectedSource]:
+    def _project_source(
+        self, states: States, *, positions: Positions, padding: Padding | None
+    ) -> list[ProjectedSource]:
         """Keys and values of the source, for the target side."""
         recurrence, rotary = self.target.recurrence, None
         if self.config.rotary_source:

@@ -11,11 +11,11 @@ from torch import nn
 
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.execution.install import HaltingExecution, install
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.kinds import AnyModelConfig, config_from_dict
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.recurrence import Recurrence
-from universal_transformer.execution.install import HaltingExecution, install
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 AnyModel = TypeVar("AnyModel", bound="Pretrained")  # typing.Self is more than the shape checks can read

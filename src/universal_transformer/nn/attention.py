@@ -98,7 +98,9 @@ def attend(
     dropout: float = 0.0,
 ) -> Heads:
     """``softmax(Q K^T / sqrt(head)) V``. ``causal``: the mask of equally many queries and keys."""
-    return scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal)
+    return scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal
+    )
 
 
 class ProjectedSource(NamedTuple):

@@ -89,7 +89,10 @@ class Block(nn.Module):
             lambda x: self.attention(x, mask=mask, causal=causal, rotary=rotary, cache=cache, record=weights),
         )
         if self.cross_attention is not None and self.after_cross_attention is not None and source is not None:
-            attention, source_weights = self.cross_attention, None if record is None else record.cross_attention
+            attention, source_weights = (
+                self.cross_attention,
+                None if record is None else record.cross_attention,
+            )
             states = self.after_cross_attention(
                 states, lambda x: attention(x, source=source, rotary=rotary, record=source_weights)
             )

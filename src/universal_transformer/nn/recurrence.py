@@ -141,7 +141,9 @@ class Recurrence(nn.Module):
     ) -> list[ProjectedSource]:
         """Source keys and values for every block, in the order of the blocks."""
         blocks = [*self.before, *self.blocks, *self.after]
-        return [block.cross_attention.project_source(source, padding=padding, rotary=rotary) for block in blocks]
+        return [
+            block.cross_attention.project_source(source, padding=padding, rotary=rotary) for block in blocks
+        ]
 
     def forward(
         self,
@@ -246,7 +248,9 @@ class Recurrence(nn.Module):
         unit, active = self.unit, progress.halting.running
         rule, last = unit.config.output, step == depth.max_steps - 1
 
-        def whole(states: States, halting: Halting) -> tuple[States, Halting, PerPosition, PerPosition, States]:
+        def whole(
+            states: States, halting: Halting
+        ) -> tuple[States, Halting, PerPosition, PerPosition, States]:
             timed = self._timed(states, context, step, depth, signals)
             probability = unit(timed, padding=padding)
             if step < depth.min_steps - 1:
@@ -283,6 +287,13 @@ class Recurrence(nn.Module):
         if self.checkpointed and torch.is_grad_enabled() and context.cache is None and context.record is None:
             return checkpoint(function, *arguments, use_reentrant=False)
         return function(*arguments)
+
+    @property
+    def block(self) -> Block:
+        """The first block: the only one, where steps are tied and have one block."""
+        block = self.blocks[0]
+        assert isinstance(block, Block)
+        return block
 
     @property
     def unit(self) -> HaltingUnit:
@@ -324,4 +335,3 @@ class Recurrence(nn.Module):
         for number in range(len(layers)):
             states = self._layer(states, context, slot=slot + number, index=first + number)
         return states
-
