@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from small import right_padding, stir
 from universal_transformer import EncoderDecoder, ModelConfig
 from universal_transformer.nn.block import Block
+from universal_transformer.nn.config import CoordinatesConfig, Sizes, StepConfig, TransitionConfig
 from universal_transformer.nn.coordinates import Coordinates
-from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.recurrence import Depth, Recurrence
 
 WIDTH, FILTER, HEADS = 6, 10, 2
 
@@ -87,22 +88,19 @@ def neural_gpu(row, block, *, steps):
 def recurrence(norm):
     """A tied recurrence without coordinates, in float64."""
     block = Block(
-        WIDTH,
-        num_heads=HEADS,
-        filter_width=FILTER,
-        decoder=False,
-        cross_attention=False,
-        norm=norm,
-        transition="separable_convolution",
+        SIZES,
+        step=StepConfig(norm=norm, dropout=0.0),
+        transition=TransitionConfig(kind="separable_convolution"),
     )
     silence_attention(stir(block))
-    coordinates = Coordinates(WIDTH, num_heads=HEADS, position="none", step="none")
-    return Recurrence(coordinates, [block], max_steps=1).double().eval()
+    coordinates = Coordinates(SIZES, CoordinatesConfig(position="none", step="none"))
+    return Recurrence(coordinates, [block], depth=Depth(1)).double().eval()
 
 
 def run(module, states, **arguments):
-    placed = module.coordinates.place(torch.arange(states.shape[1]).unsqueeze(0))
-    return module(states, placed=placed, max_steps=states.shape[1], **arguments)[0]
+    encoding = module.coordinates.encode(torch.arange(states.shape[1]).unsqueeze(0))
+    depth = module.depth(max_steps=states.shape[1])
+    return module(states, encoding=encoding, depth=depth, **arguments)[0]
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

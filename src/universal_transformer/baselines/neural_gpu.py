@@ -112,7 +112,6 @@ class NeuralGpu(AllAtOnce):
     ) -> tuple[Float[Tensor, "batch place classes"], Bool[Tensor, "batch place"]]:
         """Logits of every place of the output, and which places belong to a row."""
         places = self.num_places(source)
-        longest = math.ceil(round(source.shape[1] * self.config.output_ratio, 6)) + self.config.output_extra
         most = int(places.max())
         inside = torch.arange(most, device=source.device) < places.unsqueeze(1)
         missing = max(0, most - source.shape[1])

@@ -40,7 +40,8 @@ from universal_transformer.models.depth import recurrence
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.positions import default_positions, without_padding
-from universal_transformer.nn.recurrence import Recurrence, Trace
+from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.trace import Trace
 
 __all__ = [
     "Body",

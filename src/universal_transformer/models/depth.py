@@ -72,7 +72,6 @@ def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = Fa
             for _ in range(count)
         ]
 
-    plain = None
     inside = coordinates.injection == "every_step" and coordinates.position == "sinusoidal"
     # positions before plain layers, when the recurrence adds its own inside the loop (as tensor2tensor does)
     plain_coordinates = None

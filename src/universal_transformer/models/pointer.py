@@ -21,8 +21,8 @@ class Pointer(nn.Module):
     candidates i are the positions before the first ``start_id``, behind which the question stands; all positions of a
     source without one. The logits are ``log(p + 1e-9)``, one for each token of the vocabulary.
 
-    Raises UserError for a source whose question has nothing in front of it, on a CPU. Elsewhere such a source gives logits that are
-    not numbers, because a check would wait for the device.
+    Raises UserError for a source whose question has no text before it, on a CPU. Elsewhere such a source gives logits
+    that are not numbers, because a check would wait for the device.
     """
 
     def __init__(self, width: int, *, num_classes: int, start_id: int) -> None:
