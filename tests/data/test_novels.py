@@ -7,7 +7,7 @@ import pytest
 
 from universal_transformer.data import novels
 from universal_transformer.data.novels import BETWEEN, read_novels
-from universal_transformer.data.words import split_words
+from universal_transformer.data.treebank import split_words
 from universal_transformer.errors import UserError
 
 TEXTS = {"a.txt": b"\xef\xbb\xbfThe cat sat. The\ncat ran!\n", "b.txt": "“Don’t,” he said.".encode()}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from universal_transformer.data.text import read_lines
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_lines
 from universal_transformer.tasks.babi import TASK_NAMES, BabiData
 from universal_transformer.tasks.facts import parse
 

@@ -8,7 +8,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.tasks import blimp
 from universal_transformer.tasks.blimp import SETS, load_blimp, read_pairs
 from universal_transformer.tasks.labelled import LabelledCodec
-from universal_transformer.tasks.words import Vocabulary, WordCodec
+from universal_transformer.tasks.word_codecs import Vocabulary, WordCodec
 
 GROUPS = [group for groups in SETS.values() for group in groups]
 PAIRS = [("The keys are here.", "The keys is here."), ("A zebra runs.", "A zebra run.")]

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from small_stories import write_stories
-from universal_transformer.data.text import read_lines
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_lines
 from universal_transformer.tasks.facts import parse
 from universal_transformer.tasks.stories import OBJECTS, PEOPLE, PLACES, StoriesData
 

@@ -8,7 +8,7 @@ from universal_transformer.data.example import NO_CLASS
 from universal_transformer.data.tokenizer import END, START, UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.tasks import load_codec
-from universal_transformer.tasks.words import ReadingCodec, Vocabulary, WordCodec, last_sentence
+from universal_transformer.tasks.word_codecs import ReadingCodec, Vocabulary, WordCodec, last_sentence
 
 WORDS = ("the", "cat", "NN", "sat", ".", "on", "mat")
 

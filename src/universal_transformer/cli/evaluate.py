@@ -19,9 +19,9 @@ from universal_transformer.cli.arguments import (
     search_of,
     whole,
 )
-from universal_transformer.data.text import show_path
 from universal_transformer.errors import UserError
-from universal_transformer.training.files import METRICS, MODEL
+from universal_transformer.files import show_path
+from universal_transformer.training.config import METRICS, MODEL
 
 if TYPE_CHECKING:
     import argparse

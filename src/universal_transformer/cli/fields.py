@@ -18,8 +18,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import tyro
 
-from universal_transformer.data.text import show
 from universal_transformer.errors import UserError, near
+from universal_transformer.files import show
 from universal_transformer.models.kinds import AnyModelConfig
 from universal_transformer.training.config import RunConfig, TaskFields, TrainingConfig
 

@@ -19,8 +19,8 @@ from universal_transformer.cli.arguments import (
     search_of,
     whole,
 )
-from universal_transformer.data.text import one_line
 from universal_transformer.errors import UserError
+from universal_transformer.files import one_line
 
 if TYPE_CHECKING:
     from universal_transformer.data.example import Example
@@ -157,7 +157,7 @@ class _Results:
 
 def _outcomes(codec: Codec, file: str | None) -> Iterator[Example | str]:
     """Yield, for each line of `file` (None: standard input), its example or why there is none."""
-    from universal_transformer.data.text import read_lines, read_stream, try_lines, try_stream
+    from universal_transformer.files import read_lines, read_stream, try_lines, try_stream
     from universal_transformer.tasks.facts import FactCodec
 
     name = "standard input" if file is None else file

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from universal_transformer.data.text import show_path
 from universal_transformer.errors import UserError, near
-from universal_transformer.training.files import CONFIG, MODEL
+from universal_transformer.files import show_path
+from universal_transformer.training.config import CONFIG, MODEL
 
 if TYPE_CHECKING:
     from universal_transformer.models.build import Model

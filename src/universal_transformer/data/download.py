@@ -22,8 +22,8 @@ from types import ModuleType
 from typing import Literal
 
 from universal_transformer.data.sources import DATASETS, Dataset, File
-from universal_transformer.data.text import set_usual_mode, show, show_path, write_text
 from universal_transformer.errors import UserError
+from universal_transformer.files import set_usual_mode, show, show_path, write_text
 
 FIRST_SEEN = "first-seen.sha256"
 MAX_MEMBERS = 20_000

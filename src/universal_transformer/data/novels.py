@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 
 from universal_transformer.data.download import data_folder, find
-from universal_transformer.data.text import read_json, show, show_path, write_json
-from universal_transformer.data.words import cut
+from universal_transformer.data.treebank import cut
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_json, show, show_path, write_json
 
 ARCHIVE = "corpus.tar.xz"
 FOLDER = "corpus"

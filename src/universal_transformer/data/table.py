@@ -13,8 +13,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from universal_transformer.data.text import parse_json, read_lines, show, show_path
 from universal_transformer.errors import UserError
+from universal_transformer.files import parse_json, read_lines, show, show_path
 
 
 class Row(NamedTuple):

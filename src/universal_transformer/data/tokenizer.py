@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from universal_transformer.data.example import PADDING
-from universal_transformer.data.text import MAX_JSON_BYTES, read_json, show, show_path, write_text
 from universal_transformer.errors import UserError
+from universal_transformer.files import MAX_JSON_BYTES, read_json, show, show_path, write_text
 
 if TYPE_CHECKING:
     import tokenizers

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from universal_transformer.data.example import Example, sizes, spread
-from universal_transformer.data.text import show
 from universal_transformer.decoding.session import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import BySupports, Report, Row, collapse
 from universal_transformer.evaluation.room import check_batch_tokens, check_batches
 from universal_transformer.evaluation.scoring import Decoding, Depth, Outcome, Scorer, load_sacrebleu
+from universal_transformer.files import show
 from universal_transformer.models.build import Model
 from universal_transformer.tasks.task import Task
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
-from universal_transformer.data.text import read_json, show, show_path, write_json
-from universal_transformer.data.typed import typed
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_json, show, show_path, write_json
 from universal_transformer.tasks.task import Measure
+from universal_transformer.typed import typed
 
 FAILED_ABOVE = 5.0  # per cent: the paper's table 1 calls a task with a larger error failed
 

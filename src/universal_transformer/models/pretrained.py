@@ -1,8 +1,7 @@
 """Models on disk: ``config.json`` and ``model.safetensors``, no pickle, nothing but what the configuration names."""
 
-import json
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import ClassVar, TypeVar, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -11,6 +10,7 @@ from torch import nn
 
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_json, write_json
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.kinds import AnyModelConfig, config_from_dict
 from universal_transformer.nn.block import Block
@@ -73,10 +73,10 @@ class Pretrained(nn.Module):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {name: value.detach().cpu().contiguous() for name, value in self.tensors().items()}
-        save_file(tensors, folder / (WEIGHTS + ".part"))
-        (folder / (CONFIG + ".part")).write_text(json.dumps(self.config.to_dict(), indent=2) + "\n")
-        for name in (WEIGHTS, CONFIG):
-            (folder / (name + ".part")).replace(folder / name)
+        staging = folder / f".{WEIGHTS}.partial"
+        save_file(tensors, staging)
+        staging.replace(folder / WEIGHTS)
+        write_json(folder / CONFIG, self.config.to_dict())
 
     @classmethod
     def from_pretrained(cls: type[AnyModel], folder: str | Path) -> AnyModel:
@@ -126,32 +126,12 @@ def check_names(found: set[str], wanted: set[str], *, path: Path) -> None:
             raise UserError(f"{path}: {what} tensors for this configuration: {shown}")
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if len(set(keys)) != len(keys):
-        raise ValueError("a key stands twice")
-    return dict(pairs)
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
-
-
 def read_config(folder: Path) -> AnyModelConfig:
     """``config.json`` of a model folder, validated."""
     path = folder / CONFIG
-    try:
-        if path.stat().st_size > 1_000_000:
-            raise UserError(f"{path}: larger than any configuration")
-        fields = json.loads(path.read_text("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; a model folder holds {CONFIG} and {WEIGHTS}") from None
-    except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path}: not a readable configuration ({error})") from None
-    if not isinstance(fields, dict):
-        raise UserError(f"{path}: a JSON object is needed, not {type(fields).__name__}")
+    if not path.exists():
+        raise UserError(f"{path}: no such file; a model folder holds {CONFIG} and {WEIGHTS}")
+    fields = read_json(path, max_bytes=1_000_000)
     try:
         return config_from_dict(fields)
     except UserError as error:

@@ -6,8 +6,8 @@ import shlex
 from dataclasses import fields
 from typing import Any
 
-from universal_transformer.data.text import show
 from universal_transformer.errors import UserError
+from universal_transformer.files import show
 from universal_transformer.recipes import RECIPES
 from universal_transformer.training.config import RunConfig
 

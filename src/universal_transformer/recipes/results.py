@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from universal_transformer.data.text import parse_json, show, show_path
-from universal_transformer.data.typed import typed
 from universal_transformer.errors import UserError
+from universal_transformer.files import parse_json, show, show_path
 from universal_transformer.models.kinds import KINDS
 from universal_transformer.tasks import TASKS
 from universal_transformer.training.config import TrainingConfig
+from universal_transformer.typed import typed
 
 FORMAT = 1
 OURS = "universal_transformer"

@@ -33,9 +33,9 @@ from typing import Literal
 
 from universal_transformer.data.download import find
 from universal_transformer.data.example import Example
-from universal_transformer.data.text import show
 from universal_transformer.data.tokenizer import END, UNKNOWN
 from universal_transformer.errors import UserError
+from universal_transformer.files import show
 from universal_transformer.tasks.agreement_files import (
     TAGS,
     Sentence,
@@ -46,7 +46,7 @@ from universal_transformer.tasks.agreement_files import (
 )
 from universal_transformer.tasks.generated import MadeExamples
 from universal_transformer.tasks.task import Task
-from universal_transformer.tasks.words import Vocabulary, WordCodec, check_vocabulary_size
+from universal_transformer.tasks.word_codecs import Vocabulary, WordCodec, check_vocabulary_size
 
 OFFICIAL = "agr_50_mostcommon_10K.tsv.gz"
 SHARES = (0.09, 0.01)

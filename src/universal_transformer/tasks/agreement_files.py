@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
-from universal_transformer.data.text import read_lines, show, show_path
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_lines, show, show_path
 
 SINGULAR, PLURAL = "VBZ", "VBP"
 TAGS = frozenset(

@@ -22,9 +22,9 @@ from random import Random
 from typing import Any, Literal, get_args
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.text import read_json, show, show_path, write_json
 from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_json, show, show_path, write_json
 from universal_transformer.tasks.generated import GeneratedExamples
 from universal_transformer.tasks.scoring import until_end
 from universal_transformer.tasks.task import CODEC_FILE, Task

@@ -13,8 +13,8 @@ from typing import Literal
 
 from universal_transformer.data.download import find
 from universal_transformer.data.example import Example
-from universal_transformer.data.text import read_lines, show, show_path
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.facts import FactCodec, Question, parse
 from universal_transformer.tasks.task import Task
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from universal_transformer.data.download import find
 from universal_transformer.data.example import Example
-from universal_transformer.data.text import parse_json, show, show_path
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
+from universal_transformer.files import parse_json, show, show_path
 from universal_transformer.tasks.task import Codec, Task
 
 SETS = {

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from universal_transformer.data.text import read_json, show, show_path
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_json, show, show_path
 from universal_transformer.tasks.algorithmic import CharacterCodec
 from universal_transformer.tasks.facts import FactCodec
 from universal_transformer.tasks.labelled import LabelledCodec
 from universal_transformer.tasks.pairs import PairsCodec
 from universal_transformer.tasks.task import CODEC_FILE, Codec
 from universal_transformer.tasks.text import TextCodec
-from universal_transformer.tasks.words import ReadingCodec, WordCodec
+from universal_transformer.tasks.word_codecs import ReadingCodec, WordCodec
 
 CODECS: dict[
     str,

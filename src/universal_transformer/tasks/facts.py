@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from universal_transformer.data.example import NO_CLASS, PADDING, Example
-from universal_transformer.data.text import read_json, show, show_path, write_json
-from universal_transformer.data.typed import typed
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_json, show, show_path, write_json
 from universal_transformer.tasks.task import CODEC_FILE
+from universal_transformer.typed import typed
 
 UNKNOWN_WORD = 1
 FIRST_WORD = 2

@@ -21,9 +21,9 @@ from universal_transformer.data.table import (
     read_table,
     too_long,
 )
-from universal_transformer.data.text import read_json, show, show_path, write_json
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_json, show, show_path, write_json
 from universal_transformer.tasks.task import CODEC_FILE, Task
 
 COLUMNS = ("text", "label")

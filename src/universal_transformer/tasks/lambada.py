@@ -28,14 +28,14 @@ import numpy as np
 from universal_transformer.data.download import data_folder, find
 from universal_transformer.data.example import NO_CLASS, Example, spread
 from universal_transformer.data.novels import BETWEEN, Novels, read_novels
-from universal_transformer.data.text import read_lines, show, show_path
 from universal_transformer.data.tokenizer import END, START
-from universal_transformer.data.words import CLOSERS, SENTENCE_ENDS
+from universal_transformer.data.treebank import CLOSERS, SENTENCE_ENDS
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.generated import MadeExamples
 from universal_transformer.tasks.task import Task
 from universal_transformer.tasks.text import Blocks
-from universal_transformer.tasks.words import (
+from universal_transformer.tasks.word_codecs import (
     FIRST_WORD,
     ReadingCodec,
     Vocabulary,

@@ -28,9 +28,9 @@ from random import Random
 from typing import Literal, get_args
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.text import show
 from universal_transformer.data.tokenizer import END
 from universal_transformer.errors import UserError
+from universal_transformer.files import show
 from universal_transformer.tasks.algorithmic import DIGITS, CharacterCodec
 from universal_transformer.tasks.generated import GeneratedExamples
 from universal_transformer.tasks.programs import (

@@ -17,9 +17,9 @@ import numpy as np
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.table import check_file, check_fraction
-from universal_transformer.data.text import read_json, read_lines, show, show_path, write_json
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_json, read_lines, show, show_path, write_json
 from universal_transformer.tasks.generated import MadeExamples
 from universal_transformer.tasks.task import CODEC_FILE, Task
 

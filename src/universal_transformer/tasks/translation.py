@@ -11,9 +11,9 @@ from typing import Literal, get_args
 
 from universal_transformer.data.download import data_folder, find
 from universal_transformer.data.table import Table, read_parallel
-from universal_transformer.data.text import show, show_path
 from universal_transformer.data.tokenizer import check_tokenizer
 from universal_transformer.errors import UserError
+from universal_transformer.files import show, show_path
 from universal_transformer.tasks.pairs import PairsData
 from universal_transformer.tasks.task import Task
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from universal_transformer.data.text import read_json, show
-from universal_transformer.data.typed import check_names, listed, typed
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_json, show
 from universal_transformer.models.config import EXECUTION, ModelConfig
 from universal_transformer.models.kinds import AnyModelConfig, kind_of
 from universal_transformer.tasks import (
@@ -29,6 +28,7 @@ from universal_transformer.tasks import (
     TextData,
     TranslationData,
 )
+from universal_transformer.typed import check_names, listed, typed
 
 TaskFields = (
     StoriesData
@@ -43,6 +43,13 @@ TaskFields = (
     | LambadaData
     | ReadingData
 )
+
+CONFIG = "config.json"
+METRICS = "metrics.jsonl"
+CHECKPOINTS = "checkpoints"
+MODEL = "model"
+REPORT = "report.json"
+"""What the files and folders of a run are called."""
 
 MAX_SEED = 2**63 - 1
 """The largest that torch takes."""

@@ -40,8 +40,7 @@ from universal_transformer.nn.recurrence import Trace
 from universal_transformer.nn.straight import straight
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import folder as folders
-from universal_transformer.training.config import RunConfig
-from universal_transformer.training.files import CONFIG
+from universal_transformer.training.config import CONFIG, RunConfig
 from universal_transformer.training.interruption import StopRequest, stop_on_signals
 from universal_transformer.training.objective import loss_of
 from universal_transformer.training.randomness import (

@@ -12,20 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.text import show_path
 from universal_transformer.errors import UserError
+from universal_transformer.files import show_path, sync_folder, write_json, write_synced
 from universal_transformer.models.config import EXECUTION
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.tasks.task import Codec
-from universal_transformer.training.config import LIMITS, RunConfig, TrainingConfig
-from universal_transformer.training.files import (
-    CONFIG,
-    MODEL,
-    REPORT,
-    sync_folder,
-    write_json,
-    write_synced,
-)
+from universal_transformer.training.config import CONFIG, LIMITS, MODEL, REPORT, RunConfig, TrainingConfig
 
 LOCK = ".lock"
 #: What evaluating and plotting write about the model in the folder.
@@ -67,7 +59,8 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
 
 def _is_empty(folder: Path) -> bool:
     # a run killed before its configuration was in place leaves these two, and no run
-    return {path.name for path in folder.iterdir()} <= {LOCK, f".{CONFIG}.partial"}
+    names = {path.name for path in folder.iterdir()} - {LOCK}
+    return all(name.startswith(f".{CONFIG}.") and name.endswith(".partial") for name in names)
 
 
 def _differences(saved: Any, given: Any, *, where: str) -> dict[str, str]:

@@ -21,8 +21,7 @@ from universal_transformer.tasks.task import Task
 from universal_transformer.training import checkpoint as checkpoints
 from universal_transformer.training import folder as folders
 from universal_transformer.training import optimizer as optimizers
-from universal_transformer.training.config import RunConfig
-from universal_transformer.training.files import CHECKPOINTS, METRICS
+from universal_transformer.training.config import CHECKPOINTS, METRICS, RunConfig
 from universal_transformer.training.interruption import StopRequest
 from universal_transformer.training.objective import objective
 from universal_transformer.training.provenance import Code

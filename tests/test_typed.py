@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.data.typed import check_names, typed
 from universal_transformer.errors import UserError
+from universal_transformer.typed import check_names, typed
 
 
 @dataclasses.dataclass(frozen=True)

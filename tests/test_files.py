@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.data.text import (
+from universal_transformer.errors import UserError
+from universal_transformer.files import (
     parse_json,
     read_json,
     read_lines,
@@ -21,7 +22,6 @@ from universal_transformer.data.text import (
     write_json,
     write_text,
 )
-from universal_transformer.errors import UserError
 
 # what stands inside a line: any character but line ends and NUL, U+2028 and vertical tabs among them
 LINE = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), max_size=30)

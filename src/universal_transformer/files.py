@@ -1,7 +1,7 @@
-r"""Text that someone else wrote: strict UTF-8, numbered lines, one-line errors; and writing without halves.
+r"""Files: lines of text and JSON that are read strictly and reported in one line, and writing that is whole or absent.
 
-A file with LF, CRLF, a byte order mark or no final newline gives the same lines. Lines end at ``\n`` only
-(`str.splitlines` would split at U+2028, a vertical tab and more), and one ``\r`` before it is dropped.
+A file with LF, CRLF, a byte order mark or no final newline gives the same lines. A line ends at ``\n`` only
+(`str.splitlines` would also split at U+2028, a vertical tab and more); one ``\r`` before it is dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 import os
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -215,28 +215,56 @@ def read_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
     return fields
 
 
+def encode_json(fields: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a JSON file; a surrogate, which UTF-8 does not have, is written as its escape."""
+    text = json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return text.encode("utf-8", "backslashreplace")
+
+
+def write_json(path: Path, fields: Mapping[str, Any]) -> None:
+    """Write one JSON object to `path`, whole or not at all."""
+    write_bytes(path, encode_json(fields))
+
+
 def write_text(path: Path, text: str) -> None:
-    """Write `path` whole or not at all: a temporary file beside it, then one rename."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    """Write UTF-8 text to `path`, whole or not at all."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write `path` whole or not at all: a temporary file in its folder, one rename, both on the disk at the end."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(text.encode("utf-8"))
-            stream.flush()
-            os.fsync(stream.fileno())
-        set_usual_mode(Path(temporary))
-        os.replace(temporary, path)
+        write_synced(temporary, data)
+        set_usual_mode(temporary)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+    sync_folder(path.parent)
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a file in place and wait until the disk has it."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has the names in `folder`."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def set_usual_mode(path: Path) -> None:
-    """Let a temporary file, made for its owner alone, be read by whom a new file may be read by."""
+    """Give a temporary file, which only its owner may read, the permissions of a new file."""
     mask = os.umask(0)
     os.umask(mask)
     path.chmod(0o666 & ~mask)
-
-
-def write_json(path: Path, fields: dict[str, Any]) -> None:
-    """Write one JSON object to `path`, whole or not at all."""
-    write_text(path, json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False) + "\n")

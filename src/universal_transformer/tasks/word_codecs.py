@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from universal_transformer.data.example import NO_CLASS, Example
-from universal_transformer.data.text import read_json, show, show_path, write_json
 from universal_transformer.data.tokenizer import END, SPECIAL, START, UNKNOWN
-from universal_transformer.data.words import CLOSERS, SENTENCE_ENDS, split_words
+from universal_transformer.data.treebank import CLOSERS, SENTENCE_ENDS, split_words
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_json, show, show_path, write_json
 from universal_transformer.tasks.task import CODEC_FILE
 
 FIRST_WORD = len(SPECIAL)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from universal_transformer.data.text import show
 from universal_transformer.errors import UserError
+from universal_transformer.files import show
 
 FEW = 10
 """At most so many names are listed in an error."""
