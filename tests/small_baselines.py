@@ -3,7 +3,7 @@
 import torch
 
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
-from universal_transformer.models.build import build
+from universal_transformer.registry import build
 
 VOCABULARY = 9
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from universal_transformer.models.build import build
+from universal_transformer.registry import build
 from universal_transformer.models.config import ModelConfig
 
 SIZES = {

@@ -4,7 +4,7 @@ import dataclasses
 
 import torch
 
-from universal_transformer.models.build import build
+from universal_transformer.registry import build
 from universal_transformer.models.config import ModelConfig
 
 TINY = ModelConfig(width=16, filter_width=32, num_heads=2, max_steps=4, halting=True, dropout=0.0)

@@ -12,7 +12,7 @@ from training import tiny
 from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.decoding import Sampling, beam_search, generate
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import build, load_pretrained
+from universal_transformer.registry import build, load_pretrained
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.training.trainer import train
 

@@ -15,7 +15,7 @@ from universal_transformer.baselines.neural_gpu import gate
 from universal_transformer.decoding import Sampling, generate
 from universal_transformer.decoding.session import check_model
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import load_pretrained
+from universal_transformer.registry import load_pretrained
 from universal_transformer.training.trainer import train
 
 SOURCE = torch.tensor([[3, 4, 5, 6], [7, 0, 0, 0], [8, 8, 0, 0], [5, 6, 7, 0]])

@@ -18,7 +18,7 @@ from universal_transformer.cli.dry_run import (
     estimate,
     forward_flops,
 )
-from universal_transformer.models.build import build
+from universal_transformer.registry import build
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import RECIPES
 from universal_transformer.tasks import AgreementData, BabiData, LambadaData, ReadingData, TranslationData

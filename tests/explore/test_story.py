@@ -7,7 +7,7 @@ import torch
 from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
 from universal_transformer.explore.story import choose_examples, examine
-from universal_transformer.models.build import build
+from universal_transformer.registry import build
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks.algorithmic import AlgorithmicData
 from universal_transformer.tasks.stories import StoriesData

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from small_models import small
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import build
+from universal_transformer.registry import build
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.inputs import FactInput, TokenInput
 

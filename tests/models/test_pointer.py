@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import build
+from universal_transformer.registry import build
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.pointer import FLOOR, Pointer

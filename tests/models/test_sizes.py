@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from universal_transformer.models.build import build
+from universal_transformer.registry import build
 from universal_transformer.models.config import PRESETS, SIZES, preset
 
 VOCABULARY, CLASSES = 100, 7

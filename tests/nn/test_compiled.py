@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from universal_transformer.models.build import build
+from universal_transformer.registry import build
 from universal_transformer.models.config import ModelConfig
 
 pytestmark = [

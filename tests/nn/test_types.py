@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from universal_transformer.models.build import build
+from universal_transformer.registry import build
 from universal_transformer.models.config import ModelConfig
 
 SMALL = ModelConfig(

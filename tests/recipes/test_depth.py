@@ -10,7 +10,7 @@ from small_results import result
 from universal_transformer.cli import main
 from universal_transformer.errors import UserError
 from universal_transformer.explore.canvas import png
-from universal_transformer.models.build import build
+from universal_transformer.registry import build
 from universal_transformer.recipes import MAIN, RECIPES
 from universal_transformer.recipes.depth import MOST, ROWS, curves, measure
 from universal_transformer.recipes.tables import TABLES

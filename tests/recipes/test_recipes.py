@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import build
+from universal_transformer.registry import build
 from universal_transformer.recipes import RECIPES
 from universal_transformer.tasks import AlgorithmicData, LearningToExecuteData, StoriesData
 from universal_transformer.training.config import RunConfig

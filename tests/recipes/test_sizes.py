@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.models.build import build
+from universal_transformer.registry import build
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import RECIPES
 from universal_transformer.recipes.sizes import num_parameters, small_transformer_of, transformer_of

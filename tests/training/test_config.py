@@ -14,7 +14,7 @@ from jaxtyping import TypeCheckError
 
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import EXECUTION
-from universal_transformer.models.kinds import config_from_dict
+from universal_transformer.kinds import config_from_dict
 from universal_transformer.tasks import TASKS
 from universal_transformer.training.config import RunConfig, TrainingConfig
 

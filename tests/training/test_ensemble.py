@@ -11,7 +11,7 @@ import torch
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import load_pretrained
+from universal_transformer.registry import load_pretrained
 from universal_transformer.training import ensemble, trainer
 from universal_transformer.training import stream as streams
 from universal_transformer.training.ensemble import train_together

@@ -48,9 +48,9 @@ def examples(architecture: str, *, count: int, seed: int) -> list[Example]:
 
 
 def task(architecture: str = "classifier", *, count: int = 40, seed: int = 0) -> Task:
-    fields: dict[str, Any] = {"architecture": architecture, "vocabulary_size": VOCABULARY}
+    fields: dict[str, Any] = {"architecture": architecture, "vocabulary.size": VOCABULARY}
     if architecture == "classifier":
-        fields["num_classes"] = VOCABULARY - 3
+        fields["vocabulary.num_classes"] = VOCABULARY - 3
     return Task(
         name="tiny",
         codec=TinyCodec(),

@@ -143,7 +143,7 @@ class Reader(nn.Module):
         super().__init__()
         self.config = config
         self.input: TokenInput | FactInput = (
-            _tokens(config, config.vocabulary_size) if config.inputs == "tokens" else _facts(config)
+            _tokens(config, config.vocabulary.size) if config.inputs.kind == "tokens" else _facts(config)
         )
         self.dropout = nn.Dropout(config.dropout)
         self.layers = Layers(config, bidirectional=config.bidirectional)
@@ -183,7 +183,7 @@ class Writer(nn.Module):
     ) -> Float[Tensor, "batch target classes"]:
         """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
         ids = torch.cat((torch.full_like(labels[:, :1], self.config.start_id), labels[:, :-1]), dim=1)
-        blank, padding = labels == self.config.padding_id, None  # nothing real follows padding on the right
+        blank, padding = labels == self.config.vocabulary.padding_id, None  # nothing real follows padding on the right
         if bool(blank[:, 0].any()):  # on the left: the start token stands before the first label
             ids = ids.scatter(1, blank.long().argmin(dim=1, keepdim=True), self.config.start_id)
             padding = blank
@@ -223,15 +223,15 @@ class Writer(nn.Module):
 
 
 def _tokens(config: LstmConfig, size: int) -> TokenInput:
-    return TokenInput(size, config.width, padding_id=config.padding_id, scale=True)
+    return TokenInput(size, config.width, padding_id=config.vocabulary.padding_id, scale=True)
 
 
 def _facts(config: LstmConfig) -> FactInput:
     return FactInput(
-        config.vocabulary_size,
+        config.vocabulary.size,
         config.width,
-        max_fact_words=config.max_fact_words,
-        padding_id=config.padding_id,
+        max_fact_words=config.vocabulary.max_fact_words,
+        padding_id=config.vocabulary.padding_id,
         scale=True,
     )
 
@@ -252,8 +252,8 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
         self.source = Reader(config)
         shared = self.source.input
         assert isinstance(shared, TokenInput)
-        if config.target_vocabulary_size:
-            shared = _tokens(config, config.target_vocabulary_size)
+        if config.vocabulary.target_size:
+            shared = _tokens(config, config.vocabulary.target_size)
         self.target = Writer(config, embedding=shared, attention=True)
         initialise(self)
 
@@ -294,7 +294,7 @@ class LstmLanguageModel(AnyLanguageModel):
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config)
-        self.target = Writer(config, embedding=_tokens(config, config.vocabulary_size), attention=False)
+        self.target = Writer(config, embedding=_tokens(config, config.vocabulary.size), attention=False)
         initialise(self)
 
     def forward(
@@ -331,14 +331,14 @@ class LstmClassifier(AnyClassifier):
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config)
-        if config.num_classes < 1:
+        if config.vocabulary.num_classes < 1:
             raise UserError(
                 "num_classes=0: a classifier needs classes; take them from the data or set the field"
             )
         self.source = Reader(config)
-        self.head = nn.Linear(config.width, config.num_classes)
+        self.head = nn.Linear(config.width, config.vocabulary.num_classes)
         self.dropout = nn.Dropout(config.dropout)
-        initialise(self, noisy_masks=config.fact_mask_init == "noise")
+        initialise(self, noisy_masks=config.inputs.fact_mask_init == "noise")
 
     def forward(
         self,

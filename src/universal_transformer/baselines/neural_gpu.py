@@ -31,7 +31,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import TokenInput
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.roles import AllAtOnce, refuse_depth
+from universal_transformer.models.roles import NonAutoregressive, refuse_depth
 from universal_transformer.nn.straight import is_straight
 
 Image = Float[Tensor, "batch width column place"]
@@ -63,7 +63,7 @@ class GatedUnit(nn.Module):
         return update * image + (1.0 - update) * candidate
 
 
-class NeuralGpu(AllAtOnce):
+class NeuralGpu(NonAutoregressive):
     """Source tokens to target tokens, all at once.
 
     >>> model = NeuralGpu(NeuralGpuConfig(vocabulary_size=14))
@@ -76,7 +76,7 @@ class NeuralGpu(AllAtOnce):
     def __init__(self, config: NeuralGpuConfig) -> None:
         super().__init__(config)
         self.input = TokenInput(
-            config.vocabulary_size, config.width, padding_id=config.padding_id, scale=True
+            config.vocabulary.size, config.width, padding_id=config.vocabulary.padding_id, scale=True
         )
         self.units = nn.ModuleList(
             GatedUnit(
@@ -87,7 +87,7 @@ class NeuralGpu(AllAtOnce):
             )
             for _ in range(config.num_layers)
         )
-        self.output = nn.Linear(config.width, config.target_vocabulary_size or config.vocabulary_size)
+        self.output = nn.Linear(config.width, config.vocabulary.target_size or config.vocabulary.size)
         initialise(self)
         self._initialise_units()
 
@@ -103,7 +103,7 @@ class NeuralGpu(AllAtOnce):
 
     def num_places(self, source: Int[Tensor, "batch source"]) -> Int[Tensor, " batch"]:
         """N of each row: ``ceil(output_ratio · symbols) + output_extra``."""
-        symbols = (source != self.config.padding_id).sum(dim=1)
+        symbols = (source != self.config.vocabulary.padding_id).sum(dim=1)
         # rounded first: 1.1 · 10 is a little more than 11
         places = (symbols.double() * self.config.output_ratio * 1e6).round().div(1e6).ceil().long()
         return places + self.config.output_extra
@@ -117,7 +117,7 @@ class NeuralGpu(AllAtOnce):
         most = longest if is_straight() else int(places.max())
         inside = torch.arange(most, device=source.device) < places.unsqueeze(1)
         missing = max(0, most - source.shape[1])
-        column = functional.pad(self._to_the_left(source), (0, missing), value=self.config.padding_id)
+        column = functional.pad(self._to_the_left(source), (0, missing), value=self.config.vocabulary.padding_id)
         first = self.input(column[:, :most]).transpose(1, 2)
         image = functional.pad(first.unsqueeze(2), (0, 0, 0, self.config.image_width - 1))
         alike = not is_straight() and bool(inside.all())
@@ -131,7 +131,7 @@ class NeuralGpu(AllAtOnce):
 
     def _to_the_left(self, source: Int[Tensor, "batch source"]) -> Int[Tensor, "batch source"]:
         """Symbols first, padding behind them."""
-        padding = source == self.config.padding_id
+        padding = source == self.config.vocabulary.padding_id
         return source.gather(1, padding.long().argsort(dim=1, stable=True))
 
     def forward(
@@ -147,7 +147,7 @@ class NeuralGpu(AllAtOnce):
         UserError when a target is longer than its source leaves room for.
         """
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
-        real = target != self.config.padding_id
+        real = target != self.config.vocabulary.padding_id
         written = torch.where(real, torch.arange(1, target.shape[1] + 1, device=target.device), 0).amax(dim=1)
         logits, _ = self.write(source)
         places = self.num_places(source)
@@ -159,7 +159,7 @@ class NeuralGpu(AllAtOnce):
     def _refuse(self, row: int, *, written: Tensor, places: Tensor, source: Tensor) -> None:
         """Say which fields give a target room."""
         config, needed = self.config, int(written[row])
-        symbols = int((source[row] != config.padding_id).sum())
+        symbols = int((source[row] != config.vocabulary.padding_id).sum())
         ratio = math.ceil((needed - config.output_extra) / max(1, symbols))
         raise UserError(
             f"a target of {needed} symbols, its end among them, where a source of {symbols} leaves room for "

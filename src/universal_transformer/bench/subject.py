@@ -7,6 +7,7 @@ import torch
 
 from universal_transformer.axes import States
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.initialise import initialise
 from universal_transformer.nn.block import Norm
@@ -41,13 +42,10 @@ def encoder(shape: Shape, *, halting: bool, decoder: bool = False, norm: Norm = 
     """The recurrence of the paper with random weights (ReLU, sinusoids at every step), no dropout."""
     config = ModelConfig(
         architecture="language_model" if decoder else "classifier",
-        width=shape.width,
-        num_heads=shape.heads,
-        filter_width=shape.filter_width,
-        max_steps=shape.max_steps,
-        halting=halting,
-        dropout=0.0,
-        norm=norm,
+        sizes=Sizes(width=shape.width, filter_width=shape.filter_width, num_heads=shape.heads),
+        depth=DepthConfig(max_steps=shape.max_steps),
+        step=StepConfig(norm=norm, dropout=0.0),
+        halting=HaltingConfig(side="both" if halting else "none"),
     )
     torch.manual_seed(0)
     module = recurrence(config, decoder=decoder)

@@ -20,7 +20,7 @@ import tyro
 
 from universal_transformer.errors import UserError, near
 from universal_transformer.files import show
-from universal_transformer.models.kinds import AnyModelConfig
+from universal_transformer.kinds import AnyModelConfig
 from universal_transformer.training.config import RunConfig, TaskFields, TrainingConfig
 
 GROUPS = ("data", "model", "training")

@@ -14,7 +14,7 @@ from universal_transformer.files import show_path
 from universal_transformer.training.config import CONFIG, MODEL
 
 if TYPE_CHECKING:
-    from universal_transformer.models.build import Model
+    from universal_transformer.registry import Model
     from universal_transformer.tasks.task import Codec, Task
     from universal_transformer.training.config import RunConfig
 
@@ -49,12 +49,12 @@ def open_run(
     """Load the model and the codec of the run in `folder`; `recurrence` in place of what it was trained with."""
     config = read_config(folder)
     check_model(folder)
-    from universal_transformer.models.build import load_pretrained
+    from universal_transformer.registry import load_pretrained
     from universal_transformer.tasks import load_codec
 
     model = load_pretrained(folder / MODEL)
     if recurrence is not None:
-        model.use_recurrence(recurrence)
+        model.use_halting_execution(recurrence)
     return Run(folder=folder, config=config, model=model.to(device), codec=load_codec(folder / MODEL))
 
 

@@ -14,7 +14,7 @@ from universal_transformer.evaluation.report import BySupports, Report, Row, col
 from universal_transformer.evaluation.room import check_batch_tokens, check_batches
 from universal_transformer.evaluation.scoring import Decoding, Depth, Outcome, Scorer, load_sacrebleu
 from universal_transformer.files import show
-from universal_transformer.models.build import Model
+from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
 
 Progress = Callable[[int, int], object]
@@ -94,7 +94,7 @@ def evaluate(
                     progress(done, total)
     report = summarise(scorer, tallies, by_supports, task=task, split=split)
     # a cap below the trained one makes all positions stop there, which says nothing about the halting unit
-    watched = model.config.halting and depth.cap(model) >= model.config.max_steps
+    watched = model.config.halts and depth.cap(model) >= model.config.max_steps
     warnings = tuple(collapses(report)) if watched else ()
     return dataclasses.replace(report, notes=(*task.notes, *notes, *depth.notes(model)), warnings=warnings)
 
@@ -118,7 +118,7 @@ def _check(model: Model, task: Task, *, beams: int, batch_tokens: int) -> None:
 
 def _room(model: Model) -> int:
     """Positions whose logits over a language model's vocabulary fit into `LOGITS` numbers."""
-    vocabulary = model.config.vocabulary_size if model.config.architecture == "language_model" else 1
+    vocabulary = model.config.vocabulary.size if model.config.architecture == "language_model" else 1
     return max(1, LOGITS // max(1, vocabulary))
 
 
@@ -148,7 +148,7 @@ def summarise(
         task=task.name,
         metric=task.metric,
         split=split,
-        halting=scorer.model.config.halting,
+        halting=scorer.model.config.halts,
         max_steps=cap,
         rows=tuple(row(name, group, tallies[name, group]) for name, group in ordered),
         totals=tuple(row(name, "", outcome) for name, outcome in wholes.items()),

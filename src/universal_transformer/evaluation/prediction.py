@@ -29,10 +29,10 @@ from universal_transformer.evaluation.scoring import (
     real_positions,
     steps_of,
 )
-from universal_transformer.models.build import Model
+from universal_transformer.registry import Model
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.roles import AllAtOnce, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
+from universal_transformer.models.roles import NonAutoregressive, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
 from universal_transformer.nn.lanes import takes_lanes
 from universal_transformer.tasks.task import Codec, Prediction
 
@@ -194,7 +194,7 @@ def _answer(
     match model:
         case AnyClassifier():
             return _classes(model, codec, examples, search)
-        case AnyEncoderDecoder() | AllAtOnce():
+        case AnyEncoderDecoder() | NonAutoregressive():
             batch = collate(examples, indices=numbers).to(device_of(model))
             assert batch.source is not None
             found = _generate(model, batch.source, search, numbers=numbers)
@@ -230,7 +230,7 @@ def _classes(
 
 
 def _generate(
-    model: AnyEncoderDecoder | AnyLanguageModel | AllAtOnce,
+    model: AnyEncoderDecoder | AnyLanguageModel | NonAutoregressive,
     source: Source,
     search: _Search,
     *,
@@ -239,7 +239,7 @@ def _generate(
     """Return the sequences found for each row, best first."""
     if search.beams > 1:
         check_model(model)
-        assert not isinstance(model, AllAtOnce)
+        assert not isinstance(model, NonAutoregressive)
         return beam_search(
             model,
             source,
@@ -272,7 +272,7 @@ def _prompt_steps(model: AnyLanguageModel, examples: Sequence[Example], search: 
         max_steps=search.depth.max_steps,
         halting_threshold=search.depth.halting_threshold,
     )
-    return steps_of(output.decoder, real=batch.target != model.config.padding_id)
+    return steps_of(output.decoder, real=batch.target != model.config.vocabulary.padding_id)
 
 
 def _prediction(codec: Codec, found: Sequence[Generated], *, steps: list[float]) -> Prediction:

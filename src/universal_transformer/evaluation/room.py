@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.scoring import device_of
-from universal_transformer.models.build import Model
+from universal_transformer.registry import Model
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.roles import AnyLanguageModel
 from universal_transformer.nn.memory import check_room
@@ -20,9 +20,9 @@ def position_bytes(model: Model) -> int:
     config = model.config
     if not isinstance(config, ModelConfig):
         return 0
-    numbers = 6 * config.width + config.filter_width
+    numbers = 6 * config.sizes.width + config.sizes.filter_width
     if isinstance(model, AnyLanguageModel):
-        numbers += 2 * config.vocabulary_size
+        numbers += 2 * config.vocabulary.size
     return numbers * next(model.parameters()).element_size()
 
 

@@ -20,8 +20,8 @@ from universal_transformer.decoding import Generated, beam_search, generate
 from universal_transformer.decoding.session import check_model
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import Side, StepCounts
-from universal_transformer.models.build import Model
-from universal_transformer.models.roles import AllAtOnce, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
+from universal_transformer.registry import Model
+from universal_transformer.models.roles import NonAutoregressive, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
 from universal_transformer.nn.halting import check_threshold
 from universal_transformer.nn.recurrence import Trace
 from universal_transformer.tasks.scoring import character_accuracy, sequence_accuracy, until_end
@@ -39,7 +39,7 @@ class Decoding:
 
     def __call__(
         self,
-        model: AnyEncoderDecoder | AllAtOnce,
+        model: AnyEncoderDecoder | NonAutoregressive,
         source: Tensor,
         *,
         max_new_tokens: int | None,
@@ -92,7 +92,7 @@ class Depth:
 
     def check(self, model: Model) -> None:
         """Refuse a threshold for a model that does not halt: it would change nothing."""
-        if self.halting_threshold is not None and not model.config.halting:
+        if self.halting_threshold is not None and not model.config.halts:
             raise UserError(
                 f"halting_threshold={self.halting_threshold:g}: this model was trained without halting and has no "
                 "threshold; leave it out"
@@ -173,7 +173,7 @@ class Scorer:
             for miss, taken in zip(wrong, steps, strict=True)
         ]
 
-    def _sequences(self, model: AnyEncoderDecoder | AllAtOnce, examples: Sequence[Example]) -> list[Outcome]:
+    def _sequences(self, model: AnyEncoderDecoder | NonAutoregressive, examples: Sequence[Example]) -> list[Outcome]:
         batch = collate(examples, indices=range(len(examples))).to(device_of(model))
         assert batch.source is not None
         # what is longer than its target is wrong already, whatever would follow
@@ -188,11 +188,11 @@ class Scorer:
             outcome = Outcome(steps={"encoder": Counter(map(int, output.source_steps)), "decoder": steps})
             target = ids_of(example)
             if self.metric == "sequence":
-                end = model.config.end_id
+                end = model.config.vocabulary.end_id
                 outcome.sums["characters"] = character_accuracy(output.tokens, target, end_id=end)
                 outcome.sums["sequences"] = sequence_accuracy(output.tokens, target, end_id=end)
             else:
-                reference = self.codec.render(until_end(target, end_id=model.config.end_id))
+                reference = self.codec.render(until_end(target, end_id=model.config.vocabulary.end_id))
                 outcome.texts.append((self.codec.render(output.tokens), reference))
             outcomes.append(outcome)
         return outcomes
@@ -320,12 +320,12 @@ def cut(output: Generated, *, length: int) -> Generated:
 
 
 def decoder_steps(
-    model: AnyEncoderDecoder | AllAtOnce, source: Tensor, found: Sequence[Generated], *, depth: Depth
+    model: AnyEncoderDecoder | NonAutoregressive, source: Tensor, found: Sequence[Generated], *, depth: Depth
 ) -> list[Counter[int]]:
     """How many steps the decoder made for each token of `found` (and its end token); none without depth."""
     config = model.config
-    written = [(*output.tokens, *([config.end_id] if output.finished else [])) for output in found]
-    if not config.halting:
+    written = [(*output.tokens, *([config.vocabulary.end_id] if output.finished else [])) for output in found]
+    if not config.halts:
         return [Counter({depth.cap(model): len(ids)} if config.max_steps else {}) for ids in written]
     batch = collate(
         [Example(source=(), target=ids) for ids in written], indices=range(len(written))
@@ -336,13 +336,13 @@ def decoder_steps(
         max_steps=depth.max_steps,
         halting_threshold=depth.halting_threshold,
     )
-    steps = steps_of(output.decoder, real=batch.target != config.padding_id)
+    steps = steps_of(output.decoder, real=batch.target != config.vocabulary.padding_id)
     return [Counter(map(int, taken)) for taken in steps]
 
 
 def real_positions(model: Model, source: Int[Tensor, "batch source *words"]) -> Bool[Tensor, "batch source"]:
     """Where there is a token, or a fact of at least one word."""
-    real = source != model.config.padding_id
+    real = source != model.config.vocabulary.padding_id
     return real.any(dim=-1) if real.ndim == 3 else real
 
 

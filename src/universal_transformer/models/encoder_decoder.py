@@ -29,19 +29,19 @@ class EncoderDecoder(AnyEncoderDecoder):
         self.source = SourceSide(config)
         shared = self.source.input
         assert isinstance(shared, TokenInput)
-        if config.target_vocabulary_size:
+        if config.vocabulary.target_size:
             shared = TokenInput(
-                config.target_vocabulary_size,
-                config.width,
-                padding_id=config.padding_id,
-                scale=config.scale_embeddings,
+                config.vocabulary.target_size,
+                config.sizes.width,
+                padding_id=config.vocabulary.padding_id,
+                scale=config.inputs.scale_embeddings,
             )
         self.target = TargetSide(config, embedding=shared, cross_attention=True)
         initialise(self)
 
     def _draw(self, source: int, target: int, *, batch: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Random positions of both sides, from one draw unless ``independent_offsets`` (decision D3)."""
-        if self.config.independent_offsets:
+        if self.config.coordinates.independent_offsets:
             return (
                 training_positions(self.config, batch, source, device=device),
                 training_positions(self.config, batch, target, device=device),
@@ -52,9 +52,9 @@ class EncoderDecoder(AnyEncoderDecoder):
     def _remember(self, states: States, *, positions: Positions, padding: Padding | None) -> list[Memory]:
         """What the target side looks at."""
         recurrence, rotary = self.target.recurrence, None
-        if self.config.rotary_source:
+        if self.config.attention.rotary_source:
             rotary = recurrence.coordinates.place_source(
-                positions, padding=padding, from_end=self.config.end_coordinates
+                positions, padding=padding, from_end=self.config.coordinates.from_end
             )
         return recurrence.remember(states, padding=padding, rotary=rotary)
 
@@ -72,7 +72,7 @@ class EncoderDecoder(AnyEncoderDecoder):
     ) -> ModelOutput:
         """Logits for every label of ``target`` (end token included, padded on the right) given those to its left."""
         given = source_positions is not None and target_positions is not None
-        if self.training and self.config.position_offsets != "none" and not given:
+        if self.training and self.config.coordinates.offsets != "none" and not given:
             drawn = self._draw(source.shape[1], target.shape[1], batch=source.shape[0], device=source.device)
             source_positions = drawn[0] if source_positions is None else source_positions
             target_positions = drawn[1] if target_positions is None else target_positions

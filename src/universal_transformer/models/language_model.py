@@ -19,10 +19,10 @@ class LanguageModel(AnyLanguageModel):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         embedding = TokenInput(
-            config.vocabulary_size,
-            config.width,
-            padding_id=config.padding_id,
-            scale=config.scale_embeddings,
+            config.vocabulary.size,
+            config.sizes.width,
+            padding_id=config.vocabulary.padding_id,
+            scale=config.inputs.scale_embeddings,
         )
         self.target = TargetSide(config, embedding=embedding, cross_attention=False)
         initialise(self)
@@ -37,7 +37,7 @@ class LanguageModel(AnyLanguageModel):
         keep_attention: bool = False,
     ) -> ModelOutput:
         """Logits for every token of ``target`` given those to its left."""
-        if self.training and self.config.position_offsets != "none" and target_positions is None:
+        if self.training and self.config.coordinates.offsets != "none" and target_positions is None:
             target_positions = training_positions(self.config, *target.shape[:2], device=target.device)
         logits, trace = self.target(
             target,

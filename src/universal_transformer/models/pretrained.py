@@ -1,7 +1,7 @@
 """Models on disk: ``config.json`` and ``model.safetensors``, no pickle, nothing but what the configuration names."""
 
 from pathlib import Path
-from typing import ClassVar, TypeVar, get_args
+from typing import Any, ClassVar, TypeVar, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -10,9 +10,8 @@ from torch import nn
 
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.files import read_json, write_json
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.kinds import AnyModelConfig, config_from_dict
+from universal_transformer.files import read_json, show, write_json
+from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.worth import Form
@@ -27,7 +26,7 @@ class Pretrained(nn.Module):
     architecture: ClassVar[str]
     config_kind: ClassVar[type[AnyModelConfig]] = ModelConfig
 
-    def __init__(self, config: AnyModelConfig) -> None:
+    def __init__(self, config: BaseConfig) -> None:
         super().__init__()
         if not isinstance(config, self.config_kind):
             raise UserError(
@@ -37,7 +36,7 @@ class Pretrained(nn.Module):
             raise UserError(
                 f'architecture="{config.architecture}": {type(self).__name__} needs "{self.architecture}"'
             )
-        self.config: AnyModelConfig = config
+        self.config: BaseConfig = config
 
     def tensors(self) -> dict[str, Tensor]:
         """Every parameter and saved buffer by name, shared ones once."""
@@ -55,18 +54,18 @@ class Pretrained(nn.Module):
             if isinstance(module, Block):
                 module.compile(dynamic=True)
 
-    def use_recurrence(self, form: Form) -> None:
-        """Leave out halted positions where that is exact and saves time, or never: the outputs are the same.
+    def use_halting_execution(self, choice: Form) -> None:
+        """Leave out halted positions where that is exact and saves time ("auto"), or never ("masked").
 
-        ``flex`` is ``auto`` with FlexAttention on a GPU, not measured there yet (``nn/worth.py``).
+        The outputs are the same.
         """
         found = [module for module in self.modules() if isinstance(module, Recurrence)]
-        if form not in get_args(Form):
-            raise UserError(f"recurrence={form!r}: allowed: {', '.join(get_args(Form))}")
+        if choice not in get_args(Form):
+            raise UserError(f"halting_execution={choice!r}: allowed: {', '.join(get_args(Form))}")
         if not found:
-            raise UserError(f"recurrence={form!r}: {type(self).__name__} has no recurrence over depth")
+            raise UserError(f"halting_execution={choice!r}: {type(self).__name__} has no recurrence over depth")
         for module in found:
-            module.form = form
+            module.form = choice
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write ``config.json`` and ``model.safetensors`` into ``folder``."""
@@ -85,7 +84,10 @@ class Pretrained(nn.Module):
         Strict: a missing, unexpected or wrongly shaped tensor is a UserError that names it.
         """
         folder = Path(folder)
-        model = cls(read_config(folder))
+        fields, where = read_config(folder), str(folder / CONFIG)
+        if (kind := fields.get("kind", ModelConfig.kind)) != cls.config_kind.kind:
+            raise UserError(f"{where}: kind: {cls.__name__} needs {cls.config_kind.kind}, found {show(kind)}")
+        model = cls(cls.config_kind.from_dict(fields, where=where))
         model.load_tensors(folder / WEIGHTS)
         return model.eval()
 
@@ -126,13 +128,9 @@ def check_names(found: set[str], wanted: set[str], *, path: Path) -> None:
             raise UserError(f"{path}: {what} tensors for this configuration: {shown}")
 
 
-def read_config(folder: Path) -> AnyModelConfig:
-    """``config.json`` of a model folder, validated."""
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return the JSON object in ``config.json`` of a model folder."""
     path = folder / CONFIG
     if not path.exists():
         raise UserError(f"{path}: no such file; a model folder holds {CONFIG} and {WEIGHTS}")
-    fields = read_json(path, max_bytes=1_000_000)
-    try:
-        return config_from_dict(fields)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+    return read_json(path, max_bytes=1_000_000)

@@ -6,7 +6,7 @@ role                           what it does
 ``AnyClassifier``              source to one class
 ``AnyEncoderDecoder``          source to target, one token after the other: `start`, then `advance`
 ``AnyLanguageModel``           prompt to continuation, one token after the other: `start`, then `advance`
-``AllAtOnce``                  source to target, all tokens at once: `write`
+``NonAutoregressive``                  source to target, all tokens at once: `write`
 ============================== ===================================================================================
 
 Called as a module with source and target (of those that it has), each returns a ``ModelOutput``. A model whose
@@ -89,7 +89,7 @@ class AnyLanguageModel(_TokenByToken):
         raise NotImplementedError
 
 
-class AllAtOnce(Pretrained):
+class NonAutoregressive(Pretrained):
     """Source tokens to target tokens, all of them predicted at once."""
 
     architecture = "encoder_decoder"

@@ -14,19 +14,19 @@ from universal_transformer.nn.recurrence import Trace
 
 def source_input(config: ModelConfig) -> TokenInput | FactInput:
     """Tokens or facts, as the configuration says."""
-    if config.inputs == "tokens":
+    if config.inputs.kind == "tokens":
         return TokenInput(
-            config.vocabulary_size,
-            config.width,
-            padding_id=config.padding_id,
-            scale=config.scale_embeddings,
+            config.vocabulary.size,
+            config.sizes.width,
+            padding_id=config.vocabulary.padding_id,
+            scale=config.inputs.scale_embeddings,
         )
     return FactInput(
-        config.vocabulary_size,
-        config.width,
-        max_fact_words=config.max_fact_words,
-        padding_id=config.padding_id,
-        scale=config.scale_embeddings,
+        config.vocabulary.size,
+        config.sizes.width,
+        max_fact_words=config.vocabulary.max_fact_words,
+        padding_id=config.vocabulary.padding_id,
+        scale=config.inputs.scale_embeddings,
     )
 
 
@@ -38,10 +38,10 @@ class SourceSide(nn.Module):
         self.config = config
         self.input = source_input(config)
         self.space = None
-        if config.num_target_spaces:
-            self.space = nn.Parameter(torch.zeros(config.num_target_spaces, config.width))
-        self.part = nn.Parameter(torch.zeros(config.width)) if config.separator_id else None
-        self.dropout = nn.Dropout(config.dropout)
+        if config.tensor2tensor.num_target_spaces:
+            self.space = nn.Parameter(torch.zeros(config.tensor2tensor.num_target_spaces, config.sizes.width))
+        self.part = nn.Parameter(torch.zeros(config.sizes.width)) if config.vocabulary.separator_id else None
+        self.dropout = nn.Dropout(config.step.dropout)
         self.recurrence = recurrence(config, decoder=False)
 
     def positions(
@@ -53,10 +53,10 @@ class SourceSide(nn.Module):
             drawn = self._counted(padding)
         if self.part is None:
             return drawn
-        return restart_positions(drawn, separators=source == self.config.separator_id, padding=padding)
+        return restart_positions(drawn, separators=source == self.config.vocabulary.separator_id, padding=padding)
 
     def _counted(self, padding: Padding) -> Positions:
-        seen = None if self.config.ponder_padding else without_padding(padding)
+        seen = None if self.config.tensor2tensor.ponder_padding else without_padding(padding)
         return default_positions(padding.shape[1], padding=seen, device=padding.device)
 
     def forward(
@@ -75,7 +75,7 @@ class SourceSide(nn.Module):
         if self.space is not None:
             states = states + self.space[target_space]
         if self.part is not None:
-            parts = count_separators(source == self.config.separator_id)
+            parts = count_separators(source == self.config.vocabulary.separator_id)
             states = states + parts.unsqueeze(-1).to(states.dtype) * self.part
         if positions is None:
             positions = self.positions(source)
@@ -100,13 +100,13 @@ class SourceSide(nn.Module):
     ) -> tuple[States, Padding | None, Trace]:
         """The same from embedded states on."""
         if positions is None:
-            seen = None if self.config.ponder_padding else padding
+            seen = None if self.config.tensor2tensor.ponder_padding else padding
             positions = default_positions(states.shape[1], padding=seen, device=states.device)
         states, trace = self.recurrence(
             self.dropout(states),
             placed=self.recurrence.coordinates.place(positions, padding=padding),
             padding=padding,
-            ponder_padding=self.config.ponder_padding,
+            ponder_padding=self.config.tensor2tensor.ponder_padding,
             max_steps=max_steps,
             threshold=threshold,
             keep_attention=keep_attention,

@@ -50,11 +50,11 @@ class TargetSide(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = embedding
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.step.dropout)
         self.recurrence = recurrence(config, decoder=True, cross_attention=cross_attention)
         size = embedding.weight.shape[0]
-        self.output = None if config.tie_output else nn.Linear(config.width, size, bias=False)
-        self.bias = nn.Parameter(torch.zeros(size)) if config.output_bias else None
+        self.output = None if config.outputs.tie_output else nn.Linear(config.sizes.width, size, bias=False)
+        self.bias = nn.Parameter(torch.zeros(size)) if config.outputs.output_bias else None
         self.packed_logits: PackedLinear | None = None
 
     def logits(self, states: States) -> Float[Tensor, "batch target classes"]:
@@ -86,8 +86,8 @@ class TargetSide(nn.Module):
         """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
         ids = torch.cat((torch.full_like(labels[:, :1], self.config.start_id), labels[:, :-1]), dim=1)
         padding = None
-        if not self.config.ponder_padding:
-            padding = without_padding(labels == self.config.padding_id)
+        if not self.config.tensor2tensor.ponder_padding:
+            padding = without_padding(labels == self.config.vocabulary.padding_id)
         if padding is not None:  # on the left, too: the start token stands before the first label
             ids = ids.scatter(1, padding.long().argmin(dim=1, keepdim=True), self.config.start_id)
         if positions is None:
@@ -122,10 +122,10 @@ class TargetSide(nn.Module):
         cache = KeyValueCache(
             self.recurrence.num_slots(max_steps),
             batch=batch,
-            num_heads=self.config.num_heads,
+            num_heads=self.config.sizes.num_heads,
             capacity=capacity,
-            width=self.config.width,
-            convolution=self.config.transition == "separable_convolution",
+            width=self.config.sizes.width,
+            convolution=self.config.transition.kind == "separable_convolution",
             dtype=weight.dtype,
             device=weight.device,
         )

@@ -120,7 +120,7 @@ class Workshop:
     def measure(self, run: Planned, *, task: Task) -> Result:
         """Score the trained model, and put together all that its figures depend on."""
         from universal_transformer.evaluation import evaluate
-        from universal_transformer.models.build import load_pretrained
+        from universal_transformer.registry import load_pretrained
         from universal_transformer.training.tracking import ending, read_metrics
 
         def watch(_done: int, _total: int) -> None:

@@ -40,6 +40,7 @@ def babi_row(*, column: str, model: str, task: str) -> RunConfig:
     assert isinstance(config.data, BabiData)
     assert isinstance(config.model, ModelConfig)
     data = dataclasses.replace(config.data, task=task, size="10k" if column.startswith("10k") else "1k")
+    model = {"model.step.tied": tied, "model.halting.side": "both" if halting else "none"}
     tied, halting = _FIELDS[model]["tied"], _FIELDS[model]["halting"]
     return dataclasses.replace(
         config, data=data, model=dataclasses.replace(config.model, tied=tied, halting=halting)

@@ -72,9 +72,9 @@ class CharacterCodec:
         """Fields of `ModelConfig` that follow from this codec."""
         return {
             "architecture": "encoder_decoder",
-            "inputs": "tokens",
-            "vocabulary_size": FIRST_SYMBOL + len(self.symbols),
-            "target_vocabulary_size": 0,
+            "inputs.kind": "tokens",
+            "vocabulary.size": FIRST_SYMBOL + len(self.symbols),
+            "vocabulary.target_size": 0,
         }
 
     def encode(self, text: str, *, where: str = "") -> tuple[int, ...]:

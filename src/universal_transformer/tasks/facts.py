@@ -157,10 +157,10 @@ class FactCodec:
         """Fields of `ModelConfig` that follow from this codec."""
         return {
             "architecture": "classifier",
-            "inputs": "facts",
-            "vocabulary_size": FIRST_WORD + len(self.vocabulary),
-            "num_classes": len(self.answers),
-            "max_fact_words": self.max_fact_words,
+            "inputs.kind": "facts",
+            "vocabulary.size": FIRST_WORD + len(self.vocabulary),
+            "vocabulary.num_classes": len(self.answers),
+            "vocabulary.max_fact_words": self.max_fact_words,
         }
 
     def encode(self, question: Question, *, group: str = "") -> Example:

@@ -150,9 +150,9 @@ class LabelledData:
             metric="error",
             model_fields={
                 "architecture": "classifier",
-                "inputs": "tokens",
-                "vocabulary_size": len(tokenizer),
-                "num_classes": len(labels),
+                "inputs.kind": "tokens",
+                "vocabulary.size": len(tokenizer),
+                "vocabulary.num_classes": len(labels),
             },
             notes=tuple(notes),
         )

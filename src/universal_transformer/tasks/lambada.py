@@ -164,9 +164,9 @@ class ReadingData:
             metric="accuracy",
             model_fields={
                 "architecture": "classifier",
-                "inputs": "tokens",
-                "vocabulary_size": len(vocabulary),
-                "num_classes": len(vocabulary),
+                "inputs.kind": "tokens",
+                "vocabulary.size": len(vocabulary),
+                "vocabulary.num_classes": len(vocabulary),
             },
             notes=tuple(notes),
         )

@@ -44,9 +44,9 @@ class PairsCodec:
         """Fields of `ModelConfig` that follow from this codec."""
         return {
             "architecture": "encoder_decoder",
-            "inputs": "tokens",
-            "vocabulary_size": len(self.source),
-            "target_vocabulary_size": 0 if self.source is self.target else len(self.target),
+            "inputs.kind": "tokens",
+            "vocabulary.size": len(self.source),
+            "vocabulary.target_size": 0 if self.source is self.target else len(self.target),
         }
 
     def save(self, folder: Path) -> None:

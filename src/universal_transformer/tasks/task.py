@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from universal_transformer.data.example import Example
+from universal_transformer.data.example import PADDING, Example
+from universal_transformer.data.tokenizer import END, START
 from universal_transformer.errors import UserError
+from universal_transformer.typed import replaced
 
 CODEC_FILE = "codec.json"
+SPECIAL_IDS = {"vocabulary.padding_id": PADDING, "vocabulary.start_id": START, "vocabulary.end_id": END}
+"""Ids that batches and tokenizers use, by their path in a model's configuration."""
 
 Measure = Literal["error", "sequence", "bleu", "perplexity", "accuracy", "last_word", "ranking"]
 """How a task is scored; `evaluation.evaluate` says what each is."""
@@ -61,23 +65,24 @@ class Task:
     """Named test sets; groups inside a set are `Example.group`."""
     metric: Measure
     model_fields: Mapping[str, Any]
-    """Fields of `ModelConfig` that follow from the data: architecture, vocabulary sizes, classes, …"""
+    """Fields of the model's configuration that the data determine, by dotted path: ``{"vocabulary.size": 40}``."""
     notes: tuple[str, ...] = ()
     """What every figure must say beside it: incomplete data, a changed split."""
 
     def configure(self, model: Model) -> Model:
-        """Return the `ModelConfig` with the fields that follow from the data filled in.
+        """Return the configuration with the fields that the data determine filled in.
 
-        A field that was set to something else, neither its default nor what the data say, is a UserError.
+        UserError for a field that has another value already, neither its default nor that of the data.
         """
-        defaults = {field.name: field.default for field in dataclasses.fields(model)}  # type: ignore[arg-type]
-        for name, value in self.model_fields.items():
-            given = getattr(model, name)
-            if given not in (value, defaults[name]):
+        fields = {**SPECIAL_IDS, **self.model_fields}
+        default = type(model)()
+        for path, value in fields.items():
+            given = attrgetter(path)(model)
+            if given not in (value, attrgetter(path)(default)):
                 raise UserError(
-                    f"model.{name}={given}: the data of task {self.name} make it {value}: leave it out"
+                    f"model.{path}={given}: the data of task {self.name} determine that it is {value}: leave it out"
                 )
-        return dataclasses.replace(model, **self.model_fields)  # type: ignore[type-var]
+        return replaced(model, fields)
 
 
 @runtime_checkable

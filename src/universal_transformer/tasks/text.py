@@ -160,9 +160,9 @@ class TextData:
             metric="perplexity",
             model_fields={
                 "architecture": "language_model",
-                "inputs": "tokens",
-                "vocabulary_size": len(tokenizer),
-                "target_vocabulary_size": 0,
+                "inputs.kind": "tokens",
+                "vocabulary.size": len(tokenizer),
+                "vocabulary.target_size": 0,
             },
             notes=tuple(notes),
         )

@@ -78,9 +78,9 @@ class WordCodec:
         """Fields of `ModelConfig` that follow from this codec."""
         return {
             "architecture": "language_model",
-            "inputs": "tokens",
-            "vocabulary_size": len(self.vocabulary),
-            "target_vocabulary_size": 0,
+            "inputs.kind": "tokens",
+            "vocabulary.size": len(self.vocabulary),
+            "vocabulary.target_size": 0,
         }
 
     def save(self, folder: Path) -> None:

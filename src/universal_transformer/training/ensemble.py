@@ -32,9 +32,9 @@ from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.data.batch import Batch
 from universal_transformer.data.example import NO_CLASS, PADDING
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import Model, build
+from universal_transformer.registry import Model, build
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.kinds import AnyModelConfig
+from universal_transformer.kinds import AnyModelConfig
 from universal_transformer.nn.coordinates import draw_positions
 from universal_transformer.nn.recurrence import Trace
 from universal_transformer.nn.straight import straight
@@ -197,7 +197,7 @@ class Member(Session):
     def positions(self, batch: Batch) -> dict[str, Tensor]:
         """The random positions of a batch, drawn as the model alone would draw them."""
         config = self.model.config
-        if not isinstance(config, ModelConfig) or config.position_offsets == "none":
+        if not isinstance(config, ModelConfig) or config.coordinates.offsets == "none":
             return {}
         lengths = {"target_positions": batch.target.shape[-1]} if config.architecture != "classifier" else {}
         if batch.source is not None:
@@ -207,13 +207,13 @@ class Member(Session):
             return draw_positions(
                 len(batch.indices),
                 length,
-                offsets=config.position_offsets,
-                max_positions=config.max_positions,
+                offsets=config.coordinates.offsets,
+                max_positions=config.coordinates.max_positions,
                 device=self.device,
             )
 
         with self.own_randomness():
-            if config.independent_offsets:  # the source is drawn first
+            if config.coordinates.independent_offsets:  # the source is drawn first
                 return {name: draw(lengths[name]) for name in sorted(lengths)}
             drawn = draw(max(lengths.values()))
             return {name: drawn[:, :length] for name, length in lengths.items()}
