@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from universal_transformer.errors import UserError
-    from universal_transformer.registry import build, load_pretrained
     from universal_transformer.models.classifier import Classifier
     from universal_transformer.models.config import (
         ExecutionConfig,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
         TransitionConfig,
     )
     from universal_transformer.nn.recurrence import Trace
+    from universal_transformer.registry import build, load_pretrained
 
 __version__ = "0.1.0"
 

@@ -59,7 +59,9 @@ def typed(value: Any, hint: Any, *, where: str, field: str = "", partial: bool =
     list, a float whole numbers too. True and False are no numbers, and a number is finite.
     """
     origin, arguments = get_origin(hint), get_args(hint)
-    if hint is Any or (origin is Literal and any(value == one and type(value) is type(one) for one in arguments)):
+    if hint is Any or (
+        origin is Literal and any(value == one and type(value) is type(one) for one in arguments)
+    ):
         return value
     if dataclasses.is_dataclass(hint):
         if isinstance(value, hint):  # type: ignore[arg-type]
@@ -102,7 +104,8 @@ def typed(value: Any, hint: Any, *, where: str, field: str = "", partial: bool =
 def check(value: Any, *, where: str = "", field: str = "") -> None:
     """UserError unless every field of a dataclass object is of its declared type and range."""
     inside = f"{field}." if field else ""
-    for name, hint in hints(type(value)).items():
+    kind: Any = type(value)
+    for name, hint in hints(kind).items():
         typed(getattr(value, name), hint, where=where, field=inside + name)
 
 
@@ -122,17 +125,17 @@ def check_names(value: Any, *, known: Set[str], needed: Set[str], where: str, fi
 
 
 @functools.cache
-def hints(kind: type) -> Mapping[str, Any]:
+def hints(kind: Any) -> Mapping[str, Any]:
     """Return the fields of a dataclass that its constructor takes, with their types, in order."""
     found = get_type_hints(kind, include_extras=True)
     return {one.name: found[one.name] for one in dataclasses.fields(kind) if one.init}
 
 
-def leaves(kind: type) -> dict[str, Any]:
+def leaves(kind: Any) -> dict[str, Any]:
     """Return the dotted path of every field of a dataclass and of the dataclasses in it, with its type."""
     found: dict[str, Any] = {}
     for name, hint in hints(kind).items():
-        inside = leaves(hint) if dataclasses.is_dataclass(hint) else None  # type: ignore[arg-type]
+        inside = leaves(hint) if dataclasses.is_dataclass(hint) else None
         found |= {name: hint} if inside is None else {f"{name}.{path}": leaf for path, leaf in inside.items()}
     return found
 
@@ -195,7 +198,8 @@ def _object(value: Any, kind: Any, *, where: str, field: str, partial: bool) -> 
 
 
 def _place(where: str, field: str) -> str:
-    return ": ".join(part for part in (where, field) if part)
+    separator = ": " if where and field and not field.startswith("[") else ""
+    return f"{where}{separator}{field}"
 
 
 def _digits(value: float) -> str:

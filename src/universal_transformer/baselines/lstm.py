@@ -183,7 +183,10 @@ class Writer(nn.Module):
     ) -> Float[Tensor, "batch target classes"]:
         """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
         ids = torch.cat((torch.full_like(labels[:, :1], self.config.start_id), labels[:, :-1]), dim=1)
-        blank, padding = labels == self.config.vocabulary.padding_id, None  # nothing real follows padding on the right
+        blank, padding = (
+            labels == self.config.vocabulary.padding_id,
+            None,
+        )  # nothing real follows padding on the right
         if bool(blank[:, 0].any()):  # on the left: the start token stands before the first label
             ids = ids.scatter(1, blank.long().argmin(dim=1, keepdim=True), self.config.start_id)
             padding = blank

@@ -117,7 +117,9 @@ class NeuralGpu(NonAutoregressive):
         most = longest if is_straight() else int(places.max())
         inside = torch.arange(most, device=source.device) < places.unsqueeze(1)
         missing = max(0, most - source.shape[1])
-        column = functional.pad(self._to_the_left(source), (0, missing), value=self.config.vocabulary.padding_id)
+        column = functional.pad(
+            self._to_the_left(source), (0, missing), value=self.config.vocabulary.padding_id
+        )
         first = self.input(column[:, :most]).transpose(1, 2)
         image = functional.pad(first.unsqueeze(2), (0, 0, 0, self.config.image_width - 1))
         alike = not is_straight() and bool(inside.all())

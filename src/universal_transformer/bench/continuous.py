@@ -21,9 +21,9 @@ from universal_transformer.bench.timing import Side, alternate, median_ratio, me
 from universal_transformer.decoding import Request, Sampling, generate, generate_continuously
 from universal_transformer.decoding.sampling import Row
 from universal_transformer.models.config import ModelConfig, OutputsConfig, VocabularyConfig
-from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.nn import worth
+from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
 
 SAMPLING = Sampling(temperature=1.0)
 VOCABULARY, PROMPT = 1000, 4

@@ -13,9 +13,9 @@ from universal_transformer.bench.subject import Shape
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
 from universal_transformer.decoding import generate
 from universal_transformer.models.config import ModelConfig, VocabularyConfig
-from universal_transformer.nn.config import DepthConfig, Sizes, StepConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.nn.block import Block
+from universal_transformer.nn.config import DepthConfig, Sizes, StepConfig
 from universal_transformer.nn.packed import PackedLinear, packs
 
 SHAPE = Shape(width=512, heads=8, filter_width=2048, batch=16, length=32, max_steps=6)

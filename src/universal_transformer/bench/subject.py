@@ -7,10 +7,10 @@ import torch
 
 from universal_transformer.axes import States
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.initialise import initialise
 from universal_transformer.nn.block import Norm
+from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
 from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.nn.recurrence import Recurrence, Trace
 

@@ -213,7 +213,9 @@ def cache_bytes(model: AnyModelConfig, *, length: int) -> float:
         return 0.0
     convolution = model.transition.kind == "separable_convolution"
     slots = _applications(model)
-    return 4.0 * cache_elements(slots, batch=1, capacity=length, width=model.sizes.width, convolution=convolution)
+    return 4.0 * cache_elements(
+        slots, batch=1, capacity=length, width=model.sizes.width, convolution=convolution
+    )
 
 
 def count_parameters(model: AnyModelConfig) -> int:
@@ -236,7 +238,9 @@ def _speed(config: RunConfig, model: AnyModelConfig) -> float:
     device = pick_device(config.training.device)
     positions = min(config.training.batch_tokens, 1024)
     inner, outer = (
-        (model.sizes.width, model.sizes.filter_width) if isinstance(model, ModelConfig) else cost.product_shape(model)
+        (model.sizes.width, model.sizes.filter_width)
+        if isinstance(model, ModelConfig)
+        else cost.product_shape(model)
     )
     states = torch.randn(positions, inner, device=device)
     weight = torch.randn(inner, outer, device=device)

@@ -45,7 +45,7 @@ def run(arguments: list[str]) -> int:
             device=options.device,
             data_dir=options.data_dir,
             other=options.data,
-            recurrence=options.recurrence,
+            halting_execution=options.halting_execution,
         )
         report = _evaluate(run, task, options)
     path = folder / _file_name(options)
@@ -95,12 +95,12 @@ def open_with_task(
     device: str = "auto",
     data_dir: str = "",
     other: str = "",
-    recurrence: Literal["auto", "masked"] | None = None,
+    halting_execution: Literal["auto", "masked"] | None = None,
 ) -> tuple[Run, Task]:
     """Load the run in `folder`, and its data (from `data_dir`, if that is given), or the `other` data named."""
     from universal_transformer.cli.run_folder import load_task, open_run, pick_device
 
-    run = open_run(folder, device=pick_device(device), recurrence=recurrence)
+    run = open_run(folder, device=pick_device(device), halting_execution=halting_execution)
     if other:
         from universal_transformer.tasks.blimp import load_blimp
 

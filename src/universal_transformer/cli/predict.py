@@ -46,7 +46,9 @@ def run(arguments: list[str]) -> int:
     from universal_transformer.evaluation import predict
 
     search = search_of(options)
-    run = open_run(Path(options.run), device=pick_device(options.device), recurrence=options.recurrence)
+    run = open_run(
+        Path(options.run), device=pick_device(options.device), halting_execution=options.halting_execution
+    )
     results = _Results(run.codec, jsonl=options.jsonl)
     answers = predict(
         run.model,

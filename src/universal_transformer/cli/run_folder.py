@@ -44,17 +44,17 @@ def read_config(folder: Path) -> RunConfig:
 
 
 def open_run(
-    folder: Path, *, device: str = "cpu", recurrence: Literal["auto", "masked"] | None = None
+    folder: Path, *, device: str = "cpu", halting_execution: Literal["auto", "masked"] | None = None
 ) -> Run:
-    """Load the model and the codec of the run in `folder`; `recurrence` in place of what it was trained with."""
+    """Load the model and the codec of the run in `folder`; `halting_execution` in place of what it was trained with."""
     config = read_config(folder)
     check_model(folder)
     from universal_transformer.registry import load_pretrained
     from universal_transformer.tasks import load_codec
 
     model = load_pretrained(folder / MODEL)
-    if recurrence is not None:
-        model.use_halting_execution(recurrence)
+    if halting_execution is not None:
+        model.use_halting_execution(halting_execution)
     return Run(folder=folder, config=config, model=model.to(device), codec=load_codec(folder / MODEL))
 
 

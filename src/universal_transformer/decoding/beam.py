@@ -133,7 +133,9 @@ def _run(session: Session, found: list[Found], *, beams: int, alpha: float, resu
 
 def _finish(session: Session, running: Beams, found: list[Found], *, alpha: float, results: int) -> None:
     """Offer the ending of every running hypothesis to the results of its row."""
-    ending = session.log_probabilities[:, session.model.config.vocabulary.end_id].view_as(running.log_probability)
+    ending = session.log_probabilities[:, session.model.config.vocabulary.end_id].view_as(
+        running.log_probability
+    )
     totals = (running.log_probability + ending).tolist()
     penalty = length_penalty(running.length + 1, alpha=alpha)
     for place, row in enumerate(found):

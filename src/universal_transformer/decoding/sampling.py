@@ -132,7 +132,12 @@ def generate(
 
 
 def _at_once(
-    model: NonAutoregressive, source: Source, *, limit: int | None, sampling: Sampling, indices: Sequence[int] | None
+    model: NonAutoregressive,
+    source: Source,
+    *,
+    limit: int | None,
+    sampling: Sampling,
+    indices: Sequence[int] | None,
 ) -> list[Generated]:
     """The same from a model that predicts all tokens at once: each place is chosen by itself, up to the end token."""
     source = check_source(source, model=model)

@@ -15,11 +15,15 @@ from torch import nn
 
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
-from universal_transformer.kinds import AnyModelConfig
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.roles import NonAutoregressive, AnyEncoderDecoder, AnyLanguageModel, GenerationState
+from universal_transformer.models.roles import (
+    AnyEncoderDecoder,
+    AnyLanguageModel,
+    GenerationState,
+    NonAutoregressive,
+)
 from universal_transformer.models.target import TargetSide
 from universal_transformer.nn.packed import PackedLinear, packed
 from universal_transformer.nn.recurrence import Trace
@@ -127,7 +131,7 @@ def prepared(model: AnyModel) -> AnyModel:
 
 
 def next_log_probabilities(
-    logits: Float[Tensor, "rows classes"], *, config: AnyModelConfig, done: Bool[Tensor, "rows"] | None = None
+    logits: Float[Tensor, "rows classes"], *, config: BaseConfig, done: Bool[Tensor, "rows"] | None = None
 ) -> Float[Tensor, "rows classes"]:
     """``log softmax(logits)``, then minus infinity for padding and the start token, which are never generated.
 
@@ -208,7 +212,7 @@ def check_limit(max_new_tokens: int | None) -> None:
 
 
 def _limits(
-    lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int | None, config: AnyModelConfig
+    lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int | None, config: BaseConfig
 ) -> list[int]:
     """New tokens each row may get; ``fed`` tokens (start token included) stand in front of them."""
     check_limit(max_new_tokens)

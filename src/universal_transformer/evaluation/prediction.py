@@ -29,11 +29,16 @@ from universal_transformer.evaluation.scoring import (
     real_positions,
     steps_of,
 )
-from universal_transformer.registry import Model
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.roles import NonAutoregressive, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
+from universal_transformer.models.roles import (
+    AnyClassifier,
+    AnyEncoderDecoder,
+    AnyLanguageModel,
+    NonAutoregressive,
+)
 from universal_transformer.nn.lanes import takes_lanes
+from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Codec, Prediction
 
 WINDOW = 1024

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.scoring import device_of
-from universal_transformer.registry import Model
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.roles import AnyLanguageModel
 from universal_transformer.nn.memory import check_room
+from universal_transformer.registry import Model
 
 
 def position_bytes(model: Model) -> int:

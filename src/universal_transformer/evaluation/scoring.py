@@ -20,10 +20,15 @@ from universal_transformer.decoding import Generated, beam_search, generate
 from universal_transformer.decoding.session import check_model
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import Side, StepCounts
-from universal_transformer.registry import Model
-from universal_transformer.models.roles import NonAutoregressive, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
+from universal_transformer.models.roles import (
+    AnyClassifier,
+    AnyEncoderDecoder,
+    AnyLanguageModel,
+    NonAutoregressive,
+)
 from universal_transformer.nn.halting import check_threshold
 from universal_transformer.nn.recurrence import Trace
+from universal_transformer.registry import Model
 from universal_transformer.tasks.scoring import character_accuracy, sequence_accuracy, until_end
 from universal_transformer.tasks.task import Codec, Measure
 from universal_transformer.tasks.text import TextCodec
@@ -173,7 +178,9 @@ class Scorer:
             for miss, taken in zip(wrong, steps, strict=True)
         ]
 
-    def _sequences(self, model: AnyEncoderDecoder | NonAutoregressive, examples: Sequence[Example]) -> list[Outcome]:
+    def _sequences(
+        self, model: AnyEncoderDecoder | NonAutoregressive, examples: Sequence[Example]
+    ) -> list[Outcome]:
         batch = collate(examples, indices=range(len(examples))).to(device_of(model))
         assert batch.source is not None
         # what is longer than its target is wrong already, whatever would follow

@@ -5,7 +5,7 @@ last one. A hyper-parameter that is left out has the value that ``universal_tran
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import (
@@ -85,7 +85,12 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
     "hard_attention_k": (0,),
 }
 """What we can compute, of the hyper-parameters that name a way to compute."""
-NORMS = {("n", "da"): "pre", ("n", "a"): "pre", ("none", "dan"): "post", ("none", "an"): "post"}
+NORMS: dict[tuple[str, str], Literal["pre", "post"]] = {
+    ("n", "da"): "pre",
+    ("n", "a"): "pre",
+    ("none", "dan"): "post",
+    ("none", "an"): "post",
+}
 """Norm before or after, by ``layer_preprocess_sequence`` and ``layer_postprocess_sequence``."""
 ASKED_IF: dict[str, tuple[str, Any]] = {
     "act_type": ("recurrence_type", "act"),
@@ -225,9 +230,7 @@ def config_from_hparams(
         outputs=OutputsConfig(
             tie_output=bool(full["shared_embedding_and_softmax_weights"]), output_bias=False
         ),
-        sizes=Sizes(
-            width=full["hidden_size"], filter_width=full["filter_size"], num_heads=full["num_heads"]
-        ),
+        sizes=Sizes(width=full["hidden_size"], filter_width=full["filter_size"], num_heads=full["num_heads"]),
         coordinates=coordinates,
         attention=AttentionConfig(dropout=float(full["attention_dropout"])),
         transition=_transition(full),

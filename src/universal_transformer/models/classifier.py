@@ -38,7 +38,9 @@ class Classifier(AnyClassifier):
         self.source = SourceSide(config)
         self.head: nn.Linear | Pointer
         if config.outputs.pooling == "pointer":
-            self.head = Pointer(config.sizes.width, num_classes=config.vocabulary.num_classes, start_id=config.start_id)
+            self.head = Pointer(
+                config.sizes.width, num_classes=config.vocabulary.num_classes, start_id=config.start_id
+            )
         else:
             self.head = nn.Linear(config.sizes.width, config.vocabulary.num_classes)
         initialise(self, noisy_masks=config.inputs.fact_mask_init == "noise")

@@ -107,7 +107,9 @@ class BaseConfig:
     def __post_init__(self) -> None:
         check(self)
         if self.inputs.kind == "facts" and self.architecture != "classifier":
-            raise refusal("inputs.kind", "facts", f'architecture must be "classifier", not "{self.architecture}"')
+            raise refusal(
+                "inputs.kind", "facts", f'architecture must be "classifier", not "{self.architecture}"'
+            )
         self._check_ids()
 
     @property
@@ -137,7 +139,9 @@ class BaseConfig:
                 size, name = vocabulary.target_size, "target_size"
             if vocabulary.end_id == vocabulary.padding_id:
                 raise refusal(
-                    "vocabulary.end_id", vocabulary.end_id, "must differ from padding_id, or no target could end"
+                    "vocabulary.end_id",
+                    vocabulary.end_id,
+                    "must differ from padding_id, or no target could end",
                 )
         for field, value in ids.items():
             if size and value >= size:
@@ -288,7 +292,9 @@ def _check_source(config: ModelConfig) -> None:
         raise refusal("attention.rotary_source", True, "needs coordinates.position rotary")
     if attention.rotary_source and coordinates.from_end and config.sizes.num_heads % 2:
         raise refusal(
-            "sizes.num_heads", config.sizes.num_heads, "half of them count from the end: an even number is needed"
+            "sizes.num_heads",
+            config.sizes.num_heads,
+            "half of them count from the end: an even number is needed",
         )
     if separator and coordinates.from_end:
         raise refusal(
@@ -330,7 +336,9 @@ def _check_positions(config: ModelConfig) -> None:
         )
     if shifted:
         raise refusal(
-            "coordinates.from_end", True, "needs shift_positions_by_step=False: shifted positions have no fixed end"
+            "coordinates.from_end",
+            True,
+            "needs shift_positions_by_step=False: shifted positions have no fixed end",
         )
     if config.architecture == "language_model":
         raise refusal("coordinates.from_end", True, "a language model does not know where its text ends")

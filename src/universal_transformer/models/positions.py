@@ -23,5 +23,9 @@ def default_positions(length: int, *, padding: Padding | None, device: torch.dev
 def training_positions(config: ModelConfig, batch: int, length: int, *, device: torch.device) -> Positions:
     """Positions to train on, drawn as ``position_offsets`` says (decision D3)."""
     return draw_positions(
-        batch, length, offsets=config.coordinates.offsets, max_positions=config.coordinates.max_positions, device=device
+        batch,
+        length,
+        offsets=config.coordinates.offsets,
+        max_positions=config.coordinates.max_positions,
+        device=device,
     )

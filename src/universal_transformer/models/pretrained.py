@@ -24,7 +24,7 @@ class Pretrained(nn.Module):
     """A model with a configuration that can be saved and loaded."""
 
     architecture: ClassVar[str]
-    config_kind: ClassVar[type[AnyModelConfig]] = ModelConfig
+    config_kind: ClassVar[type[BaseConfig]] = ModelConfig
 
     def __init__(self, config: BaseConfig) -> None:
         super().__init__()
@@ -63,7 +63,9 @@ class Pretrained(nn.Module):
         if choice not in get_args(Form):
             raise UserError(f"halting_execution={choice!r}: allowed: {', '.join(get_args(Form))}")
         if not found:
-            raise UserError(f"halting_execution={choice!r}: {type(self).__name__} has no recurrence over depth")
+            raise UserError(
+                f"halting_execution={choice!r}: {type(self).__name__} has no recurrence over depth"
+            )
         for module in found:
             module.form = choice
 

@@ -53,7 +53,9 @@ class SourceSide(nn.Module):
             drawn = self._counted(padding)
         if self.part is None:
             return drawn
-        return restart_positions(drawn, separators=source == self.config.vocabulary.separator_id, padding=padding)
+        return restart_positions(
+            drawn, separators=source == self.config.vocabulary.separator_id, padding=padding
+        )
 
     def _counted(self, padding: Padding) -> Positions:
         seen = None if self.config.tensor2tensor.ponder_padding else without_padding(padding)

@@ -69,7 +69,11 @@ def _tables(config: ModelConfig) -> int:
     if config.inputs.kind == "facts":
         found += config.vocabulary.max_fact_words * width
     if config.architecture == "classifier":
-        return found + (width * width if config.outputs.pooling == "pointer" else config.vocabulary.num_classes * (width + 1))
+        return found + (
+            width * width
+            if config.outputs.pooling == "pointer"
+            else config.vocabulary.num_classes * (width + 1)
+        )
     targets = config.vocabulary.target_size or config.vocabulary.size
     found += config.vocabulary.target_size * width
     return found + targets * width * (not config.outputs.tie_output) + targets * config.outputs.output_bias

@@ -32,12 +32,12 @@ from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.data.batch import Batch
 from universal_transformer.data.example import NO_CLASS, PADDING
 from universal_transformer.errors import UserError
-from universal_transformer.registry import Model, build
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.kinds import AnyModelConfig
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.coordinates import draw_positions
 from universal_transformer.nn.recurrence import Trace
 from universal_transformer.nn.straight import straight
+from universal_transformer.registry import Model, build
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import folder as folders
 from universal_transformer.training.config import CONFIG, RunConfig
@@ -372,9 +372,9 @@ def _check_alike(configs: Sequence[RunConfig], models: Sequence[AnyModelConfig])
     model = models[0]
     if isinstance(model, LstmConfig):
         raise UserError("model: an LSTM's kernels take one set of weights: train its runs one at a time")
-    if isinstance(model, ModelConfig) and model.activation_checkpointing:
+    if isinstance(model, ModelConfig) and model.execution.activation_checkpointing:
         raise UserError(
-            "model.activation_checkpointing: runs trained together keep their activations; leave it off"
+            "model.execution.activation_checkpointing: runs trained together keep their activations; leave it off"
         )
     if isinstance(model, ModelConfig):
         for name, value in (("ponder_padding", True), ("position_start", "step")):
