@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from configs import with_fields
 from small_task_models import TINY, model_for
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.decoding import generate
@@ -26,7 +27,7 @@ class Told(Classifier):
 
     def forward(self, source, **_):
         padding = source == 0
-        logits = torch.nn.functional.one_hot(source[:, 0], self.config.num_classes).float()
+        logits = torch.nn.functional.one_hot(source[:, 0], self.config.vocabulary.num_classes).float()
         return ModelOutput(logits, Trace(source.float(), torch.zeros_like(source).float(), padding), None)
 
 
@@ -43,8 +44,8 @@ class Names:
 
 
 def told():
-    config = dataclasses.replace(TINY, architecture="classifier", vocabulary_size=10, num_classes=10)
-    return Told(dataclasses.replace(config, max_steps=6))
+    config = with_fields(TINY, architecture="classifier", vocabulary_size=10, num_classes=10)
+    return Told(with_fields(config, max_steps=6))
 
 
 def told_task(*examples, **sets):

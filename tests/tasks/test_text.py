@@ -45,7 +45,7 @@ def test_blocks_are_the_text_cut_into_pieces(tmp_path, kind, block_length):
         task.train[len(task.train)]
     assert collate(task.train[:1], indices=[0]).source is None
     config = task.configure(ModelConfig())
-    assert (config.architecture, config.vocabulary_size) == ("language_model", len(task.codec.tokenizer))
+    assert (config.architecture, config.vocabulary.size) == ("language_model", len(task.codec.tokenizer))
     assert task.metric == "perplexity"
 
 

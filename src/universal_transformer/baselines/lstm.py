@@ -336,7 +336,7 @@ class LstmClassifier(AnyClassifier):
         super().__init__(config)
         if config.vocabulary.num_classes < 1:
             raise UserError(
-                "num_classes=0: a classifier needs classes; take them from the data or set the field"
+                "vocabulary.num_classes=0: a classifier needs classes; take them from the data or set the field"
             )
         self.source = Reader(config)
         self.head = nn.Linear(config.width, config.vocabulary.num_classes)

@@ -109,7 +109,7 @@ def _complete(option: str, hints: dict[str, Any], *, prog: str, also: Sequence[s
         return (exact or candidates)[0], negated
     if candidates:
         raise UserError(f"{option} is the name of several fields: write {_either(candidates)}")
-    if name in leaves(VocabularyConfig) and "vocabulary" in groups:
+    if PATHS.get(name, ".".join((*groups, name))).startswith(("vocabulary.", FROM_DATA)):
         raise UserError(f"{option}: the tokenizer and the data determine it; there is no such option")
     elsewhere = _matches([], name, hints) or [path for path in hints if path == f"model.{PATHS.get(name)}"]
     if elsewhere:

@@ -33,7 +33,7 @@ class Classifier(AnyClassifier):
         super().__init__(config)
         if config.vocabulary.num_classes < 1:
             raise UserError(
-                "num_classes=0: a classifier needs classes; take them from the data or set the field"
+                "vocabulary.num_classes=0: a classifier needs classes; take them from the data or set the field"
             )
         self.source = SourceSide(config)
         self.head: nn.Linear | Pointer

@@ -23,7 +23,7 @@ def _check_vocabulary(size: int) -> None:
     """UserError for a vocabulary of nothing."""
     if size < 1:
         raise UserError(
-            f"vocabulary_size={size}: a model needs a vocabulary; take it from the data or set the field"
+            f"vocabulary.size={size}: a model needs a vocabulary; take it from the data or set the field"
         )
 
 
@@ -58,7 +58,7 @@ class FactInput(nn.Module):
         _check_vocabulary(vocabulary_size)
         if max_fact_words < 1:
             raise UserError(
-                f"max_fact_words={max_fact_words}: facts need the length of the longest one; take it from the data"
+                f"vocabulary.max_fact_words={max_fact_words}: facts need the length of the longest one; take it from the data"
             )
         self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
         self.mask = nn.Parameter(torch.empty(max_fact_words, width))
