@@ -76,12 +76,18 @@ def broken(change):
     [
         (lambda f: f.pop("rows"), "report: missing: rows"),
         (lambda f: f.update(speed=1), "report: unknown: speed"),
-        (lambda f: f.update(metric="luck"), "report: metric: expected error, sequence, bleu, perplexity"),
-        (lambda f: f.update(halting=1), "report: halting: expected bool, found 1"),
-        (lambda f: f["rows"][1].update(count="5"), r"report: rows\[1\].count: expected int, found '5'"),
+        (
+            lambda f: f.update(metric="luck"),
+            "report: metric: expected one of error, sequence, bleu, perplexity",
+        ),
+        (lambda f: f.update(halting=1), "report: halting: expected true or false, found 1"),
+        (
+            lambda f: f["rows"][1].update(count="5"),
+            r"report: rows\[1\].count: expected a whole number, found '5'",
+        ),
         (lambda f: f["rows"][0].update(count=-1), "found a count of -1"),
         (lambda f: f["rows"][0]["metrics"].update(luck=1.0), "scores .*luck"),
-        (lambda f: f["rows"][0]["steps"][0].update(side="middle"), "side: expected encoder, decoder"),
+        (lambda f: f["rows"][0]["steps"][0].update(side="middle"), "side: expected one of encoder, decoder"),
         (lambda f: f.update(totals=[]), "a report of no rows"),
         (lambda f: f.update(notes={}), "report: notes: expected"),
     ],

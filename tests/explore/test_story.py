@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from configs import config_of
+from configs import config_of, with_fields
 from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
 from universal_transformer.explore.story import choose_examples, examine
@@ -18,7 +18,7 @@ TINY = config_of(width=16, filter_width=32, num_heads=2, max_steps=4, halting=Tr
 
 def model_for(task, **changes):
     torch.manual_seed(0)
-    return build(task.configure(dataclasses.replace(TINY, **changes)))
+    return build(task.configure(with_fields(TINY, **changes)))
 
 
 @pytest.fixture(scope="module")

@@ -151,7 +151,7 @@ def test_the_problem_is_told_by_its_own_embedding():
 
 
 def test_facts_are_for_classifiers():
-    with pytest.raises(UserError, match="inputs.kind='facts': architecture must be"):
+    with pytest.raises(UserError, match=r"inputs\.kind='facts': architecture must be"):
         small(inputs="facts")
 
 

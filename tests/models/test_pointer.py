@@ -87,7 +87,7 @@ def test_it_is_saved_and_loaded(tmp_path):
 def test_configurations_that_cannot_point():
     with pytest.raises(UserError, match="the classes of a pointer are the tokens"):
         with_fields(CONFIG, num_classes=3)
-    with pytest.raises(UserError, match='inputs.kind must be "tokens"'):
+    with pytest.raises(UserError, match=r'inputs\.kind must be "tokens"'):
         with_fields(CONFIG, inputs="facts", max_fact_words=3)
 
 

@@ -242,7 +242,7 @@ def _facts(config: LstmConfig) -> FactInput:
 class LstmEncoderDecoder(AnyEncoderDecoder):
     """Source tokens to target tokens, with attention.
 
-    >>> model = LstmEncoderDecoder(LstmConfig(vocabulary_size=100))
+    >>> model = LstmEncoderDecoder(LstmConfig(vocabulary=VocabularyConfig(size=100)))
     >>> logits = model(source, target).logits  # teacher forced: [batch, target, vocabulary]
     """
 

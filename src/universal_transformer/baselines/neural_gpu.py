@@ -66,7 +66,7 @@ class GatedUnit(nn.Module):
 class NeuralGpu(NonAutoregressive):
     """Source tokens to target tokens, all at once.
 
-    >>> model = NeuralGpu(NeuralGpuConfig(vocabulary_size=14))
+    >>> model = NeuralGpu(NeuralGpuConfig(vocabulary=VocabularyConfig(size=14)))
     >>> logits, inside = model.write(source)  # [batch, place, vocabulary], and the places of each row
     """
 

@@ -20,6 +20,7 @@ from universal_transformer.decoding import Generated, beam_search, generate
 from universal_transformer.decoding.session import check_model
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import Side, StepCounts
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.roles import (
     AnyClassifier,
     AnyEncoderDecoder,
@@ -105,11 +106,15 @@ class Depth:
 
     def notes(self, model: Model) -> list[str]:
         """Say where it differs from the model's own."""
-        own = {"max_steps": self.max_steps, "halting_threshold": self.halting_threshold}
+        config = model.config
+        found: list[tuple[str, float | None, float]] = []
+        if self.max_steps is not None and self.max_steps != config.max_steps:
+            found.append(("max_steps", self.max_steps, config.max_steps))
+        own = config.halting.threshold if isinstance(config, ModelConfig) else None
+        if own is not None and self.halting_threshold not in (None, own):
+            found.append(("halting_threshold", self.halting_threshold, own))
         return [
-            f"evaluated with {name}={value:g} instead of the model's {getattr(model.config, name):g}"
-            for name, value in own.items()
-            if value is not None and value != getattr(model.config, name)
+            f"evaluated with {name}={value:g} instead of the model's {own:g}" for name, value, own in found
         ]
 
 

@@ -17,7 +17,7 @@ from universal_transformer.nn.attention import Memory
 class EncoderDecoder(AnyEncoderDecoder):
     """Source tokens to target tokens.
 
-    >>> model = EncoderDecoder(ModelConfig(vocabulary_size=100))
+    >>> model = EncoderDecoder(ModelConfig(vocabulary=VocabularyConfig(size=100)))
     >>> logits = model(source, target).logits  # teacher forced: [batch, target, vocabulary]
     """
 

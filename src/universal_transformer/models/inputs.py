@@ -58,7 +58,8 @@ class FactInput(nn.Module):
         _check_vocabulary(vocabulary_size)
         if max_fact_words < 1:
             raise UserError(
-                f"vocabulary.max_fact_words={max_fact_words}: facts need the length of the longest one; take it from the data"
+                f"vocabulary.max_fact_words={max_fact_words}: facts need the length of the longest one; take it from "
+                "the data"
             )
         self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
         self.mask = nn.Parameter(torch.empty(max_fact_words, width))

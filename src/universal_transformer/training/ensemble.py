@@ -377,10 +377,10 @@ def _check_alike(configs: Sequence[RunConfig], models: Sequence[AnyModelConfig])
             "model.execution.activation_checkpointing: runs trained together keep their activations; leave it off"
         )
     if isinstance(model, ModelConfig):
-        for name, value in (("ponder_padding", True), ("position_start", "step")):
-            if getattr(model, name) == value:
+        for name in ("ponder_padding", "shift_positions_by_step"):
+            if getattr(model.tensor2tensor, name):
                 raise UserError(
-                    f"model.{name}={value!r} makes a batch's padding part of the result: train such runs one at a time"
+                    f"model.tensor2tensor.{name}=True makes a batch's padding part of the result: train such runs one at a time"
                 )
 
 
