@@ -181,7 +181,7 @@ def test_dropout_is_a_probability_below_one(group, value):
             {"vocabulary_size": 9, "target_vocabulary_size": 2},
             "vocabulary.end_id=2: vocabulary.target_size=2 ends at id 1",
         ),
-        ({"vocabulary_size": 9, "start_id": 9}, "vocabulary.start_id=9: vocabulary.size=9 ends at id 8"),
+        ({"vocabulary_size": 9, "start_id": 9}, "start_id=9: vocabulary.size=9 ends at id 8"),
         ({**CLASSIFIER, "vocabulary_size": 9, "padding_id": 9}, "vocabulary.padding_id=9"),
         ({"transition": "other"}, "transition.kind='other': allowed: feed_forward, separable_convolution"),
     ],

@@ -8,7 +8,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, ClassVar, Literal, TypeVar
 
 from universal_transformer.errors import UserError
@@ -27,6 +29,8 @@ from universal_transformer.nn.config import (
 )
 from universal_transformer.typed import Count, check, leaves, listed, typed
 
+Rules = Iterator[tuple[str, bool, str]]
+"""Path of a field, whether its value does not fit the others, and the remedy."""
 Architecture = Literal["encoder_decoder", "language_model", "classifier"]
 AnyConfig = TypeVar("AnyConfig", bound="BaseConfig")
 
@@ -106,11 +110,7 @@ class BaseConfig:
 
     def __post_init__(self) -> None:
         check(self)
-        if self.inputs.kind == "facts" and self.architecture != "classifier":
-            raise refusal(
-                "inputs.kind", "facts", f'architecture must be "classifier", not "{self.architecture}"'
-            )
-        self._check_ids()
+        _refuse_first(self, _base_rules(self))
 
     @property
     def start_id(self) -> int:
@@ -129,23 +129,6 @@ class BaseConfig:
         named = {name: value for name, value in fields.items() if name != "kind"}
         config: AnyConfig = typed(nested(named, paths=leaves(cls)), cls, where=where, partial=True)
         return config
-
-    def _check_ids(self) -> None:
-        vocabulary = self.vocabulary
-        ids, size, name = {"padding_id": vocabulary.padding_id}, vocabulary.size, "size"
-        if self.architecture != "classifier":
-            ids |= {"start_id": self.start_id, "end_id": vocabulary.end_id}
-            if vocabulary.target_size:
-                size, name = vocabulary.target_size, "target_size"
-            if vocabulary.end_id == vocabulary.padding_id:
-                raise refusal(
-                    "vocabulary.end_id",
-                    vocabulary.end_id,
-                    "must differ from padding_id, or no target could end",
-                )
-        for field, value in ids.items():
-            if size and value >= size:
-                raise refusal(f"vocabulary.{field}", value, f"vocabulary.{name}={size} ends at id {size - 1}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,13 +160,7 @@ class ModelConfig(BaseConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_names(self)
-        _check_sizes(self)
-        _check_sides(self)
-        _check_source(self)
-        _check_positions(self)
-        _check_outputs(self)
-        _check_look_ahead(self)
+        _refuse_first(self, _rules(self))
 
     @property
     def start_id(self) -> int:
@@ -232,139 +209,127 @@ def refusal(field: str, value: object, remedy: str) -> UserError:
     return UserError(f"{field}={value!r}: {remedy}")
 
 
-def _check_names(config: ModelConfig) -> None:
-    for field, value, known in (
-        ("transition.kind", config.transition.kind, TRANSITIONS),
-        ("halting.rule", config.halting.rule, HALTING_RULES),
-    ):
-        if value not in known:
-            raise refusal(field, value, f"allowed: {listed(known)}")
+def _refuse_first(config: BaseConfig, rules: Rules) -> None:
+    for path, wrong, remedy in rules:
+        if wrong:
+            raise refusal(path, attrgetter(path)(config), remedy)
 
 
-def _check_sizes(config: ModelConfig) -> None:
-    width, heads = config.sizes.width, config.sizes.num_heads
-    if width % heads:
-        allowed = [n for n in range(1, min(width, 1024) + 1) if width % n == 0]
-        raise refusal("sizes.num_heads", heads, f"must divide width={width}: one of {allowed}")
-    coordinates = config.coordinates
-    if width % 2 and ("sinusoidal" in (coordinates.position, coordinates.step) or coordinates.from_end):
-        raise refusal("sizes.width", width, "sinusoidal coordinates come in pairs: an even width is needed")
-    if coordinates.position == "rotary" and (width // heads) % 2:
-        raise refusal(
-            "sizes.num_heads",
-            heads,
-            f"rotary coordinates rotate pairs of channels: width / num_heads must be even, not {width // heads}",
-        )
+def _base_rules(config: BaseConfig) -> Rules:
+    vocabulary, architecture = config.vocabulary, config.architecture
+    facts, size = config.inputs.kind == "facts", vocabulary.size
+    yield (
+        "inputs.kind",
+        facts and architecture != "classifier",
+        f'architecture must be "classifier", not "{architecture}"',
+    )
+    ids, name = {"vocabulary.padding_id": vocabulary.padding_id}, "vocabulary.size"
+    if architecture != "classifier":
+        same = vocabulary.end_id == vocabulary.padding_id
+        yield "vocabulary.end_id", same, "must differ from padding_id, or no target could end"
+        ids |= {"start_id": config.start_id, "vocabulary.end_id": vocabulary.end_id}
+        if vocabulary.target_size:
+            size, name = vocabulary.target_size, "vocabulary.target_size"
+    for path, value in ids.items():
+        yield path, 0 < size <= value, f"{name}={size} ends at id {size - 1}"
 
 
-def _check_sides(config: ModelConfig) -> None:
-    """Refuse choices for a side that the architecture does not have, and a `min_steps` above `max_steps`."""
-    missing = {"classifier": "decoder", "language_model": "encoder"}.get(config.architecture, "")
-    if config.halting.side == missing:
-        raise refusal("halting.side", missing, f"a {config.architecture} has no {missing}")
-    for field in ("decoder_max_steps", "decoder_min_steps"):
-        if getattr(config.depth, field) and missing:
-            other = field.removeprefix("decoder_")
-            raise refusal(
-                f"depth.{field}",
-                getattr(config.depth, field),
-                f"a {config.architecture} has one side: set depth.{other}",
-            )
+def _rules(config: ModelConfig) -> Rules:
+    yield from _size_rules(config)
+    yield from _side_rules(config)
+    yield from _source_rules(config)
+    yield from _position_rules(config)
+    pointer, tokens = config.outputs.pooling == "pointer", config.inputs.kind == "tokens"
+    classes = config.vocabulary.num_classes not in (0, config.vocabulary.size)
+    yield "transition.kind", config.transition.kind not in TRANSITIONS, f"allowed: {listed(TRANSITIONS)}"
+    yield "halting.rule", config.halting.rule not in HALTING_RULES, f"allowed: {listed(HALTING_RULES)}"
+    yield "outputs.pooling", pointer and not tokens, 'points at a token: inputs.kind must be "tokens"'
+    yield (
+        "vocabulary.num_classes",
+        pointer and classes,
+        "the classes of a pointer are the tokens of its vocabulary",
+    )
+    shifted = config.tensor2tensor.shift_positions_by_step
+    yield (
+        "tensor2tensor.shift_positions_by_step" if shifted else "halting.scope",
+        config.looks_ahead and not config.tensor2tensor.allow_look_ahead,
+        "lets a causal decoder depend on the length or the content of later tokens: use it with a classifier, or set "
+        "tensor2tensor.allow_look_ahead to score official checkpoints that were trained so",
+    )
+
+
+def _size_rules(config: ModelConfig) -> Rules:
+    width, heads, coordinates = config.sizes.width, config.sizes.num_heads, config.coordinates
+    allowed = [n for n in range(1, min(width, 1024) + 1) if width % n == 0]
+    sinusoids = "sinusoidal" in (coordinates.position, coordinates.step) or coordinates.from_end
+    yield "sizes.num_heads", width % heads != 0, f"must divide width={width}: one of {allowed}"
+    yield (
+        "sizes.width",
+        width % 2 == 1 and sinusoids,
+        "sinusoidal coordinates come in pairs: an even width is needed",
+    )
+    yield (
+        "sizes.num_heads",
+        coordinates.position == "rotary" and (width // heads) % 2 == 1,
+        f"rotary coordinates rotate pairs of channels: width / num_heads must be even, not {width // heads}",
+    )
+
+
+def _side_rules(config: ModelConfig) -> Rules:
+    """Choices for a side that the architecture does not have, and a `min_steps` above `max_steps`."""
+    architecture, depth = config.architecture, config.depth
+    missing = {"classifier": "decoder", "language_model": "encoder"}.get(architecture, "")
+    yield "halting.side", config.halting.side == missing, f"a {architecture} has no {missing}"
+    for name, value in (("max_steps", depth.decoder_max_steps), ("min_steps", depth.decoder_min_steps)):
+        wrong = value > 0 and missing != ""
+        yield f"depth.decoder_{name}", wrong, f"a {architecture} has one side: set depth.{name}"
     for decoder in (False, True):
         least, most = config.min_steps_of(decoder=decoder), config.max_steps_of(decoder=decoder)
-        if least > most:
-            side = "decoder_" if decoder and config.depth.decoder_min_steps else ""
-            raise refusal(f"depth.{side}min_steps", least, f"at most max_steps={most}")
+        side = "decoder_" if decoder and depth.decoder_min_steps else ""
+        yield f"depth.{side}min_steps", least > most, f"at most max_steps={most}"
 
 
-def _check_source(config: ModelConfig) -> None:
-    """Refuse choices for attention to the source that need another architecture or other coordinates."""
-    attention, coordinates, vocabulary = config.attention, config.coordinates, config.vocabulary
-    separator = vocabulary.separator_id
-    for field, value in (
-        ("attention.rotary_source", attention.rotary_source),
-        ("attention.source_sink", attention.source_sink),
-        ("vocabulary.separator_id", separator),
-    ):
-        if value and config.architecture != "encoder_decoder":
-            raise refusal(field, value, f"an encoder_decoder is needed, not a {config.architecture}")
-    if attention.rotary_source and coordinates.position != "rotary":
-        raise refusal("attention.rotary_source", True, "needs coordinates.position rotary")
-    if attention.rotary_source and coordinates.from_end and config.sizes.num_heads % 2:
-        raise refusal(
-            "sizes.num_heads",
-            config.sizes.num_heads,
-            "half of them count from the end: an even number is needed",
-        )
-    if separator and coordinates.from_end:
-        raise refusal(
-            "vocabulary.separator_id", separator, "the parts have no common end: coordinates.from_end=False"
-        )
-    if separator and separator == vocabulary.padding_id:
-        raise refusal("vocabulary.separator_id", separator, "must differ from padding_id")
-    if vocabulary.size and separator >= vocabulary.size:
-        raise refusal(
-            "vocabulary.separator_id",
-            separator,
-            f"vocabulary.size={vocabulary.size} ends at id {vocabulary.size - 1}",
-        )
+def _source_rules(config: ModelConfig) -> Rules:
+    """Choices for attention to the source that need another architecture or other coordinates."""
+    rotary, from_end, separator = (
+        config.attention.rotary_source,
+        config.coordinates.from_end,
+        config.vocabulary.separator_id,
+    )
+    needed = f"an encoder_decoder is needed, not a {config.architecture}"
+    one_side, size = config.architecture != "encoder_decoder", config.vocabulary.size
+    yield "attention.rotary_source", one_side and rotary, needed
+    yield "attention.source_sink", one_side and config.attention.source_sink, needed
+    yield "vocabulary.separator_id", one_side and separator > 0, needed
+    unlike = rotary and config.coordinates.position != "rotary"
+    yield "attention.rotary_source", unlike, "needs coordinates.position rotary"
+    odd = rotary and from_end and config.sizes.num_heads % 2 == 1
+    yield "sizes.num_heads", odd, "half of them count from the end: an even number is needed"
+    if separator:
+        path = "vocabulary.separator_id"
+        yield path, from_end, "the parts have no common end: coordinates.from_end=False"
+        yield path, separator == config.vocabulary.padding_id, "must differ from padding_id"
+        yield path, 0 < size <= separator, f"vocabulary.size={size} ends at id {size - 1}"
 
 
-def _check_positions(config: ModelConfig) -> None:
-    coordinates, shifted = config.coordinates, config.tensor2tensor.shift_positions_by_step
-    every_step = coordinates.injection == "every_step"
-    plain = config.tensor2tensor.plain_layers_before
-    if shifted and not (every_step and coordinates.position in ("sinusoidal", "learned")):
-        raise refusal(
-            "tensor2tensor.shift_positions_by_step",
-            True,
-            "shifts the signal that is added at every step: needs coordinates.position sinusoidal or learned, and "
-            'coordinates.injection="every_step"',
-        )
-    if plain and every_step and coordinates.position == "learned":
-        raise refusal(
-            "tensor2tensor.plain_layers_before",
-            plain,
-            "layers before the recurrence do not get positions that are learned inside it: needs "
-            'coordinates.injection="input", or another coordinates.position',
-        )
-    if not coordinates.from_end:
-        return
-    if coordinates.position not in ("sinusoidal", "learned") and not config.attention.rotary_source:
-        raise refusal(
-            "coordinates.from_end", True, "needs coordinates.position sinusoidal or learned, or rotary_source"
-        )
-    if shifted:
-        raise refusal(
-            "coordinates.from_end",
-            True,
-            "needs shift_positions_by_step=False: shifted positions have no fixed end",
-        )
-    if config.architecture == "language_model":
-        raise refusal("coordinates.from_end", True, "a language model does not know where its text ends")
-
-
-def _check_outputs(config: ModelConfig) -> None:
-    if config.outputs.pooling != "pointer":
-        return
-    if config.inputs.kind == "facts":
-        raise refusal("outputs.pooling", "pointer", 'points at a token: inputs.kind must be "tokens"')
-    classes = config.vocabulary.num_classes
-    if classes not in (0, config.vocabulary.size):
-        raise refusal(
-            "vocabulary.num_classes", classes, "the classes of a pointer are the tokens of its vocabulary"
-        )
-
-
-def _check_look_ahead(config: ModelConfig) -> None:
-    if config.looks_ahead and not config.tensor2tensor.allow_look_ahead:
-        shifted = config.tensor2tensor.shift_positions_by_step
-        field, value = (
-            ("tensor2tensor.shift_positions_by_step", True) if shifted else ("halting.scope", "sequence")
-        )
-        raise refusal(
-            field,
-            value,
-            "lets a causal decoder depend on the length or the content of later tokens: use it with a classifier, or "
-            "set tensor2tensor.allow_look_ahead to score official checkpoints that were trained so",
-        )
+def _position_rules(config: ModelConfig) -> Rules:
+    chosen, shifted = config.coordinates, config.tensor2tensor.shift_positions_by_step
+    every_step, absolute = chosen.injection == "every_step", chosen.position in ("sinusoidal", "learned")
+    yield (
+        "tensor2tensor.shift_positions_by_step",
+        shifted and not (every_step and absolute),
+        "shifts the signal that is added at every step: needs coordinates.position sinusoidal or learned, and "
+        'coordinates.injection="every_step"',
+    )
+    yield (
+        "tensor2tensor.plain_layers_before",
+        config.tensor2tensor.plain_layers_before > 0 and every_step and chosen.position == "learned",
+        "layers before the recurrence do not get positions that are learned inside it: needs "
+        'coordinates.injection="input", or another coordinates.position',
+    )
+    if chosen.from_end:
+        path, relative = "coordinates.from_end", not absolute and not config.attention.rotary_source
+        yield path, relative, "needs coordinates.position sinusoidal or learned, or rotary_source"
+        yield path, shifted, "needs shift_positions_by_step=False: shifted positions have no fixed end"
+        language_model = config.architecture == "language_model"
+        yield path, language_model, "a language model does not know where its text ends"

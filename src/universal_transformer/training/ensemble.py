@@ -380,7 +380,7 @@ def _check_alike(configs: Sequence[RunConfig], models: Sequence[AnyModelConfig])
         for name in ("ponder_padding", "shift_positions_by_step"):
             if getattr(model.tensor2tensor, name):
                 raise UserError(
-                    f"model.tensor2tensor.{name}=True makes a batch's padding part of the result: train such runs one at a time"
+                    f"model.tensor2tensor.{name}=True makes padding part of the result: train such runs one at a time"
                 )
 
 
