@@ -1,6 +1,6 @@
 """The Neural GPU (Kaiser and Sutskever 2016, "Neural GPUs Learn Algorithms", sections 2 and 3).
 
-The sequence is laid into an image ``s`` of w columns (``image_width``), n rows (one a place) and m channels
+The sequence is placed in an image ``s`` of w columns (``image_width``), n rows (one a place) and m channels
 (``width``), which l gated units refine n times; the first column is what goes in and what comes out:
 
 ============================================= ================================================================
@@ -13,8 +13,8 @@ The sequence is laid into an image ``s`` of w columns (``image_width``), n rows 
 
 ``gate`` is the sigmoid with a cutoff, ``clamp(c · sigmoid(x) - (c - 1) / 2, 0, 1)`` (section 3.1: c = 1.2).
 
-Every row of a batch has its own n, ``ceil(output_ratio · symbols) + output_extra``: it takes n steps, and what lies
-behind its last place is zero at every step, as the border of the image is. So a row's output depends on no other row.
+Every row of a batch has its own n, ``ceil(output_ratio · symbols) + output_extra``: it takes n steps, and everything
+after its last place is zero at every step, as the border of the image is. So a row's output depends on no other row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.baselines.config import NeuralGpuConfig
 from universal_transformer.errors import UserError
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput
+from universal_transformer.models.inputs import token_input
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.roles import NonAutoregressive, refuse_depth
 from universal_transformer.nn.straight import is_straight
@@ -47,7 +47,7 @@ def gate(logits: Float[Tensor, ...], *, cutoff: float) -> Float[Tensor, ...]:
 class GatedUnit(nn.Module):
     """``CGRU(s) = u ⊙ s + (1 - u) ⊙ tanh(U * (r ⊙ s) + B)``; both gates come out of one convolution.
 
-    Dropout falls on the candidate (the tanh), not on what is remembered (Semeniuta, Severyn and Barth 2016).
+    Dropout falls on the candidate (the tanh), not on the previous state (Semeniuta, Severyn and Barth 2016).
     """
 
     def __init__(self, width: int, *, kernel_size: int, cutoff: float, dropout: float) -> None:
@@ -67,7 +67,7 @@ class NeuralGpu(NonAutoregressive):
     """Source tokens to target tokens, all at once.
 
     >>> model = NeuralGpu(NeuralGpuConfig(vocabulary=VocabularyConfig(size=14)))
-    >>> logits, inside = model.write(source)  # [batch, place, vocabulary], and the places of each row
+    >>> logits, inside = model.output_logits(source)  # [batch, place, vocabulary], and the places of each row
     """
 
     config_kind = NeuralGpuConfig
@@ -75,9 +75,7 @@ class NeuralGpu(NonAutoregressive):
 
     def __init__(self, config: NeuralGpuConfig) -> None:
         super().__init__(config)
-        self.input = TokenInput(
-            config.vocabulary.size, config.width, padding_id=config.vocabulary.padding_id, scale=True
-        )
+        self.input = token_input(config, config.width, size=config.vocabulary.size)
         self.units = nn.ModuleList(
             GatedUnit(
                 config.width,
@@ -93,7 +91,7 @@ class NeuralGpu(NonAutoregressive):
 
     @torch.no_grad()
     def _initialise_units(self) -> None:
-        """Kernels Glorot uniform; gates begin at 1: the image is kept, and all of it is looked at."""
+        """Kernels Glorot uniform; gates start at 1: the image is kept, and the candidate depends on all of it."""
         for module in self.units:
             assert isinstance(module, GatedUnit)
             for part in (*module.gates.weight.chunk(2), module.candidate.weight):
@@ -108,7 +106,7 @@ class NeuralGpu(NonAutoregressive):
         places = (symbols.double() * self.config.output_ratio * 1e6).round().div(1e6).ceil().long()
         return places + self.config.output_extra
 
-    def write(
+    def output_logits(
         self, source: Int[Tensor, "batch source"]
     ) -> tuple[Float[Tensor, "batch place classes"], Bool[Tensor, "batch place"]]:
         """Logits of every place of the output, and which places belong to a row."""
@@ -132,7 +130,7 @@ class NeuralGpu(NonAutoregressive):
         return self.output(image[:, :, 0].transpose(1, 2)), inside
 
     def _to_the_left(self, source: Int[Tensor, "batch source"]) -> Int[Tensor, "batch source"]:
-        """Symbols first, padding behind them."""
+        """Move symbols to the left and padding to the right."""
         padding = source == self.config.vocabulary.padding_id
         return source.gather(1, padding.long().argsort(dim=1, stable=True))
 
@@ -144,14 +142,14 @@ class NeuralGpu(NonAutoregressive):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
     ) -> ModelOutput:
-        """Logits for every label of ``target``, none of which is looked at but for the length of the target.
+        """Logits for every label of ``target``. They depend on the length of the target and not on its tokens.
 
-        UserError when a target is longer than its source leaves room for.
+        UserError when a target is longer than the output of its source.
         """
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
         real = target != self.config.vocabulary.padding_id
         written = torch.where(real, torch.arange(1, target.shape[1] + 1, device=target.device), 0).amax(dim=1)
-        logits, _ = self.write(source)
+        logits, _ = self.output_logits(source)
         places = self.num_places(source)
         if not is_straight() and bool((written > places).any()):
             self._refuse(int((written - places).argmax()), written=written, places=places, source=source)
@@ -159,12 +157,12 @@ class NeuralGpu(NonAutoregressive):
         return ModelOutput(functional.pad(logits, (0, 0, 0, missing))[:, : target.shape[1]])
 
     def _refuse(self, row: int, *, written: Tensor, places: Tensor, source: Tensor) -> None:
-        """Say which fields give a target room."""
+        """Raise a UserError that names the fields which allow a longer target."""
         config, needed = self.config, int(written[row])
         symbols = int((source[row] != config.vocabulary.padding_id).sum())
         ratio = math.ceil((needed - config.output_extra) / max(1, symbols))
         raise UserError(
-            f"a target of {needed} symbols, its end among them, where a source of {symbols} leaves room for "
+            f"a target of {needed} symbols, with its end, but a source of {symbols} symbols allows "
             f"{int(places[row])}: raise output_ratio={config.output_ratio:g} (to {ratio}, say) or "
             f"output_extra={config.output_extra}"
         )

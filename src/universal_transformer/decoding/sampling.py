@@ -142,7 +142,7 @@ def _at_once(
     """The same from a model that predicts all tokens at once: each place is chosen by itself, up to the end token."""
     source = check_source(source, model=model)
     with evaluating(model):
-        logits, inside = model.write(source)
+        logits, inside = model.output_logits(source)
     limits = [places if limit is None else min(limit, places) for places in inside.sum(dim=1).tolist()]
     rows = _rows(limits, sampling=sampling, indices=indices)
     no_steps = logits.new_zeros(len(rows))

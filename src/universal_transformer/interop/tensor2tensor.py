@@ -11,8 +11,8 @@ The authors' code (tensor2tensor, Apache-2.0) stores a model as variables with n
 - :func:`load_encoder`, :func:`load_decoder` one recurrence;
 - :func:`config_from_hparams` the configuration alone.
 
-Every variable must find its place and every parameter its variable: what is left over or missing is named in the error.
-Training state (``global_step``, slots of optimisers) is passed over. What is computed is held to the last official
+Every variable must belong to a parameter and every parameter to a variable. The error names what is missing or left
+over. Training state (``global_step``, slots of optimisers) is passed over. What is computed is held to the last official
 version; before September 2018 basic and global halting mixed states differently.
 """
 
@@ -224,7 +224,7 @@ def load(
     hyper-parameters; those left out have the official defaults. ``source_vocabulary_size`` is needed only when source
     and target embed different vocabularies under names that do not say which is which.
 
-    Raises Unsupported when the official model is one that ours cannot be; UserError that names a variable which is
+    Raises Unsupported for an official model that this package does not have; UserError that names a variable which is
     missing, left over, wrongly shaped or not finite.
     """
     full, inside = complete(hparams), _strip(variables)

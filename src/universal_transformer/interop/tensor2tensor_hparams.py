@@ -1,4 +1,4 @@
-"""What the official hyper-parameters say, in our words.
+"""The configuration that official hyper-parameters describe.
 
 The names and their meaning are those of tensor2tensor's ``universal_transformer.py`` at commit ``bafdc1b`` (2023), the
 last one. A hyper-parameter that is left out has the value that ``universal_transformer_base`` gives it.
@@ -103,7 +103,7 @@ ASKED_IF: dict[str, tuple[str, Any]] = {
 
 
 class Unsupported(UserError):  # noqa: N818 - not every refusal is a mistake
-    """An official model that ours cannot be: the message names the hyper-parameter and its value."""
+    """An official model that this package does not have: the message names the hyper-parameter and its value."""
 
 
 def complete(hparams: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,11 +212,11 @@ def config_from_hparams(
 ) -> ModelConfig:
     """The configuration that computes what the official code computes with ``hparams``.
 
-    Token ids are the official ones: 0 is padding, and stands in front of the first target too; 1 ends a text. Global
-    halting and the start index "step" let a decoder see its future; official checkpoints have them, so they are allowed
-    here (``allow_look_ahead``).
+    Token ids are the official ones: 0 is padding and precedes the first target token, 1 ends a text. Global
+    halting and the start index "step" let a decoder depend on later tokens; official checkpoints have them, so they are
+    allowed here (``allow_look_ahead``).
 
-    Raises Unsupported, naming hyper-parameter and value, where ours cannot be the same.
+    Raises Unsupported, naming hyper-parameter and value, where there is no equal configuration.
     """
     full = complete(hparams)
     check(full)

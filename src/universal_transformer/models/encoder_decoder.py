@@ -5,7 +5,7 @@ import torch
 from universal_transformer.axes import Int, Padding, Positions, States, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput
+from universal_transformer.models.inputs import TokenInput, token_input
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions import training_positions
 from universal_transformer.models.roles import AnyEncoderDecoder
@@ -30,12 +30,8 @@ class EncoderDecoder(AnyEncoderDecoder):
         shared = self.source.input
         assert isinstance(shared, TokenInput)
         if config.vocabulary.target_size:
-            shared = TokenInput(
-                config.vocabulary.target_size,
-                config.sizes.width,
-                padding_id=config.vocabulary.padding_id,
-                scale=config.inputs.scale_embeddings,
-            )
+            size = config.vocabulary.target_size
+            shared = token_input(config, config.sizes.width, size=size)
         self.target = TargetSide(config, embedding=shared, cross_attention=True)
         initialise(self)
 
@@ -50,7 +46,7 @@ class EncoderDecoder(AnyEncoderDecoder):
         return drawn[:, :source], drawn[:, :target]
 
     def _remember(self, states: States, *, positions: Positions, padding: Padding | None) -> list[Memory]:
-        """What the target side looks at."""
+        """Project the source to the keys and values of the target side."""
         recurrence, rotary = self.target.recurrence, None
         if self.config.attention.rotary_source:
             rotary = recurrence.coordinates.place_source(
@@ -103,7 +99,7 @@ class EncoderDecoder(AnyEncoderDecoder):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
     ) -> DecoderState:
-        """Encode ``source`` and get ready to generate up to ``capacity`` tokens (the start token included)."""
+        """Encode ``source`` and return the state for up to ``capacity`` tokens (the start token included)."""
         positions = self.source.positions(source)
         states, padding, trace = self.source(
             source, positions=positions, max_steps=max_steps, threshold=halting_threshold

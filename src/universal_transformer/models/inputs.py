@@ -1,4 +1,4 @@
-"""From ids to states: an embedding a token, or one state for each short sentence."""
+"""From ids to states: an embedding of each token, or one state for each short sentence."""
 
 import math
 
@@ -8,11 +8,12 @@ from torch.nn.functional import embedding
 
 from universal_transformer.axes import Float, Int, Padding, States, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.models.config import BaseConfig
 from universal_transformer.nn.straight import is_straight
 
 
 def _check_ids(ids: Int[Tensor, "..."], *, size: int) -> None:
-    """UserError when an id lies outside the vocabulary (on a CPU; a GPU would have to wait for the answer)."""
+    """UserError when an id lies outside the vocabulary (on a CPU: on a GPU this would need a synchronisation)."""
     if ids.device.type == "cpu" and ids.numel() and not (torch.compiler.is_compiling() or is_straight()):
         least, most = (int(extreme) for extreme in ids.aminmax())
         if least < 0 or most >= size:
@@ -20,11 +21,30 @@ def _check_ids(ids: Int[Tensor, "..."], *, size: int) -> None:
 
 
 def _check_vocabulary(size: int) -> None:
-    """UserError for a vocabulary of nothing."""
+    """UserError for an empty vocabulary."""
     if size < 1:
         raise UserError(
             f"vocabulary.size={size}: a model needs a vocabulary; take it from the data or set the field"
         )
+
+
+def source_input(config: BaseConfig, width: int) -> "TokenInput | FactInput":
+    """Return the input module of the source: tokens or facts."""
+    if config.inputs.kind == "tokens":
+        return token_input(config, width, size=config.vocabulary.size)
+    return FactInput(
+        config.vocabulary.size,
+        width,
+        max_fact_words=config.vocabulary.max_fact_words,
+        padding_id=config.vocabulary.padding_id,
+        scale=config.inputs.scale_embeddings,
+    )
+
+
+def token_input(config: BaseConfig, width: int, *, size: int) -> "TokenInput":
+    """Return the embedding of a vocabulary of ``size`` tokens."""
+    scale = config.inputs.scale_embeddings
+    return TokenInput(size, width, padding_id=config.vocabulary.padding_id, scale=scale)
 
 
 class TokenInput(nn.Module):
@@ -38,7 +58,7 @@ class TokenInput(nn.Module):
         self.scale = math.sqrt(width) if scale else 1.0
 
     def padding(self, ids: Int[Tensor, "batch position"]) -> Padding:
-        """Where there is no token."""
+        """Return where there is no token."""
         return ids == self.padding_id
 
     def forward(self, ids: Int[Tensor, "batch position"]) -> States:

@@ -1,4 +1,4 @@
-"""Where tokens stand, and where there are none."""
+"""Positions of tokens, and padding."""
 
 import torch
 
@@ -9,7 +9,7 @@ from universal_transformer.nn.straight import is_straight
 
 
 def without_padding(padding: Padding) -> Padding | None:
-    """``None`` when nothing is padding, which lets attention take its fastest path."""
+    """``None`` when nothing is padding, so that attention can use its fastest kernel."""
     return padding if is_straight() or bool(padding.any()) else None
 
 

@@ -6,28 +6,10 @@ from torch import nn
 from universal_transformer.axes import Int, Padding, Positions, States, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
-from universal_transformer.models.inputs import FactInput, TokenInput
+from universal_transformer.models.inputs import source_input
 from universal_transformer.models.positions import default_positions, without_padding
 from universal_transformer.nn.coordinates import count_separators, restart_positions
 from universal_transformer.nn.recurrence import Trace
-
-
-def source_input(config: ModelConfig) -> TokenInput | FactInput:
-    """Tokens or facts, as the configuration says."""
-    if config.inputs.kind == "tokens":
-        return TokenInput(
-            config.vocabulary.size,
-            config.sizes.width,
-            padding_id=config.vocabulary.padding_id,
-            scale=config.inputs.scale_embeddings,
-        )
-    return FactInput(
-        config.vocabulary.size,
-        config.sizes.width,
-        max_fact_words=config.vocabulary.max_fact_words,
-        padding_id=config.vocabulary.padding_id,
-        scale=config.inputs.scale_embeddings,
-    )
 
 
 class SourceSide(nn.Module):
@@ -36,7 +18,7 @@ class SourceSide(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.input = source_input(config)
+        self.input = source_input(config, config.sizes.width)
         self.space = None
         if config.tensor2tensor.num_target_spaces:
             self.space = nn.Parameter(torch.zeros(config.tensor2tensor.num_target_spaces, config.sizes.width))
@@ -47,7 +29,7 @@ class SourceSide(nn.Module):
     def positions(
         self, source: Int[Tensor, "batch source *words"], *, drawn: Positions | None = None
     ) -> Positions:
-        """Where the tokens stand: at the positions ``drawn``, or at 0, 1, 2 …; again so behind each separator."""
+        """Positions of the tokens: ``drawn``, or 0, 1, 2 …; after each separator they start again."""
         padding = self.input.padding(source)
         if drawn is None:
             drawn = self._counted(padding)
@@ -100,7 +82,7 @@ class SourceSide(nn.Module):
         threshold: float | None = None,
         keep_attention: bool = False,
     ) -> tuple[States, Padding | None, Trace]:
-        """The same from embedded states on."""
+        """The same for states that are embedded already."""
         if positions is None:
             seen = None if self.config.tensor2tensor.ponder_padding else padding
             positions = default_positions(states.shape[1], padding=seen, device=states.device)

@@ -21,7 +21,7 @@ from universal_transformer.nn.recurrence import Trace
 
 @dataclass
 class DecoderState:
-    """What generation carries from token to token. ``lengths`` counts real tokens, ``padding`` the stored blanks."""
+    """State of generation between two tokens. ``lengths`` counts real tokens, ``padding`` the stored blanks."""
 
     cache: KeyValueCache
     memory: list[Memory] | None
@@ -65,7 +65,7 @@ class TargetSide(nn.Module):
 
     @property
     def matrix(self) -> Float[Tensor, "classes width"]:
-        """What last states are multiplied by."""
+        """The output matrix."""
         return self.embedding.weight if self.output is None else self.output.weight
 
     def pack_logits(self) -> None:
@@ -88,7 +88,7 @@ class TargetSide(nn.Module):
         padding = None
         if not self.config.tensor2tensor.ponder_padding:
             padding = without_padding(labels == self.config.vocabulary.padding_id)
-        if padding is not None:  # on the left, too: the start token stands before the first label
+        if padding is not None:  # on the left, too: the start token is before the first label
             ids = ids.scatter(1, padding.long().argmin(dim=1, keepdim=True), self.config.start_id)
         if positions is None:
             positions = default_positions(labels.shape[1], padding=padding, device=labels.device)
@@ -115,7 +115,7 @@ class TargetSide(nn.Module):
         """Empty caches for ``batch`` sequences of up to ``capacity`` tokens, the start token included."""
         if self.config.looks_ahead:
             raise UserError(
-                'this model sees the future (halting_scope="sequence" or position_start="step" in a decoder): '
+                'the decoder depends on later tokens (halting.scope="sequence" or shift_positions_by_step): '
                 "it can score given targets but not generate"
             )
         weight = self.embedding.weight
@@ -141,10 +141,10 @@ class TargetSide(nn.Module):
     def advance(
         self, tokens: Int[Tensor, "batch new"], state: DecoderState, *, padding: Padding | None = None
     ) -> Float[Tensor, "batch new classes"]:
-        """Logits behind each of the new tokens; the caches of ``state`` grow by them, in place.
+        """Logits after each of the new tokens. The caches of ``state`` grow in place.
 
         ``padding`` marks new positions that hold no token (ragged prompts, padded on the left; padding on the right
-        is as good unless the transition is a convolution, which looks at the places next to it).
+        gives the same result unless the transition is a convolution, which depends on neighbouring positions).
         """
         cache, new = state.cache, tokens.shape[1]
         cache.check(new)

@@ -123,7 +123,7 @@ class HaltingConfig:
     output: Literal["mean", "interpolate", "final"] = "mean"
     """D8: the weighted mean of the states, the interpolation printed in the paper, or the last state."""
     state: Literal["frozen", "evolving"] = "frozen"
-    """D9: others attend to the last state of a halted position, or to a state that goes on changing (tensor2tensor)."""
+    """D9: others attend to the last state of a halted position, or to a state that still changes (tensor2tensor)."""
     scope: Literal["position", "sequence"] = "position"
     """D10: each position halts by itself, or all positions of a sequence halt together."""
 
