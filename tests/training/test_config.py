@@ -50,6 +50,13 @@ def test_an_unknown_choice_is_named_with_what_is_allowed(field):
         TrainingConfig(**{"max_updates": 1, field: "other"})
 
 
+def test_random_depth_needs_one_number_of_steps_for_both_sides():
+    with pytest.raises(
+        UserError, match=r"training\.depth: 'random' draws one number of steps for both sides"
+    ):
+        replaced(run_config(), {"training.depth": "random", "model.depth.decoder_max_steps": 5})
+
+
 def test_a_run_without_end_is_refused():
     with pytest.raises(UserError, match="give one"):
         TrainingConfig()

@@ -111,7 +111,9 @@ def _complete(option: str, hints: dict[str, Any], *, prog: str, also: Sequence[s
         raise UserError(f"{option} is the name of several fields: write {_either(candidates)}")
     if PATHS.get(name, ".".join((*groups, name))).startswith(("vocabulary.", FROM_DATA)):
         raise UserError(f"{option}: the tokenizer and the data determine it; there is no such option")
-    elsewhere = _matches([], name, hints) or [path for path in hints if path == f"model.{PATHS.get(name)}"]
+    elsewhere = _matches([], name, hints) or [
+        path for path in hints if path == f"model.{PATHS.get(name.removeprefix('no_'))}"
+    ]
     if elsewhere:
         raise UserError(f"unknown field {option} (did you mean {_either(elsewhere)}?)")
     full = [_option(path) for path in hints]

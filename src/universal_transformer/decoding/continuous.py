@@ -149,7 +149,7 @@ def generate_stream(
         return
     stream = chain(following, stream)
     if (
-        not model.config.halts
+        not model.config.halts_in(decoder=True)
         or not _shares(model)
         or sum(steps) > SHALLOW * (max_steps or model.config.max_steps) * len(steps)
     ):

@@ -93,9 +93,9 @@ def evaluate(
                 if progress is not None:
                     progress(done, total)
     report = summarise(scorer, tallies, by_supports, task=task, split=split)
-    # a cap below the trained one makes all positions stop there, which says nothing about the halting unit
-    watched = model.config.halts and depth.cap(model) >= model.config.max_steps
-    warnings = tuple(collapses(report)) if watched else ()
+    # a cap below the trained one stops all positions there, which says nothing about the halting unit
+    watched = depth.cap(model) >= model.config.max_steps
+    warnings = tuple(collapses(report, model)) if watched else ()
     return dataclasses.replace(report, notes=(*task.notes, *notes, *depth.notes(model)), warnings=warnings)
 
 
@@ -162,10 +162,12 @@ def summarise(
     )
 
 
-def collapses(report: Report) -> list[str]:
+def collapses(report: Report, model: Model) -> list[str]:
     """Return a warning for each side whose halting has collapsed."""
-    sides = [steps for side in ("encoder", "decoder") if (steps := report.steps(side)) is not None]
-    found = [collapse(steps, max_steps=report.max_steps) for steps in sides]
+    sides = (report.steps("encoder"), report.steps("decoder"))
+    halting = (model.config.halts_in(decoder=False), model.config.halts_in(decoder=True))
+    taken = [steps for steps, halts in zip(sides, halting, strict=True) if halts and steps is not None]
+    found = [collapse(steps, max_steps=report.max_steps) for steps in taken]
     return [text for text in found if text is not None]
 
 

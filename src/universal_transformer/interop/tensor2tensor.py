@@ -12,7 +12,7 @@ The authors' code (tensor2tensor, Apache-2.0) stores a model as variables with n
 - :func:`config_from_hparams` the configuration alone.
 
 Every variable must belong to a parameter and every parameter to a variable. The error names what is missing or left
-over. Training state (``global_step``, slots of optimisers) is passed over. What is computed is held to the last official
+over. Training state (``global_step``, slots of optimisers) is ignored. The results equal those of the last official
 version; before September 2018 basic and global halting mixed states differently.
 """
 

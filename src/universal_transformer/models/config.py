@@ -97,9 +97,6 @@ class BaseConfig:
 
     kind: ClassVar[str]
     """Name of the kind of model in files."""
-    halts: ClassVar[bool] = False
-    max_steps: ClassVar[int] = 0
-    """0: the model has no steps over depth."""
 
     architecture: Architecture = "encoder_decoder"
     """Sequence to sequence, next token, or one class for each sequence."""
@@ -116,6 +113,24 @@ class BaseConfig:
     def start_id(self) -> int:
         """Token id before the first target token."""
         return self.vocabulary.start_id
+
+    @property
+    def halts(self) -> bool:
+        """Whether positions of any side halt."""
+        return self.halts_in(decoder=False) or self.halts_in(decoder=True)
+
+    @property
+    def max_steps(self) -> int:
+        """The largest number of steps of any side. 0: the model has no steps over depth."""
+        return max(self.max_steps_of(decoder=False), self.max_steps_of(decoder=True))
+
+    def halts_in(self, *, decoder: bool) -> bool:  # noqa: ARG002
+        """Whether positions of this side halt."""
+        return False
+
+    def max_steps_of(self, *, decoder: bool) -> int:  # noqa: ARG002
+        """Return the largest number of steps of one side."""
+        return 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
@@ -167,16 +182,6 @@ class ModelConfig(BaseConfig):
         """Token id before the first target token."""
         padding = self.tensor2tensor.start_is_padding
         return self.vocabulary.padding_id if padding else self.vocabulary.start_id
-
-    @property
-    def halts(self) -> bool:  # type: ignore[override]
-        """Whether positions of any side halt."""
-        return self.halting.side != "none"
-
-    @property
-    def max_steps(self) -> int:  # type: ignore[override]
-        """The largest number of steps of any side."""
-        return max(self.depth.max_steps, self.depth.decoder_max_steps)
 
     def halts_in(self, *, decoder: bool) -> bool:
         """Whether positions of this side halt."""

@@ -145,6 +145,13 @@ class RunConfig:
     training: TrainingConfig
     """How to train."""
 
+    def __post_init__(self) -> None:
+        sides = {self.model.max_steps_of(decoder=side) for side in (False, True)}
+        if self.training.depth == "random" and len(sides) > 1:
+            raise UserError(
+                "training.depth: 'random' draws one number of steps for both sides: leave decoder_max_steps out"
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; the data carry the name of their task under "task"."""
         task = next((name for name, kind in TASKS.items() if kind is type(self.data)), None)
