@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation import BySupports, Report, Row, StepCounts
+from universal_transformer.evaluation import BySupports, Report, ScoreRow, StepCounts
 from universal_transformer.evaluation.report import collapse
 
 
@@ -43,7 +43,7 @@ def test_one_step_leaves_nothing_to_collapse():
 
 def report(**changes):
     steps = (StepCounts("encoder", (1, 2)), StepCounts("decoder", (0, 4)))
-    rows = tuple(Row("test", f"length {n}", 5, {"character_accuracy": n / 7}, steps) for n in range(2))
+    rows = tuple(ScoreRow("test", f"length {n}", 5, {"character_accuracy": n / 7}, steps) for n in range(2))
     fields = {
         "task": "copy",
         "metric": "sequence",

@@ -112,7 +112,7 @@ def open_with_task(
             )
         return run, load_blimp(run.codec, data_dir=data_dir)
     if data_dir and hasattr(run.config.data, "data_dir"):
-        data = dataclasses.replace(run.config.data, data_dir=data_dir)  # type: ignore[arg-type]
+        data = dataclasses.replace(run.config.data, data_dir=data_dir)
         run = dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
     return run, load_task(run)
 

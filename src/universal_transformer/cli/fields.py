@@ -20,19 +20,9 @@ import tyro
 
 from universal_transformer.errors import UserError, near
 from universal_transformer.files import show
-from universal_transformer.models.kinds import AnyModelConfig
-from universal_transformer.training.config import RunConfig, TaskFields, TrainingConfig
+from universal_transformer.training.config import RunConfig
 
 GROUPS = ("data", "model", "training")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Fields:
-    """A field may be written without its group where one group alone has it: --max-steps 8."""
-
-    data: TaskFields
-    model: AnyModelConfig
-    training: TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -181,11 +171,15 @@ def _parse(config: RunConfig, given: Sequence[_Given]) -> RunConfig:
 
 def _tyro(
     config: RunConfig, arguments: list[str], *, prog: str, description: str | None, silent: bool
-) -> _Fields:
+) -> Any:
+    # the classes of this configuration's own groups, so that any task can be among them
+    groups = {group: type(getattr(config, group)) for group in GROUPS}
+    fields = dataclasses.make_dataclass("Fields", groups.items(), frozen=True, kw_only=True)
+    fields.__doc__ = "A field may be written without its group where one group alone has it: --max-steps 8."
     with contextlib.redirect_stderr(io.StringIO()) if silent else contextlib.nullcontext():
         return tyro.cli(
-            tyro.conf.AvoidSubcommands[_Fields],
-            default=_Fields(data=config.data, model=config.model, training=config.training),
+            fields,
+            default=fields(data=config.data, model=config.model, training=config.training),
             args=arguments,
             prog=prog,
             description=description,

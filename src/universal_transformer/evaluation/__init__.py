@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from universal_transformer.evaluation.measure import Progress, evaluate
     from universal_transformer.evaluation.prediction import predict
-    from universal_transformer.evaluation.report import BySupports, Report, Row, StepCounts
+    from universal_transformer.evaluation.report import BySupports, Report, ScoreRow, StepCounts
 
 _HOME = {
     "BySupports": "report",
     "Progress": "measure",
     "Report": "report",
-    "Row": "report",
+    "ScoreRow": "report",
     "StepCounts": "report",
     "evaluate": "measure",
     "predict": "prediction",
 }
 
-__all__ = ["BySupports", "Progress", "Report", "Row", "StepCounts", "evaluate", "predict"]
+__all__ = ["BySupports", "Progress", "Report", "ScoreRow", "StepCounts", "evaluate", "predict"]
 
 
 def __getattr__(name: str) -> object:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from universal_transformer.data.example import Example, sizes, spread
 from universal_transformer.decoding.session import evaluating
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.report import BySupports, Report, Row, collapse
+from universal_transformer.evaluation.report import BySupports, Report, ScoreRow, collapse
 from universal_transformer.evaluation.room import check_batch_tokens, check_batches
 from universal_transformer.evaluation.scoring import Decoding, Depth, Outcome, Scorer, load_sacrebleu
 from universal_transformer.files import show
@@ -56,7 +56,7 @@ def evaluate(
     | ---------- | ---------------------------------------------------------------------------------------- |
     | error      | per cent of examples whose class the largest logit does not name                         |
     | accuracy   | share of examples whose class the largest logit names                                    |
-    | sequence   | character and sequence accuracy of free-running output (`tasks.scoring`)                 |
+    | sequence   | character and sequence accuracy of free-running output (`tasks.accuracy`)                 |
     | bleu       | sacreBLEU and chrF of free-running output; needs the extra `metrics`                     |
     | perplexity | ``exp(-1/n Σ log p)``, accuracy, bits per character, teacher-forced, over n tokens       |
     | last_word  | perplexity and accuracy over the last token of each example alone; unknown words are wrong |
@@ -137,10 +137,10 @@ def summarise(
     for (name, _), outcome in tallies.items():
         wholes.setdefault(name, Outcome(count=0)).add(outcome)
 
-    def row(name: str, group: str, outcome: Outcome) -> Row:
+    def row(name: str, group: str, outcome: Outcome) -> ScoreRow:
         metrics, found = scorer.metrics(outcome)
         signatures.update(found)
-        return Row(name, group, outcome.count, metrics, outcome.step_counts(cap=cap))
+        return ScoreRow(name, group, outcome.count, metrics, outcome.step_counts(cap=cap))
 
     places = {name: place for place, name in enumerate(wholes)}
     ordered = sorted(tallies, key=lambda key: (places[key[0]], natural(key[1])))

@@ -80,7 +80,7 @@ class StepCounts:
 
 
 @dataclass(frozen=True)
-class Row:
+class ScoreRow:
     """The scores of one group of one test set."""
 
     set: str
@@ -118,9 +118,9 @@ class Report:
     """Whether positions decide for themselves when to stop."""
     max_steps: int
     """Depth T that was run: the cap of a halting model; 0 of a model without depth."""
-    rows: tuple[Row, ...]
+    rows: tuple[ScoreRow, ...]
     """One for each group of each test set."""
-    totals: tuple[Row, ...]
+    totals: tuple[ScoreRow, ...]
     """One for each test set as a whole."""
     steps_by_supports: tuple[BySupports, ...] = ()
     signatures: dict[str, str] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class Report:
         return next(iter(self.totals[0].metrics))
 
     @property
-    def failed(self) -> tuple[Row, ...] | None:
+    def failed(self) -> tuple[ScoreRow, ...] | None:
         """Groups with an error above 5 % (the paper's failed tasks); None where there are no groups to fail."""
         if self.metric != "error" or not self.has_groups:
             return None

@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from universal_transformer.data.download import find
 from universal_transformer.data.example import Example
@@ -44,8 +44,8 @@ from universal_transformer.tasks.agreement_files import (
     read_prefixes,
     read_sample,
 )
-from universal_transformer.tasks.generated import MadeExamples
-from universal_transformer.tasks.task import Task
+from universal_transformer.tasks.lazy import LazyExamples
+from universal_transformer.tasks.task import Codec, Task
 from universal_transformer.tasks.word_codecs import Vocabulary, WordCodec, check_vocabulary_size
 
 OFFICIAL = "agr_50_mostcommon_10K.tsv.gz"
@@ -56,7 +56,7 @@ LEAST_SHARED = 6
 _OTHER = "*"
 
 
-class Texts(MadeExamples):
+class AgreementTexts(LazyExamples):
     """Texts in one array; the source of an example is the text with the wrong last word."""
 
     def __init__(self) -> None:
@@ -76,15 +76,15 @@ class Texts(MadeExamples):
         """The number of texts."""
         return len(self._groups)
 
-    def make(self, place: int) -> Example:
+    def make(self, index: int) -> Example:
         """Make one example."""
-        ids = tuple(self._ids[self._ends[place] : self._ends[place + 1]])
-        wrong = self._wrong[place]
-        return Example(source=(*ids[:-1], wrong) if wrong else (), target=ids, group=self._groups[place])
+        ids = tuple(self._ids[self._ends[index] : self._ends[index + 1]])
+        wrong = self._wrong[index]
+        return Example(source=(*ids[:-1], wrong) if wrong else (), target=ids, group=self._groups[index])
 
 
 @dataclass
-class Corpus:
+class AgreementCorpus:
     """What is trained on, validated with and tested, before words become ids."""
 
     train: list[Sentence]
@@ -97,6 +97,7 @@ class Corpus:
 class AgreementData:
     """A language model that is tested on the agreement of verbs with their subjects."""
 
+    codec_class: ClassVar[type[Codec]] = WordCodec
     corpus: Literal["parts", "official"] = "parts"
     """The pieces of the data folder `sva` (a changed split), or Linzen's whole file, which you bring."""
     data_dir: str = ""
@@ -127,15 +128,15 @@ class AgreementData:
             )
         counts = Counter(word for sentence in corpus.train for word in sentence.words)
         vocabulary = Vocabulary.of(counts, size=self.vocabulary_size, least=2)
-        train = Texts()
+        train = AgreementTexts()
         for sentence in corpus.train:
             end = (END,) if sentence.whole else ()
             train.append([*vocabulary.encode(sentence.words), *end])
         codec, notes = WordCodec(vocabulary), list(corpus.notes)
-        validation, tests = Texts(), {}
+        validation, tests = AgreementTexts(), {}
         _add_pairs(corpus.validation, validation, vocabulary)
         for name, sentences in corpus.test.items():
-            tests[name] = Texts()
+            tests[name] = AgreementTexts()
             left_out = _add_pairs(sentences, tests[name], vocabulary)
             if left_out:
                 notes.append(
@@ -153,7 +154,7 @@ class AgreementData:
             notes=tuple(notes),
         )
 
-    def _parts(self) -> Corpus:
+    def _parts(self) -> AgreementCorpus:
         tests: dict[str, Sequence[Sentence]] = {"verbs": list(self._forms())}
         tags = [
             sentence.as_tag()
@@ -191,13 +192,13 @@ class AgreementData:
             "verbs: which form of the verb is likelier; tags: which of VBZ and VBP is (its files end before the verb; "
             "those of 0 attractors are sentences of the verbs)",
         ]
-        return Corpus(train=kept[held:], validation=kept[:held], test=tests, notes=notes)
+        return AgreementCorpus(train=kept[held:], validation=kept[:held], test=tests, notes=notes)
 
     def _forms(self) -> Iterator[Sentence]:
         base = "colorless/linzen_testset/subj_agr_filtered"
         yield from read_forms(self._file(f"{base}.text"), self._file(f"{base}.gold"))
 
-    def _official(self) -> Corpus:
+    def _official(self) -> AgreementCorpus:
         path = find("linzen", self.data_dir, file=OFFICIAL)
         sentences = list(read_dependencies(path))
         random.Random(self.seed).shuffle(sentences)
@@ -212,7 +213,7 @@ class AgreementData:
             notes.append(f"{len(leaked):,} training sentences left out: they are in the test, too")
         train = [sentence for place, sentence in enumerate(sentences[:first]) if place not in leaked]
         held = [s for place, s in enumerate(sentences[first:second], start=first) if place not in leaked]
-        return Corpus(train=train, validation=held, test={"verbs": test}, notes=notes)
+        return AgreementCorpus(train=train, validation=held, test={"verbs": test}, notes=notes)
 
     def _file(self, name: str) -> Path:
         return find("sva", self.data_dir, file=name)
@@ -255,7 +256,7 @@ def find_shared(training: Sequence[Sentence], tests: Sequence[Sentence]) -> set[
     return found
 
 
-def _add_pairs(sentences: Sequence[Sentence], texts: Texts, vocabulary: Vocabulary) -> int:
+def _add_pairs(sentences: Sequence[Sentence], texts: AgreementTexts, vocabulary: Vocabulary) -> int:
     """Add the words up to the verb of each sentence, with the verb's wrong form; return how many had none."""
     left_out = 0
     for sentence in sentences:

@@ -16,18 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+from functools import cached_property, partial
 from random import Random
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.errors import UserError
-from universal_transformer.files import read_json, show, show_path, write_json
-from universal_transformer.tasks.generated import GeneratedExamples
-from universal_transformer.tasks.scoring import until_end
-from universal_transformer.tasks.task import CODEC_FILE, Task
+from universal_transformer.files import show, show_path
+from universal_transformer.tasks.accuracy import until_end
+from universal_transformer.tasks.codecs import SavedCodec
+from universal_transformer.tasks.lazy import GeneratedExamples
+from universal_transformer.tasks.task import Codec, Task
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 FIRST_SYMBOL = len(SPECIAL)
@@ -62,9 +62,10 @@ def solve(source: str, *, problem: Problem, base: int = 10, least_significant_fi
 
 
 @dataclass(frozen=True, kw_only=True)
-class CharacterCodec:
+class CharacterCodec(SavedCodec):
     """Characters to ids and back: 0 padding, 1 start, 2 end, 3 unknown, then `symbols`."""
 
+    kind: ClassVar[str] = "characters"
     symbols: str
 
     @property
@@ -106,19 +107,6 @@ class CharacterCodec:
         """Return the characters of the source."""
         return [self._symbol(identifier) for identifier in example.source if isinstance(identifier, int)]
 
-    def save(self, folder: Path) -> None:
-        """Write ``codec.json``."""
-        write_json(folder / CODEC_FILE, {"kind": "characters", "symbols": self.symbols})
-
-    @classmethod
-    def load(cls, folder: Path) -> CharacterCodec:
-        """Read what `save` wrote."""
-        content = read_json(folder / CODEC_FILE)
-        if set(content) != {"kind", "symbols"} or not isinstance(content["symbols"], str):
-            path = show_path(folder / CODEC_FILE)
-            raise UserError(f"{path}: expected a codec of characters with the fields kind, symbols")
-        return cls(symbols=content["symbols"])
-
     def _symbol(self, identifier: int) -> str:
         index = identifier - FIRST_SYMBOL
         return self.symbols[index] if 0 <= index < len(self.symbols) else "\N{REPLACEMENT CHARACTER}"
@@ -132,6 +120,7 @@ class CharacterCodec:
 class AlgorithmicData:
     """Copying, reversing or adding digits, generated on the spot: short to train on, long to test on."""
 
+    codec_class: ClassVar[type[Codec]] = CharacterCodec
     problem: Problem = "copy"
     """What to do with the digits."""
     train_lengths: tuple[int, int] = (1, 40)
@@ -205,7 +194,9 @@ class AlgorithmicData:
         return Task(
             name=f"algorithmic {self.problem}",
             codec=self._codec,
-            train=GeneratedExamples(data=self, held_out=frozenset(held_out)),
+            train=GeneratedExamples(
+                partial(self.training_example, held_out=frozenset(held_out)), count=self.train_examples
+            ),
             validation=validation,
             test={"test": test},
             metric="sequence",

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from universal_transformer.data.download import find
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.facts import FactCodec, Question, parse
-from universal_transformer.tasks.task import Task
+from universal_transformer.tasks.task import Codec, Task
 
 TASK_NAMES = {
     1: "single-supporting-fact",
@@ -49,6 +49,7 @@ _PARTIAL = "qa{number}_{name}_train_10k-partial.txt"
 class BabiData:
     """The bAbI question-answering tasks, read from the published files."""
 
+    codec_class: ClassVar[type[Codec]] = FactCodec
     task: str = "1"
     """A task from 1 to 20, several with commas between them (one model for all of them), or "joint": all 20."""
     size: Literal["1k", "10k"] = "10k"

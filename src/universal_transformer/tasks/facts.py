@@ -7,16 +7,14 @@ IDs start again at 1 with a new story. A question's facts are all earlier statem
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from universal_transformer.data.example import NO_CLASS, PADDING, Example
 from universal_transformer.errors import UserError
-from universal_transformer.files import read_json, show, show_path, write_json
-from universal_transformer.tasks.task import CODEC_FILE
-from universal_transformer.typed import typed
+from universal_transformer.files import show, show_path
+from universal_transformer.tasks.codecs import SavedCodec
 
 UNKNOWN_WORD = 1
 FIRST_WORD = 2
@@ -123,7 +121,7 @@ def words(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactCodec:
+class FactCodec(SavedCodec):
     """A story with its question to one tuple of word ids a fact, an answer to a class, and back.
 
     Ids: 0 padding, 1 a word not in `vocabulary`, then the words. Facts come oldest first, or with
@@ -131,6 +129,7 @@ class FactCodec:
     (0 = all).
     """
 
+    kind: ClassVar[str] = "facts"
     vocabulary: tuple[str, ...]
     answers: tuple[str, ...]
     max_fact_words: int
@@ -192,20 +191,6 @@ class FactCodec:
     def words(self, example: Example) -> list[str]:
         """Return the words of each fact, and of the question last."""
         return [" ".join(map(self._word, fact)) for fact in example.source if isinstance(fact, tuple)]
-
-    def save(self, folder: Path) -> None:
-        """Write ``codec.json``."""
-        write_json(folder / CODEC_FILE, {"kind": "facts", **asdict(self)})
-
-    @classmethod
-    def load(cls, folder: Path) -> FactCodec:
-        """Read what `save` wrote."""
-        path = folder / CODEC_FILE
-        content = read_json(path)
-        if (kind := content.pop("kind", None)) != "facts":
-            raise UserError(f'{show_path(path)}: kind: expected "facts", found {show(kind)}')
-        codec: FactCodec = typed(content, cls, where=show_path(path))
-        return codec
 
     def _ids_of(self, text: str, *, where: str) -> tuple[int, ...]:
         if text not in self._seen:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from universal_transformer.data.example import NO_CLASS, Example
-from universal_transformer.data.table import (
-    Row,
-    Table,
+from universal_transformer.data.text_table import (
+    TextRow,
+    TextTable,
     check_file,
     check_fraction,
     hold_out,
@@ -23,15 +22,16 @@ from universal_transformer.data.table import (
 )
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.files import read_json, show, show_path, write_json
-from universal_transformer.tasks.task import CODEC_FILE, Task
+from universal_transformer.files import show
+from universal_transformer.tasks.codecs import SavedCodec
+from universal_transformer.tasks.task import Codec, Task
 
 COLUMNS = ("text", "label")
 MAX_LABELS = 10_000
 
 
 @dataclass(frozen=True)
-class LabelledCodec:
+class LabelledCodec(SavedCodec):
     """A tokeniser, the labels in the order of their classes, and the longest text a run takes."""
 
     kind: ClassVar[str] = "labelled"
@@ -39,27 +39,9 @@ class LabelledCodec:
     labels: tuple[str, ...]
     max_length: int
 
-    def save(self, folder: Path) -> None:
-        """Write the tokeniser, then ``codec.json``, each whole or not at all."""
-        self.tokenizer.save(folder / "tokenizer.json")
-        fields = {"kind": self.kind, "labels": list(self.labels), "max_length": self.max_length}
-        write_json(folder / CODEC_FILE, fields)
-
-    @classmethod
-    def load(cls, folder: Path) -> LabelledCodec:
-        """Read what `save` wrote."""
-        path = folder / CODEC_FILE
-        fields = read_json(path)
-        match fields:
-            case {"kind": cls.kind, "labels": [*labels], "max_length": int(max_length)} if all(
-                isinstance(label, str) for label in labels
-            ) and labels == sorted(set(labels)):
-                tokenizer = Tokenizer.load(folder / "tokenizer.json")
-                return cls(tokenizer=tokenizer, labels=tuple(labels), max_length=max_length)
-        raise UserError(
-            f'{show_path(path)}: found {show(fields)}; expected {{"kind": "{cls.kind}", '
-            '"labels": sorted strings, "max_length": a number}'
-        )
+    def __post_init__(self) -> None:
+        if list(self.labels) != sorted(set(self.labels)):
+            raise UserError(f"labels: found {show(self.labels)}; expected different strings, sorted")
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example without a class for every line, an empty one included."""
@@ -86,6 +68,7 @@ class LabelledCodec:
 class LabelledData:
     """Texts with a class each, from your own files."""
 
+    codec_class: ClassVar[type[Codec]] = LabelledCodec
     train: str = ""
     """Training texts: a file of `text<TAB>label` lines, or JSON lines (.jsonl) with "text" and "label". Any
     file may end in .gz."""
@@ -124,7 +107,7 @@ class LabelledData:
             notes += held.note()
         else:
             train, rows = hold_out(table, fraction=self.validation_fraction, seed=self.seed)
-            held = Table(name=f"{table.name} (held out)", rows=rows, num_blank=0)
+            held = TextTable(name=f"{table.name} (held out)", rows=rows, num_blank=0)
             notes.append(f"validation: {len(rows)} texts of {table.name} held out by seed {self.seed}")
         tokenizer = Tokenizer.train(
             [row.first for row in train],
@@ -158,7 +141,7 @@ class LabelledData:
         )
 
     def _encode(
-        self, rows: Sequence[Row], codec: LabelledCodec, name: str, notes: list[str]
+        self, rows: Sequence[TextRow], codec: LabelledCodec, name: str, notes: list[str]
     ) -> list[Example]:
         classes = {label: index for index, label in enumerate(codec.labels)}
         examples = []
@@ -181,7 +164,7 @@ class LabelledData:
         return examples
 
 
-def _labels(table: Table) -> tuple[str, ...]:
+def _labels(table: TextTable) -> tuple[str, ...]:
     labels = tuple(sorted({row.second.strip() for row in table.rows}))
     where = f"{table.name}:{table.rows[-1].line}"
     if len(labels) < 2:

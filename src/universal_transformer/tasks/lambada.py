@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,8 +33,8 @@ from universal_transformer.data.tokenizer import END, START
 from universal_transformer.data.treebank import CLOSERS, SENTENCE_ENDS
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
-from universal_transformer.tasks.generated import MadeExamples
-from universal_transformer.tasks.task import Task
+from universal_transformer.tasks.lazy import LazyExamples
+from universal_transformer.tasks.task import Codec, Task
 from universal_transformer.tasks.text import Blocks
 from universal_transformer.tasks.word_codecs import (
     FIRST_WORD,
@@ -57,6 +58,7 @@ LEAST_CONTEXT = 50
 class LambadaData:
     """A language model on novels, tested on the last words of LAMBADA's passages."""
 
+    codec_class: ClassVar[type[Codec]] = WordCodec
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
     vocabulary_size: int = 20_000
@@ -108,6 +110,7 @@ class LambadaData:
 class ReadingData:
     """Questions about passages: LAMBADA's last word as one of the words before its sentence."""
 
+    codec_class: ClassVar[type[Codec]] = ReadingCodec
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
     vocabulary_size: int = 20_000
@@ -172,7 +175,7 @@ class ReadingData:
         )
 
 
-class Questions(MadeExamples):
+class Questions(LazyExamples):
     """Passages inside one row of words: context from `starts` to `cuts`, question up to the answer at `ends`."""
 
     def __init__(self, tokens: np.ndarray, starts: np.ndarray, cuts: np.ndarray, ends: np.ndarray) -> None:
@@ -182,9 +185,9 @@ class Questions(MadeExamples):
         """The number of passages."""
         return len(self._ends)
 
-    def make(self, place: int) -> Example:
+    def make(self, index: int) -> Example:
         """Make one example."""
-        start, cut, end = int(self._starts[place]), int(self._cuts[place]), int(self._ends[place])
+        start, cut, end = int(self._starts[index]), int(self._cuts[index]), int(self._ends[index])
         context, question = self._tokens[start:cut].tolist(), self._tokens[cut:end].tolist()
         return Example(source=(*context, START, *question), target=int(self._tokens[end]))
 

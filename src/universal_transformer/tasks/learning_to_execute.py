@@ -23,16 +23,16 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from random import Random
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import END
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.tasks.algorithmic import DIGITS, CharacterCodec
-from universal_transformer.tasks.generated import GeneratedExamples
+from universal_transformer.tasks.lazy import GeneratedExamples
 from universal_transformer.tasks.programs import (
     EXPRESSION_SYMBOLS,
     KINDS,
@@ -41,7 +41,7 @@ from universal_transformer.tasks.programs import (
     draw,
     literal,
 )
-from universal_transformer.tasks.task import Task
+from universal_transformer.tasks.task import Codec, Task
 
 LINE_END = "|"
 MAX_LENGTH = 1000  # Python does not print numbers of many more digits than that
@@ -55,6 +55,7 @@ Strategy = Literal["mix", "baseline"]
 class LearningToExecuteData:
     """Small programs and their values, or long numbers to repeat, generated on the spot."""
 
+    codec_class: ClassVar[type[Codec]] = CharacterCodec
     problem: ExecuteProblem = "program"
     """What to do: repeat a number (copy, double, reverse), or run a program of all operations, of conditionals and
     loops (control), or of additions."""
@@ -128,7 +129,9 @@ class LearningToExecuteData:
         return Task(
             name=f"learning to execute: {self.problem}",
             codec=self._codec,
-            train=GeneratedExamples(data=self, held_out=frozenset(held_out)),
+            train=GeneratedExamples(
+                partial(self.training_example, held_out=frozenset(held_out)), count=self.train_examples
+            ),
             validation=validation,
             test={"test": test},
             metric="sequence",

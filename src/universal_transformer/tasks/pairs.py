@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.table import (
-    Row,
-    Table,
+from universal_transformer.data.text_table import (
+    TextRow,
+    TextTable,
     check_file,
     check_fraction,
     hold_out,
@@ -24,8 +24,9 @@ from universal_transformer.data.table import (
 )
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.files import one_line, read_json, show, show_path, write_json
-from universal_transformer.tasks.task import CODEC_FILE, Task
+from universal_transformer.files import one_line, show, show_path, write_json
+from universal_transformer.tasks.codecs import CODEC_FILE, read_kind
+from universal_transformer.tasks.task import Codec, Task
 
 COLUMNS = ("source", "target")
 
@@ -64,14 +65,13 @@ class PairsCodec:
     def load(cls, folder: Path) -> PairsCodec:
         """Read what `save` wrote."""
         path = folder / CODEC_FILE
-        fields = read_json(path)
-        match fields:
-            case {"kind": cls.kind, "shared_vocabulary": bool(shared), "max_length": int(max_length)}:
+        match fields := read_kind(folder, kind=cls.kind):
+            case {"shared_vocabulary": bool(shared), "max_length": int(max_length)}:
                 pass
             case _:
                 raise UserError(
-                    f'{show_path(path)}: found {show(fields)}; expected {{"kind": "{cls.kind}", '
-                    '"shared_vocabulary": true or false, "max_length": a number}'
+                    f"{show_path(path)}: found {show(fields)}; expected "
+                    '{"shared_vocabulary": true or false, "max_length": a number}'
                 )
         source = Tokenizer.load(folder / "tokenizer.json")
         target = source if shared else Tokenizer.load(folder / "target_tokenizer.json")
@@ -102,6 +102,7 @@ class PairsCodec:
 class PairsData:
     """Pairs of a source and a target text from your own files."""
 
+    codec_class: ClassVar[type[Codec]] = PairsCodec
     train: str = ""
     """Training pairs: a file of `source<TAB>target` lines, JSON lines (.jsonl) with "source" and "target", or
     the source side alone (then name the other in train_target). Any file may end in .gz."""
@@ -154,7 +155,7 @@ class PairsData:
             notes += held.note()
         else:
             train, rows = hold_out(table, fraction=self.validation_fraction, seed=self.seed)
-            held = Table(name=f"{table.name} (held out)", rows=rows, num_blank=0)
+            held = TextTable(name=f"{table.name} (held out)", rows=rows, num_blank=0)
             notes.append(f"validation: {len(rows)} pairs of {table.name} held out by seed {self.seed}")
         codec = self.learn(train)
         parts = {"train": self.encode(train, codec, table.name, notes)}
@@ -179,7 +180,7 @@ class PairsData:
             notes=tuple(notes),
         )
 
-    def learn(self, rows: Sequence[Row]) -> PairsCodec:
+    def learn(self, rows: Sequence[TextRow]) -> PairsCodec:
         """Learn the tokenisers from rows of training pairs."""
 
         def learn(texts: list[str]) -> Tokenizer:
@@ -193,7 +194,9 @@ class PairsData:
             return PairsCodec(source=both, target=both, max_length=self.max_length)
         return PairsCodec(source=learn(sources), target=learn(targets), max_length=self.max_length)
 
-    def encode(self, rows: Sequence[Row], codec: PairsCodec, name: str, notes: list[str]) -> list[Example]:
+    def encode(
+        self, rows: Sequence[TextRow], codec: PairsCodec, name: str, notes: list[str]
+    ) -> list[Example]:
         """Encode rows of `name`; how many are too long is added to `notes`."""
         sources = codec.source.encode_many([row.first for row in rows])
         targets = codec.target.encode_many([row.second for row in rows])
@@ -212,5 +215,5 @@ class PairsData:
         return examples
 
 
-def _read(path: str, target: str) -> Table:
+def _read(path: str, target: str) -> TextTable:
     return read_parallel(path, target) if target else read_table(path, COLUMNS)

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import Literal
+from typing import ClassVar, Literal
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.facts import FactCodec, Question, parse
-from universal_transformer.tasks.task import Task
+from universal_transformer.tasks.task import Codec, Task
 
 PEOPLE = (
     *("Clara", "Boris", "Amina", "Hugo", "Ines", "Jonas"),
@@ -122,6 +122,7 @@ class _World:
 class StoriesData:
     """Short stories of people, places and things, made up on the spot; questions need one to three facts."""
 
+    codec_class: ClassVar[type[Codec]] = FactCodec
     train_stories: int = 8000
     """Number of stories to train on."""
     validation_stories: int = 300

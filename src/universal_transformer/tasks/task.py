@@ -6,12 +6,10 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
-
-CODEC_FILE = "codec.json"
 
 Measure = Literal["error", "sequence", "bleu", "perplexity", "accuracy", "last_word", "ranking"]
 """How a task is scored; `evaluation.evaluate` says what each is."""
@@ -34,10 +32,20 @@ class Prediction:
 
 @runtime_checkable
 class Codec(Protocol):
-    """Text to ids and back: what a run saves beside its weights, enough to predict on raw input."""
+    """Text to ids and back. A run saves it with its weights, so that it can predict on raw input.
+
+    `tasks.codecs.SavedCodec` has `save` and `load` for a dataclass.
+    """
+
+    kind: ClassVar[str]
+    """Name of this class in ``codec.json``."""
 
     def save(self, folder: Path) -> None:
-        """Write ``codec.json``, whose "kind" `load_codec` looks at, and tokenizer files if there are any."""
+        """Write ``codec.json``, which has the kind, and tokenizer files if there are any."""
+
+    @classmethod
+    def load(cls, folder: Path) -> Codec:
+        """Read what `save` wrote."""
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Turn numbered lines of raw input (of the file `name`) into examples without answers."""
@@ -82,7 +90,11 @@ class Task:
 
 @runtime_checkable
 class TaskData(Protocol):
-    """The typed, documented fields that choose a task's data; one frozen dataclass a task."""
+    """The typed, documented fields that choose a task's data: one frozen dataclass for each task."""
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+    codec_class: ClassVar[type[Codec]]
+    """Class of the codec of its `Task`."""
 
     def load(self) -> Task:
         """Read or generate the examples."""

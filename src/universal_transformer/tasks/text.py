@@ -10,23 +10,23 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.table import check_file, check_fraction
+from universal_transformer.data.text_table import check_file, check_fraction
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.files import read_json, read_lines, show, show_path, write_json
-from universal_transformer.tasks.generated import MadeExamples
-from universal_transformer.tasks.task import CODEC_FILE, Task
+from universal_transformer.files import read_lines, show_path
+from universal_transformer.tasks.codecs import SavedCodec
+from universal_transformer.tasks.lazy import LazyExamples
+from universal_transformer.tasks.task import Codec, Task
 
 LINES_AT_ONCE = 10_000
 
 
-class Blocks(MadeExamples):
+class Blocks(LazyExamples):
     """Examples of `length` tokens each (the last may be shorter), out of one array."""
 
     def __init__(self, tokens: array[int] | np.ndarray, *, length: int):
@@ -37,37 +37,19 @@ class Blocks(MadeExamples):
         """The number of blocks."""
         return -(-len(self.tokens) // self.length)
 
-    def make(self, place: int) -> Example:
+    def make(self, index: int) -> Example:
         """Make one block."""
-        first = place * self.length
+        first = index * self.length
         return Example(source=(), target=tuple(self.tokens[first : first + self.length].tolist()))
 
 
 @dataclass(frozen=True)
-class TextCodec:
+class TextCodec(SavedCodec):
     """A tokeniser, and the longest prompt a run takes."""
 
     kind: ClassVar[str] = "text"
     tokenizer: Tokenizer
     block_length: int
-
-    def save(self, folder: Path) -> None:
-        """Write the tokeniser, then ``codec.json``, each whole or not at all."""
-        self.tokenizer.save(folder / "tokenizer.json")
-        write_json(folder / CODEC_FILE, {"kind": self.kind, "block_length": self.block_length})
-
-    @classmethod
-    def load(cls, folder: Path) -> TextCodec:
-        """Read what `save` wrote."""
-        path = folder / CODEC_FILE
-        fields = read_json(path)
-        match fields:
-            case {"kind": cls.kind, "block_length": int(block_length)}:
-                return cls(tokenizer=Tokenizer.load(folder / "tokenizer.json"), block_length=block_length)
-        raise UserError(
-            f"{show_path(path)}: found {show(fields)}; "
-            f'expected {{"kind": "{cls.kind}", "block_length": a number}}'
-        )
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield the beginning of a line to go on with, as `target`, for every line, an empty one included."""
@@ -103,6 +85,7 @@ class TextCodec:
 class TextData:
     """A language model on your own text files."""
 
+    codec_class: ClassVar[type[Codec]] = TextCodec
     train: str = ""
     """Training text: UTF-8, one sentence, verse or paragraph a line; the file may end in .gz."""
     validation: str = ""

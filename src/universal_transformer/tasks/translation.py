@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from universal_transformer.data.download import data_folder, find
-from universal_transformer.data.table import Table, read_parallel
+from universal_transformer.data.text_table import TextTable, read_parallel
 from universal_transformer.data.tokenizer import check_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show, show_path
-from universal_transformer.tasks.pairs import PairsData
-from universal_transformer.tasks.task import Task
+from universal_transformer.tasks.pairs import PairsCodec, PairsData
+from universal_transformer.tasks.task import Codec, Task
 
 Name = Literal["multi30k", "wmt14"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus:
+class TranslationCorpus:
     """The parts of a corpus; each is two files, PART.en and PART.de, or with .gz behind."""
 
     train: str
@@ -31,14 +31,14 @@ class Corpus:
     """How to get it, where `ut data fetch` cannot."""
 
 
-CORPORA: Mapping[str, Corpus] = MappingProxyType(
+CORPORA: Mapping[str, TranslationCorpus] = MappingProxyType(
     {
-        "multi30k": Corpus(
+        "multi30k": TranslationCorpus(
             train="train",
             validation="val",
             tests=("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"),
         ),
-        "wmt14": Corpus(
+        "wmt14": TranslationCorpus(
             train="train",
             validation="newstest2013",
             tests=("newstest2014",),
@@ -52,6 +52,7 @@ CORPORA: Mapping[str, Corpus] = MappingProxyType(
 class TranslationData:
     """English-German sentence pairs of a known corpus, scored by BLEU and chrF on each of its test sets."""
 
+    codec_class: ClassVar[type[Codec]] = PairsCodec
     corpus: Name = "multi30k"
     """Which pairs: multi30k (`ut data fetch multi30k`), or wmt14 from files of your own."""
     data_dir: str = ""
@@ -88,7 +89,7 @@ class TranslationData:
             notes=tuple(notes),
         )
 
-    def _read(self, part: str) -> Table:
+    def _read(self, part: str) -> TextTable:
         table = read_parallel(self._file(f"{part}.en"), self._file(f"{part}.de"))
         return dataclasses.replace(table, name=f"{self.corpus} {part}")
 

@@ -14,35 +14,8 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show
 from universal_transformer.models.config import EXECUTION, ModelConfig
 from universal_transformer.models.kinds import AnyModelConfig, kind_of
-from universal_transformer.tasks import (
-    TASKS,
-    AgreementData,
-    AlgorithmicData,
-    BabiData,
-    LabelledData,
-    LambadaData,
-    LearningToExecuteData,
-    PairsData,
-    ReadingData,
-    StoriesData,
-    TextData,
-    TranslationData,
-)
+from universal_transformer.tasks import TASKS, TaskData, task_name
 from universal_transformer.typed import check_names, listed, typed
-
-TaskFields = (
-    StoriesData
-    | BabiData
-    | AlgorithmicData
-    | LearningToExecuteData
-    | PairsData
-    | TextData
-    | LabelledData
-    | TranslationData
-    | AgreementData
-    | LambadaData
-    | ReadingData
-)
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
@@ -162,7 +135,7 @@ class RunConfig:
 
     recipe: str
     """Name of the recipe it came from."""
-    data: TaskFields
+    data: TaskData
     """What to train on."""
     model: AnyModelConfig
     """What to train; sizes that follow from the data are filled in from them."""
@@ -171,12 +144,9 @@ class RunConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; the data carry the name of their task under "task"."""
-        task = next((name for name, kind in TASKS.items() if kind is type(self.data)), None)
-        if task is None:
-            raise UserError(f"data: {type(self.data).__name__} is no task; known are {listed(TASKS)}")
         return {
             "recipe": self.recipe,
-            "data": {"task": task, "fields": _plain(dataclasses.asdict(self.data))},
+            "data": {"task": task_name(self.data), "fields": _plain(dataclasses.asdict(self.data))},
             "model": self.model.to_dict(),
             "training": _plain(dataclasses.asdict(self.training)),
         }

@@ -17,7 +17,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, read_lines, show, show_path
 
 
-class Row(NamedTuple):
+class TextRow(NamedTuple):
     """One line of a file of two columns."""
 
     line: int
@@ -26,11 +26,11 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """The rows of a file, and how many of its lines were blank or had an empty column."""
 
     name: str
-    rows: tuple[Row, ...]
+    rows: tuple[TextRow, ...]
     num_blank: int
 
     def note(self) -> tuple[str, ...]:
@@ -41,24 +41,24 @@ class Table:
         return (f"{self.name}: {self.num_blank} of {total} lines left out: blank or with an empty column",)
 
 
-def read_table(path: str | Path, columns: tuple[str, str]) -> Table:
+def read_table(path: str | Path, columns: tuple[str, str]) -> TextTable:
     """Read a two-column file: ``.jsonl`` (or ``.jsonl.gz``) as JSON lines, everything else as TSV."""
     name = show_path(path)
     bare = str(path).removesuffix(".gz")
     split = _split_json if bare.endswith((".jsonl", ".ndjson")) else _split_tabs
     rows = (
-        Row(n, *split(text, columns, f"{name}:{n}")) if text.strip() else Row(n, "", "")
+        TextRow(n, *split(text, columns, f"{name}:{n}")) if text.strip() else TextRow(n, "", "")
         for n, text in read_lines(path)
     )
     return _collect(name, rows, columns=columns)
 
 
-def read_parallel(first: str | Path, second: str | Path) -> Table:
+def read_parallel(first: str | Path, second: str | Path) -> TextTable:
     """Read two files whose lines belong together; one file longer than the other is a `UserError`."""
     return _collect(show_path(first), _zip(first, second), columns=("source", "target"))
 
 
-def _zip(first: str | Path, second: str | Path) -> Iterator[Row]:
+def _zip(first: str | Path, second: str | Path) -> Iterator[TextRow]:
     names = show_path(first), show_path(second)
     for left, right in zip_longest(read_lines(first), read_lines(second)):
         if left is None or right is None:
@@ -68,10 +68,10 @@ def _zip(first: str | Path, second: str | Path) -> Iterator[Row]:
                 f"{longer}:{number}: no line {number} in {shorter}, which ends after {number - 1} lines; "
                 "parallel files need as many lines as each other"
             )
-        yield Row(left[0], left[1], right[1])
+        yield TextRow(left[0], left[1], right[1])
 
 
-def _collect(name: str, rows: Iterator[Row], *, columns: tuple[str, str]) -> Table:
+def _collect(name: str, rows: Iterator[TextRow], *, columns: tuple[str, str]) -> TextTable:
     kept = []
     last = 0
     for row in rows:
@@ -82,7 +82,7 @@ def _collect(name: str, rows: Iterator[Row], *, columns: tuple[str, str]) -> Tab
         raise UserError(
             f"{name}:{max(last, 1)}: no row with both {columns[0]} and {columns[1]}; expected at least one"
         )
-    return Table(name=name, rows=tuple(kept), num_blank=last - len(kept))
+    return TextTable(name=name, rows=tuple(kept), num_blank=last - len(kept))
 
 
 def _split_tabs(text: str, columns: tuple[str, str], where: str) -> tuple[str, str]:
@@ -117,7 +117,9 @@ def _text(value: object, column: str, where: str) -> str:
     return value
 
 
-def hold_out(table: Table, *, fraction: float, seed: int) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+def hold_out(
+    table: TextTable, *, fraction: float, seed: int
+) -> tuple[tuple[TextRow, ...], tuple[TextRow, ...]]:
     """Split rows into (training, held out); rows with the same first column stay on one side.
 
     The held-out part is `fraction` of the different first columns (at least one), drawn by `seed` alone.

@@ -1,0 +1,113 @@
+"""A task from outside the package: one dataclass, one entry in `TASKS`, and every command knows it."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar
+
+import pytest
+
+from universal_transformer import ModelConfig
+from universal_transformer.cli import main
+from universal_transformer.cli.fields import override
+from universal_transformer.data.example import NO_CLASS, Example
+from universal_transformer.errors import UserError
+from universal_transformer.tasks import TASKS, Task, load_codec
+from universal_transformer.tasks.algorithmic import CharacterCodec
+from universal_transformer.tasks.codecs import SavedCodec
+from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.training.trainer import train
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParityCodec(SavedCodec):
+    """Bits to ids (0 is padding) and the class 1 for an odd number of ones."""
+
+    kind: ClassVar[str] = "parity"
+    names: tuple[str, ...] = ("even", "odd")
+
+    def encode(self, bits: str, target: int = NO_CLASS) -> Example:
+        return Example(source=tuple(1 + int(bit) for bit in bits), target=target)
+
+    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
+        for _, text in lines:
+            yield self.encode(text.strip())
+
+    def render(self, target: int) -> str:
+        return self.names[target]
+
+    def words(self, example: Example) -> list[str]:
+        return [str(index - 1) for index in example.source]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParityData:
+    """Is the number of ones odd?"""
+
+    codec_class: ClassVar[type] = ParityCodec
+    length: int = 8
+    """Bits of a source."""
+
+    def load(self) -> Task:
+        texts = ["".join(Random(index).choices("01", k=self.length)) for index in range(80)]
+        examples = [ParityCodec().encode(text, target=text.count("1") % 2) for text in texts]
+        fields = {"architecture": "classifier", "inputs": "tokens", "vocabulary_size": 3, "num_classes": 2}
+        train, held, test = examples[:60], examples[60:70], examples[70:]
+        return Task("parity", ParityCodec(), train, held, {"test": test}, "error", fields)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SortData:
+    """Digits to write in order, with a codec of the package."""
+
+    codec_class: ClassVar[type] = CharacterCodec
+    length: int = 4
+    """Digits of a source."""
+
+    def load(self) -> Task:
+        codec = CharacterCodec(symbols="0123456789")
+
+        def example(index: int) -> Example:
+            digits = "".join(Random(index).choices(codec.symbols, k=self.length))
+            return Example(source=codec.encode(digits), target=(*codec.encode("".join(sorted(digits))), 2))
+
+        parts = [[example(index) for index in part] for part in (range(40), range(40, 50), range(50, 60))]
+        return Task(
+            "sort", codec, parts[0], parts[1], {"test": parts[2]}, "sequence", dict(codec.model_fields)
+        )
+
+
+TINY = ModelConfig(width=8, num_heads=1, filter_width=8, max_steps=2)
+BRIEF = TrainingConfig(max_updates=2, validate_every=2, batch_tokens=64)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "line", "answers"),
+    [("parity", ParityData, "0110", {"even", "odd"}), ("sort", SortData, "3120", None)],
+)
+def test_a_task_of_ones_own_is_trained_saved_scored_and_answers(
+    tmp_path, capsys, monkeypatch, name, data, line, answers
+):
+    monkeypatch.setitem(TASKS, name, data)
+    config = RunConfig(recipe=name, data=data(length=5), model=TINY, training=BRIEF)
+    assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert override(config, ["--length", "6"], prog="ut train").data == data(length=6)
+    task = config.data.load()
+    train(config, tmp_path / "run", task=task, quiet=True)
+    assert load_codec(tmp_path / "run/model") == task.codec
+    assert main(["evaluate", str(tmp_path / "run")]) == 0
+    assert name in capsys.readouterr().out
+    (tmp_path / "lines").write_text(line + "\n")
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "lines")]) == 0
+    answer = capsys.readouterr().out.strip()
+    assert answers is None or answer.split("\t")[0] in answers
+
+
+def test_a_task_that_is_not_registered_is_refused_by_name(tmp_path):
+    config = RunConfig(recipe="parity", data=ParityData(), model=TINY, training=BRIEF)
+    with pytest.raises(UserError, match="ParityData is no task; known are stories"):
+        config.to_dict()
+    ParityCodec().save(tmp_path)
+    with pytest.raises(UserError, match="unknown kind 'parity'; known are facts"):
+        load_codec(tmp_path)
