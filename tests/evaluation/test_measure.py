@@ -10,9 +10,9 @@ from small_task_models import TINY, model_for
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation import StepCounts, evaluate
+from universal_transformer.evaluation import InferenceOptions, StepCounts, evaluate
 from universal_transformer.evaluation.measure import natural
-from universal_transformer.evaluation.scoring import corpus_scores
+from universal_transformer.evaluation.scores import corpus_scores
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.nn.recurrence import Trace
@@ -125,7 +125,7 @@ def test_limit_spreads_evenly_and_is_noted(stories):
 
 def test_depth_at_run_time_is_noted_and_its_cap_is_no_collapse(stories):
     model = model_for(stories)
-    report = evaluate(model, stories, max_steps=1, halting_threshold=0.5)
+    report = evaluate(model, stories, options=InferenceOptions(max_steps=1, halting_threshold=0.5))
     assert report.mean_steps == report.max_steps == 1
     assert report.warnings == ()
     assert report.notes == (
@@ -158,8 +158,7 @@ def test_fixed_depth_counts_its_steps_and_warns_of_nothing(stories):
         ({"split": "tset"}, "split 'tset': allowed for task told are test, validation, train"),
         ({"limit": 0}, "limit 0"),
         ({"split": "train"}, "no examples in train"),
-        ({"beams": 0}, "beams=0"),
-        ({"beams": 2}, "beams=2: task told is scored without writing text"),
+        ({"options": InferenceOptions(beams=2)}, "beams=2: task told is scored without writing text"),
     ],
 )
 def test_wrong_arguments_get_one_line(changes, message):
@@ -175,7 +174,7 @@ def test_a_model_that_the_task_does_not_fit_is_refused(copying, stories):
 
 def test_a_threshold_needs_a_model_that_halts(stories):
     with pytest.raises(UserError, match=r"^halting_threshold=0.5: this model was trained without halting"):
-        evaluate(model_for(stories, halting=False), stories, halting_threshold=0.5)
+        evaluate(model_for(stories, halting=False), stories, options=InferenceOptions(halting_threshold=0.5))
 
 
 def test_weights_that_are_not_numbers_are_refused(stories):
@@ -258,7 +257,7 @@ def test_bleu_report_records_how_it_was_computed(pairs):
     assert set(report.totals[0].metrics) == {"bleu", "chrf"}
     assert "version:" in report.signatures["bleu"]
     assert any(line.startswith("bleu: nrefs:1") for line in report.lines())
-    searched = evaluate(model, pairs, limit=3, beams=2)
+    searched = evaluate(model, pairs, limit=3, options=InferenceOptions(beams=2))
     assert "free-running output, 2 beams, length penalty 0.6" in searched.notes
 
 

@@ -31,7 +31,9 @@ class ParityCodec(SavedCodec):
         return Example(source=tuple(1 + int(bit) for bit in bits), target=target)
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        for _, text in lines:
+        for number, text in lines:
+            if set(text.strip()) - {"0", "1"}:
+                raise UserError(f"{name}:{number}: expected bits")
             yield self.encode(text.strip())
 
     def render(self, target: int) -> str:
