@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.outputs import device_of
+from universal_transformer.evaluation.tensors import device_of
 from universal_transformer.models.build import Model
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.roles import AnyLanguageModel

@@ -15,7 +15,7 @@ from universal_transformer.decoding.session import Source, evaluating, prepared
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.memory_check import check_batch_tokens, check_batches
-from universal_transformer.evaluation.outputs import (
+from universal_transformer.evaluation.tensors import (
     device_of,
     finite,
     real_positions,

@@ -17,14 +17,14 @@ from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.decoding import Generated
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
-from universal_transformer.evaluation.outputs import (
+from universal_transformer.evaluation.scores import ScoreSums
+from universal_transformer.evaluation.tensors import (
     device_of,
     finite,
     real_positions,
     steps_of,
     target_ids,
 )
-from universal_transformer.evaluation.scores import ScoreSums
 from universal_transformer.models.build import Model
 from universal_transformer.models.roles import AllAtOnce, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
 from universal_transformer.tasks.accuracy import character_accuracy, sequence_accuracy, until_end

@@ -12,13 +12,11 @@ from typing import ClassVar
 
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.data.text_table import (
-    TextRow,
     TextTable,
     check_file,
     check_fraction,
-    hold_out,
     read_table,
-    too_long,
+    split_tables,
 )
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
@@ -101,35 +99,28 @@ class LabelledData:
         check_file("train", self.train, needs=("text<TAB>label lines", "JSON lines"))
         table = read_table(self.train, COLUMNS)
         labels = _labels(table)
-        notes = list(table.note())
-        if self.validation:
-            train, held = table.rows, read_table(self.validation, COLUMNS)
-            notes += held.note()
-        else:
-            train, rows = hold_out(table, fraction=self.validation_fraction, seed=self.seed)
-            held = TextTable(name=f"{table.name} (held out)", rows=rows, num_blank=0)
-            notes.append(f"validation: {len(rows)} texts of {table.name} held out by seed {self.seed}")
+        others = {"validation": self.validation, "test": self.test}
+        tables, notes = split_tables(
+            table,
+            {part: read_table(path, COLUMNS) for part, path in others.items() if path},
+            fraction=self.validation_fraction,
+            seed=self.seed,
+            what="texts",
+        )
         tokenizer = Tokenizer.train(
-            [row.first for row in train],
+            [row.first for row in tables["train"].rows],
             kind=self.tokenizer,
             vocabulary_size=self.vocabulary_size,
             lower_case=self.lower_case,
         )
         codec = LabelledCodec(tokenizer=tokenizer, labels=labels, max_length=self.max_length)
-        validation = self._encode(held.rows, codec, held.name, notes)
-        if self.test:
-            tested = read_table(self.test, COLUMNS)
-            notes += tested.note()
-            tests = {"test": self._encode(tested.rows, codec, tested.name, notes)}
-        else:
-            tests = {"validation": validation}
-            notes.append("no test file: scores are those of the validation texts, which also chose the model")
+        examples = {part: self._encode(one, codec, notes) for part, one in tables.items()}
         return Task(
             name="labelled",
             codec=codec,
-            train=self._encode(train, codec, table.name, notes),
-            validation=validation,
-            test=tests,
+            train=examples["train"],
+            validation=examples["validation"],
+            test={part: examples[part] for part in ("test" if self.test else "validation",)},
             metric="error",
             model_fields={
                 "architecture": "classifier",
@@ -140,27 +131,21 @@ class LabelledData:
             notes=tuple(notes),
         )
 
-    def _encode(
-        self, rows: Sequence[TextRow], codec: LabelledCodec, name: str, notes: list[str]
-    ) -> list[Example]:
+    def _encode(self, table: TextTable, codec: LabelledCodec, notes: list[str]) -> list[Example]:
+        """Encode a table; how many of its texts are too long is added to `notes`."""
         classes = {label: index for index, label in enumerate(codec.labels)}
         examples = []
-        for row, ids in zip(rows, codec.tokenizer.encode_many([row.first for row in rows]), strict=True):
+        texts = codec.tokenizer.encode_many([row.first for row in table.rows])
+        for row, ids in zip(table.rows, texts, strict=True):
             label = row.second.strip()
             if label not in classes:
                 raise UserError(
-                    f"{name}:{row.line}: unknown label {show(label)}; those of the training file are "
+                    f"{table.name}:{row.line}: unknown label {show(label)}; those of the training file are "
                     f"{', '.join(map(show, codec.labels[:20]))}{', …' * (len(codec.labels) > 20)}"
                 )
             if len(ids) < self.max_length:
                 examples.append(Example(source=(*ids, END), target=classes[label]))
-        if not examples:
-            raise UserError(
-                f"{name}:{rows[0].line}: this and every other text is longer than --data.max-length "
-                f"{self.max_length} tokens; expected at least one that is not"
-            )
-        skipped = len(rows) - len(examples)
-        notes += too_long(name, num_skipped=skipped, total=len(rows), max_length=self.max_length)
+        notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="text")
         return examples
 
 

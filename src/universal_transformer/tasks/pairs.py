@@ -17,10 +17,9 @@ from universal_transformer.data.text_table import (
     TextTable,
     check_file,
     check_fraction,
-    hold_out,
     read_parallel,
     read_table,
-    too_long,
+    split_tables,
 )
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
@@ -148,37 +147,31 @@ class PairsData:
     def load(self) -> Task:
         """Read the files, learn the tokenisers from the training pairs, encode all pairs."""
         check_file("train", self.train, needs=("source<TAB>target lines", "JSON lines", "the source side"))
-        table = _read(self.train, self.train_target)
-        notes = list(table.note())
-        if self.validation:
-            train, held = table.rows, _read(self.validation, self.validation_target)
-            notes += held.note()
-        else:
-            train, rows = hold_out(table, fraction=self.validation_fraction, seed=self.seed)
-            held = TextTable(name=f"{table.name} (held out)", rows=rows, num_blank=0)
-            notes.append(f"validation: {len(rows)} pairs of {table.name} held out by seed {self.seed}")
-        codec = self.learn(train)
-        parts = {"train": self.encode(train, codec, table.name, notes)}
-        parts["validation"] = self.encode(held.rows, codec, held.name, notes)
-        if self.test:
-            tested = _read(self.test, self.test_target)
-            notes += tested.note()
-            tests = {"test": self.encode(tested.rows, codec, tested.name, notes)}
-        else:
-            tests = {"validation": parts["validation"]}
-            notes.append("no test file: scores are those of the validation pairs, which also chose the model")
+        parts = ("train", "validation", "test")
+        found = {part: table for part in parts if (table := self._read(part)) is not None}
+        tables, notes = split_tables(
+            found.pop("train"), found, fraction=self.validation_fraction, seed=self.seed, what="pairs"
+        )
+        codec = self.learn(tables["train"].rows)
+        examples = {part: self.encode(table, codec, notes) for part, table in tables.items()}
         if self.metric == "bleu" and (self.tokenizer == "word" or self.lower_case):
             notes.append("BLEU is over text after the tokeniser: not comparable with published BLEU")
         return Task(
             name="pairs",
             codec=codec,
-            train=parts["train"],
-            validation=parts["validation"],
-            test=tests,
+            train=examples["train"],
+            validation=examples["validation"],
+            test={part: examples[part] for part in ("test" if self.test else "validation",)},
             metric=self.metric,
             model_fields=codec.model_fields,
             notes=tuple(notes),
         )
+
+    def _read(self, part: str) -> TextTable | None:
+        path, target = getattr(self, part), getattr(self, f"{part}_target")
+        if not path:
+            return None
+        return read_parallel(path, target) if target else read_table(path, COLUMNS)
 
     def learn(self, rows: Sequence[TextRow]) -> PairsCodec:
         """Learn the tokenisers from rows of training pairs."""
@@ -194,26 +187,14 @@ class PairsData:
             return PairsCodec(source=both, target=both, max_length=self.max_length)
         return PairsCodec(source=learn(sources), target=learn(targets), max_length=self.max_length)
 
-    def encode(
-        self, rows: Sequence[TextRow], codec: PairsCodec, name: str, notes: list[str]
-    ) -> list[Example]:
-        """Encode rows of `name`; how many are too long is added to `notes`."""
-        sources = codec.source.encode_many([row.first for row in rows])
-        targets = codec.target.encode_many([row.second for row in rows])
+    def encode(self, table: TextTable, codec: PairsCodec, notes: list[str]) -> list[Example]:
+        """Encode a table; how many of its pairs are too long is added to `notes`."""
+        sources = codec.source.encode_many([row.first for row in table.rows])
+        targets = codec.target.encode_many([row.second for row in table.rows])
         examples = [
             Example(source=(*source, END), target=(*target, END))
             for source, target in zip(sources, targets, strict=True)
             if max(len(source), len(target)) < self.max_length
         ]
-        if not examples:
-            raise UserError(
-                f"{name}:{rows[0].line}: this and every other pair is longer than --data.max-length "
-                f"{self.max_length} tokens; expected at least one that is not"
-            )
-        skipped = len(rows) - len(examples)
-        notes += too_long(name, num_skipped=skipped, total=len(rows), max_length=self.max_length)
+        notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="pair")
         return examples
-
-
-def _read(path: str, target: str) -> TextTable:
-    return read_parallel(path, target) if target else read_table(path, COLUMNS)

@@ -74,10 +74,10 @@ class TranslationData:
         """Read the files, learn byte pairs from the training part, encode all pairs."""
         corpus = CORPORA[self.corpus]
         parts = {part: self._read(part) for part in (corpus.train, corpus.validation, *corpus.tests)}
-        notes = [note for table in parts.values() for note in table.note()]
+        notes = [note for table in parts.values() for note in table.notes]
         pairs = PairsData(vocabulary_size=self.vocabulary_size, max_length=self.max_length)
         codec = pairs.learn(parts[corpus.train].rows)
-        examples = {part: pairs.encode(table.rows, codec, table.name, notes) for part, table in parts.items()}
+        examples = {part: pairs.encode(table, codec, notes) for part, table in parts.items()}
         return Task(
             name=f"translation {self.corpus}",
             codec=codec,
