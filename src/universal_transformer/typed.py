@@ -1,4 +1,4 @@
-"""JSON values to values of a type: what files say that others may have written or changed."""
+"""JSON values to values of a type, strictly: the fields of files that other programs may have written."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def check_names(value: Any, *, expected: Set[str], where: str, field: str = "") 
 
 
 def listed(names: Iterable[object]) -> str:
-    """Return names as they stand in an error."""
+    """Return names for a message, with commas."""
     return ", ".join(map(str, names))
 
 

@@ -1,24 +1,24 @@
 """Subject-verb agreement by a language model (table 2; paper, section 3.2).
 
 Training is next-word prediction, ``-Σ log p(word | words before it)``. The test asks, for the words before a verb in
-the present tense, whether the form that agrees with the subject is likelier than the other one:
+the present tense, whether the form that agrees with the subject is likelier than the other form:
 ``p(right | words) > p(wrong | words)``. Rows are the numbers of attractors: nouns between subject and verb, all
 of them of the other number (homogeneous intervention; Linzen, Dupoux and Goldberg, TACL 2016).
 
 ======== =========================================================================================================
-corpus   what is trained on and tested
+corpus   training and test data
 ======== =========================================================================================================
-parts    the published pieces in the data folder ``sva``, a changed split. Training: Linzen's simplified validation
-         file (beginnings of sentences up to the verb, which stands as its tag) and a course's sample of whole
-         sentences (and the training files of both, where they are there). Test set "verbs": 7,489 sentences
-         with both forms of the verb, 0 to 4 attractors. Test set "tags": Linzen's simplified test files, 1 to 5
-         attractors, and the same sentences for 0: is the tag VBZ (singular) or VBP (plural) likelier.
+parts    the published parts in the data folder ``sva``, a changed split. Training: Linzen's simplified validation
+         file (beginnings of sentences up to the verb, which is written as its tag) and a course's sample of whole
+         sentences, and the training files of both where they exist. Test set "verbs": 7,489 sentences with both
+         forms of the verb, 0 to 4 attractors. Test set "tags": Linzen's simplified test files, 1 to 5 attractors,
+         and the sentences of "verbs" for 0 attractors: is the tag VBZ (singular) or VBP (plural) likelier.
 official ``linzen/agr_50_mostcommon_10K.tsv.gz``, 9 % to train, 1 % to validate and 90 % to test as in the paper, drawn
-         by `seed` (which sentences the authors drew is not published). Test set "verbs": 0 attractors without any noun
-         in between; sentences with nouns of both numbers in between are the group "mixed".
+         by `seed` (the authors' draw is not published). Test set "verbs": 0 attractors means no noun between subject
+         and verb; sentences with nouns of both numbers between them are the group "mixed".
 ======== =========================================================================================================
 
-In both, rare words stand as their part-of-speech tags, as Linzen's files have it.
+In both, rare words are replaced by their part-of-speech tags, as in Linzen's files.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from universal_transformer.tasks.word_codecs import Vocabulary, WordCodec, check
 
 OFFICIAL = "agr_50_mostcommon_10K.tsv.gz"
 SHARES = (0.09, 0.01)
-"""Of the official file: to train on and to validate with; the rest is tested."""
+"""Shares of the official file to train on and to validate with; the rest is the test."""
 LEAST_SHARED = 6
-"""Words from which on a common beginning of two sentences is taken for the same sentence."""
+"""Two texts with a common beginning of at least so many words are taken for the same sentence."""
 _OTHER = "*"
 
 
@@ -85,7 +85,7 @@ class AgreementTexts(LazyExamples):
 
 @dataclass
 class AgreementCorpus:
-    """What is trained on, validated with and tested, before words become ids."""
+    """Sentences to train on, validate with and test, before words become ids."""
 
     train: list[Sentence]
     validation: list[Sentence]
@@ -99,13 +99,13 @@ class AgreementData:
 
     codec_class: ClassVar[type[Codec]] = WordCodec
     corpus: Literal["parts", "official"] = "parts"
-    """The pieces of the data folder `sva` (a changed split), or Linzen's whole file, which you bring."""
+    """The parts in the data folder `sva` (a changed split), or Linzen's whole file, which you provide."""
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
     vocabulary_size: int = 10_000
     """At most so many different words, special ones included; others are <unknown>, and so are words seen once."""
     validation: float = 0.05
-    """Share of the training texts that is validated on and not trained on (parts)."""
+    """Share of the training texts that is held out for validation (parts)."""
     seed: int = 0
     """Chooses what is held out."""
 
@@ -119,7 +119,7 @@ class AgreementData:
             raise UserError(f"seed must not be negative, found {self.seed}")
 
     def load(self) -> Task:
-        """Read the files, leave out of training what is in a test, and encode; the vocabulary is that of training."""
+        """Read the files, remove test sentences from training, and encode; the vocabulary is that of training."""
         corpus = self._parts() if self.corpus == "parts" else self._official()
         if not corpus.train or not corpus.validation:
             raise UserError(
@@ -159,7 +159,7 @@ class AgreementData:
         tags = [
             sentence.as_tag()
             for sentence in tests["verbs"]
-            # two forms that are alike do not tell which tag the verb has
+            # two equal forms do not show which tag the verb has
             if sentence.attractors == 0 and sentence.right != sentence.wrong
         ]
         for attractors in range(1, 6):
@@ -177,7 +177,7 @@ class AgreementData:
             try:
                 path = self._file(name)
             except UserError:
-                continue  # it is not there; a damaged one is not left out in silence
+                continue  # the file does not exist; a damaged file raises an error when it is read
             texts += read(path)
             more.append(path.name)
         leaked = find_shared(texts, [sentence for sentences in tests.values() for sentence in sentences])
@@ -228,15 +228,15 @@ def find_repeated(training: Sequence[Sentence], tests: Sequence[Sentence]) -> se
 def find_shared(training: Sequence[Sentence], tests: Sequence[Sentence]) -> set[int]:
     """Return which training texts share a sentence with a test.
 
-    Two texts are taken for the same sentence if one is the beginning of the other and at least 6 words long; of these,
-    only words that the files of beginnings spell out are compared, since a rare word stands there as its tag, in other
-    files as itself. Shorter ones are taken for the same if their words before the verb are, all of them.
+    Two texts are taken for the same sentence if one is the beginning of the other and has at least 6 words. Only words
+    that occur in the files of beginnings are compared, because a rare word is replaced by its tag there and written out
+    in other files. Shorter texts are taken for the same sentence if all their words before the verb are the same.
     """
     beginnings = [sentence for sentence in (*training, *tests) if not sentence.whole]
     common = {word for sentence in beginnings or training for word in sentence.words} - TAGS
 
     def key(sentence: Sentence) -> tuple[str, ...]:
-        # a beginning ends with its verb's tag, which another file has as a word: it is compared without
+        # a beginning ends with the tag of its verb, which other files write as a word: the tag is not compared
         words = sentence.words if sentence.whole else sentence.words[: sentence.verb]
         return tuple(word if word in common else _OTHER for word in words)
 

@@ -1,7 +1,7 @@
 """Your own labelled texts: one class for each text.
 
-One file of ``text<TAB>label`` lines, or of JSON lines ``{"text": …, "label": …}``. Classes are the labels of
-the training file, sorted. A text ends with the id of ``<end>``, so that an empty line still has a position.
+The data are files of ``text<TAB>label`` lines, or of JSON lines ``{"text": …, "label": …}``. The classes are the sorted
+labels of the training file. A text ends with the id of ``<end>``, so that an empty line still has a position.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_LABELS = 10_000
 
 @dataclass(frozen=True)
 class LabelledCodec(SavedCodec):
-    """A tokeniser, the labels in the order of their classes, and the longest text a run takes."""
+    """A tokeniser, the labels in the order of their classes, and the limit of a text."""
 
     kind: ClassVar[str] = "labelled"
     tokenizer: Tokenizer
@@ -64,7 +64,7 @@ class LabelledCodec(SavedCodec):
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledData:
-    """Texts with a class each, from your own files."""
+    """Texts from your own files, each with a class."""
 
     codec_class: ClassVar[type[Codec]] = LabelledCodec
     train: str = ""

@@ -1,4 +1,4 @@
-"""LAMBADA: a passage's last word, which people guess from all of it but not from its last sentence (table 3).
+"""LAMBADA: predict a passage's last word, which needs the whole passage and not only its last sentence (table 3).
 
 Paperno et al., ACL 2016; the Universal Transformer paper, section 3.4. Two tasks on the same passages:
 
@@ -8,14 +8,14 @@ task       what is learned and measured
 lambada    A language model. Training: novels, cut into blocks of words, every word predicted from those before it.
            Measured on each passage, from its first word on: ``exp(-1/P Σ log p(last word | words before it))`` over P
            passages, and how often the last word is the likeliest of the whole vocabulary.
-reading    Reading comprehension, as Chu et al. (EACL 2017) state it: the last sentence without its last word is a
+reading    Reading comprehension, as Chu et al. (EACL 2017) define it: the last sentence without its last word is a
            question, and the answer is a word of the sentences before it. Training: sentences of novels whose last word
-           stands among the words before them too. Measured: how often the answer is right, over all passages, those
-           whose answer is not there included. How a model points at a word: `models.pointer`.
+           also occurs in the sentences before them. Measured: how often the answer is right, over all passages, also
+           over those that do not contain the answer. `models.pointer` chooses a word of the passage.
 ========== =======================================================================================================
 
-A last word that is not in the vocabulary is never right; its probability is that of ``<unknown>``. The original novels
-(2,662 of them) are not published with the passages any more: training is on 97 older ones, which every figure says.
+A last word that is not in the vocabulary is never right; its probability is that of ``<unknown>``. The original 2,662
+novels are no longer published with the passages: training is on 97 older novels, and the notes of each figure say so.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SETS = {
     "test": "lambada_test_plain_text.txt",
 }
 LEAST_CONTEXT = 50
-"""Words before the last sentence of a training passage, at least: as LAMBADA's own were chosen."""
+"""Least number of words before the last sentence of a training passage, as in LAMBADA."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class LambadaData:
     block_length: int = 128
     """Words of one training example; a word sees those before it in its block."""
     validation_passages: int = 500
-    """Passages of the development set, evenly spread, whose words choose the best weights."""
+    """Passages of the development set, evenly spread, on whose words the best weights are chosen."""
 
     def __post_init__(self) -> None:
         check_vocabulary_size(self.vocabulary_size)
@@ -108,7 +108,7 @@ class LambadaData:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingData:
-    """Questions about passages: LAMBADA's last word as one of the words before its sentence."""
+    """Questions about passages: LAMBADA's last word is looked for among the words before its sentence."""
 
     codec_class: ClassVar[type[Codec]] = ReadingCodec
     data_dir: str = ""
@@ -116,14 +116,14 @@ class ReadingData:
     vocabulary_size: int = 20_000
     """At most so many different words of the novels; others are <unknown>, and so are words seen once."""
     passage_words: bool = True
-    """Add the words of the passages, as LAMBADA's own vocabulary has them: they can be pointed at, though those that
-    the novels lack are never trained."""
+    """Add the words of the passages, as LAMBADA's own vocabulary does: they can be answers, but the embeddings of words
+    that are not in the novels are never trained."""
     train_examples: int = 200_000
     """Training passages, evenly spread over the novels."""
     max_length: int = 200
     """Words of the longest training passage."""
     validation_passages: int = 1000
-    """Passages of the development set, evenly spread, that choose the best weights."""
+    """Passages of the development set, evenly spread, on which the best weights are chosen."""
 
     def __post_init__(self) -> None:
         check_vocabulary_size(self.vocabulary_size)
@@ -144,7 +144,7 @@ class ReadingData:
         train = find_questions(tokens, vocabulary, max_length=self.max_length, limit=self.train_examples)
         notes = [
             *_notes(novels, missing),
-            f"{len(train):,} training passages whose last word stands before their last sentence too",
+            f"{len(train):,} training passages whose last word also occurs before their last sentence",
         ]
         tests = {}
         for name, found in passages.items():
@@ -154,7 +154,7 @@ class ReadingData:
             there = sum(words[-1] in words[: last_sentence(words[:-1])] for words in found)
             unknown = sum(example.target == NO_CLASS for example in tests[name])
             notes.append(
-                f"{name}: in {there / len(found):.1%} of the passages the answer stands before the last sentence"
+                f"{name}: in {there / len(found):.1%} of the passages the answer occurs before the last sentence"
                 + (f"; {unknown:,} answers are not in the vocabulary and count as wrong" if unknown else "")
             )
         notes.append(f"weights chosen by {self.validation_passages:,} development passages")
@@ -176,7 +176,7 @@ class ReadingData:
 
 
 class Questions(LazyExamples):
-    """Passages inside one row of words: context from `starts` to `cuts`, question up to the answer at `ends`."""
+    """Passages of one array of words: context from `starts` to `cuts`, question up to the answer at `ends`."""
 
     def __init__(self, tokens: np.ndarray, starts: np.ndarray, cuts: np.ndarray, ends: np.ndarray) -> None:
         self._tokens, self._starts, self._cuts, self._ends = tokens, starts, cuts, ends
@@ -193,7 +193,7 @@ class Questions(LazyExamples):
 
 
 def read_passages(data_dir: str) -> tuple[dict[str, list[list[str]]], tuple[str, ...]]:
-    """Return the words of every passage by set, and the sets that are missing, which only the control set may be."""
+    """Return the words of every passage by set, and the missing sets; only the control set may be missing."""
     found: dict[str, list[list[str]]] = {}
     missing = []
     for name, file in SETS.items():
@@ -214,7 +214,7 @@ def read_passages(data_dir: str) -> tuple[dict[str, list[list[str]]], tuple[str,
 
 
 def number_novels(novels: Novels, *, size: int) -> tuple[Vocabulary, np.ndarray]:
-    """Return the vocabulary of the novels' most frequent words, and the novels in its ids, an end id behind each."""
+    """Return the vocabulary of the novels' most frequent words, and the ids of the novels, each with an end id."""
     frequencies = novels.frequencies().tolist()
     counts = dict(zip(novels.types[BETWEEN + 1 :], frequencies[BETWEEN + 1 :], strict=True))
     vocabulary = Vocabulary.of(counts, size=size, least=2)
@@ -223,9 +223,9 @@ def number_novels(novels: Novels, *, size: int) -> tuple[Vocabulary, np.ndarray]
 
 
 def find_questions(tokens: np.ndarray, vocabulary: Vocabulary, *, max_length: int, limit: int) -> Questions:
-    """Find passages like LAMBADA's: whole sentences of 50 words or more, then one whose last word is among them.
+    """Find passages like LAMBADA's: sentences of at least 50 words, then one whose last word is among these words.
 
-    At most `limit` passages, evenly spread, of at most `max_length` words; no passage reaches into another novel.
+    Returns at most `limit` passages, evenly spread, of at most `max_length` words, each of one novel.
     """
     bounds, lasts = _sentences(tokens, vocabulary)
     words = np.array([False] * FIRST_WORD + [word.isalpha() for word in vocabulary.words])
@@ -241,25 +241,25 @@ def find_questions(tokens: np.ndarray, vocabulary: Vocabulary, *, max_length: in
     )
     chosen = np.flatnonzero(answered)
     if not len(chosen):
-        raise UserError("the novels have no sentence whose last word stands in the sentences before it")
+        raise UserError("the novels have no sentence whose last word occurs in the sentences before it")
     if len(chosen) > limit:
         chosen = chosen[np.arange(limit) * len(chosen) // limit]
     return Questions(tokens, starts[chosen], cuts[chosen], ends[chosen])
 
 
 def _sentences(tokens: np.ndarray, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-    """Return where sentences begin, the end of the last one behind them; and where the last word of each stands."""
+    """Return the index of the first word of each sentence, then the end of the last one; and of each last word."""
     is_end = np.isin(
         tokens, [END, *(vocabulary.ids[mark] for mark in SENTENCE_ENDS if mark in vocabulary.ids)]
     )
     closers = np.isin(tokens, [vocabulary.ids[mark] for mark in CLOSERS if mark in vocabulary.ids])
     closes = np.append(closers, False)
     marks = np.flatnonzero(is_end)
-    behind = marks + 1
-    while (more := closes[behind]).any():
-        behind = behind + more
-    bounds, places = np.unique(np.append(0, behind), return_index=True)
-    lasts = marks[places[1:] - 1] - 1  # of several marks with one place behind them, the first
+    after = marks + 1
+    while (more := closes[after]).any():
+        after = after + more
+    bounds, places = np.unique(np.append(0, after), return_index=True)
+    lasts = marks[places[1:] - 1] - 1  # the first of several marks that end one sentence
     return bounds.astype(np.int64), lasts.astype(np.int64)
 
 

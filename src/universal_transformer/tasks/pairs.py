@@ -1,7 +1,7 @@
 """Your own pairs of texts: translation, rewriting, any source line with its target line.
 
-One file ``source<TAB>target``, one of JSON lines ``{"source": …, "target": …}``, or two files whose lines
-belong together. Source and target both end with the id of ``<end>``, so that an empty line still has a position.
+The data are one file of ``source<TAB>target``, one of JSON lines ``{"source": …, "target": …}``, or two files with the
+same number of lines. Source and target end with the id of ``<end>``, so that an empty line still has a position.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COLUMNS = ("source", "target")
 
 @dataclass(frozen=True)
 class PairsCodec:
-    """Two tokenisers (one and the same if the vocabulary is shared) and the longest source a run takes."""
+    """Two tokenisers (the same object if the vocabulary is shared) and the limit of a source."""
 
     kind: ClassVar[str] = "pairs"
     source: Tokenizer

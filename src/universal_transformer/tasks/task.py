@@ -1,4 +1,4 @@
-"""What a task is: examples to train, validate and test on, a codec, and how it is scored."""
+"""A task: examples to train, validate and test on, a codec, and a metric."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Model = TypeVar("Model")
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says about one line of input."""
+    """The answer of a model to one line of input."""
 
     text: str
     score: float
     """Probability of a class; log probability of a sequence."""
     steps: list[float] = field(default_factory=list)
-    """Steps taken at each source position (one value a label of `Codec.words`)."""
+    """Steps taken at each source position: one value for each label of `Codec.words`."""
     choices: list[tuple[str, float]] = field(default_factory=list)
-    """The best answers with their scores, best first, `text` among them."""
+    """The best answers with their scores, best first; the first is `text`."""
 
 
 @runtime_checkable
@@ -59,7 +59,7 @@ class Codec(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """Examples, how they are encoded and scored, and what they decide about the model."""
+    """Examples, their codec and metric, and the fields of a model that follow from them."""
 
     name: str
     codec: Codec
@@ -71,12 +71,12 @@ class Task:
     model_fields: Mapping[str, Any]
     """Fields of `ModelConfig` that follow from the data: architecture, vocabulary sizes, classes, …"""
     notes: tuple[str, ...] = ()
-    """What every figure must say beside it: incomplete data, a changed split."""
+    """Notes that belong to every figure: incomplete data, a changed split."""
 
     def configure(self, model: Model) -> Model:
-        """Return the `ModelConfig` with the fields that follow from the data filled in.
+        """Return the `ModelConfig` with the fields that follow from the data.
 
-        A field that was set to something else, neither its default nor what the data say, is a UserError.
+        A field with a value that is neither its default nor that of the data is a UserError.
         """
         defaults = {field.name: field.default for field in dataclasses.fields(model)}  # type: ignore[arg-type]
         for name, value in self.model_fields.items():

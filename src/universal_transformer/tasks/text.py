@@ -1,8 +1,8 @@
 """Your own text: a language model, ``p(text) = Π p(token | tokens before it)``.
 
-The text is one row of tokens, every line closed by ``<end>`` (so a model knows where a line is over, and a
-prompt is continued to the end of its line), cut into blocks. Each block is an example of its own: its first
-token is predicted from the start token alone.
+The text is one row of tokens that is cut into blocks. Every line ends with ``<end>``, so that a model predicts the end
+of a line, and continues a prompt to the end of its line. Each block is a separate example: its first token is predicted
+from the start token alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LINES_AT_ONCE = 10_000
 
 
 class Blocks(LazyExamples):
-    """Examples of `length` tokens each (the last may be shorter), out of one array."""
+    """Examples of `length` tokens each (the last may be shorter) from one array."""
 
     def __init__(self, tokens: array[int] | np.ndarray, *, length: int):
         self.tokens = tokens
@@ -45,14 +45,14 @@ class Blocks(LazyExamples):
 
 @dataclass(frozen=True)
 class TextCodec(SavedCodec):
-    """A tokeniser, and the longest prompt a run takes."""
+    """A tokeniser, and the limit of a prompt."""
 
     kind: ClassVar[str] = "text"
     tokenizer: Tokenizer
     block_length: int
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield the beginning of a line to go on with, as `target`, for every line, an empty one included."""
+        """Yield one prompt, as `target`, for every line; an empty line is a prompt too."""
         for number, text in lines:
             ids = tuple(self.tokenizer.encode(text))
             if len(ids) >= self.block_length:
@@ -63,7 +63,7 @@ class TextCodec(SavedCodec):
             yield Example(source=(), target=ids)
 
     def render(self, target: int | Sequence[int]) -> str:
-        """Return the text of ids; an ``<end>`` between them is a line break."""
+        """Return the text of ids; an ``<end>`` between them becomes a line break."""
         assert not isinstance(target, int), "a target is a sequence of ids"
         lines: list[list[int]] = [[]]
         for index in target:
@@ -128,7 +128,7 @@ class TextData:
         )
         notes.append(
             f"perplexity is per token of a vocabulary of {len(tokenizer)} ({self.tokenizer}), line ends "
-            f"counted, each block of {self.block_length} by itself"
+            f"counted, each block of {self.block_length} separately"
         )
 
         def blocks(lines: Sequence[str]) -> Blocks:
@@ -151,7 +151,7 @@ class TextData:
         )
 
     def _split(self, notes: list[str]) -> tuple[list[str], list[str], list[str]]:
-        """Lines to train on, validate with and test on; what has no file is cut off the training text's end."""
+        """Return the lines to train on, validate with and test; without a file they are the last training lines."""
         lines = _read(self.train)
         kept = {name: _read(path) for name in ("validation", "test") if (path := getattr(self, name))}
         sizes = {
@@ -165,7 +165,7 @@ class TextData:
                 f"{' and '.join(sizes)}: name a file with --data.{' and --data.'.join(sizes)}"
             )
         where = f"lines of {show_path(self.train)}"
-        for name in reversed(sizes):  # the test is cut off first, and so comes last
+        for name in reversed(sizes):  # the test is cut off first, and so has the last lines
             kept[name] = lines[-sizes[name] :]
             del lines[-sizes[name] :]
             notes.append(f"{name}: the last {sizes[name]:,} {where}")

@@ -1,4 +1,4 @@
-"""Translation from English to German with known files: Multi30k, and WMT14 where a user has it (table 7)."""
+"""Translation from English to German: Multi30k, and WMT14 if you have its files (table 7)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Name = Literal["multi30k", "wmt14"]
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationCorpus:
-    """The parts of a corpus; each is two files, PART.en and PART.de, or with .gz behind."""
+    """The parts of a corpus; each is two files, PART.en and PART.de, or PART.en.gz and PART.de.gz."""
 
     train: str
     validation: str
     tests: tuple[str, ...]
     remedy: str = ""
-    """How to get it, where `ut data fetch` cannot."""
+    """How to get the files that `ut data fetch` cannot download."""
 
 
 CORPORA: Mapping[str, TranslationCorpus] = MappingProxyType(
@@ -42,7 +42,7 @@ CORPORA: Mapping[str, TranslationCorpus] = MappingProxyType(
             train="train",
             validation="newstest2013",
             tests=("newstest2014",),
-            remedy="put the sentences of statmt.org/wmt14 there, line n of train.en beside line n of train.de",
+            remedy="put the sentences of statmt.org/wmt14 there, translations in lines of the same number",
         ),
     }
 )

@@ -1,4 +1,4 @@
-"""What tasks on running English text share: a capped vocabulary of whole words, and a codec around it.
+"""Codecs of tasks on English text: a vocabulary of whole words with a limited size.
 
 Ids: 0 padding, 1 start, 2 end, 3 a word that is not in the vocabulary, then the words, most frequent first.
 """
@@ -40,7 +40,7 @@ class Vocabulary:
         return FIRST_WORD + len(self.words)
 
     def encode(self, words: Iterable[str]) -> list[int]:
-        """Return the id of each word: as it stands, else in lower case, else that of an unknown word."""
+        """Return the id of each word as it is written, else of its lower case, else that of an unknown word."""
         ids = self.ids
         found = []
         for word in words:
@@ -69,7 +69,7 @@ def check_vocabulary_size(size: int) -> None:
 
 @dataclass(frozen=True)
 class VocabularyCodec:
-    """What both codecs below share: a vocabulary of words, saved as a list of words."""
+    """Base of both codecs: a vocabulary that is saved as a list of words."""
 
     kind: ClassVar[str]
     vocabulary: Vocabulary
@@ -126,10 +126,10 @@ class WordCodec(VocabularyCodec):
 
 @dataclass(frozen=True)
 class ReadingCodec(VocabularyCodec):
-    """The codec of reading comprehension: a line is a passage whose last word is asked for.
+    """The codec of reading comprehension: a line is a passage without its last word, which is the answer.
 
-    An example's source is the context, the start id, and the last sentence as far as it is given; its target is the id
-    of the answer.
+    The source of an example is the context, the start id, and the last sentence without its last word; its target is
+    the id of the answer.
     """
 
     kind: ClassVar[str] = "reading"
@@ -146,7 +146,7 @@ class ReadingCodec(VocabularyCodec):
         return NO_CLASS if index == UNKNOWN else index
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example without an answer for every line: a passage up to the word that is asked for."""
+        """Yield one example without an answer for every line: a passage without its last word."""
         for number, text in lines:
             yield Example(source=self.question(_words(text, f"{name}:{number}")), target=NO_CLASS)
 
@@ -161,7 +161,9 @@ class ReadingCodec(VocabularyCodec):
 
 
 def last_sentence(words: Sequence[str]) -> int:
-    """Return where the last sentence begins: behind the last end of a sentence and what closes it; 0 without one."""
+    """Return the index of the first word of the last sentence: after the last mark that ends a sentence, and its
+    closing quotation marks and brackets; 0 without such a mark.
+    """
     for place in range(len(words) - 1, -1, -1):
         if words[place] in SENTENCE_ENDS:
             place += 1
