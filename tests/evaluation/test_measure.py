@@ -18,11 +18,11 @@ from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.nn.recurrence import Trace
 from universal_transformer.tasks.task import Task
 
-# -- a classifier that says and thinks what its input tells it
+# -- a classifier whose answers and steps are its input
 
 
-class Told(Classifier):
-    """Says the class its first token names, and takes as many steps at each position as its token says."""
+class Scripted(Classifier):
+    """Predicts the class of its first token, and takes as many steps at each position as the number of its token."""
 
     def forward(self, source, **_):
         padding = source == 0
@@ -42,16 +42,16 @@ class Names:
         return [str(token) for token in example.source]
 
 
-def told():
+def scripted():
     config = dataclasses.replace(TINY, architecture="classifier", vocabulary_size=10, num_classes=10)
-    return Told(dataclasses.replace(config, max_steps=6))
+    return Scripted(dataclasses.replace(config, max_steps=6))
 
 
-def told_task(*examples, **sets):
-    return Task("told", Names(), (), (), {"test": examples} if examples else sets, "error", {})
+def scripted_task(*examples, **sets):
+    return Task("scripted", Names(), (), (), {"test": examples} if examples else sets, "error", {})
 
 
-TOLD = (
+EXAMPLES = (
     Example(source=(1, 2), target=1, group="task 10", supports=(0,)),
     Example(source=(2, 3, 3), target=9, group="task 2", supports=(0, 1)),
     Example(source=(3,), target=NO_CLASS, group="task 2", supports=(0,)),
@@ -60,7 +60,7 @@ TOLD = (
 
 
 def test_error_and_steps_of_hand_made_examples():
-    report = evaluate(told(), told_task(*TOLD))
+    report = evaluate(scripted(), scripted_task(*EXAMPLES))
     assert [(row.set, row.group, row.count, row.metrics["error"]) for row in report.rows] == [
         ("test", "task 2", 2, 100.0),  # an answer that is no class counts as wrong
         ("test", "task 10", 2, 0.0),
@@ -81,17 +81,17 @@ def test_failed_means_above_five_per_cent_and_needs_groups():
     def examples(group, wrong):
         return [Example(source=(1,), target=2 if n < wrong else 1, group=group) for n in range(100)]
 
-    report = evaluate(told(), told_task(*examples("a", 5), *examples("b", 6)))
+    report = evaluate(scripted(), scripted_task(*examples("a", 5), *examples("b", 6)))
     assert [row.group for row in report.failed] == ["b"]
     assert "failed (error above 5 %): 1 of 2: b" in report.lines()
-    assert evaluate(told(), told_task(*examples("", 50))).failed is None
+    assert evaluate(scripted(), scripted_task(*examples("", 50))).failed is None
 
 
 def test_several_test_sets_have_rows_of_their_own():
-    task = told_task(easy=TOLD[:1], hard=TOLD[1:3])
-    report = evaluate(told(), task)
+    task = scripted_task(easy=EXAMPLES[:1], hard=EXAMPLES[1:3])
+    report = evaluate(scripted(), task)
     assert [(row.set, row.metrics["error"]) for row in report.totals] == [("easy", 0.0), ("hard", 100.0)]
-    assert evaluate(told(), task, split="hard").totals == report.totals[1:]
+    assert evaluate(scripted(), task, split="hard").totals == report.totals[1:]
 
 
 def test_batches_and_progress_change_nothing(stories):
@@ -155,15 +155,15 @@ def test_fixed_depth_counts_its_steps_and_warns_of_nothing(stories):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"split": "tset"}, "split 'tset': allowed for task told are test, validation, train"),
+        ({"split": "tset"}, "split 'tset': allowed for task scripted are test, validation, train"),
         ({"limit": 0}, "limit 0"),
         ({"split": "train"}, "no examples in train"),
-        ({"options": InferenceOptions(beams=2)}, "beams=2: task told is scored without writing text"),
+        ({"options": InferenceOptions(beams=2)}, "beams=2: task scripted is scored without writing text"),
     ],
 )
 def test_wrong_arguments_get_one_line(changes, message):
     with pytest.raises(UserError, match=message) as found:
-        evaluate(told(), told_task(*TOLD), **changes)
+        evaluate(scripted(), scripted_task(*EXAMPLES), **changes)
     assert "\n" not in str(found.value)
 
 

@@ -93,13 +93,13 @@ def test_a_story_lets_nobody_stay_put_and_nobody_take_what_is_elsewhere():
 
 
 @pytest.mark.parametrize("data", VARIANTS, ids=ids)
-def test_no_story_is_told_twice_in_any_split(data):
-    told = [
+def test_no_story_occurs_twice_in_any_split(data):
+    stories = [
         tuple(map(_statement, filter(_is_statement, story)))
         for split in data.stories().values()
         for story in split
     ]
-    assert len(told) == len(set(told))
+    assert len(stories) == len(set(stories))
 
 
 @pytest.mark.parametrize("data", VARIANTS, ids=ids)

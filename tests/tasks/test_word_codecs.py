@@ -47,7 +47,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path, kind):
 def test_the_last_sentence_begins_behind_what_closes_the_one_before():
     assert last_sentence(["``", "a", ".", "''", "b", "c"]) == 4
     assert last_sentence(["a", "b", "c"]) == 0
-    assert last_sentence(["a", ".", "b", "."]) == 2  # an end with nothing behind it is not taken
+    assert last_sentence(["a", ".", "b", "."]) == 2  # an end without words after it is not used
     assert last_sentence(["a", "?", "''", "-rrb-", "b"]) == 4
 
 
