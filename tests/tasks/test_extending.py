@@ -72,7 +72,7 @@ class SortData:
 
         def example(index: int) -> Example:
             digits = "".join(Random(index).choices(codec.symbols, k=self.length))
-            return Example(source=codec.encode(digits), target=(*codec.encode("".join(sorted(digits))), 2))
+            return codec.example(digits, "".join(sorted(digits)))
 
         parts = [[example(index) for index in part] for part in (range(40), range(40, 50), range(50, 60))]
         return Task(

@@ -89,6 +89,10 @@ class CharacterCodec(SavedCodec):
                 f"{place}expected symbols out of {self.symbols!r}, found {show(error.args[0])}"
             ) from None
 
+    def example(self, source: str, target: str, *, group: str = "") -> Example:
+        """Return the example of a source and its target, with the end id after the target."""
+        return Example(source=self.encode(source), target=(*self.encode(target), END), group=group)
+
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example a line; spaces around it are dropped, empty lines skipped.
 
@@ -229,9 +233,7 @@ class AlgorithmicData:
         target = solve(
             source, problem=self.problem, base=self.base, least_significant_first=self.least_significant_first
         )
-        return Example(
-            source=self._codec.encode(source), target=(*self._codec.encode(target), END), group=group
-        )
+        return self._codec.example(source, target, group=group)
 
     def _held_out_source(self, lengths: tuple[int, int], name: str, held_out: set[str]) -> str:
         """Draw a source and hold it out; it is a new one, where the length has enough sources."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, get_type_hints
 
-from universal_transformer.data.tokenizer import Tokenizer
+from universal_transformer.data.tokenizer import END, Tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show, show_path, write_json
 from universal_transformer.typed import check_names, typed
@@ -47,6 +48,20 @@ class SavedCodec:
             return cls(**values)
         except UserError as error:
             raise UserError(f"{where}: {error}") from error
+
+
+def encode_lines(
+    lines: Iterable[tuple[int, str]], tokenizer: Tokenizer, *, name: str, what: str, limit: int
+) -> Iterator[tuple[int, ...]]:
+    """Yield the ids of each line of the file `name` with the end id; more than `limit` of them are a UserError."""
+    for number, text in lines:
+        ids = (*tokenizer.encode(text), END)
+        if len(ids) > limit:
+            raise UserError(
+                f"{name}:{number}: a {what} of {len(ids)} tokens; this run takes at most {limit} "
+                "(--data.max-length of its training)"
+            )
+        yield ids
 
 
 def read_kind(folder: Path, *, kind: str) -> dict[str, Any]:

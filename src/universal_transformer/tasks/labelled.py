@@ -21,7 +21,7 @@ from universal_transformer.data.text_table import (
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
-from universal_transformer.tasks.codecs import SavedCodec
+from universal_transformer.tasks.codecs import SavedCodec, encode_lines
 from universal_transformer.tasks.task import Codec, Task
 
 COLUMNS = ("text", "label")
@@ -43,13 +43,7 @@ class LabelledCodec(SavedCodec):
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example without a class for every line, an empty one included."""
-        for number, text in lines:
-            ids = (*self.tokenizer.encode(text), END)
-            if len(ids) > self.max_length:
-                raise UserError(
-                    f"{name}:{number}: a text of {len(ids)} tokens; this run takes at most {self.max_length} "
-                    "(--data.max-length of its training)"
-                )
+        for ids in encode_lines(lines, self.tokenizer, name=name, what="text", limit=self.max_length):
             yield Example(source=ids, target=NO_CLASS)
 
     def render(self, target: int | Sequence[int]) -> str:

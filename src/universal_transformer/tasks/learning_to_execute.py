@@ -28,7 +28,6 @@ from random import Random
 from typing import ClassVar, Literal, get_args
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.tokenizer import END
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.tasks.algorithmic import DIGITS, LEAST_RATIO, CharacterCodec
@@ -147,7 +146,7 @@ class LearningToExecuteData:
         while True:  # at most one in ten is held out
             name, source, target = self._draw(random, length=length, nesting=nesting)
             if name not in held_out:
-                return self._example(source, target)
+                return self._codec.example(source, target)
 
     def _held_out_example(self, name: str, held_out: set[str], *, group: str = "") -> Example:
         random = Random(f"{self.problem} {self.seed} {name}")
@@ -155,7 +154,7 @@ class LearningToExecuteData:
             key, source, target = self._draw(random, length=self.length, nesting=self.max_nesting)
             if key not in held_out:
                 held_out.add(key)
-                return self._example(source, target, group=group)
+                return self._codec.example(source, target, group=group)
 
     def _draw(self, random: Random, *, length: int, nesting: int) -> tuple[str, str, str]:
         """Draw a program or number: return its name, the same in both forms; its text; and its target."""
@@ -168,11 +167,6 @@ class LearningToExecuteData:
             return program.expression, program.expression, target
         style = Random(f"{self.seed} {program.expression}")  # both forms draw the same programs
         return program.expression, program.lines(style).replace("\n", LINE_END), target
-
-    def _example(self, source: str, target: str, *, group: str = "") -> Example:
-        return Example(
-            source=self._codec.encode(source), target=(*self._codec.encode(target), END), group=group
-        )
 
     @property
     def _fewest_sources(self) -> int:

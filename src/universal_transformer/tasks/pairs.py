@@ -24,7 +24,7 @@ from universal_transformer.data.text_table import (
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, show, show_path, write_json
-from universal_transformer.tasks.codecs import CODEC_FILE, read_kind
+from universal_transformer.tasks.codecs import CODEC_FILE, encode_lines, read_kind
 from universal_transformer.tasks.task import Codec, Task
 
 COLUMNS = ("source", "target")
@@ -78,13 +78,7 @@ class PairsCodec:
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example without a target for every line, an empty one included."""
-        for number, text in lines:
-            ids = (*self.source.encode(text), END)
-            if len(ids) > self.max_length:
-                raise UserError(
-                    f"{name}:{number}: a source of {len(ids)} tokens; this run takes at most "
-                    f"{self.max_length} (--data.max-length of its training)"
-                )
+        for ids in encode_lines(lines, self.source, name=name, what="source", limit=self.max_length):
             yield Example(source=ids, target=())
 
     def render(self, target: int | Sequence[int]) -> str:
