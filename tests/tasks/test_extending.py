@@ -10,14 +10,13 @@ import pytest
 
 from universal_transformer import ModelConfig
 from universal_transformer.cli import main
-from universal_transformer.cli.fields import override
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.errors import UserError
+from universal_transformer.recipes import RECIPES
 from universal_transformer.tasks import TASKS, Task, load_codec
 from universal_transformer.tasks.algorithmic import CharacterCodec
 from universal_transformer.tasks.codecs import SavedCodec
 from universal_transformer.training.config import RunConfig, TrainingConfig
-from universal_transformer.training.trainer import train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +68,10 @@ class SortData:
 
     def load(self) -> Task:
         codec = CharacterCodec(symbols="0123456789")
-
-        def example(index: int) -> Example:
-            digits = "".join(Random(index).choices(codec.symbols, k=self.length))
-            return codec.example(digits, "".join(sorted(digits)))
-
-        parts = [[example(index) for index in part] for part in (range(40), range(40, 50), range(50, 60))]
-        return Task(
-            "sort", codec, parts[0], parts[1], {"test": parts[2]}, "sequence", dict(codec.model_fields)
-        )
+        texts = ["".join(Random(index).choices(codec.symbols, k=self.length)) for index in range(60)]
+        examples = [codec.example(text, "".join(sorted(text))) for text in texts]
+        train, held, test = examples[:40], examples[40:50], examples[50:]
+        return Task("sort", codec, train, held, {"test": test}, "sequence", dict(codec.model_fields))
 
 
 TINY = ModelConfig(width=8, num_heads=1, filter_width=8, max_steps=2)
@@ -91,12 +85,18 @@ BRIEF = TrainingConfig(max_updates=2, validate_every=2, batch_tokens=64)
 def test_a_task_of_ones_own_is_trained_saved_scored_and_answers(
     tmp_path, capsys, monkeypatch, name, data, line, answers
 ):
+    def recipe() -> RunConfig:
+        """A run of two updates."""
+        return RunConfig(recipe=name, data=data(length=5), model=TINY, training=BRIEF)
+
     monkeypatch.setitem(TASKS, name, data)
-    config = RunConfig(recipe=name, data=data(length=5), model=TINY, training=BRIEF)
+    monkeypatch.setitem(RECIPES, name, recipe)
+    config = recipe()
     assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
-    assert override(config, ["--length", "6"], prog="ut train").data == data(length=6)
-    task = config.data.load()
-    train(config, tmp_path / "run", task=task, quiet=True)
+    assert main(["train", name, "--length", "6", "--run", str(tmp_path / "run"), "--quiet"]) == 0
+    assert RunConfig.load(tmp_path / "run/config.json").data == data(length=6)
+    task = data(length=6).load()
+    capsys.readouterr()
     assert load_codec(tmp_path / "run/model") == task.codec
     assert main(["evaluate", str(tmp_path / "run")]) == 0
     assert name in capsys.readouterr().out
