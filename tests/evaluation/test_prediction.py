@@ -57,8 +57,8 @@ def test_sequences_are_predicted_the_same_in_any_batch(copying, changes):
 
 
 @pytest.mark.parametrize("changes", [{}, {"sampling": Sampling(temperature=1.0, seed=3)}])
-def test_a_halting_decoder_answers_a_window_in_one_stream(copying, changes, monkeypatch):
-    """And the answers are those of ordinary batches."""
+def test_a_halting_decoder_predicts_a_window_by_continuous_batching(copying, changes, monkeypatch):
+    """The predictions are those of ordinary batches."""
     model = model_for(copying, halting=True).double()
     examples = list(copying.codec.read(enumerate(["123", "4", "5678901", "22"], start=1), name="input"))
     streamed = []
@@ -78,7 +78,7 @@ def test_a_halting_decoder_answers_a_window_in_one_stream(copying, changes, monk
     assert len(streamed) == 3
 
 
-def test_a_language_model_goes_on_with_prompts(text_task):
+def test_a_language_model_continues_prompts(text_task):
     task = text_task("character")
     model = model_for(task)
     lines = ["line", "", "a short"]

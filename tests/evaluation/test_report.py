@@ -37,7 +37,7 @@ def test_collapse(counts, reason):
     assert found is None if reason is None else reason in found
 
 
-def test_one_step_leaves_nothing_to_collapse():
+def test_one_step_is_no_collapse():
     assert collapse(StepCounts("encoder", (9,)), max_steps=1) is None
 
 
@@ -60,7 +60,7 @@ def report(**changes):
     return Report(**{**fields, **changes})
 
 
-def test_a_report_survives_its_file(tmp_path):
+def test_a_saved_report_is_read_back(tmp_path):
     report().save(tmp_path / "report.json")
     assert Report.load(tmp_path / "report.json") == report()
 

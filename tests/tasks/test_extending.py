@@ -82,7 +82,7 @@ BRIEF = TrainingConfig(max_updates=2, validate_every=2, batch_tokens=64)
     ("name", "data", "line", "answers"),
     [("parity", ParityData, "0110", {"even", "odd"}), ("sort", SortData, "3120", None)],
 )
-def test_a_task_of_ones_own_is_trained_saved_scored_and_answers(
+def test_a_task_from_outside_the_package_works_in_every_command(
     tmp_path, capsys, monkeypatch, name, data, line, answers
 ):
     def recipe() -> RunConfig:
