@@ -100,4 +100,4 @@ def test_a_whole_number_becomes_a_float_and_a_text_a_path():
 def test_of_many_fields_only_the_wrong_ones_are_listed():
     names = set("abcdefghijklmnop")
     with pytest.raises(UserError, match=r"^file: part: missing: a, b; written by another version\?$"):
-        check_names(dict.fromkeys("cdefghijklmnop"), known=names, needed=names, where="file", field="part")
+        check_names(dict.fromkeys("cdefghijklmnop"), expected=names, where="file", field="part")

@@ -26,7 +26,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @runtime_checkable
 class Bytes(Protocol):
-    """Whatever gives lines of bytes: a file, a decompressor, ``sys.stdin.buffer``."""
+    """A source of lines of bytes: a file, a decompressor, ``sys.stdin.buffer``."""
 
     def readline(self, limit: int = -1, /) -> bytes:
         """Return bytes up to and with the next line feed, at most `limit`."""
@@ -43,7 +43,7 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
 
 def try_lines(path: str | Path) -> Iterator[tuple[int, str | UserError]]:
-    """`read_lines`, with what is wrong with a line in its place; a file that cannot be read (on) is still raised."""
+    """`read_lines` with a UserError in place of a line that is not valid; one of the whole file is raised."""
     name = show_path(path)
     number = 0
     try:
@@ -88,7 +88,7 @@ def _reason(error: Exception, path: str | Path) -> str:
 
 
 def _damaged(error: Exception, path: str | Path) -> bool:
-    """Say if the error is about what a .gz file holds, not about getting at it."""
+    """Whether the error is about the content of a .gz file, not about access to it."""
     compressed = str(path).endswith(".gz")
     return (
         compressed
@@ -100,7 +100,7 @@ def _damaged(error: Exception, path: str | Path) -> bool:
 def try_stream(
     stream: Bytes, name: str, *, max_line: int = MAX_LINE
 ) -> Iterator[tuple[int, str | UserError]]:
-    """`read_stream`, with what is wrong with a line in its place: the lines behind it are read all the same."""
+    """`read_stream` with a UserError in place of a line that is not valid; later lines are read."""
     limit = 4 * max_line + 8  # bytes: four a character, a byte order mark, a line end
     number = 0
     while raw := stream.readline(limit):
@@ -152,25 +152,25 @@ def _decode(raw: bytes, *, where: str) -> str:
 
 
 def show(value: object, *, limit: int = 60) -> str:
-    """Return `value` as it may stand in a one-line message: quoted, escaped, cut to `limit` characters."""
+    """Return `value` for a message of one line: quoted, escaped, cut to `limit` characters."""
     text = repr(value[: 4 * limit] if isinstance(value, str) else value)
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def show_path(path: str | Path) -> str:
-    """Return a path as it may stand in a one-line message: control characters and broken bytes escaped."""
+    """Return a path for a message of one line: control characters and broken bytes escaped."""
     text = str(path).encode("utf-8", "backslashreplace").decode("utf-8")
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def one_line(text: str) -> str:
-    """Return `text` without line breaks: a result is one line, whatever a model says."""
+    """Return `text` with blanks in place of line breaks."""
     return text.replace("\r", " ").replace("\n", " ")
 
 
 def parse_json(text: str, *, where: str) -> Any:
-    """Parse JSON; a repeated key, NaN, an infinite number or absurd depth is a `UserError` at `where`."""
+    """Parse JSON; a repeated key, NaN, an infinite number or very deep nesting is a `UserError` at `where`."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         fields = dict(pairs)

@@ -109,12 +109,15 @@ def check(value: Any, *, where: str = "", field: str = "") -> None:
         typed(getattr(value, name), hint, where=where, field=inside + name)
 
 
-def check_names(value: Any, *, known: Set[str], needed: Set[str], where: str, field: str = "") -> None:
-    """UserError unless `value` is an object whose fields are `known` and contain the `needed` ones."""
+def check_names(
+    value: Any, *, expected: Set[str], optional: Set[str] = frozenset(), where: str, field: str = ""
+) -> None:
+    """UserError unless `value` is an object of the `expected` fields and of no others but `optional` ones."""
+    known = expected | optional
     place = _place(where, field)
     if not isinstance(value, dict):
         raise UserError(f"{place}: expected an object, found {show(value)}")
-    for problem, names in (("unknown", value.keys() - known), ("missing", needed - value.keys())):
+    for problem, names in (("unknown", value.keys() - known), ("missing", expected - value.keys())):
         if names:
             # dozens of names would hide what is wrong
             few = len(known) <= FEW
@@ -173,7 +176,7 @@ def expected(hint: Any) -> str:
 
 
 def listed(names: Iterable[object]) -> str:
-    """Return names as they stand in an error."""
+    """Return names for a message, with commas."""
     return ", ".join(map(str, names))
 
 
@@ -184,7 +187,7 @@ def _object(value: Any, kind: Any, *, where: str, field: str, partial: bool) -> 
         for one in dataclasses.fields(kind)
         if partial and (one.default, one.default_factory) != (dataclasses.MISSING,) * 2
     }
-    check_names(value, known=wanted.keys(), needed=wanted.keys() - given, where=where, field=field)
+    check_names(value, expected=wanted.keys() - given, optional=given, where=where, field=field)
     inside = f"{field}." if field else ""
     parts = {
         name: typed(value[name], wanted[name], where=where, field=inside + name, partial=partial)

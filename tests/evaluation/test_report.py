@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation import BySupports, Report, Row, StepCounts
+from universal_transformer.evaluation import BySupports, Report, ScoreRow, StepCounts
 from universal_transformer.evaluation.report import collapse
 
 
@@ -37,13 +37,13 @@ def test_collapse(counts, reason):
     assert found is None if reason is None else reason in found
 
 
-def test_one_step_leaves_nothing_to_collapse():
+def test_one_step_is_no_collapse():
     assert collapse(StepCounts("encoder", (9,)), max_steps=1) is None
 
 
 def report(**changes):
     steps = (StepCounts("encoder", (1, 2)), StepCounts("decoder", (0, 4)))
-    rows = tuple(Row("test", f"length {n}", 5, {"character_accuracy": n / 7}, steps) for n in range(2))
+    rows = tuple(ScoreRow("test", f"length {n}", 5, {"character_accuracy": n / 7}, steps) for n in range(2))
     fields = {
         "task": "copy",
         "metric": "sequence",
@@ -60,7 +60,7 @@ def report(**changes):
     return Report(**{**fields, **changes})
 
 
-def test_a_report_survives_its_file(tmp_path):
+def test_a_saved_report_is_read_back(tmp_path):
     report().save(tmp_path / "report.json")
     assert Report.load(tmp_path / "report.json") == report()
 

@@ -40,7 +40,7 @@ def test_pairs_are_whole_sentences(folder):
     assert CODEC.render(example.source) == "the keys is here ."
 
 
-def test_what_the_vocabulary_lacks_is_said(folder):
+def test_unknown_words_are_noted(folder):
     task = load_blimp(CODEC, data_dir=str(folder))
     assert task.notes == (
         "trained on other text: 22.2% of the words are not in the vocabulary",

@@ -102,7 +102,7 @@ def test_a_broken_line_is_named(lines, message):
     assert "\n" not in str(raised.value)
 
 
-def test_empty_lines_between_stories_do_no_harm():
+def test_empty_lines_between_stories_are_skipped():
     assert len(questions([*STORY[:5], "", *STORY[5:], " "])) == 3
 
 

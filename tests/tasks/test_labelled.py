@@ -118,5 +118,5 @@ def test_saved_and_loaded_it_is_the_same(tmp_path, codecs, kind):
     assert list(loaded.read(lines, name="x")) == list(codecs[kind].read(lines, name="x"))
     assert loaded.render(NO_CLASS) == "<unknown>"
     (tmp_path / "codec.json").write_text('{"kind": "labelled", "labels": ["b", "a"], "max_length": 3}')
-    with pytest.raises(UserError, match=r"codec\.json: found .*sorted"):
+    with pytest.raises(UserError, match=r"codec\.json: labels: found .*sorted"):
         LabelledCodec.load(tmp_path)

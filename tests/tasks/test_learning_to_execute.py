@@ -130,7 +130,7 @@ def test_both_forms_ask_for_the_same_values(problem):
         assert one.codec.render(left.target) == two.codec.render(right.target)
 
 
-def test_what_a_figure_must_say():
+def test_notes_of_the_task():
     assert dataclasses.replace(SMALL, form="lines").load().notes == ("programs written as lines of Python",)
     assert SMALL.load().notes == ()
 

@@ -112,7 +112,7 @@ def open_with_task(
             )
         return run, load_blimp(run.codec, data_dir=data_dir)
     if data_dir and hasattr(run.config.data, "data_dir"):
-        data = dataclasses.replace(run.config.data, data_dir=data_dir)  # type: ignore[arg-type]
+        data = dataclasses.replace(run.config.data, data_dir=data_dir)
         run = dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
     return run, load_task(run)
 
@@ -140,18 +140,19 @@ def _check_record(file: str | None, folder: Path) -> None:
 
 
 def _evaluate(run: Run, task: Task, options: argparse.Namespace) -> Report:
-    from universal_transformer.evaluation import evaluate
+    from universal_transformer.evaluation import InferenceOptions, evaluate
 
+    inference = InferenceOptions(
+        **search_of(options), max_steps=options.max_steps, halting_threshold=options.halting_threshold
+    )
     with progress_bar() as progress:
         return evaluate(
             run.model,
             task,
             split=options.split,
-            batch_tokens=options.batch_tokens,
-            max_steps=options.max_steps,
-            halting_threshold=options.halting_threshold,
             limit=options.limit,
-            **search_of(options),
+            options=inference,
+            batch_tokens=options.batch_tokens,
             progress=progress,
         )
 

@@ -43,9 +43,17 @@ def run(arguments: list[str]) -> int:
         raise UserError("standard input is closed; give it lines to answer, or name a file of them")
     from universal_transformer.cli.run_folder import open_run, pick_device
     from universal_transformer.decoding import Sampling
-    from universal_transformer.evaluation import predict
+    from universal_transformer.evaluation import InferenceOptions, predict
 
-    search = search_of(options)
+    inference = InferenceOptions(
+        **search_of(options),
+        sampling=Sampling(
+            temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed
+        ),
+        max_new_tokens=options.max_new_tokens,
+        max_steps=options.max_steps,
+        halting_threshold=options.halting_threshold,
+    )
     run = open_run(
         Path(options.run), device=pick_device(options.device), halting_execution=options.halting_execution
     )
@@ -54,14 +62,8 @@ def run(arguments: list[str]) -> int:
         run.model,
         run.codec,
         results.examples(_outcomes(run.codec, None if stdin else options.file)),
+        options=inference,
         num_choices=options.choices,
-        **search,
-        sampling=Sampling(
-            temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed
-        ),
-        max_new_tokens=options.max_new_tokens,
-        max_steps=options.max_steps,
-        halting_threshold=options.halting_threshold,
         batch_tokens=options.batch_tokens,
         window=1 if stdin and sys.stdin.isatty() else LINES_AT_ONCE,
     )

@@ -20,7 +20,7 @@ from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.nn.recurrence import Trace
 from universal_transformer.registry import Model
-from universal_transformer.tasks.scoring import until_end
+from universal_transformer.tasks.accuracy import until_end
 from universal_transformer.tasks.task import Codec, Task
 
 SHOWN = range(8, 17)  # positions of a story that fills a figure well

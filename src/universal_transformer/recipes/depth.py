@@ -51,11 +51,11 @@ def _recipe(name: str, *, halting: bool) -> RunConfig:
 
 def measure(model: Model, task: Task) -> Figures:
     """Return the error at each number of steps, over the whole test set and by supporting facts."""
-    from universal_transformer.evaluation import evaluate
+    from universal_transformer.evaluation import InferenceOptions, evaluate
 
     found: Figures = {}
     for steps in range(1, MOST + 1):
-        report = evaluate(model, task, max_steps=steps)
+        report = evaluate(model, task, options=InferenceOptions(max_steps=steps))
         for row in (*report.totals, *report.rows):
             name = ", ".join([_steps(steps), *([row.group] if row.group else [])])
             found[name] = {**row.metrics, "count": row.count, "mean_steps": row.steps[0].mean}

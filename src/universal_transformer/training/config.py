@@ -12,35 +12,8 @@ from typing import Annotated, Any, Literal
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json
 from universal_transformer.kinds import AnyModelConfig, config_from_dict
-from universal_transformer.tasks import (
-    TASKS,
-    AgreementData,
-    AlgorithmicData,
-    BabiData,
-    LabelledData,
-    LambadaData,
-    LearningToExecuteData,
-    PairsData,
-    ReadingData,
-    StoriesData,
-    TextData,
-    TranslationData,
-)
+from universal_transformer.tasks import TASKS, TaskData, task_name
 from universal_transformer.typed import NonNegative, Range, check, check_names, listed, typed
-
-TaskFields = (
-    StoriesData
-    | BabiData
-    | AlgorithmicData
-    | LearningToExecuteData
-    | PairsData
-    | TextData
-    | LabelledData
-    | TranslationData
-    | AgreementData
-    | LambadaData
-    | ReadingData
-)
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
@@ -138,7 +111,7 @@ class RunConfig:
 
     recipe: str
     """Name of the recipe it came from."""
-    data: TaskFields
+    data: TaskData
     """What to train on."""
     model: AnyModelConfig
     """What to train; sizes that follow from the data are filled in from them."""
@@ -154,12 +127,9 @@ class RunConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; the data carry the name of their task under "task"."""
-        task = next((name for name, kind in TASKS.items() if kind is type(self.data)), None)
-        if task is None:
-            raise UserError(f"data: {type(self.data).__name__} is no task; known are {listed(TASKS)}")
         return {
             "recipe": self.recipe,
-            "data": {"task": task, "fields": _plain(dataclasses.asdict(self.data))},
+            "data": {"task": task_name(self.data), "fields": _plain(dataclasses.asdict(self.data))},
             "model": self.model.to_dict(),
             "training": _plain(dataclasses.asdict(self.training)),
         }
@@ -167,10 +137,9 @@ class RunConfig:
     @classmethod
     def from_dict(cls, fields: dict[str, Any], *, name: str = "config") -> RunConfig:
         """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
-        parts = {"recipe", "data", "model", "training"}
-        check_names(fields, known=parts, needed=parts, where=name)
+        check_names(fields, expected={"recipe", "data", "model", "training"}, where=name)
         data = fields["data"]
-        check_names(data, known={"task", "fields"}, needed={"task", "fields"}, where=name, field="data")
+        check_names(data, expected={"task", "fields"}, where=name, field="data")
         if not isinstance(data["task"], str) or data["task"] not in TASKS:
             raise UserError(f"{name}: data.task: {data['task']!r} is no task; known are {listed(TASKS)}")
         return cls(
