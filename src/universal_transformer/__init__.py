@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         Tensor2TensorConfig,
         TransitionConfig,
     )
-    from universal_transformer.nn.recurrence import Trace
+    from universal_transformer.nn.trace import Trace
     from universal_transformer.registry import build, load_pretrained
 
 __version__ = "0.1.0"
@@ -60,7 +60,7 @@ _HOME = {
     "EncoderDecoder": "models.encoder_decoder",
     "LanguageModel": "models.language_model",
     "ModelOutput": "models.outputs",
-    "Trace": "nn.recurrence",
+    "Trace": "nn.trace",
 }
 
 __all__ = [

@@ -16,7 +16,7 @@ from universal_transformer.evaluation.measure import natural
 from universal_transformer.evaluation.scores import corpus_scores
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks.task import Task
 
 # -- a classifier whose answers and steps are its input

@@ -7,7 +7,7 @@ from small_task_models import model_for
 from universal_transformer.decoding import Request, beam_search, generate, generate_continuously
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation import InferenceOptions, evaluate, predict
-from universal_transformer.nn import memory
+from universal_transformer.execution import memory
 
 THRESHOLD = "a cumulative probability to stop at lies in (0, 1], usually 0.99"
 DEPTHS = [

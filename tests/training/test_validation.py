@@ -3,7 +3,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import build
 from universal_transformer.training.validation import (
     COLLAPSE_LOOKS,

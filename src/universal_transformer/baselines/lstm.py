@@ -35,7 +35,7 @@ from universal_transformer.models.roles import (
     AnyLanguageModel,
     refuse_depth,
 )
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 
 HiddenState = tuple[Float[Tensor, "layers batch hidden"], Float[Tensor, "layers batch hidden"]]
 """Hidden states h and cells c of the layers (of both directions one after the other)."""

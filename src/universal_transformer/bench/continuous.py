@@ -20,9 +20,9 @@ from universal_transformer.bench.subject import SPREAD, bisect
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
 from universal_transformer.decoding import Request, Sampling, generate, generate_continuously
 from universal_transformer.decoding.sampling import Row
+from universal_transformer.execution import policy
 from universal_transformer.models.config import ModelConfig, OutputsConfig, VocabularyConfig
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.nn import worth
 from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
 
 SAMPLING = Sampling(temperature=1.0)
@@ -113,7 +113,7 @@ def in_one_stream(model: LanguageModel, prompts: Sequence[list[int]], load: Load
 @contextmanager
 def nobody_leaves() -> Iterator[None]:
     """Halted rows of a call are computed with the others until the last one has halted."""
-    with patch.object(worth, "COMPACT_BELOW", 0.0):
+    with patch.object(policy, "COMPACT_BELOW", 0.0):
         yield
 
 

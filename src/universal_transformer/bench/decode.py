@@ -12,11 +12,11 @@ from universal_transformer.bench.result import Measurement, Settings
 from universal_transformer.bench.subject import Shape
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
 from universal_transformer.decoding import generate
+from universal_transformer.execution.packing import PackedLinear, packs
 from universal_transformer.models.config import ModelConfig, VocabularyConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.config import DepthConfig, Sizes, StepConfig
-from universal_transformer.nn.packed import PackedLinear, packs
 
 SHAPE = Shape(width=512, heads=8, filter_width=2048, batch=16, length=32, max_steps=6)
 QUICK = Shape(width=16, heads=2, filter_width=32, batch=2, length=5, max_steps=2)

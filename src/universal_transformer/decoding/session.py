@@ -15,6 +15,7 @@ from torch import nn
 
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.execution.packing import PackedLinear, packed
 from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
@@ -25,8 +26,7 @@ from universal_transformer.models.roles import (
     NonAutoregressive,
 )
 from universal_transformer.models.target import TargetSide
-from universal_transformer.nn.packed import PackedLinear, packed
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 Generator = AnyEncoderDecoder | AnyLanguageModel

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.tensors import device_of
+from universal_transformer.execution.memory import check_memory
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.roles import AnyLanguageModel
-from universal_transformer.nn.memory import check_room
 from universal_transformer.registry import Model
 
 
@@ -35,7 +35,7 @@ def check_batches(model: Model, sizes: Sequence[int], *, batch_tokens: int) -> B
     sampler = BucketSampler(sizes, batch_tokens, seed=0, shuffle=False)
     shapes = [(len(batch), max(sizes[index] for index in batch)) for batch in sampler.epoch(0)]
     rows, length = max(shapes, key=lambda shape: shape[0] * shape[1], default=(0, 0))
-    check_room(
+    check_memory(
         rows * length * position_bytes(model),
         device=device_of(model),
         what=f"batch_tokens={batch_tokens}: a batch of {rows:,} rows of {length:,} positions",

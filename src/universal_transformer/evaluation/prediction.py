@@ -22,10 +22,10 @@ from universal_transformer.evaluation.tensors import (
     steps_of,
     target_ids,
 )
+from universal_transformer.execution.stream import stream_obstacle
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.roles import AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
-from universal_transformer.nn.lanes import takes_lanes
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Codec, Prediction
 
@@ -137,7 +137,7 @@ class _Predictor:
         if not isinstance(model, EncoderDecoder | LanguageModel) or options.beams > 1:
             return {}
         recurrence = model.target.recurrence
-        if len(examples) <= PROBE or recurrence.halting is None or not takes_lanes(recurrence):
+        if len(examples) <= PROBE or recurrence.halting is None or stream_obstacle(recurrence) is not None:
             return {}
         longest_first = sorted(range(len(examples)), key=lambda index: -sizes[index])
         requests = [Request(first + index, _given(model, examples[index])) for index in longest_first]

@@ -7,7 +7,7 @@ import torch
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import Model
 
 

@@ -18,7 +18,7 @@ from universal_transformer.evaluation import predict
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import Model
 from universal_transformer.tasks.accuracy import until_end
 from universal_transformer.tasks.task import Codec, Task

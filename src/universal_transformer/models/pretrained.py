@@ -10,11 +10,11 @@ from torch import nn
 
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.execution.install import HaltingExecution, install
 from universal_transformer.files import read_json, show, write_json
 from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.recurrence import Recurrence
-from universal_transformer.nn.worth import Form
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 AnyModel = TypeVar("AnyModel", bound="Pretrained")  # typing.Self is more than the shape checks can read
@@ -54,20 +54,16 @@ class Pretrained(nn.Module):
             if isinstance(module, Block):
                 module.compile(dynamic=True)
 
-    def use_halting_execution(self, choice: Form) -> None:
-        """Leave out halted positions where that is exact and saves time ("auto"), or never ("masked").
-
-        The outputs are the same.
-        """
-        found = [module for module in self.modules() if isinstance(module, Recurrence)]
-        if choice not in get_args(Form):
-            raise UserError(f"halting_execution={choice!r}: allowed: {', '.join(get_args(Form))}")
-        if not found:
+    def use_halting_execution(self, choice: HaltingExecution) -> None:
+        """Leave out halted positions where the result is the same and that saves time ("auto"), or never ("masked")."""
+        if choice not in get_args(HaltingExecution):
+            allowed = ", ".join(get_args(HaltingExecution))
+            raise UserError(f"halting_execution={choice!r}: allowed: {allowed}")
+        if not any(isinstance(module, Recurrence) for module in self.modules()):
             raise UserError(
                 f"halting_execution={choice!r}: {type(self).__name__} has no recurrence over depth"
             )
-        for module in found:
-            module.form = choice
+        install(self, choice)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write ``config.json`` and ``model.safetensors`` into ``folder``."""
