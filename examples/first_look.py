@@ -1,10 +1,19 @@
-"""A Universal Transformer in ten lines: build it, run it, see how long it thought about each position."""
+"""A Universal Transformer in ten lines: build it, run it, read how many steps each position took."""
 
 import torch
 
-from universal_transformer import EncoderDecoder, ModelConfig
+from universal_transformer import (
+    DepthConfig,
+    EncoderDecoder,
+    HaltingConfig,
+    ModelConfig,
+    VocabularyConfig,
+)
 
-model = EncoderDecoder(ModelConfig(vocabulary_size=100, max_steps=8, halting=True)).eval()
+config = ModelConfig(
+    vocabulary=VocabularyConfig(size=100), depth=DepthConfig(max_steps=8), halting=HaltingConfig(side="both")
+)
+model = EncoderDecoder(config).eval()
 source, target = torch.randint(3, 100, (2, 12)), torch.randint(3, 100, (2, 7))
 output = model(source, target)  # teacher forced: the shift to the right happens inside
 print(output.logits.shape)  # [batch, target, vocabulary]

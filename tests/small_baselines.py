@@ -3,7 +3,7 @@
 import torch
 
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
-from universal_transformer.models.build import build
+from universal_transformer.registry import build
 
 VOCABULARY = 9
 
@@ -17,9 +17,9 @@ def _shaken(model):
 
 
 def small_lstm(**fields):
-    return _shaken(build(LstmConfig(**{"width": 6, "vocabulary_size": VOCABULARY, **fields})))
+    return _shaken(build(LstmConfig.from_dict({"width": 6, "vocabulary_size": VOCABULARY, **fields})))
 
 
 def small_neural_gpu(**fields):
     given = {"width": 4, "image_width": 2, "vocabulary_size": VOCABULARY, **fields}
-    return _shaken(build(NeuralGpuConfig(**given)))
+    return _shaken(build(NeuralGpuConfig.from_dict(given)))

@@ -2,8 +2,8 @@
 
 import torch
 
-from universal_transformer.models.build import build
-from universal_transformer.models.config import ModelConfig
+from configs import config_of
+from universal_transformer.registry import build
 
 SIZES = {
     "width": 8,
@@ -65,7 +65,7 @@ BLOCKS = {
 
 def small(**fields):
     """A model in float64 whose weights, biases and halting are anything but their neutral starting values."""
-    model = build(ModelConfig(**{**SIZES, **fields})).double().eval()
+    model = build(config_of(**{**SIZES, **fields})).double().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter += 0.3 * torch.randn_like(parameter)

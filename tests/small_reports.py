@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from universal_transformer.evaluation.report import BySupports, Report, Row, StepCounts
+from universal_transformer.evaluation.report import BySupports, Report, ScoreRow, StepCounts
 from universal_transformer.explore.story import Story
 
 FACTS = ("boris went to the attic", "boris took the lamp", "amina ran to the garage", "where is the lamp")
@@ -30,9 +30,10 @@ def report(groups=3, *, metrics=("error",), sides=("encoder",), halting=True, ta
         return tuple(StepCounts(side, (5, 10 + n, 3, 0)) for side in sides)
 
     rows = tuple(
-        Row("test", f"task {n + 1}", 100, dict.fromkeys(metrics, 3.0 * n), steps(n)) for n in range(groups)
+        ScoreRow("test", f"task {n + 1}", 100, dict.fromkeys(metrics, 3.0 * n), steps(n))
+        for n in range(groups)
     )
-    whole = Row("test", "", 300, dict.fromkeys(metrics, 3.0), steps(9))
+    whole = ScoreRow("test", "", 300, dict.fromkeys(metrics, 3.0), steps(9))
     return Report(
         task=task,
         metric="error" if metrics == ("error",) else "sequence",

@@ -1,18 +1,16 @@
 """Models of a task small enough to evaluate on the spot."""
 
-import dataclasses
-
 import torch
 
-from universal_transformer.models.build import build
-from universal_transformer.models.config import ModelConfig
+from configs import config_of, with_fields
+from universal_transformer.registry import build
 
-TINY = ModelConfig(width=16, filter_width=32, num_heads=2, max_steps=4, halting=True, dropout=0.0)
+TINY = config_of(width=16, filter_width=32, num_heads=2, max_steps=4, halting=True, dropout=0.0)
 
 
 def model_for(task, *, seed=0, **changes):
     torch.manual_seed(seed)
-    model = build(task.configure(dataclasses.replace(TINY, **changes)))
+    model = build(task.configure(with_fields(TINY, **changes)))
     with torch.no_grad():  # larger weights, so that positions differ in what they say and how long they think
         for parameter in model.parameters():
             if parameter.ndim > 1:

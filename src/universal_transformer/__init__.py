@@ -1,7 +1,8 @@
-"""Universal Transformer: one shared block, applied again and again over depth, halting for each position by itself.
+"""Universal Transformer: one shared block applied at every depth step, with dynamic halting for each position.
 
->>> from universal_transformer import EncoderDecoder, ModelConfig
->>> model = EncoderDecoder(ModelConfig(vocabulary_size=1000, halting=True))
+>>> from universal_transformer import EncoderDecoder, HaltingConfig, ModelConfig, VocabularyConfig
+>>> config = ModelConfig(vocabulary=VocabularyConfig(size=1000), halting=HaltingConfig(side="both"))
+>>> model = EncoderDecoder(config)
 """
 
 from importlib import import_module
@@ -9,23 +10,53 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from universal_transformer.errors import UserError
-    from universal_transformer.models.build import build, load_pretrained
     from universal_transformer.models.classifier import Classifier
-    from universal_transformer.models.config import ModelConfig, preset
+    from universal_transformer.models.config import (
+        ExecutionConfig,
+        InputsConfig,
+        ModelConfig,
+        OutputsConfig,
+        VocabularyConfig,
+    )
     from universal_transformer.models.encoder_decoder import EncoderDecoder
     from universal_transformer.models.language_model import LanguageModel
     from universal_transformer.models.outputs import ModelOutput
+    from universal_transformer.models.presets import SIZES, preset
+    from universal_transformer.nn.config import (
+        AttentionConfig,
+        CoordinatesConfig,
+        DepthConfig,
+        HaltingConfig,
+        Sizes,
+        StepConfig,
+        Tensor2TensorConfig,
+        TransitionConfig,
+    )
     from universal_transformer.nn.trace import Trace
+    from universal_transformer.registry import build, load_pretrained
 
 __version__ = "0.1.0"
 
 _HOME = {
     "UserError": "errors",
-    "build": "models.build",
-    "load_pretrained": "models.build",
+    "build": "registry",
+    "load_pretrained": "registry",
     "Classifier": "models.classifier",
+    "ExecutionConfig": "models.config",
+    "InputsConfig": "models.config",
     "ModelConfig": "models.config",
-    "preset": "models.config",
+    "OutputsConfig": "models.config",
+    "VocabularyConfig": "models.config",
+    "SIZES": "models.presets",
+    "preset": "models.presets",
+    "AttentionConfig": "nn.config",
+    "CoordinatesConfig": "nn.config",
+    "DepthConfig": "nn.config",
+    "HaltingConfig": "nn.config",
+    "Sizes": "nn.config",
+    "StepConfig": "nn.config",
+    "Tensor2TensorConfig": "nn.config",
+    "TransitionConfig": "nn.config",
     "EncoderDecoder": "models.encoder_decoder",
     "LanguageModel": "models.language_model",
     "ModelOutput": "models.outputs",
@@ -33,13 +64,26 @@ _HOME = {
 }
 
 __all__ = [
+    "SIZES",
+    "AttentionConfig",
     "Classifier",
+    "CoordinatesConfig",
+    "DepthConfig",
     "EncoderDecoder",
+    "ExecutionConfig",
+    "HaltingConfig",
+    "InputsConfig",
     "LanguageModel",
     "ModelConfig",
     "ModelOutput",
+    "OutputsConfig",
+    "Sizes",
+    "StepConfig",
+    "Tensor2TensorConfig",
     "Trace",
+    "TransitionConfig",
     "UserError",
+    "VocabularyConfig",
     "build",
     "load_pretrained",
     "preset",

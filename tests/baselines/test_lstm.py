@@ -12,8 +12,8 @@ from training import tiny
 from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.decoding import Sampling, beam_search, generate
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import build, load_pretrained
 from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.registry import build, load_pretrained
 from universal_transformer.training.trainer import train
 
 SOURCE = torch.tensor([[3, 4, 5, 6, 2], [7, 2, 0, 0, 0], [8, 8, 2, 0, 0], [5, 6, 7, 2, 0]])
@@ -232,7 +232,7 @@ def test_there_is_no_depth_to_choose():
 
 
 def test_forget_gates_begin_open():
-    layers = build(LstmConfig(width=6, vocabulary_size=9)).target.layers.lstm
+    layers = build(LstmConfig.from_dict({"width": 6, "vocabulary_size": 9})).target.layers.lstm
     for layer in range(2):
         assert getattr(layers, f"bias_ih_l{layer}").tolist() == [0.0] * 6 + [1.0] * 6 + [0.0] * 12
         assert not getattr(layers, f"bias_hh_l{layer}").any()

@@ -15,7 +15,7 @@ from universal_transformer.baselines.neural_gpu import gate
 from universal_transformer.decoding import Sampling, generate
 from universal_transformer.decoding.session import check_model
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import load_pretrained
+from universal_transformer.registry import load_pretrained
 from universal_transformer.training.trainer import train
 
 SOURCE = torch.tensor([[3, 4, 5, 6], [7, 0, 0, 0], [8, 8, 0, 0], [5, 6, 7, 0]])
@@ -79,7 +79,7 @@ def real(row):
 )
 def test_it_is_the_equations_for_every_row_of_a_batch(fields):
     model = small_neural_gpu(**fields)
-    logits, inside = model.write(SOURCE)
+    logits, inside = model.output_logits(SOURCE)
     for row, tokens in enumerate(map(real, SOURCE)):
         expected = oracle(model, tokens)
         assert int(inside[row].sum()) == len(expected)
@@ -92,13 +92,15 @@ def test_it_is_the_equations_for_every_row_of_a_batch(fields):
 @torch.no_grad()
 def test_neither_padding_nor_the_order_of_rows_changes_a_row():
     model = small_neural_gpu()
-    expected, inside = model.write(SOURCE)
+    expected, inside = model.output_logits(SOURCE)
     order = torch.tensor([2, 0, 3, 1])
-    torch.testing.assert_close(model.write(SOURCE[order])[0][inside[order]], expected[order][inside[order]])
+    torch.testing.assert_close(
+        model.output_logits(SOURCE[order])[0][inside[order]], expected[order][inside[order]]
+    )
     left = torch.tensor([[0] * (4 - len(real(row))) + real(row) for row in SOURCE])
-    assert torch.equal(model.write(left)[0], expected)
+    assert torch.equal(model.output_logits(left)[0], expected)
     wide = torch.nn.functional.pad(SOURCE, (0, 3))
-    torch.testing.assert_close(model.write(wide)[0], expected)
+    torch.testing.assert_close(model.output_logits(wide)[0], expected)
 
 
 def test_gates_saturate_with_a_cutoff_and_only_then():
@@ -112,7 +114,7 @@ def test_gates_saturate_with_a_cutoff_and_only_then():
 def test_output_is_the_likeliest_symbol_of_each_place_up_to_the_end():
     model = small_neural_gpu()
     model.output.bias[2] += 0.5
-    logits, inside = model.write(SOURCE)
+    logits, inside = model.output_logits(SOURCE)
     logits[..., :2] = float("-inf")  # neither padding nor start is ever written
     found = generate(model, SOURCE)
     for row, result in enumerate(found):
@@ -120,7 +122,7 @@ def test_output_is_the_likeliest_symbol_of_each_place_up_to_the_end():
         ended = 2 in best
         assert result.finished == ended
         assert result.tokens == (best[: best.index(2)] if ended else best)
-        scores = model.write(SOURCE)[0][row].log_softmax(-1)
+        scores = model.output_logits(SOURCE)[0][row].log_softmax(-1)
         written = [*result.tokens, *([2] if ended else [])]
         total = sum(float(scores[place, token]) for place, token in enumerate(written))
         assert result.log_probability == pytest.approx(total)
@@ -147,7 +149,7 @@ def test_a_saved_model_comes_back_bit_for_bit(tmp_path):
     model.save_pretrained(tmp_path)
     back = load_pretrained(tmp_path)
     assert back.config == model.config
-    assert torch.equal(back.write(SOURCE)[0], model.write(SOURCE)[0])
+    assert torch.equal(back.output_logits(SOURCE)[0], model.output_logits(SOURCE)[0])
 
 
 def test_twenty_updates_lower_the_loss_and_a_resume_changes_no_bit(tmp_path):
@@ -168,7 +170,7 @@ def test_twenty_updates_lower_the_loss_and_a_resume_changes_no_bit(tmp_path):
 def test_a_target_without_room_is_refused_with_the_field_to_raise():
     model = small_neural_gpu()
     with pytest.raises(
-        UserError, match=r"a target of 3 symbols.* leaves room for 2: raise output_ratio=1 \(to 2, say\)"
+        UserError, match=r"a target of 3 symbols.* symbols allows 2: raise output_ratio=1 \(to 2, say\)"
     ):
         model(torch.tensor([[3]]), torch.tensor([[3, 3, 2]]))
     assert (

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from configs import config_of, with_fields
 from universal_transformer.cli import main, run_folder
 from universal_transformer.cli.dry_run import (
     Shape,
@@ -18,20 +19,19 @@ from universal_transformer.cli.dry_run import (
     estimate,
     forward_flops,
 )
-from universal_transformer.models.build import build
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import RECIPES
+from universal_transformer.registry import build
 from universal_transformer.tasks import AgreementData, BabiData, LambadaData, ReadingData, TranslationData
 
 SIZES = {"width": 32, "filter_width": 48, "num_heads": 4, "max_steps": 3, "vocabulary_size": 23}
 MODELS = {
-    "encoder-decoder": ModelConfig(**SIZES),
-    "two vocabularies": ModelConfig(**SIZES, target_vocabulary_size=31),
-    "untied": ModelConfig(**SIZES, tied=False, plain_layers_before=1, plain_layers_after=2),
-    "two layers a step": ModelConfig(**SIZES, layers_per_step=2),
-    "convolutions": ModelConfig(**SIZES, transition="separable_convolution"),
-    "language model": ModelConfig(**SIZES, architecture="language_model"),
-    "classifier": ModelConfig(**SIZES, architecture="classifier", num_classes=7),
+    "encoder-decoder": config_of(**SIZES),
+    "two vocabularies": config_of(**SIZES, target_vocabulary_size=31),
+    "untied": config_of(**SIZES, tied=False, plain_layers_before=1, plain_layers_after=2),
+    "two layers a step": config_of(**SIZES, layers_per_step=2),
+    "convolutions": config_of(**SIZES, transition="separable_convolution"),
+    "language model": config_of(**SIZES, architecture="language_model"),
+    "classifier": config_of(**SIZES, architecture="classifier", num_classes=7),
 }
 SOURCES = {
     BabiData: "babi",
@@ -72,14 +72,14 @@ def test_operations_are_those_that_torch_counts(name):
 def test_activation_checkpointing_keeps_one_state_a_step(fields):
     shape, kept = Shape(rows=5, source=11, target=1), {}
     for steps in (3, 4):
-        config = ModelConfig(
+        config = config_of(
             **{**SIZES, "max_steps": steps}, architecture="classifier", num_classes=7, **fields,
             activation_checkpointing=True,
         )  # fmt: skip
         kept[steps] = activation_bytes(config, shape)
     states = 2 if fields else 1
     assert kept[4] - kept[3] == 4 * states * 5 * 11 * SIZES["width"]
-    assert kept[3] < activation_bytes(dataclasses.replace(config, activation_checkpointing=False), shape) / 2
+    assert kept[3] < activation_bytes(with_fields(config, activation_checkpointing=False), shape) / 2
 
 
 @pytest.mark.parametrize("name", sorted(set(MODELS) - {"classifier"}))
@@ -151,7 +151,7 @@ def test_your_own_files_dry_run(name, capsys, tmp_path):
 def test_twice_the_steps_cost_about_twice_as_much():
     config = RECIPES["stories"]()
     data = dataclasses.replace(config.data, train_stories=100, validation_stories=5, test_stories=5)
-    deep = dataclasses.replace(config.model, max_steps=2 * config.model.max_steps)
+    deep = with_fields(config.model, max_steps=2 * config.model.max_steps)
     base = estimate(dataclasses.replace(config, data=data))
     more = estimate(dataclasses.replace(config, data=data, model=deep))
     assert more.flops / base.flops == pytest.approx(2, rel=0.01)

@@ -36,8 +36,8 @@ def test_a_record_names_what_the_figure_depends_on(tmp_path, monkeypatch, capsys
     assert not (tmp_path / "a" / "report.json").exists()
     texts = []
     for form in ("auto", "masked"):
-        assert main(["predict", "a", str(stories), "--model.recurrence", form]) == 0
-        assert main(["evaluate", "a", "--model.recurrence", form, "--limit", "2"]) == 0
+        assert main(["predict", "a", str(stories), "--halting-execution", form]) == 0
+        assert main(["evaluate", "a", "--halting-execution", form, "--limit", "2"]) == 0
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1]
 

@@ -1,6 +1,7 @@
 """Fields on the command line: every one can be named, with and without its group, and mistakes are explained."""
 
 import dataclasses
+from operator import attrgetter
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from universal_transformer.cli.fields import GROUPS, has_field, override, print_help
 from universal_transformer.errors import UserError
 from universal_transformer.recipes import RECIPES
+from universal_transformer.typed import leaves, replaced
 
 BASE = RECIPES["stories"]()
 
@@ -19,8 +21,9 @@ def change(*arguments, config=BASE):
 
 def fields_of(config):
     for group in GROUPS:
-        for field in dataclasses.fields(getattr(config, group)):
-            yield group, field.name, getattr(getattr(config, group), field.name)
+        for path in leaves(type(getattr(config, group))):
+            if not path.startswith("vocabulary."):
+                yield f"{group}.{path}".rpartition(".")[::2], attrgetter(path)(getattr(config, group))
 
 
 def written(value):
@@ -32,7 +35,7 @@ def test_every_field_can_be_given_the_value_it_has(recipe):
     """All at once, so that one parse shows it: the configuration does not change."""
     config = RECIPES[recipe]()
     arguments = []
-    for group, name, value in fields_of(config):
+    for (group, name), value in fields_of(config):
         option = name.replace("_", "-")
         if isinstance(value, bool):
             arguments.append(f"--{group}.{option}" if value else f"--{group}.no-{option}")
@@ -45,24 +48,30 @@ def test_no_arguments_change_nothing():
     assert change() is BASE
 
 
-def test_a_field_may_be_written_without_its_group():
-    assert change("--max-steps", "8") == change("--model.max-steps", "8") == change("--max_steps=8")
-    assert change("--max-steps", "8").model.max_steps == 8
+@pytest.mark.parametrize("groups", ["", "model.", "depth.", "model.depth."])
+def test_a_field_may_be_written_without_its_groups(groups):
+    changed = change(f"--{groups}max-steps", "8")
+    assert changed == change(f"--{groups}max_steps=8")
+    assert changed == replaced(BASE, {"model.depth.max_steps": 8})
+
+
+def test_a_field_of_any_group_may_be_written_by_its_name():
+    assert change("--halting.side", "none").model.halting.side == "none"
     assert change("--num-people", "3").data.num_people == 3
     assert change("--minutes", "2").training.minutes == 2.0
 
 
 def test_booleans_have_two_sides():
-    assert not change("--no-halting").model.halting
-    assert not change("--model.no-halting").model.halting
-    assert change("--halting").model.halting
+    for groups in ("", "model.", "step.", "model.step."):
+        assert not change(f"--{groups}no-tied").model.step.tied
+        assert change(f"--{groups}tied").model.step.tied
 
 
 def test_tuples_and_negative_numbers():
-    changed = change("--facts", "1", "2", "--halting-bias", "-2.5", "--statements", "9", "12")
+    changed = change("--facts", "1", "2", "--halting.bias", "-2.5", "--statements", "9", "12")
     assert changed.data.facts == (1, 2)
     assert changed.data.statements == (9, 12)
-    assert changed.model.halting_bias == -2.5
+    assert changed.model.halting.bias == -2.5
 
 
 def test_the_last_of_two_wins():
@@ -81,22 +90,32 @@ MISTAKES = {
     "wrong group": (["--model.minutes", "3"], "did you mean --training.minutes"),
     "wrong field of a group": (["--model.max-stps", "3"], "did you mean --model.max-steps"),
     "own option misspelled": (["--dry-rum"], "did you mean --dry-run"),
-    "in two groups": (["--seed", "3"], "--data.seed or --training.seed"),
+    "in two groups": (["--seed", "3"], "several fields: write --data.seed or --training.seed"),
+    "in two groups of the model": (["--bias", "3"], "--model.attention.bias or --model.halting.bias"),
+    "of the data": (["--model.vocabulary.padding-id", "3"], "the tokenizer and the data determine it"),
+    "of the data, in an earlier form": (
+        ["--model.padding-id", "3"],
+        "the tokenizer and the data determine it",
+    ),
+    "name of an earlier version": (["--halting-bias", "3"], r"did you mean --model\.halting\.bias"),
     "no value": (["--max-steps"], "--max-steps: found no value, expected a whole number"),
     "two values": (["--max-steps", "1", "2"], "found 2 values, expected a whole number"),
-    "not a number": (["--max-steps", "eight"], "--max-steps 'eight': expected a whole number"),
-    "not whole": (["--max-steps", "8.5"], "--max-steps '8.5': expected a whole number"),
+    "not a number": (["--max-steps", "eight"], "--max-steps: expected a whole number, .*found 'eight'"),
+    "not whole": (["--max-steps", "8.5"], "--max-steps: expected a whole number, .*found '8.5'"),
     "no choice": (["--schedule", "cosin"], "expected one of inverse_sqrt, .*did you mean cosine"),
-    "value of a boolean": (["--halting", "yes"], "write --halting, or --no-halting"),
+    "value of a boolean": (["--step.tied", "yes"], "write --step.tied, or --step.no-tied"),
     "too few": (["--statements", "3"], "found 1 value, expected 2 values"),
-    "part of a tuple": (["--statements", "3", "x"], "--statements '3' 'x': expected 2 values"),
+    "part of a tuple": (["--statements", "3", "x"], r"--statements\[1\]: expected a whole number, found 'x'"),
     "no option": (["8"], "unexpected '8'; a field is written --name value"),
-    "out of bounds": (["--learning-rate", "-1"], "learning_rate: -1.0 is not allowed"),
-    "not finite": (["--learning-rate", "nan"], "learning_rate"),
+    "out of bounds": (
+        ["--learning-rate", "-1"],
+        "--learning-rate: expected a number, more than 0, found -1.0",
+    ),
+    "not finite": (["--learning-rate", "nan"], "expected a number, more than 0, found nan"),
     "does not divide": (["--num-heads", "3"], "num_heads=3: must divide width"),
     "refused by the data": (["--num-people", "99"], "num_people must be between"),
     "no limit": (["--minutes", "0"], "minutes and training.max_updates are both 0"),
-    "yes and no": (["--no-halting", "--model.halting"], "--model.halting and --no-halting: yes and no"),
+    "yes and no": (["--no-tied", "--model.tied"], "--no-tied and --model.tied: yes and no"),
 }
 
 
@@ -111,7 +130,7 @@ def test_a_mistake_is_one_line_that_says_what_is_allowed(mistake, capsys):
 
 def test_a_field_that_needs_another_is_not_blamed_for_a_third():
     arguments = ["--data.train-target", "t.txt", "--data.train", "s.txt", "--training.minutes", "abc"]
-    with pytest.raises(UserError, match=r"^--training\.minutes 'abc': expected a number$"):
+    with pytest.raises(UserError, match=r"^--training\.minutes: expected a number, at least 0, found 'abc'$"):
         change(*arguments, config=RECIPES["pairs"]())
 
 
@@ -128,9 +147,10 @@ def test_whatever_is_typed_is_a_configuration_or_one_line(arguments):
 def test_help_shows_every_field_with_what_it_says_and_its_value(capsys):
     print_help(BASE, prog="ut train stories", description="Stories.")
     shown = capsys.readouterr().out
-    for group, name, _ in fields_of(BASE):
+    for (group, name), _ in fields_of(BASE):
         assert f"--{group}.{name.replace('_', '-')}" in shown
-    assert "Depth T: steps of a fixed model" in shown
+    assert "T: the number of steps of a fixed depth" in shown
+    assert "padding-id" not in shown
     assert "(default: 8 14)" in shown
 
 

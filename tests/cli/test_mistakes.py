@@ -14,7 +14,10 @@ MISTAKES = {
     "no such recipe": (["train", "storis"], "did you mean stories"),
     "option before the recipe": (["train", "--max-steps", "3"], "name a recipe first"),
     "no such field": (["train", "stories", "--max-step", "8"], "did you mean --max-steps"),
-    "no such value": (["train", "stories", "--max-steps", "eight"], "'eight': expected a whole number"),
+    "no such value": (
+        ["train", "stories", "--max-steps", "eight"],
+        "expected a whole number, at least 1 and at most",
+    ),
     "cannot work": (["train", "stories", "--num-heads", "7"], "num_heads=7: must divide width"),
     "second recipe": (["train", "stories", "babi"], "unexpected 'babi'"),
     "run without value": (["train", "stories", "--run"], "--run needs a value"),
@@ -42,7 +45,7 @@ MISTAKES = {
     "resume with a recipe": (["train", "--resume", "begun", "stories"], "unexpected 'stories'"),
     "resume as another": (
         ["train", "--resume", "begun", "--max-steps", "3"],
-        "model.max_steps was 6, is now 3",
+        "model.depth.max_steps was 6, is now 3",
     ),
     "train again": (["train", "stories", "--run", "begun"], "ut train --resume begun goes on with it"),
     "train over something": (["train", "stories", "--train-stories", "9", "--run", "folder"], "folder"),
@@ -55,9 +58,9 @@ MISTAKES = {
     "predict before a model": (["predict", "begun", "empty.txt"], "no model in this run yet"),
     "plot before a model": (["plot", "begun"], "no model in this run yet"),
     "depth": (["evaluate", "begun", "--max-steps", "0"], "--max-steps: '0': expected a whole number"),
-    "recurrence": (["evaluate", "begun", "--model.recurrence", "fast"], "invalid choice: 'fast'"),
-    "recurrence of a recipe": (
-        ["train", "stories", "--model.recurrence", "fast"],
+    "halting execution": (["evaluate", "begun", "--halting-execution", "fast"], "invalid choice: 'fast'"),
+    "halting execution of a recipe": (
+        ["train", "stories", "--halting-execution", "fast"],
         "expected one of auto, masked",
     ),
     "threshold": (["predict", "begun", "--halting-threshold", "2"], "above 0 up to 1"),
@@ -87,9 +90,12 @@ MISTAKES = {
     "no such table": (["reproduce", "tabel4"], "did you mean table4"),
     "set by the data": (
         ["train", "pairs", "--data.train", "pairs.tsv", "--model.vocabulary-size", "7", "--dry-run"],
-        "model.vocabulary_size=7: the data of task pairs make it",
+        "--model.vocabulary-size: the tokenizer and the data determine it",
     ),
-    "older configuration": (["evaluate", "older"], "model: missing: norm; written by another version?"),
+    "older configuration": (
+        ["evaluate", "older"],
+        "training: missing: schedule; written by another version?",
+    ),
     "demo of another recipe": (
         ["demo", "--run", "pairs"],
         "a run of the recipe pairs; ut demo trains stories",
@@ -126,7 +132,7 @@ def somewhere(tmp_path, monkeypatch):
     (tmp_path / "damaged" / "config.json").write_text("{")
     (tmp_path / "other" / "config.json").write_text(json.dumps(config | {"colour": "red"}))
     (tmp_path / "pairs" / "config.json").write_text(json.dumps(RECIPES["pairs"]().to_dict()))
-    del config["model"]["norm"]
+    del config["training"]["schedule"]
     (tmp_path / "older" / "config.json").write_text(json.dumps(config))
     return tmp_path
 

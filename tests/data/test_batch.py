@@ -49,7 +49,7 @@ def test_examples_without_answers_make_a_batch():
     assert collate([Example(source=(4,), target=NO_CLASS)], indices=[0]).target.tolist() == [NO_CLASS]
 
 
-def test_an_unknown_class_costs_no_loss():
+def test_an_unknown_class_adds_nothing_to_the_loss():
     logits = torch.tensor([[1.0, 2.0], [3.0, 1.0]])
     both = torch.nn.functional.cross_entropy(logits, torch.tensor([1, NO_CLASS]))
     assert both == torch.nn.functional.cross_entropy(logits[:1], torch.tensor([1]))

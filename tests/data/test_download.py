@@ -227,7 +227,7 @@ def test_every_layout_is_found(datasets, tmp_path, place):
     assert str(tmp_path) in str(caught.value)
 
 
-def test_what_is_missing_says_how_to_get_it(tmp_path):
+def test_the_error_of_a_missing_file_says_how_to_get_it(tmp_path):
     with pytest.raises(UserError, match=r"no such file in the data folder .*`ut data fetch babi`"):
         find("babi", tmp_path)
     with pytest.raises(UserError, match="no data set 'wmt'; known are babi, "):
@@ -310,7 +310,7 @@ def test_a_hostile_archive_writes_nothing(tmp_path, name):
     assert names(tmp_path) == ["a.tar.gz"]
 
 
-def test_hostile_neighbours_are_not_looked_at(tmp_path):
+def test_unwanted_members_of_an_archive_are_not_read(tmp_path):
     (tmp_path / "a.tar.gz").write_bytes(
         tar(
             special("../../evil", tarfile.SYMTYPE, "/etc"),

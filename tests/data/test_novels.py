@@ -7,7 +7,7 @@ import pytest
 
 from universal_transformer.data import novels
 from universal_transformer.data.novels import BETWEEN, read_novels
-from universal_transformer.data.words import split_words
+from universal_transformer.data.treebank import split_words
 from universal_transformer.errors import UserError
 
 TEXTS = {"a.txt": b"\xef\xbb\xbfThe cat sat. The\ncat ran!\n", "b.txt": "“Don’t,” he said.".encode()}
@@ -62,7 +62,7 @@ def test_an_archive_is_read_like_a_folder(folder):
     assert words(read_novels(folder)) == words(from_folder)
 
 
-def test_they_are_cut_once(folder, monkeypatch):
+def test_novels_are_split_once(folder, monkeypatch):
     first = read_novels(folder)
     monkeypatch.setattr(novels, "_cut", None)  # cutting again would fail
     again = read_novels(folder)
@@ -71,7 +71,7 @@ def test_they_are_cut_once(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("harm", ["tokens", "types", "range"])
-def test_a_damaged_cache_is_made_again(folder, harm):
+def test_a_damaged_cache_entry_is_replaced(folder, harm):
     expected = words(read_novels(folder))
     (entry,) = novels.cache_folder().glob("novels-*")
     if harm == "tokens":
@@ -91,7 +91,7 @@ def test_other_novels_are_another_entry(folder):
     assert words(read_novels(folder))[-3:] == ["more", ".", ""]
 
 
-def test_a_cache_that_cannot_be_written_costs_only_time(folder, monkeypatch):
+def test_novels_are_read_without_a_writable_cache(folder, monkeypatch):
     (folder / "file").write_text("")
     monkeypatch.setenv("UT_CACHE", str(folder / "file"))
     assert words(read_novels(folder)) == EXPECTED
@@ -128,6 +128,6 @@ def test_what_is_no_novel_is_refused(folder, monkeypatch):
         read_novels(folder)
 
 
-def test_missing_novels_say_where_to_get_them(tmp_path):
+def test_the_error_of_missing_novels_says_how_to_get_them(tmp_path):
     with pytest.raises(UserError, match=r"no such file in the data folder .*ut data fetch novels"):
         read_novels(tmp_path)

@@ -30,7 +30,7 @@ def test_an_epoch_is_a_function_of_seed_and_number_alone(sizes, seed, epoch):
     assert sampler.epoch(epoch) == again.epoch(epoch)
 
 
-def test_epochs_and_seeds_differ_in_order_and_in_company():
+def test_epochs_and_seeds_differ_in_order_and_in_batches():
     sizes = [5 + index % 7 for index in range(200)]
     sampler = BucketSampler(sizes=sizes, batch_tokens=60, seed=1, shuffle=True)
     first, second = sampler.epoch(0), sampler.epoch(1)

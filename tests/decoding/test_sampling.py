@@ -40,10 +40,10 @@ def alone(model, rows, row):
 def uncached_log_probabilities(model, row, tokens, **depth):
     """Of every next token behind ``tokens``, by one whole pass; and the depth steps of the last position."""
     if model.config.architecture == "language_model":
-        labels = torch.tensor([[*row[0][1:], *tokens, model.config.end_id]])
+        labels = torch.tensor([[*row[0][1:], *tokens, model.config.vocabulary.end_id]])
         output = model(labels, **depth)
     else:
-        output = model(row, torch.tensor([[*tokens, model.config.end_id]]), **depth)
+        output = model(row, torch.tensor([[*tokens, model.config.vocabulary.end_id]]), **depth)
     return output.logits[0, -1].log_softmax(dim=-1), float(output.decoder.steps[0, -1])
 
 
@@ -51,9 +51,9 @@ def uncached_greedy(model, row, *, limit, **depth):
     tokens, total, steps = [], 0.0, []
     for _ in range(limit):
         scores, made = uncached_log_probabilities(model, row, tokens, **depth)
-        scores[[model.config.padding_id, model.config.start_id]] = -math.inf
+        scores[[model.config.vocabulary.padding_id, model.config.start_id]] = -math.inf
         total, steps = total + float(scores.max()), [*steps, made]
-        if int(scores.argmax()) == model.config.end_id:
+        if int(scores.argmax()) == model.config.vocabulary.end_id:
             return tokens, total, True, sum(steps) / len(steps)
         tokens.append(int(scores.argmax()))
     return tokens, total, False, sum(steps) / len(steps)

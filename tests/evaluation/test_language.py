@@ -12,10 +12,10 @@ from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation import evaluate, measure
 from universal_transformer.tasks.task import Task
-from universal_transformer.tasks.words import Vocabulary, WordCodec
+from universal_transformer.tasks.word_codecs import Vocabulary, WordCodec
 
 CODEC = WordCodec(Vocabulary(tuple("abcdefgh")))
-FIELDS = {"architecture": "language_model", "inputs": "tokens", "vocabulary_size": 12}
+FIELDS = {"architecture": "language_model", "inputs.kind": "tokens", "vocabulary.size": 12}
 
 
 def task_of(examples, metric):

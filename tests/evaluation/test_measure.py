@@ -6,27 +6,28 @@ import numpy as np
 import pytest
 import torch
 
+from configs import with_fields
 from small_task_models import TINY, model_for
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation import StepCounts, evaluate
+from universal_transformer.evaluation import InferenceOptions, StepCounts, evaluate
 from universal_transformer.evaluation.measure import natural
-from universal_transformer.evaluation.scoring import corpus_scores
+from universal_transformer.evaluation.scores import corpus_scores
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks.task import Task
 
-# -- a classifier that says and thinks what its input tells it
+# -- a classifier whose answers and steps are its input
 
 
-class Told(Classifier):
-    """Says the class its first token names, and takes as many steps at each position as its token says."""
+class Scripted(Classifier):
+    """Predicts the class of its first token, and takes as many steps at each position as the number of its token."""
 
     def forward(self, source, **_):
         padding = source == 0
-        logits = torch.nn.functional.one_hot(source[:, 0], self.config.num_classes).float()
+        logits = torch.nn.functional.one_hot(source[:, 0], self.config.vocabulary.num_classes).float()
         return ModelOutput(logits, Trace(source.float(), torch.zeros_like(source).float(), padding), None)
 
 
@@ -42,16 +43,16 @@ class Names:
         return [str(token) for token in example.source]
 
 
-def told():
-    config = dataclasses.replace(TINY, architecture="classifier", vocabulary_size=10, num_classes=10)
-    return Told(dataclasses.replace(config, max_steps=6))
+def scripted():
+    config = with_fields(TINY, architecture="classifier", vocabulary_size=10, num_classes=10)
+    return Scripted(with_fields(config, max_steps=6))
 
 
-def told_task(*examples, **sets):
-    return Task("told", Names(), (), (), {"test": examples} if examples else sets, "error", {})
+def scripted_task(*examples, **sets):
+    return Task("scripted", Names(), (), (), {"test": examples} if examples else sets, "error", {})
 
 
-TOLD = (
+EXAMPLES = (
     Example(source=(1, 2), target=1, group="task 10", supports=(0,)),
     Example(source=(2, 3, 3), target=9, group="task 2", supports=(0, 1)),
     Example(source=(3,), target=NO_CLASS, group="task 2", supports=(0,)),
@@ -60,7 +61,7 @@ TOLD = (
 
 
 def test_error_and_steps_of_hand_made_examples():
-    report = evaluate(told(), told_task(*TOLD))
+    report = evaluate(scripted(), scripted_task(*EXAMPLES))
     assert [(row.set, row.group, row.count, row.metrics["error"]) for row in report.rows] == [
         ("test", "task 2", 2, 100.0),  # an answer that is no class counts as wrong
         ("test", "task 10", 2, 0.0),
@@ -81,17 +82,17 @@ def test_failed_means_above_five_per_cent_and_needs_groups():
     def examples(group, wrong):
         return [Example(source=(1,), target=2 if n < wrong else 1, group=group) for n in range(100)]
 
-    report = evaluate(told(), told_task(*examples("a", 5), *examples("b", 6)))
+    report = evaluate(scripted(), scripted_task(*examples("a", 5), *examples("b", 6)))
     assert [row.group for row in report.failed] == ["b"]
     assert "failed (error above 5 %): 1 of 2: b" in report.lines()
-    assert evaluate(told(), told_task(*examples("", 50))).failed is None
+    assert evaluate(scripted(), scripted_task(*examples("", 50))).failed is None
 
 
 def test_several_test_sets_have_rows_of_their_own():
-    task = told_task(easy=TOLD[:1], hard=TOLD[1:3])
-    report = evaluate(told(), task)
+    task = scripted_task(easy=EXAMPLES[:1], hard=EXAMPLES[1:3])
+    report = evaluate(scripted(), task)
     assert [(row.set, row.metrics["error"]) for row in report.totals] == [("easy", 0.0), ("hard", 100.0)]
-    assert evaluate(told(), task, split="hard").totals == report.totals[1:]
+    assert evaluate(scripted(), task, split="hard").totals == report.totals[1:]
 
 
 def test_batches_and_progress_change_nothing(stories):
@@ -125,7 +126,7 @@ def test_limit_spreads_evenly_and_is_noted(stories):
 
 def test_depth_at_run_time_is_noted_and_its_cap_is_no_collapse(stories):
     model = model_for(stories)
-    report = evaluate(model, stories, max_steps=1, halting_threshold=0.5)
+    report = evaluate(model, stories, options=InferenceOptions(max_steps=1, halting_threshold=0.5))
     assert report.mean_steps == report.max_steps == 1
     assert report.warnings == ()
     assert report.notes == (
@@ -155,16 +156,15 @@ def test_fixed_depth_counts_its_steps_and_warns_of_nothing(stories):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"split": "tset"}, "split 'tset': allowed for task told are test, validation, train"),
+        ({"split": "tset"}, "split 'tset': allowed for task scripted are test, validation, train"),
         ({"limit": 0}, "limit 0"),
         ({"split": "train"}, "no examples in train"),
-        ({"beams": 0}, "beams=0"),
-        ({"beams": 2}, "beams=2: task told is scored without writing text"),
+        ({"options": InferenceOptions(beams=2)}, "beams=2: task scripted is scored without writing text"),
     ],
 )
 def test_wrong_arguments_get_one_line(changes, message):
     with pytest.raises(UserError, match=message) as found:
-        evaluate(told(), told_task(*TOLD), **changes)
+        evaluate(scripted(), scripted_task(*EXAMPLES), **changes)
     assert "\n" not in str(found.value)
 
 
@@ -175,7 +175,7 @@ def test_a_model_that_the_task_does_not_fit_is_refused(copying, stories):
 
 def test_a_threshold_needs_a_model_that_halts(stories):
     with pytest.raises(UserError, match=r"^halting_threshold=0.5: this model was trained without halting"):
-        evaluate(model_for(stories, halting=False), stories, halting_threshold=0.5)
+        evaluate(model_for(stories, halting=False), stories, options=InferenceOptions(halting_threshold=0.5))
 
 
 def test_weights_that_are_not_numbers_are_refused(stories):
@@ -258,7 +258,7 @@ def test_bleu_report_records_how_it_was_computed(pairs):
     assert set(report.totals[0].metrics) == {"bleu", "chrf"}
     assert "version:" in report.signatures["bleu"]
     assert any(line.startswith("bleu: nrefs:1") for line in report.lines())
-    searched = evaluate(model, pairs, limit=3, beams=2)
+    searched = evaluate(model, pairs, limit=3, options=InferenceOptions(beams=2))
     assert "free-running output, 2 beams, length penalty 0.6" in searched.notes
 
 

@@ -4,7 +4,7 @@ import torch
 from small_task_models import model_for
 from universal_transformer.decoding import Sampling, generate, generate_stream
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation import predict
+from universal_transformer.evaluation import InferenceOptions, predict
 
 
 def test_predictions_keep_their_order_whatever_the_batches(stories):
@@ -47,8 +47,9 @@ def test_predictions_come_as_soon_as_a_window_is_full(stories):
 def test_sequences_are_predicted_the_same_in_any_batch(copying, changes):
     model = model_for(copying)
     examples = list(copying.codec.read(enumerate(["123", "4", "5678901", "22"], start=1), name="input"))
-    whole = list(predict(model, copying.codec, examples, max_new_tokens=8, **changes))
-    alone = list(predict(model, copying.codec, examples, max_new_tokens=8, batch_tokens=1, **changes))
+    options = InferenceOptions(max_new_tokens=8, **changes)
+    whole = list(predict(model, copying.codec, examples, options=options))
+    alone = list(predict(model, copying.codec, examples, options=options, batch_tokens=1))
     assert [each.text for each in whole] == [each.text for each in alone]
     assert [each.score for each in whole] == pytest.approx([each.score for each in alone], abs=1e-4)
     assert [len(each.steps) for each in whole] == [3, 1, 7, 2]
@@ -56,8 +57,8 @@ def test_sequences_are_predicted_the_same_in_any_batch(copying, changes):
 
 
 @pytest.mark.parametrize("changes", [{}, {"sampling": Sampling(temperature=1.0, seed=3)}])
-def test_a_halting_decoder_answers_a_window_in_one_stream(copying, changes, monkeypatch):
-    """And the answers are those of ordinary batches."""
+def test_a_halting_decoder_predicts_a_window_by_continuous_batching(copying, changes, monkeypatch):
+    """The predictions are those of ordinary batches."""
     model = model_for(copying, halting=True).double()
     examples = list(copying.codec.read(enumerate(["123", "4", "5678901", "22"], start=1), name="input"))
     streamed = []
@@ -67,40 +68,49 @@ def test_a_halting_decoder_answers_a_window_in_one_stream(copying, changes, monk
         "universal_transformer.evaluation.prediction.generate_stream",
         lambda *args, **more: streamed.append(1) or generate_stream(*args, **more),
     )
-    for options in (changes, {**changes, "batch_tokens": 40}, {**changes, "window": 3}):
-        found = list(predict(model, copying.codec, examples, **options))
-        plain = list(predict(model, copying.codec, examples, window=1, **changes))
+    options = InferenceOptions(**changes)
+    for batches in ({}, {"batch_tokens": 40}, {"window": 3}):
+        found = list(predict(model, copying.codec, examples, options=options, **batches))
+        plain = list(predict(model, copying.codec, examples, options=options, window=1))
         assert [each.text for each in found] == [each.text for each in plain]
         assert [each.score for each in found] == pytest.approx([each.score for each in plain])
         assert [each.steps for each in found] == [each.steps for each in plain]
     assert len(streamed) == 3
 
 
-def test_a_language_model_goes_on_with_prompts(text_task):
+def test_a_language_model_continues_prompts(text_task):
     task = text_task("character")
     model = model_for(task)
     lines = ["line", "", "a short"]
     examples = list(task.codec.read(enumerate(lines, start=1), name="input"))
-    found = list(predict(model, task.codec, examples, max_new_tokens=5))
+    found = list(predict(model, task.codec, examples, options=InferenceOptions(max_new_tokens=5)))
     assert [len(each.steps) for each in found] == [4, 0, 7]
     for example, prediction in zip(examples, found, strict=True):
         tokens = generate(model, [[1, *example.target]], max_new_tokens=5)[0].tokens
         assert prediction.text == task.codec.render(tokens)
-    assert next(predict(model, task.codec, [examples[1]], max_new_tokens=3)).steps == []
+    assert (
+        next(predict(model, task.codec, [examples[1]], options=InferenceOptions(max_new_tokens=3))).steps
+        == []
+    )
 
 
 def test_predictions_refuse_what_excludes_each_other(copying):
     model = model_for(copying)
     with pytest.raises(UserError, match="choose beams or sampling"):
-        predict(model, copying.codec, [], beams=2, sampling=Sampling(temperature=1.0))
+        InferenceOptions(beams=2, sampling=Sampling(temperature=1.0))
     with pytest.raises(UserError, match="num_choices=0"):
         predict(model, copying.codec, [], num_choices=0)
     with pytest.raises(UserError, match="this model was trained without halting"):
-        predict(model_for(copying, halting=False), copying.codec, [], halting_threshold=0.5)
+        predict(
+            model_for(copying, halting=False),
+            copying.codec,
+            [],
+            options=InferenceOptions(halting_threshold=0.5),
+        )
     assert list(predict(model, copying.codec, [])) == []
 
 
 @pytest.mark.parametrize("search", [{"beams": 2}, {"sampling": Sampling(temperature=1.0)}])
 def test_a_classifier_neither_searches_nor_samples(stories, search):
     with pytest.raises(UserError, match="a classifier writes no text"):
-        predict(model_for(stories), stories.codec, [], **search)
+        predict(model_for(stories), stories.codec, [], options=InferenceOptions(**search))

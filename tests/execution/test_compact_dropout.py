@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from configs import config_of
 from universal_transformer.execution import executor
 from universal_transformer.models.classifier import Classifier
-from universal_transformer.models.config import ModelConfig
 
 ROWS = 6000
 
@@ -13,7 +13,7 @@ ROWS = 6000
 def drawn(form, *, dropouts, norm):
     """Outputs of one sequence, `ROWS` times with dropout of their own, and how often the compact loop ran."""
     torch.manual_seed(1)
-    config = ModelConfig(
+    config = config_of(
         architecture="classifier", vocabulary_size=9, num_classes=3, width=8, filter_width=8, num_heads=2,
         max_steps=5, halting=True, halting_bias=-0.5, norm=norm, **({"dropout": 0.0} | dropouts),
     )  # fmt: skip

@@ -3,15 +3,15 @@
 import pytest
 import torch
 
+from configs import config_of
 from small import WIDTH, go, small_recurrence
 from universal_transformer.execution import policy
 from universal_transformer.execution.executor import CompactLoop
 from universal_transformer.models.classifier import Classifier
-from universal_transformer.models.config import ModelConfig
 
 
 def test_little_to_save_stays_masked(monkeypatch):
-    config = ModelConfig(
+    config = config_of(
         architecture="classifier", vocabulary_size=9, num_classes=3, width=8, filter_width=8, num_heads=2,
         max_steps=5, halting=True, halting_bias=-0.5,
     )  # fmt: skip

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from universal_transformer import LanguageModel, ModelConfig
+from configs import config_of
+from universal_transformer import LanguageModel
 from universal_transformer.execution.recompute import Recompute, compute, normalise
 
 
@@ -65,7 +66,7 @@ def test_parameters_of_a_functional_call_are_those_of_its_way_back(norm):
     found = []
     for form in ("auto", "masked"):
         torch.manual_seed(0)
-        config = ModelConfig(
+        config = config_of(
             architecture="language_model", vocabulary_size=9, width=256, filter_width=256, num_heads=4,
             max_steps=3, halting=True, halting_bias=0.0, dropout=0.0, norm=norm, recurrence=form,
         )  # fmt: skip

@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 import torch
 
+from configs import config_of, with_fields
 from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
 from universal_transformer.explore.story import choose_examples, examine
-from universal_transformer.models.build import build
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.registry import build
 from universal_transformer.tasks.algorithmic import AlgorithmicData
 from universal_transformer.tasks.stories import StoriesData
 from universal_transformer.tasks.text import TextData
 
-TINY = ModelConfig(width=16, filter_width=32, num_heads=2, max_steps=4, halting=True, dropout=0.0)
+TINY = config_of(width=16, filter_width=32, num_heads=2, max_steps=4, halting=True, dropout=0.0)
 
 
 def model_for(task, **changes):
     torch.manual_seed(0)
-    return build(task.configure(dataclasses.replace(TINY, **changes)))
+    return build(task.configure(with_fields(TINY, **changes)))
 
 
 @pytest.fixture(scope="module")

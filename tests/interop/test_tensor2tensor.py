@@ -157,7 +157,7 @@ def test_source_and_target_may_have_vocabularies_of_their_own(shared):
         with pytest.raises(UserError, match="source_vocabulary_size"):
             t2t.load(store.values, hp)
     model = t2t.load(store.values, hp, source_vocabulary_size=9 if shared else None).double()
-    assert (model.config.vocabulary_size, model.config.target_vocabulary_size) == (9, 7)
+    assert (model.config.vocabulary.size, model.config.vocabulary.target_size) == (9, 7)
     np.testing.assert_allclose(run_ours("full", model, data)[0].detach().numpy(), wanted, atol=TOLERANCE)
 
 
@@ -229,7 +229,11 @@ def test_a_model_without_an_encoder_is_a_language_model():
     variables, hp = checkpoint("language_model")
     model = t2t.load(variables, hp)
     assert isinstance(model, LanguageModel)
-    assert (model.config.padding_id, model.config.start_id, model.config.end_id) == (0, 0, 1)
+    assert (model.config.vocabulary.padding_id, model.config.start_id, model.config.vocabulary.end_id) == (
+        0,
+        0,
+        1,
+    )
 
 
 def test_every_variable_must_be_used_and_every_parameter_found():
@@ -313,8 +317,8 @@ def test_what_is_not_read_is_not_refused():
     """The official code looks at these only together with other hyper-parameters."""
     unread = {"act_type": "random", "pos": "emb", "attention_key_channels": 8, "mix_with_transformer": "none"}
     config = t2t.config_from_hparams(official.HPARAMS | unread)
-    assert not config.halting
-    assert config.plain_layers_before == config.plain_layers_after == 0
+    assert not config.halts
+    assert config.tensor2tensor.plain_layers_before == config.tensor2tensor.plain_layers_after == 0
 
 
 def test_sizes_must_be_given():
@@ -339,6 +343,6 @@ def test_parts_without_an_embedding_are_bodies():
 def test_a_model_that_sees_the_future_scores_but_does_not_generate():
     variables, hp = checkpoint("full", ACT | {"act_type": "global"})
     model = t2t.load(variables, hp)
-    assert model.config.allow_look_ahead
+    assert model.config.tensor2tensor.allow_look_ahead
     with pytest.raises(UserError, match="not generate"):
         model.start(torch.ones(1, 3, dtype=torch.long), capacity=4)

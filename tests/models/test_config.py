@@ -3,22 +3,41 @@
 import dataclasses
 import json
 import math
-from typing import get_args, get_type_hints
+from operator import attrgetter
+from typing import Annotated, Literal, get_args, get_origin
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from configs import config_of, with_fields
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import EXECUTION, PRESETS, SIZES, ModelConfig, preset
+from universal_transformer.models.config import ExecutionConfig, ModelConfig
+from universal_transformer.models.earlier import PATHS
+from universal_transformer.models.presets import PRESETS, SIZES, preset
+from universal_transformer.nn.config import DepthConfig, HaltingConfig
+from universal_transformer.typed import leaves, replaced
 
-FIELDS = get_type_hints(ModelConfig)
+FIELDS = leaves(ModelConfig)
 CLASSIFIER = {"architecture": "classifier"}
+LANGUAGE_MODEL = {"architecture": "language_model"}
 
 
-def values(kind):
-    if get_args(kind):
+def plain(hint):
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
+NUMBERS = [path for path, hint in FIELDS.items() if plain(hint) in (int, float)]
+COUNTS = [path for path in NUMBERS if plain(FIELDS[path]) is int]
+CHOICES = [path for path, hint in FIELDS.items() if get_origin(hint) is Literal]
+
+
+def values(hint):
+    kind = plain(hint)
+    if get_origin(kind) is Literal:
         return st.sampled_from(get_args(kind))
+    if kind is str:
+        return st.sampled_from(["feed_forward", "separable_convolution", "act"])
     if kind is bool:
         return st.booleans()
     if kind is int:
@@ -26,120 +45,120 @@ def values(kind):
     return st.one_of(st.floats(0.0, 1.0), st.floats())
 
 
-def made(fields):
-    """A configuration, or the message of its refusal."""
-    try:
-        return ModelConfig(**fields), ""
-    except UserError as error:
-        return None, str(error)
+def as_json(changes):
+    """Fields of a file in which those at dotted paths are others."""
+    fields = ModelConfig().to_dict() | {"execution": {}}
+    for path, value in changes.items():
+        *group, name = path.split(".")
+        (fields[group[0]] if group else fields)[name] = value
+    return fields
 
 
 CHANGES = st.lists(st.sampled_from(sorted(FIELDS)), max_size=4, unique=True).flatmap(
-    lambda names: st.fixed_dictionaries({name: values(FIELDS[name]) for name in names})
+    lambda paths: st.fixed_dictionaries({path: values(FIELDS[path]) for path in paths})
 )
 
 
 @settings(max_examples=300)
 @given(changes=CHANGES)
 def test_a_configuration_comes_back_from_json_or_is_refused_in_one_line_that_names_a_changed_field(changes):
-    config, message = made(changes)
-    if config is None:
-        field, _, rest = message.partition("=")
-        assert field in FIELDS
-        assert any(name in message for name in changes)
-        assert ": " in rest
-        assert "\n" not in rest
+    try:
+        config = replaced(ModelConfig(), changes)
+    except UserError as error:
+        message = str(error)
+        assert any(path.rpartition(".")[2] in message for path in changes)
+        assert ": " in message
+        assert "\n" not in message
     else:
-        assert ModelConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
-        default = {name for name, value in EXECUTION.items() if getattr(config, name) == value}
-        assert set(config.to_dict()) == set(FIELDS) - default
+        written = json.loads(json.dumps(config.to_dict()))
+        assert ModelConfig.from_dict(written) == config
+        assert ("execution" in written) == (config.execution != ExecutionConfig())
 
 
 @given(
-    name=st.sampled_from(sorted(FIELDS)), value=st.one_of(st.none(), st.text(max_size=3), st.lists(st.none()))
+    path=st.sampled_from(sorted(FIELDS)), value=st.one_of(st.none(), st.text(max_size=3), st.lists(st.none()))
 )
-def test_a_value_of_another_type_is_refused(name, value):
-    with pytest.raises(UserError, match=f"^{name}="):
-        ModelConfig.from_dict({name: value})
+def test_a_value_of_another_type_is_refused(path, value):
+    with pytest.raises(UserError, match=f"{path}(: expected|=)"):
+        ModelConfig.from_dict(as_json({path: value}))
 
 
-@pytest.mark.parametrize("name", [name for name, kind in FIELDS.items() if kind in (int, float)])
-def test_a_flag_is_no_number_and_a_fraction_no_count(name):
-    with pytest.raises(UserError, match=f"^{name}=True: a"):
-        ModelConfig.from_dict({name: True})
-    if FIELDS[name] is int:
-        with pytest.raises(UserError, match=f"^{name}=2.0: a value of type int"):
-            ModelConfig.from_dict({name: 2.0})
+@pytest.mark.parametrize("path", NUMBERS)
+def test_a_flag_is_no_number_and_a_fraction_no_count(path):
+    with pytest.raises(UserError, match=f"{path}: expected a .*number.*, found True"):
+        ModelConfig.from_dict(as_json({path: True}))
+    if path in COUNTS:
+        with pytest.raises(UserError, match=f"{path}: expected a whole number, .*, found 2.0"):
+            ModelConfig.from_dict(as_json({path: 2.0}))
 
 
-@pytest.mark.parametrize("name", [name for name, kind in FIELDS.items() if kind is int])
-def test_counts_have_bounds(name):
+@pytest.mark.parametrize("path", COUNTS)
+def test_counts_have_bounds(path):
     for value in (-1, 2**31):
-        with pytest.raises(UserError, match=f"^{name}={value}: at least [01] and below 2\\^31"):
-            ModelConfig(**{name: value})
+        with pytest.raises(
+            UserError, match=rf"^{path}: expected a whole number, at least [01] and at most 2,147"
+        ):
+            replaced(ModelConfig(), {path: value})
 
 
-@pytest.mark.parametrize(
-    "name", ["width", "filter_width", "num_heads", "max_steps", "layers_per_step", "max_positions"]
-)
-def test_of_some_there_must_be_one(name):
-    with pytest.raises(UserError, match=f"^{name}=0: at least 1"):
-        ModelConfig(**{name: 0})
-
-
-@pytest.mark.parametrize("name", [name for name, kind in FIELDS.items() if get_args(kind)])
-def test_an_unknown_choice_is_answered_with_the_known_ones(name):
-    with pytest.raises(UserError, match=f"^{name}='other': allowed: ") as refused:
-        ModelConfig.from_dict({name: "other"})
-    assert all(choice in str(refused.value) for choice in get_args(FIELDS[name]))
+@pytest.mark.parametrize("path", CHOICES)
+def test_an_unknown_choice_is_answered_with_the_known_ones(path):
+    with pytest.raises(UserError, match=f"{path}: expected one of ") as refused:
+        ModelConfig.from_dict(as_json({path: "other"}))
+    assert all(choice in str(refused.value) for choice in get_args(FIELDS[path]))
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.0, 1.5, math.inf, math.nan])
-@pytest.mark.parametrize("name", ["dropout", "attention_dropout", "transition_dropout"])
-def test_dropout_is_a_probability_below_one(name, value):
-    with pytest.raises(UserError, match=f"^{name}="):
-        ModelConfig(**{name: value})
+@pytest.mark.parametrize("group", ["step", "attention", "transition"])
+def test_dropout_is_a_probability_below_one(group, value):
+    with pytest.raises(
+        UserError, match=rf"^{group}\.dropout: expected a number, at least 0 and below 1, found"
+    ):
+        replaced(ModelConfig(), {f"{group}.dropout": value})
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"halting_threshold": 0.0}, r"^halting_threshold=0.0: .*\(0, 1\]"),
-        ({"halting_threshold": 1.01}, "^halting_threshold=1.01"),
-        ({"halting_threshold": math.nan}, "^halting_threshold=nan"),
-        ({"halting_bias": 101.0}, "^halting_bias=101.0: between -100 and 100"),
-        ({"halting_bias": -math.inf}, "^halting_bias=-inf"),
-        ({"norm_epsilon": 0.0}, "^norm_epsilon=0.0: above 0"),
-        ({"norm_epsilon": math.inf}, "^norm_epsilon=inf"),
-        ({"width": 128, "num_heads": 5}, r"^num_heads=5: must divide width=128: one of \[1, 2, 4"),
-        ({"width": 2**31 - 1, "num_heads": 2}, "^num_heads=2: must divide"),  # and not by counting that far
-        ({"width": 9, "num_heads": 3}, "^width=9: .*even"),
-        ({"width": 9, "num_heads": 3, "position_coordinates": "rotary"}, "^width=9"),
-        ({"width": 12, "num_heads": 4, "position_coordinates": "rotary"}, "^num_heads=4: .*even, not 3"),
-        ({"end_coordinates": True, "position_coordinates": "rotary"}, "^end_coordinates=True: needs"),
+        ({"halting_threshold": 0.0}, "halting.threshold: .*more than 0 and at most 1, found 0.0"),
+        ({"halting_threshold": 1.01}, "halting.threshold: .*found 1.01"),
+        ({"halting_threshold": math.nan}, "halting.threshold: .*found nan"),
+        ({"halting_bias": 101.0}, "halting.bias: .*at least -100 and at most 100, found 101.0"),
+        ({"halting_bias": -math.inf}, "halting.bias: .*found -inf"),
+        ({"norm_epsilon": 0.0}, "step.norm_epsilon: .*more than 0"),
+        ({"norm_epsilon": math.inf}, "step.norm_epsilon: .*found inf"),
+        ({"width": 128, "num_heads": 5}, r"sizes.num_heads=5: must divide width=128: one of \[1, 2, 4"),
         (
-            {"end_coordinates": True, "architecture": "language_model"},
-            "^end_coordinates=True: a language model",
-        ),
-        ({**CLASSIFIER, "end_coordinates": True, "position_start": "step"}, "^end_coordinates=True"),
+            {"width": 2**31 - 1, "num_heads": 2},
+            "sizes.num_heads=2: must divide",
+        ),  # and not by counting that far
+        ({"width": 9, "num_heads": 3}, "sizes.width=9: .*even"),
+        ({"width": 9, "num_heads": 3, "position_coordinates": "rotary"}, "sizes.width=9"),
+        ({"width": 12, "num_heads": 4, "position_coordinates": "rotary"}, "sizes.num_heads=4: .*even, not 3"),
+        ({"end_coordinates": True, "position_coordinates": "rotary"}, "coordinates.from_end=True: needs"),
+        ({"end_coordinates": True, **LANGUAGE_MODEL}, "coordinates.from_end=True: a language model"),
+        ({**CLASSIFIER, "end_coordinates": True, "position_start": "step"}, "coordinates.from_end=True"),
         (
             {**CLASSIFIER, "position_start": "step", "position_coordinates": "rotary"},
-            "^position_start='step': shifts what is added at every step",
+            "tensor2tensor.shift_positions_by_step=True: shifts the signal that is added at every step",
         ),
         (
             {**CLASSIFIER, "position_start": "step", "position_injection": "input"},
-            "^position_start='step': shifts what is added at every step",
+            "tensor2tensor.shift_positions_by_step=True: shifts the signal that is added at every step",
         ),
         (
             {"plain_layers_before": 2, "position_coordinates": "learned"},
-            "^plain_layers_before=2: layers in front of the loop",
+            "tensor2tensor.plain_layers_before=2: layers before the recurrence",
         ),
-        ({"rotary_source": True}, "^rotary_source=True: needs position_coordinates rotary"),
-        ({"source_sink": True, "architecture": "language_model"}, "^source_sink=True: an encoder_decoder"),
-        ({**CLASSIFIER, "separator_id": 3}, "^separator_id=3: an encoder_decoder"),
-        ({"separator_id": 9, "vocabulary_size": 9}, "^separator_id=9: vocabulary_size=9 ends at id 8"),
-        ({"separator_id": 3, "padding_id": 3}, "^separator_id=3: must differ from padding_id"),
-        ({"separator_id": 3, "end_coordinates": True}, "^separator_id=3: parts have no common end"),
+        ({"rotary_source": True}, "attention.rotary_source=True: needs coordinates.position rotary"),
+        ({"source_sink": True, **LANGUAGE_MODEL}, "attention.source_sink=True: an encoder_decoder"),
+        ({**CLASSIFIER, "separator_id": 3}, "vocabulary.separator_id=3: an encoder_decoder"),
+        (
+            {"separator_id": 9, "vocabulary_size": 9},
+            "vocabulary.separator_id=9: vocabulary.size=9 ends at id 8",
+        ),
+        ({"separator_id": 3, "padding_id": 3}, "vocabulary.separator_id=3: must differ from padding_id"),
+        ({"separator_id": 3, "end_coordinates": True}, "vocabulary.separator_id=3: the parts have no common"),
         (
             {
                 "width": 12,
@@ -148,27 +167,28 @@ def test_dropout_is_a_probability_below_one(name, value):
                 "rotary_source": True,
                 "end_coordinates": True,
             },
-            "^num_heads=3: half of them",
+            "sizes.num_heads=3: half of them",
         ),
-        ({"inputs": "facts"}, '^inputs=\'facts\': architecture must be "classifier", not "encoder_decoder"'),
         (
-            {"halting": True, "halting_scope": "sequence"},
-            "^halting_scope='sequence': lets a causal decoder see",
+            {"inputs": "facts"},
+            'inputs.kind=\'facts\': architecture must be "classifier", not "encoder_decoder"',
         ),
-        ({"position_start": "step"}, "^position_start='step': lets a causal decoder see"),
-        ({"end_id": 0}, "^end_id=0: must differ from padding_id"),
-        ({"vocabulary_size": 2}, "^end_id=2: vocabulary_size=2 ends at id 1"),
+        ({"halting": True, "halting_scope": "sequence"}, "halting.scope='sequence': lets a causal decoder"),
+        ({"position_start": "step"}, "tensor2tensor.shift_positions_by_step=True: lets a causal decoder"),
+        ({"end_id": 0}, "vocabulary.end_id=0: must differ from padding_id"),
+        ({"vocabulary_size": 2}, "vocabulary.end_id=2: vocabulary.size=2 ends at id 1"),
         (
             {"vocabulary_size": 9, "target_vocabulary_size": 2},
-            "^end_id=2: target_vocabulary_size=2 ends at id 1",
+            "vocabulary.end_id=2: vocabulary.target_size=2 ends at id 1",
         ),
-        ({"vocabulary_size": 9, "start_id": 9}, "^start_id=9: vocabulary_size=9 ends at id 8"),
-        ({**CLASSIFIER, "vocabulary_size": 9, "padding_id": 9}, "^padding_id=9"),
+        ({"vocabulary_size": 9, "start_id": 9}, "start_id=9: vocabulary.size=9 ends at id 8"),
+        ({**CLASSIFIER, "vocabulary_size": 9, "padding_id": 9}, "vocabulary.padding_id=9"),
+        ({"transition": "other"}, "transition.kind='other': allowed: feed_forward, separable_convolution"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_reason(fields, message):
     with pytest.raises(UserError, match=message):
-        ModelConfig(**fields)
+        config_of(**fields)
 
 
 @pytest.mark.parametrize(
@@ -184,31 +204,117 @@ def test_what_cannot_work_is_refused_with_the_reason(fields, message):
     ],
 )
 def test_what_can_is_not(fields):
-    assert ModelConfig(**fields).to_dict().items() >= fields.items()
+    assert config_of(**fields) == with_fields(ModelConfig(), **fields)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({**CLASSIFIER, "halting.side": "decoder"}, "halting.side='decoder': a classifier has no decoder"),
+        (
+            {**LANGUAGE_MODEL, "halting.side": "encoder"},
+            "halting.side='encoder': a language_model has no encoder",
+        ),
+        ({**CLASSIFIER, "depth.decoder_max_steps": 3}, "depth.decoder_max_steps=3: .* set depth.max_steps"),
+        (
+            {**LANGUAGE_MODEL, "depth.decoder_min_steps": 3},
+            "depth.decoder_min_steps=3: .* set depth.min_steps",
+        ),
+        ({"depth.min_steps": 7}, "depth.min_steps=7: at most max_steps=6"),
+        ({"depth.min_steps": 4, "depth.decoder_max_steps": 3}, "depth.min_steps=4: at most max_steps=3"),
+        ({"depth.decoder_min_steps": 7}, "depth.decoder_min_steps=7: at most max_steps=6"),
+    ],
+)
+def test_a_side_that_there_is_not_has_no_choices(changes, message):
+    with pytest.raises(UserError, match=message):
+        replaced(ModelConfig(), changes)
+
+
+def test_encoder_and_decoder_can_differ():
+    config = ModelConfig(
+        depth=DepthConfig(max_steps=4, min_steps=2, decoder_max_steps=8),
+        halting=HaltingConfig(side="encoder"),
+    )
+    sides = (False, True)
+    assert [config.max_steps_of(decoder=side) for side in sides] == [4, 8]
+    assert [config.min_steps_of(decoder=side) for side in sides] == [2, 2]
+    assert [config.halts_in(decoder=side) for side in sides] == [True, False]
+    assert (config.max_steps, config.halts, ModelConfig().halts) == (8, True, False)
 
 
 def test_unknown_fields_are_named():
-    with pytest.raises(UserError, match="unknown fields depth, widht"):
-        ModelConfig.from_dict({"widht": 8, "depth": 3, "num_heads": 4})
+    with pytest.raises(UserError, match="unknown: depht, widht"):
+        ModelConfig.from_dict({"widht": 8, "depht": 3, "num_heads": 4})
+    with pytest.raises(UserError, match=r"depth: unknown: max_step \(did you mean max_steps"):
+        ModelConfig.from_dict({"depth": {"max_step": 3}})
 
 
 def test_a_configuration_does_not_change():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        ModelConfig().width = 256
+        ModelConfig().depth = DepthConfig()
+
+
+def test_every_field_of_an_earlier_version_has_a_field_now():
+    assert set(PATHS.values()) <= set(FIELDS)
+    assert len(set(PATHS.values())) == len(PATHS)
+
+
+@given(changes=CHANGES)
+def test_fields_of_an_earlier_version_are_those_of_now(changes):
+    """Flat names with the values of now, but for the few whose values changed."""
+    names = {path: name for name, path in PATHS.items()}
+    kept = {path: value for path, value in changes.items() if path in names}
+    for path in ("halting.side", "vocabulary.start_id", "vocabulary.padding_id"):
+        kept.pop(path, None)
+    earlier = {
+        "tensor2tensor.concatenate_coordinates": {False: "add", True: "concatenate"},
+        "tensor2tensor.shift_positions_by_step": {False: "fixed", True: "step"},
+    }
+    flat = {names[path]: earlier.get(path, {}).get(value, value) for path, value in kept.items()}
+    try:
+        config = replaced(ModelConfig(), kept)
+    except UserError:
+        with pytest.raises(UserError):
+            ModelConfig.from_dict(flat)
+    else:
+        assert ModelConfig.from_dict(flat) == config
+
+
+@pytest.mark.parametrize(
+    ("flat", "path", "value"),
+    [
+        ({"halting": True}, "halting.side", "both"),
+        ({"halting": False}, "halting.side", "none"),
+        ({"recurrence": "masked"}, "execution.halting_execution", "masked"),
+        ({"start_id": 0}, "tensor2tensor.start_is_padding", True),
+        ({"start_id": 0}, "start_id", 0),
+        ({"start_id": 5}, "start_id", 5),
+        ({"padding_id": 1, "start_id": 1}, "start_id", 1),
+        ({"start_id": 1}, "tensor2tensor.start_is_padding", False),
+    ],
+)
+def test_values_of_an_earlier_version_that_have_another_form_now(flat, path, value):
+    assert attrgetter(path)(ModelConfig.from_dict(flat)) == value
+
+
+@pytest.mark.parametrize("flat", [{"halting": 1}, {"halting": "yes"}, {"position_start": "never"}])
+def test_values_that_no_version_wrote_are_refused(flat):
+    with pytest.raises(UserError, match="expected"):
+        ModelConfig.from_dict(flat)
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", PRESETS)
-def test_presets_are_what_they_list(name, size):
-    fields = preset(name, size=size).to_dict()
-    assert fields.items() >= {**PRESETS[name], **SIZES[size]}.items()
-    assert {
-        key: fields[key] for key in fields if key not in PRESETS[name] and key not in SIZES[size]
-    }.items() <= (ModelConfig().to_dict().items())
+def test_presets_have_a_size_and_come_back_from_json(name, size):
+    config = preset(name, size=size)
+    assert config.sizes == SIZES[size]
+    assert replaced(config, {"sizes": PRESETS[name].sizes}) == PRESETS[name]
+    assert ModelConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert PRESETS["paper"] == ModelConfig()
 
 
 def test_presets_and_sizes_that_are_none_are_answered_with_those_that_are():
-    with pytest.raises(UserError, match="preset='t2t': allowed: paper, tensor2tensor, graves"):
+    with pytest.raises(UserError, match="preset='t2t': allowed: paper, tensor2tensor"):
         preset("t2t")
     with pytest.raises(UserError, match="size='huge': allowed: tiny, small, base, big"):
         preset(size="huge")

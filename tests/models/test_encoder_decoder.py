@@ -3,8 +3,11 @@
 import pytest
 import torch
 
-from small_models import COORDINATES, SOURCES, small, variants
+from configs import config_of
+from small_models import COORDINATES, SIZES, SOURCES, small, variants
 from universal_transformer.errors import UserError
+from universal_transformer.registry import build
+from universal_transformer.typed import replaced
 
 ENDS = {"end": {"end_coordinates": True}, "end learned": {**COORDINATES["learned"], "end_coordinates": True}}
 VARIANTS = variants() | ENDS | SOURCES
@@ -150,8 +153,23 @@ def test_the_problem_is_told_by_its_own_embedding():
     assert bool((first.logits - second.logits).abs().max() > 1e-8)
 
 
+def test_encoder_and_decoder_can_differ_in_steps_and_halting():
+    torch.manual_seed(0)
+    config = replaced(config_of(**SIZES), {"depth.decoder_max_steps": 5, "halting.side": "encoder"})
+    model, source = build(config).eval(), ragged()
+    output = model(source, torch.randint(2, 9, (len(source), 4)))
+    assert (output.decoder.steps == 5).all()
+    assert int(output.encoder.steps.max()) <= 3
+    assert output.ponder_cost == output.encoder.ponder_cost() > 0
+    assert output.decoder.ponder_cost() == 0
+    other = build(replaced(config, {"halting.side": "decoder", "step.tied": False}))
+    assert [len(side.recurrence.blocks) for side in (other.source, other.target)] == [3, 5]
+    assert other.source.recurrence.halting is None
+    assert other.target.recurrence.halting is not None
+
+
 def test_facts_are_for_classifiers():
-    with pytest.raises(UserError, match="inputs='facts': architecture must be"):
+    with pytest.raises(UserError, match=r"inputs\.kind='facts': architecture must be"):
         small(inputs="facts")
 
 

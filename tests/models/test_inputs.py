@@ -7,11 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs import config_of
 from small_models import small
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import build
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.inputs import FactInput, TokenInput
+from universal_transformer.registry import build
 
 STORIES = st.lists(st.lists(st.integers(0, 8), min_size=4, max_size=4), min_size=1, max_size=5)
 
@@ -56,8 +56,8 @@ def test_a_fact_of_too_many_words_is_refused():
 @torch.no_grad()
 def test_masks_start_at_one_with_or_without_noise():
     sizes = {"architecture": "classifier", "inputs": "facts", "max_fact_words": 50, "num_classes": 2}
-    plain = build(ModelConfig(**sizes, vocabulary_size=9, fact_mask_init="ones")).source.input.mask
-    noisy = build(ModelConfig(**sizes, vocabulary_size=9)).source.input.mask
+    plain = build(config_of(**sizes, vocabulary_size=9, fact_mask_init="ones")).source.input.mask
+    noisy = build(config_of(**sizes, vocabulary_size=9)).source.input.mask
     assert bool((plain == 1.0).all())
     assert noisy.mean().item() == pytest.approx(1.0, abs=0.1)
     assert noisy.std().item() == pytest.approx(1.0, abs=0.1)

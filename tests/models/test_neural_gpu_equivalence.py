@@ -11,14 +11,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs import config_of
 from small import right_padding, stir
-from universal_transformer import EncoderDecoder, ModelConfig
+from universal_transformer import EncoderDecoder
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.config import CoordinatesConfig, Sizes, StepConfig, TransitionConfig
 from universal_transformer.nn.coordinates import Coordinates
 from universal_transformer.nn.recurrence import Depth, Recurrence
 
 WIDTH, FILTER, HEADS = 6, 10, 2
+SIZES = Sizes(width=WIDTH, filter_width=FILTER, num_heads=HEADS)
 
 
 @torch.no_grad()
@@ -180,7 +182,7 @@ def test_cellular_automata_run_exactly_and_rule_110_is_one(rule, cells):
 
 def test_the_encoder_of_a_configured_model_is_one_too():
     """The same through the public model: embeddings in, ``T`` given with the call."""
-    config = ModelConfig(
+    config = config_of(
         width=WIDTH,
         filter_width=FILTER,
         num_heads=HEADS,

@@ -1,15 +1,13 @@
-import dataclasses
-
 import pytest
 import torch
 
+from configs import config_of, with_fields
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import build
 from universal_transformer.models.classifier import Classifier
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.pointer import FLOOR, Pointer
+from universal_transformer.registry import build
 
-CONFIG = ModelConfig(
+CONFIG = config_of(
     architecture="classifier",
     pooling="pointer",
     vocabulary_size=12,
@@ -56,7 +54,7 @@ def test_padding_changes_nothing():
 def test_it_learns_to_point():
     """The answer is the word that the question names."""
     torch.manual_seed(1)
-    model = build(dataclasses.replace(CONFIG, norm="pre", max_steps=2))
+    model = build(with_fields(CONFIG, norm="pre", max_steps=2))
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
     for _ in range(150):
         context = torch.stack([torch.randperm(8)[:5] + 4 for _ in range(32)])
@@ -86,10 +84,10 @@ def test_it_is_saved_and_loaded(tmp_path):
 
 
 def test_configurations_that_cannot_point():
-    with pytest.raises(UserError, match="a pointer's classes are the tokens"):
-        dataclasses.replace(CONFIG, num_classes=3)
-    with pytest.raises(UserError, match='inputs must be "tokens"'):
-        dataclasses.replace(CONFIG, inputs="facts", max_fact_words=3)
+    with pytest.raises(UserError, match="the classes of a pointer are the tokens"):
+        with_fields(CONFIG, num_classes=3)
+    with pytest.raises(UserError, match=r'inputs\.kind must be "tokens"'):
+        with_fields(CONFIG, inputs="facts", max_fact_words=3)
 
 
 def test_it_looks_at_no_data_where_many_are_run_at_once():

@@ -1,12 +1,11 @@
 """Every preset in every size, without memory for its weights; parameters counted by hand."""
 
-import dataclasses
-
 import pytest
 import torch
 
-from universal_transformer.models.build import build
-from universal_transformer.models.config import PRESETS, SIZES, preset
+from configs import with_fields
+from universal_transformer.models.presets import PRESETS, SIZES, preset
+from universal_transformer.registry import build
 
 VOCABULARY, CLASSES = 100, 7
 
@@ -17,9 +16,7 @@ def meta(config):
 
 
 def complete(name, *, size, **choices):
-    return dataclasses.replace(
-        preset(name, size=size), vocabulary_size=VOCABULARY, num_classes=CLASSES, **choices
-    )
+    return with_fields(preset(name, size=size), vocabulary_size=VOCABULARY, num_classes=CLASSES, **choices)
 
 
 def by_hand(name, *, width, filter_width, max_steps=6):
@@ -38,10 +35,10 @@ def by_hand(name, *, width, filter_width, max_steps=6):
 def test_presets_build_in_all_sizes_with_the_parameters_of_the_equations(name, size):
     model = meta(complete(name, size=size))
     sizes = SIZES[size]
-    assert model.num_parameters() == by_hand(name, width=sizes["width"], filter_width=sizes["filter_width"])
+    assert model.num_parameters() == by_hand(name, width=sizes.width, filter_width=sizes.filter_width)
     assert all(p.is_meta for p in model.parameters())
     halting = meta(complete(name, size=size, halting=True))
-    assert halting.num_parameters() == model.num_parameters() + 2 * (sizes["width"] + 1)
+    assert halting.num_parameters() == model.num_parameters() + 2 * (sizes.width + 1)
 
 
 def test_tiny_in_figures():

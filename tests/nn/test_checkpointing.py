@@ -5,9 +5,9 @@ import copy
 import pytest
 import torch
 
+from configs import config_of
 from small import WIDTH, go, right_padding, small_recurrence
 from universal_transformer.bench.memory import peak_bytes
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 
 CASES = {
@@ -60,7 +60,7 @@ def states_a_step(*, checkpointed, **choices):
     width, batch, length, peaks = 64, 16, 32, []
     for max_steps in (4, 12):
         torch.manual_seed(0)
-        config = ModelConfig(
+        config = config_of(
             architecture="classifier", width=width, filter_width=2 * width, num_heads=2, max_steps=max_steps,
             activation_checkpointing=checkpointed, dropout=0.0, halting_bias=-30.0, **choices,
         )  # fmt: skip

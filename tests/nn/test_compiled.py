@@ -1,13 +1,11 @@
 """A compiled block is the eager block. Run without the shape checks, which the compiler cannot trace."""
 
-import dataclasses
-
 import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from universal_transformer.models.build import build
-from universal_transformer.models.config import ModelConfig
+from configs import config_of, with_fields
+from universal_transformer.registry import build
 
 pytestmark = [
     pytest.mark.compiled,
@@ -15,7 +13,7 @@ pytestmark = [
         "ignore::DeprecationWarning", "ignore:The .grad attribute"
     ),  # the compiler's own
 ]
-SMALL = ModelConfig(
+SMALL = config_of(
     architecture="classifier",
     vocabulary_size=11,
     num_classes=3,
@@ -35,7 +33,7 @@ def padded(length):
 
 @pytest.mark.parametrize("halting", [False, True])
 def test_compiled_is_eager_in_outputs_and_gradients(halting):
-    eager = build(dataclasses.replace(SMALL, halting=halting))
+    eager = build(with_fields(SMALL, halting=halting))
     compiled = build(eager.config)
     compiled.load_state_dict(eager.state_dict())
     compiled.compile_blocks()

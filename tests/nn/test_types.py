@@ -1,16 +1,15 @@
 """Modules survive what torch does to them: other float types, copies, saving and loading, mixed precision."""
 
 import copy
-import dataclasses
 
 import pytest
 import torch
 from torch import nn
 
-from universal_transformer.models.build import build
-from universal_transformer.models.config import ModelConfig
+from configs import config_of, with_fields
+from universal_transformer.registry import build
 
-SMALL = ModelConfig(
+SMALL = config_of(
     vocabulary_size=11, num_classes=3, width=16, filter_width=32, num_heads=2, max_steps=3, dropout=0.0
 )
 CHOICES = [
@@ -37,7 +36,7 @@ TARGET = torch.tensor([[4, 2, 0], [5, 6, 2]])
 
 
 def small(choices):
-    return build(dataclasses.replace(SMALL, **choices)).eval()
+    return build(with_fields(SMALL, **choices)).eval()
 
 
 def call(model):

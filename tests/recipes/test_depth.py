@@ -6,14 +6,15 @@ from collections import Counter
 
 import pytest
 
+from configs import with_fields
 from small_results import result
 from universal_transformer.cli import main
 from universal_transformer.errors import UserError
 from universal_transformer.explore.canvas import png
-from universal_transformer.models.build import build
 from universal_transformer.recipes import MAIN, RECIPES
 from universal_transformer.recipes.depth import MOST, ROWS, curves, measure
 from universal_transformer.recipes.tables import TABLES
+from universal_transformer.registry import build
 from universal_transformer.tasks import StoriesData
 from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.randomness import depth_of
@@ -28,7 +29,7 @@ def small(name, **training):
     return dataclasses.replace(
         config,
         data=FEW,
-        model=dataclasses.replace(config.model, width=16, filter_width=16, num_heads=2),
+        model=with_fields(config.model, width=16, filter_width=16, num_heads=2),
         training=dataclasses.replace(config.training, minutes=0.0, **training),
     )
 

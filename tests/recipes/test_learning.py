@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from universal_transformer.evaluation import evaluate
-from universal_transformer.models.build import load_pretrained
 from universal_transformer.recipes import RECIPES
+from universal_transformer.registry import load_pretrained
 from universal_transformer.training.trainer import train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

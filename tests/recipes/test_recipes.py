@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import build
+from universal_transformer.models.config import VocabularyConfig
 from universal_transformer.recipes import RECIPES
+from universal_transformer.registry import build
 from universal_transformer.tasks import AlgorithmicData, LearningToExecuteData, StoriesData
 from universal_transformer.training.config import RunConfig
+from universal_transformer.typed import replaced
 
 MADE_UP = (StoriesData, AlgorithmicData, LearningToExecuteData)
 
@@ -40,15 +42,14 @@ def test_a_recipe_is_the_same_each_time_and_unlike_the_others():
 def test_a_recipe_leaves_to_the_data_what_follows_from_the_data(name):
     """Vocabularies, classes and words a fact are the data's to say."""
     model = RECIPES[name]().model
-    assert (model.vocabulary_size, model.target_vocabulary_size) == (0, 0)
-    assert (model.num_classes, model.max_fact_words) == (0, 0)
+    assert replaced(model.vocabulary, {"separator_id": 0}) == VocabularyConfig()
 
 
 @names
 def test_a_recipes_model_can_be_built(name):
-    sizes = {"vocabulary_size": 15, "num_classes": 15, "max_fact_words": 5}
+    sizes = {"vocabulary.size": 15, "vocabulary.num_classes": 15, "vocabulary.max_fact_words": 5}
     with torch.device("meta"):
-        assert build(dataclasses.replace(RECIPES[name]().model, **sizes)).num_parameters() > 0
+        assert build(replaced(RECIPES[name]().model, sizes)).num_parameters() > 0
 
 
 WITHOUT_FILES = [name for name, recipe in RECIPES.items() if isinstance(recipe().data, MADE_UP)]
@@ -59,8 +60,7 @@ def test_recipes_that_need_no_files_agree_with_their_data(name):
     config = RECIPES[name]()
     small = dataclasses.replace(config.data, **_few(config.data))
     model = small.load().configure(config.model)
-    same = ("architecture", "inputs")
-    assert [getattr(model, field) for field in same] == [getattr(config.model, field) for field in same]
+    assert (model.architecture, model.inputs) == (config.model.architecture, config.model.inputs)
 
 
 def _few(data):

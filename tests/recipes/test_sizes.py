@@ -1,19 +1,21 @@
 """Parameters in closed form are those of the model, and rows of equal parameters or compute are equal in them."""
 
 import dataclasses
+from operator import attrgetter
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.models.build import build
-from universal_transformer.models.config import ModelConfig
+from configs import config_of, with_fields
 from universal_transformer.recipes import RECIPES
 from universal_transformer.recipes.sizes import num_parameters, small_transformer_of, transformer_of
+from universal_transformer.registry import build
+from universal_transformer.typed import leaves, replaced
 
 configs = st.builds(
-    ModelConfig,
+    config_of,
     architecture=st.sampled_from(["encoder_decoder", "language_model", "classifier"]),
     width=st.sampled_from([16, 24, 40]),
     filter_width=st.integers(1, 70),
@@ -43,12 +45,12 @@ def counted(config):
 def test_parameters_in_closed_form_are_those_of_the_model(config, choices):
     if config.architecture != "encoder_decoder":
         choices = {"target_vocabulary_size": 0}
-    config = dataclasses.replace(config, **choices)
+    config = with_fields(config, **choices)
     assert num_parameters(config) == counted(config)
 
 
 def test_facts_are_counted_with_their_masks():
-    config = ModelConfig(
+    config = config_of(
         architecture="classifier", inputs="facts", vocabulary_size=20, num_classes=7, max_fact_words=9
     )
     assert num_parameters(config) == counted(config)
@@ -56,12 +58,12 @@ def test_facts_are_counted_with_their_masks():
 
 @given(st.sampled_from([64, 128, 192]), st.integers(2, 8), st.sampled_from([14, 300, 4000]))
 def test_the_small_transformer_has_as_many_parameters(width, depth, vocabulary):
-    config = ModelConfig(width=width, filter_width=4 * width, max_steps=depth, norm="pre")
+    config = config_of(width=width, filter_width=4 * width, max_steps=depth, norm="pre")
     small = small_transformer_of(config, vocabulary_size=vocabulary)
-    assert not small.tied
+    assert not small.step.tied
     assert small.max_steps == depth
-    assert small.width % small.num_heads == 0
-    ours, theirs = (counted(dataclasses.replace(one, vocabulary_size=vocabulary)) for one in (config, small))
+    assert small.sizes.width % small.sizes.num_heads == 0
+    ours, theirs = (counted(with_fields(one, vocabulary_size=vocabulary)) for one in (config, small))
     assert theirs == pytest.approx(ours, rel=0.02)
 
 
@@ -75,19 +77,15 @@ def test_rows_of_equal_parameters_have_them_with_their_data(name):
     base, small = RECIPES[name.removesuffix("-transformer-small")](), RECIPES[name]()
     task = name.removesuffix("-transformer-small")
     if task in VOCABULARIES:
-        sizes = {"vocabulary_size": VOCABULARIES[task], "num_classes": VOCABULARIES[task]}
+        sizes = {"vocabulary.size": VOCABULARIES[task], "vocabulary.num_classes": VOCABULARIES[task]}
     else:
         sizes = dataclasses.replace(base.data, **FEW).load().model_fields
-    ours, theirs = (counted(dataclasses.replace(one.model, **sizes)) for one in (base, small))
+    ours, theirs = (counted(replaced(one.model, sizes)) for one in (base, small))
     assert theirs == pytest.approx(ours, rel=0.02)
 
 
 def test_the_transformer_at_equal_compute_differs_in_what_makes_it_one():
     config = RECIPES["copy-ut-halting"]().model
     found = transformer_of(config)
-    different = {
-        field.name
-        for field in dataclasses.fields(config)
-        if getattr(config, field.name) != getattr(found, field.name)
-    }
-    assert different == {"tied", "halting", "position_injection", "step_coordinates"}
+    different = {path for path in leaves(type(config)) if attrgetter(path)(config) != attrgetter(path)(found)}
+    assert different == {"step.tied", "halting.side", "coordinates.injection", "coordinates.step"}

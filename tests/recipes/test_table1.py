@@ -49,7 +49,7 @@ def test_rows_differ_from_one_another_and_survive_their_json():
         column, model, *task = name.split("/")
         assert config.data.size == column.split("-")[0]
         assert config.data.task == (task[0] if task else "joint")
-        assert (config.model.tied, config.model.halting) == (model != "transformer", model == "ut-halting")
+        assert (config.model.step.tied, config.model.halts) == (model != "transformer", model == "ut-halting")
 
 
 def test_the_command_of_a_run_makes_the_same_run():

@@ -5,7 +5,7 @@ import pytest
 from universal_transformer.data.tokenizer import END, UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.tasks import AgreementData
-from universal_transformer.tasks.agreement import Texts, find_shared
+from universal_transformer.tasks.agreement import AgreementTexts, find_shared
 from universal_transformer.tasks.agreement_files import PLURAL, SINGULAR, Sentence
 
 HEAD = "sentence\tsubj_idx\tverb_idx\tverb_pos\tverb\tinflected_verb\n"
@@ -82,7 +82,7 @@ def test_a_verb_whose_forms_are_alike_has_no_tag(tmp_path):
     assert len(task.test["tags"]) == 7 + 5
 
 
-def test_a_damaged_training_file_is_not_left_out_in_silence(tmp_path):
+def test_a_damaged_training_file_is_an_error(tmp_path):
     (parts(tmp_path) / "sva/rnn_agr_simple/numpred.train").write_text("VBZ\tthe key\nno tag\n")
     with pytest.raises(UserError, match=r"numpred\.train:2: found 'no tag'; expected VBZ or VBP"):
         AgreementData(data_dir=str(tmp_path)).load()
@@ -124,7 +124,7 @@ def test_what_counts_as_the_same_sentence(training, test, shared):
 
 
 def test_texts_are_kept_as_they_were():
-    texts = Texts()
+    texts = AgreementTexts()
     texts.append([4, 5, 6], wrong=7, group="1 attractor")
     texts.append([8])
     first, second = texts
@@ -154,7 +154,7 @@ def test_the_official_file_is_split_by_the_seed(tmp_path):
     assert rendered(other.train, other.codec) != trained
 
 
-def test_missing_files_say_where_to_get_them(tmp_path):
+def test_the_error_of_missing_files_says_how_to_get_them(tmp_path):
     with pytest.raises(
         UserError, match=r"subj_agr_filtered\.text: no such file in the data folder .*ut data fetch sva"
     ):

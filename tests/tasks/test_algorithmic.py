@@ -68,7 +68,7 @@ def test_every_example_is_solved_and_ends(data):
         assert example.target[-1] == 2
         assert example.target.count(2) == 1
         assert min(example.source) >= 4
-        assert max(*example.source, *example.target) < task.model_fields["vocabulary_size"]
+        assert max(*example.source, *example.target) < task.model_fields["vocabulary.size"]
 
 
 @pytest.mark.parametrize("data", VARIANTS, ids=ids)
@@ -115,12 +115,12 @@ def test_more_training_examples_change_no_other():
     assert list(more.train)[:300] == list(SMALL.load().train)
 
 
-def test_short_test_lengths_outside_the_training_lengths_need_no_room():
+def test_short_test_lengths_outside_the_training_lengths_need_few_sources():
     task = dataclasses.replace(SMALL, train_lengths=(8, 12), test_lengths=(1,)).load()
     assert len(task.test["test"]) == 15
 
 
-def test_what_a_figure_must_say():
+def test_notes_of_the_task():
     assert dataclasses.replace(SMALL, problem="addition", least_significant_first=True).load().notes == (
         "least significant digit first",
     )
@@ -140,14 +140,14 @@ def test_reading_lines_for_prediction(tmp_path):
     assert CharacterCodec.load(tmp_path) == load_codec(tmp_path) == codec
 
 
-def test_what_a_model_may_say_is_rendered():
+def test_any_output_of_a_model_is_rendered():
     codec = CharacterCodec(symbols="01")
     assert codec.render([5, 4, 3, 9, 2, 4]) == "10\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
 
 
 def test_a_broken_codec_is_refused(tmp_path):
     (tmp_path / "codec.json").write_text('{"kind": "characters", "symbols": 3}')
-    with pytest.raises(UserError, match=r"codec.json: expected a codec of characters with the fields"):
+    with pytest.raises(UserError, match=r"codec.json: symbols: expected str, found 3"):
         load_codec(tmp_path)
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from universal_transformer.data.text import read_lines
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_lines
 from universal_transformer.tasks.babi import TASK_NAMES, BabiData
 from universal_transformer.tasks.facts import parse
 
@@ -112,7 +112,7 @@ def test_a_missing_file_is_named_with_where_it_was_looked_for_and_how_to_get_it(
 
 
 @pytest.mark.parametrize("place", ["babi/derived", "babi/tasks_1-20_v1-2/derived"])
-def test_a_part_of_a_training_file_is_used_and_said(folder, place):
+def test_a_part_of_a_training_file_is_used_and_noted(folder, place):
     (folder / place).mkdir()
     lines = [line for _ in range(3) for line in story("Ada", "mill")]
     name = "three-supporting-facts"
@@ -203,7 +203,7 @@ def test_the_small_joint_set_loads():
 
 
 @needs_real_files
-def test_the_large_set_knows_every_answer_and_says_what_is_missing():
+def test_the_large_set_has_every_answer_and_notes_missing_questions():
     task = BabiData(task="3,8", data_dir=REAL).load()
     assert all(example.target >= 0 for example in task.test["test"])
     assert task.notes in ((), ("task 3: 1,925 of 10,000 training questions",))

@@ -8,7 +8,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.tasks import blimp
 from universal_transformer.tasks.blimp import SETS, load_blimp, read_pairs
 from universal_transformer.tasks.labelled import LabelledCodec
-from universal_transformer.tasks.words import Vocabulary, WordCodec
+from universal_transformer.tasks.word_codecs import Vocabulary, WordCodec
 
 GROUPS = [group for groups in SETS.values() for group in groups]
 PAIRS = [("The keys are here.", "The keys is here."), ("A zebra runs.", "A zebra run.")]
@@ -40,7 +40,7 @@ def test_pairs_are_whole_sentences(folder):
     assert CODEC.render(example.source) == "the keys is here ."
 
 
-def test_what_the_vocabulary_lacks_is_said(folder):
+def test_unknown_words_are_noted(folder):
     task = load_blimp(CODEC, data_dir=str(folder))
     assert task.notes == (
         "trained on other text: 22.2% of the words are not in the vocabulary",

@@ -102,7 +102,7 @@ def test_a_broken_line_is_named(lines, message):
     assert "\n" not in str(raised.value)
 
 
-def test_empty_lines_between_stories_do_no_harm():
+def test_empty_lines_between_stories_are_skipped():
     assert len(questions([*STORY[:5], "", *STORY[5:], " "])) == 3
 
 
@@ -132,8 +132,8 @@ def test_each_fact_is_one_position_and_the_question_is_last():
     assert (example.supports, example.group) == ((2, 0), "g")
     assert codec.max_fact_words == 5
     assert min(word for fact in example.source for word in fact) >= 2
-    assert codec.model_fields["vocabulary_size"] == 2 + len(codec.vocabulary)
-    assert codec.model_fields["num_classes"] == 3
+    assert codec.model_fields["vocabulary.size"] == 2 + len(codec.vocabulary)
+    assert codec.model_fields["vocabulary.num_classes"] == 3
 
 
 @pytest.mark.parametrize("recent_first", [False, True])

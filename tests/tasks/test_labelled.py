@@ -35,8 +35,8 @@ def test_examples_and_model_fields(tmp_path):
     assert list(task.test["test"]) == list(task.validation) == list(task.train)
     assert collate(task.train, indices=range(len(task.train))).target.tolist() == [1, 0] * 8
     config = task.configure(ModelConfig())
-    assert (config.architecture, config.num_classes) == ("classifier", 2)
-    assert config.vocabulary_size == len(task.codec.tokenizer)
+    assert (config.architecture, config.vocabulary.num_classes) == ("classifier", 2)
+    assert config.vocabulary.size == len(task.codec.tokenizer)
     assert task.codec.words(task.train[0]) == ["text", "0", "is", "good", "<end>"]
     assert task.metric == "error"
 
@@ -118,5 +118,5 @@ def test_saved_and_loaded_it_is_the_same(tmp_path, codecs, kind):
     assert list(loaded.read(lines, name="x")) == list(codecs[kind].read(lines, name="x"))
     assert loaded.render(NO_CLASS) == "<unknown>"
     (tmp_path / "codec.json").write_text('{"kind": "labelled", "labels": ["b", "a"], "max_length": 3}')
-    with pytest.raises(UserError, match=r"codec\.json: found .*sorted"):
+    with pytest.raises(UserError, match=r"codec\.json: labels: found .*sorted"):
         LabelledCodec.load(tmp_path)

@@ -7,7 +7,7 @@ from universal_transformer.data.tokenizer import END, START, UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.tasks import LambadaData, ReadingData
 from universal_transformer.tasks.lambada import SETS, find_questions, number_novels
-from universal_transformer.tasks.words import ReadingCodec, Vocabulary
+from universal_transformer.tasks.word_codecs import ReadingCodec, Vocabulary
 
 NAMES = ["anna", "boris", "clara", "david", "emil", "frieda", "greta"]
 

@@ -54,7 +54,7 @@ def test_every_target_is_what_python_computes(data):
             assert 0 <= int(target) < 10 ** (digits(source) + 1)
             assert target == str(int(target))
         assert min(example.source) >= 4
-        assert max(*example.source, *example.target) < task.model_fields["vocabulary_size"]
+        assert max(*example.source, *example.target) < task.model_fields["vocabulary.size"]
 
 
 @every
@@ -130,7 +130,7 @@ def test_both_forms_ask_for_the_same_values(problem):
         assert one.codec.render(left.target) == two.codec.render(right.target)
 
 
-def test_what_a_figure_must_say():
+def test_notes_of_the_task():
     assert dataclasses.replace(SMALL, form="lines").load().notes == ("programs written as lines of Python",)
     assert SMALL.load().notes == ()
 

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from small_stories import write_stories
-from universal_transformer.data.text import read_lines
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_lines
 from universal_transformer.tasks.facts import parse
 from universal_transformer.tasks.stories import OBJECTS, PEOPLE, PLACES, StoriesData
 
@@ -76,7 +76,7 @@ def test_answers_and_supports_follow_from_the_text(data):
             assert len(supports) in data.facts
 
 
-def test_a_story_lets_nobody_stay_put_and_nobody_take_what_is_elsewhere():
+def test_people_move_to_other_places_and_pick_up_things_of_their_place():
     for question in questions(VARIANTS[3].stories()["train"])[-1:]:
         place, lying, held = {}, {}, {}
         for fact in question.facts:
@@ -93,13 +93,13 @@ def test_a_story_lets_nobody_stay_put_and_nobody_take_what_is_elsewhere():
 
 
 @pytest.mark.parametrize("data", VARIANTS, ids=ids)
-def test_no_story_is_told_twice_in_any_split(data):
-    told = [
+def test_no_story_occurs_twice_in_any_split(data):
+    stories = [
         tuple(map(_statement, filter(_is_statement, story)))
         for split in data.stories().values()
         for story in split
     ]
-    assert len(told) == len(set(told))
+    assert len(stories) == len(set(stories))
 
 
 @pytest.mark.parametrize("data", VARIANTS, ids=ids)
@@ -114,12 +114,12 @@ def test_stories_have_the_sizes_asked_for(data):
         assert data.synonyms or verbs <= {"went to", "picked up", "put down"}
 
 
-def test_the_same_seed_tells_the_same_and_another_seed_something_else():
+def test_stories_are_a_function_of_the_seed():
     assert SMALL.stories() == dataclasses.replace(SMALL).stories()
     assert SMALL.stories() != dataclasses.replace(SMALL, seed=1).stories()
 
 
-def test_more_training_stories_leave_the_test_stories_alone():
+def test_more_training_stories_do_not_change_the_test_stories():
     more = dataclasses.replace(SMALL, train_stories=90).stories()
     assert more["test"] == SMALL.stories()["test"]
     assert more["validation"] == SMALL.stories()["validation"]
@@ -149,7 +149,7 @@ def test_the_default_is_whole():
     task = StoriesData().load()
     assert len(task.train) == 24_000
     assert (task.metric, task.notes) == ("error", ())
-    assert task.model_fields["num_classes"] == 6
+    assert task.model_fields["vocabulary.num_classes"] == 6
     assert all(example.target >= 0 for example in task.test["test"])
     assert not any(1 in fact for example in task.test["test"] for fact in example.source)
 

@@ -7,6 +7,7 @@ import textwrap
 
 import pytest
 
+from configs import config_of
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks import TASKS, AlgorithmicData, StoriesData, TaskData
 
@@ -14,16 +15,16 @@ from universal_transformer.tasks import TASKS, AlgorithmicData, StoriesData, Tas
 def test_a_task_fills_what_the_data_decide_and_leaves_the_rest():
     data = StoriesData(train_stories=20, validation_stories=2, test_stories=2)
     task = data.load()
-    model = task.configure(ModelConfig(width=48, max_steps=3))
-    assert (model.width, model.max_steps) == (48, 3)
-    assert (model.architecture, model.inputs) == ("classifier", "facts")
-    assert model.vocabulary_size == 2 + len(task.codec.vocabulary)
+    model = task.configure(config_of(width=48, max_steps=3))
+    assert (model.sizes.width, model.max_steps) == (48, 3)
+    assert (model.architecture, model.inputs.kind) == ("classifier", "facts")
+    assert model.vocabulary.size == 2 + len(task.codec.vocabulary)
     assert task.configure(model) == model
 
 
 def test_sequences_are_for_an_encoder_and_a_decoder_with_one_vocabulary():
     model = AlgorithmicData(problem="addition", train_examples=5).load().configure(ModelConfig())
-    assert (model.architecture, model.vocabulary_size, model.target_vocabulary_size) == (
+    assert (model.architecture, model.vocabulary.size, model.vocabulary.target_size) == (
         "encoder_decoder",
         15,
         0,

@@ -45,7 +45,7 @@ def test_blocks_are_the_text_cut_into_pieces(tmp_path, kind, block_length):
         task.train[len(task.train)]
     assert collate(task.train[:1], indices=[0]).source is None
     config = task.configure(ModelConfig())
-    assert (config.architecture, config.vocabulary_size) == ("language_model", len(task.codec.tokenizer))
+    assert (config.architecture, config.vocabulary.size) == ("language_model", len(task.codec.tokenizer))
     assert task.metric == "perplexity"
 
 
@@ -105,7 +105,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path):
     lines = list(enumerate(VERSES, start=1))
     assert list(loaded.read(lines, name="x")) == list(codec.read(lines, name="x"))
     (tmp_path / "run/codec.json").write_text(json.dumps({"kind": "text", "block_length": "9"}))
-    with pytest.raises(UserError, match=r"codec\.json: found .*expected"):
+    with pytest.raises(UserError, match=r"codec\.json: block_length: expected int, found '9'"):
         TextCodec.load(tmp_path / "run")
 
 

@@ -11,7 +11,7 @@ import torch
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import load_pretrained
+from universal_transformer.registry import load_pretrained
 from universal_transformer.training import ensemble, trainer
 from universal_transformer.training import stream as streams
 from universal_transformer.training.ensemble import train_together
@@ -247,7 +247,7 @@ def refused(planned, folders, **given):
 def test_what_cannot_be_one_program_is_refused_by_name(tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     wide, narrow = (configs(tiny.model_config(width=width), seeds=(0,))[0] for width in (16, 32))
-    assert "model.width: 16 beside 32" in refused([wide, narrow], folders)
+    assert "model.sizes: Sizes" in refused([wide, narrow], folders)
     smooth = configs(tiny.model_config(), seeds=(0,), label_smoothing=0.1)[0]
     assert "training.label_smoothing: 0.0 beside 0.1" in refused([wide, smooth], folders)
     lstm = [tiny.run_config(LstmConfig(width=8), seed=seed) for seed in (0, 1)]

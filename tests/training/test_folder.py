@@ -44,7 +44,7 @@ def test_what_changed_is_named_and_only_limits_may(tmp_path: Path):
     changed = dataclasses.replace(config, data=StoriesData(train_stories=7))
     with pytest.raises(UserError, match=r"data\.fields\.train_stories was \d+, is now 7"):
         folders.check_usable(run, changed, resume=True)
-    with pytest.raises(UserError, match=r"model\.width was 16, is now 32"):
+    with pytest.raises(UserError, match=r"model\.sizes\.width was 16, is now 32"):
         folders.check_usable(run, dataclasses.replace(config, model=tiny.model_config(width=32)), resume=True)
     other = {float: 0.123, int: 77, bool: True, tuple: (0.5, 0.6)}
     for field in dataclasses.fields(TrainingConfig):

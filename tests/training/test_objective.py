@@ -4,7 +4,7 @@ from torch import nn
 
 from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import NO_CLASS, Example
-from universal_transformer.models.build import build
+from universal_transformer.registry import build
 from universal_transformer.training.objective import forward, objective
 
 from . import tiny

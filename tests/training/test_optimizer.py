@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import build
+from universal_transformer.registry import build
 from universal_transformer.training import optimizer as optimizers
 from universal_transformer.training.config import TrainingConfig
 

@@ -12,8 +12,8 @@ import torch
 
 from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import load_pretrained
 from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.registry import load_pretrained
 from universal_transformer.training import interruption
 from universal_transformer.training import session as sessions
 from universal_transformer.training import stream as streams

@@ -3,8 +3,8 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from universal_transformer.models.build import build
 from universal_transformer.nn.trace import Trace
+from universal_transformer.registry import build
 from universal_transformer.training.validation import (
     COLLAPSE_LOOKS,
     COLLAPSE_UPDATES,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from configs import config_of
 from universal_transformer.data.example import Example
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks import StoriesData
@@ -48,9 +49,9 @@ def examples(architecture: str, *, count: int, seed: int) -> list[Example]:
 
 
 def task(architecture: str = "classifier", *, count: int = 40, seed: int = 0) -> Task:
-    fields: dict[str, Any] = {"architecture": architecture, "vocabulary_size": VOCABULARY}
+    fields: dict[str, Any] = {"architecture": architecture, "vocabulary.size": VOCABULARY}
     if architecture == "classifier":
-        fields["num_classes"] = VOCABULARY - 3
+        fields["vocabulary.num_classes"] = VOCABULARY - 3
     return Task(
         name="tiny",
         codec=TinyCodec(),
@@ -64,7 +65,7 @@ def task(architecture: str = "classifier", *, count: int = 40, seed: int = 0) ->
 
 def model_config(**fields: Any) -> ModelConfig:
     small = {"width": 16, "filter_width": 32, "num_heads": 2, "max_steps": 3, "dropout": 0.1}
-    return ModelConfig(**{**small, **fields})
+    return config_of(**{**small, **fields})
 
 
 def run_config(model: ModelConfig | None = None, **training: Any) -> RunConfig:

@@ -19,14 +19,14 @@ from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 
 def forward_flops(config: LstmConfig | NeuralGpuConfig, *, rows: int, source: int, target: int) -> float:
     """Return the operations of one forward pass of a batch, by the table above."""
-    d, classes = config.width, config.target_vocabulary_size or config.vocabulary_size
+    d, classes = config.width, config.vocabulary.target_size or config.vocabulary.size
     if isinstance(config, NeuralGpuConfig):
         n = num_places(config, source=source)
         step = 6.0 * config.kernel_size**2 * d * d * config.image_width * config.num_layers
         return rows * n * (n * step + 2.0 * d * classes)
     reading = rows * source * config.num_layers * (12.0 if config.bidirectional else 16.0) * d * d
     if config.architecture == "classifier":
-        return reading + rows * 2.0 * d * config.num_classes
+        return reading + rows * 2.0 * d * config.vocabulary.num_classes
     writing = rows * target * (config.num_layers * 16.0 * d * d + 2.0 * d * classes)
     if config.architecture == "language_model":
         return writing
@@ -40,13 +40,13 @@ def activation_bytes(config: LstmConfig | NeuralGpuConfig, *, rows: int, source:
     Of an LSTM: some 8 states of each position and layer, attention and logits. Of a Neural GPU: some 10 images of
     each unit and step.
     """
-    d, classes = config.width, config.target_vocabulary_size or config.vocabulary_size
+    d, classes = config.width, config.vocabulary.target_size or config.vocabulary.size
     if isinstance(config, NeuralGpuConfig):
         n = num_places(config, source=source)
         return 4.0 * rows * n * (10.0 * n * config.image_width * d * config.num_layers + 3.0 * classes)
     states = 8.0 * d * config.num_layers
     if config.architecture == "classifier":
-        return 4.0 * rows * (source * states + 3.0 * config.num_classes)
+        return 4.0 * rows * (source * states + 3.0 * config.vocabulary.num_classes)
     attention = 2.0 * source + 4.0 * d if config.architecture == "encoder_decoder" else 0.0
     return 4.0 * rows * (source * states + target * (states + attention + 3.0 * classes))
 

@@ -26,7 +26,7 @@ from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.errors import UserError
 from universal_transformer.models.classifier import pool
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import FactInput, TokenInput
+from universal_transformer.models.inputs import TokenInput, source_input, token_input
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions import without_padding
 from universal_transformer.models.roles import (
@@ -37,8 +37,8 @@ from universal_transformer.models.roles import (
 )
 from universal_transformer.nn.trace import Trace
 
-Memory = tuple[Float[Tensor, "layers batch hidden"], Float[Tensor, "layers batch hidden"]]
-"""What an LSTM remembers: hidden states h and cells c of its layers (one after the other for two directions)."""
+HiddenState = tuple[Float[Tensor, "layers batch hidden"], Float[Tensor, "layers batch hidden"]]
+"""Hidden states h and cells c of the layers (of both directions one after the other)."""
 
 
 Sources = Float[Tensor, "batch source width"]
@@ -47,7 +47,7 @@ SourcePadding = Bool[Tensor, "batch source"]
 
 @dataclass
 class LstmState:
-    """What generation carries from token to token: a few vectors a row, however long the text."""
+    """State of generation between two tokens: its size does not depend on the length of the text."""
 
     hidden: Float[Tensor, "layers batch hidden"]
     cell: Float[Tensor, "layers batch hidden"]
@@ -62,8 +62,8 @@ class LstmState:
         self.source_padding = None if self.source_padding is None else self.source_padding[index]
 
 
-class Layers(nn.Module):
-    """``nn.LSTM`` over the real positions of each row: padding, wherever it stands, changes no state and gives zeros.
+class LstmLayers(nn.Module):
+    """``nn.LSTM`` over the real positions of each row: padding at any position changes no state and gives zeros.
 
     Weights start uniform over ``± hidden^-1/2``, biases at 0, those of the forget gate at 1 (Gers, Schmidhuber and
     Cummins 2000; Jozefowicz, Zaremba and Sutskever 2015).
@@ -84,11 +84,11 @@ class Layers(nn.Module):
             for name, parameter in self.lstm.named_parameters():
                 if name.startswith("bias"):
                     parameter.zero_()
-                    if name.startswith("bias_ih"):  # gates stand as input, forget, cell, output
+                    if name.startswith("bias_ih"):  # order of the gates: input, forget, cell, output
                         hidden = self.lstm.hidden_size
                         parameter[hidden : 2 * hidden] = 1.0
 
-    def begin(self, batch: int) -> Memory:
+    def begin(self, batch: int) -> HiddenState:
         """``h = c = 0``."""
         weight = next(self.lstm.parameters())
         layers = self.lstm.num_layers * (2 if self.lstm.bidirectional else 1)
@@ -96,38 +96,38 @@ class Layers(nn.Module):
         return zeros, zeros
 
     def forward(
-        self, inputs: States, *, memory: Memory | None = None, padding: Padding | None = None
-    ) -> tuple[States, Memory]:
-        """States of the last layer at each position, and what is remembered behind the last real one."""
-        if memory is None:
-            memory = self.begin(inputs.shape[0])
+        self, inputs: States, *, hidden_state: HiddenState | None = None, padding: Padding | None = None
+    ) -> tuple[States, HiddenState]:
+        """States of the last layer at each position, and the hidden state after the last real position."""
+        if hidden_state is None:
+            hidden_state = self.begin(inputs.shape[0])
         if padding is None:
-            outputs, after = self.lstm(inputs, memory)
+            outputs, after = self.lstm(inputs, hidden_state)
             return outputs, after
         order = padding.long().argsort(dim=1, stable=True)  # real positions first
         lengths = (~padding).sum(dim=1)
         packed = pack_padded_sequence(
             _permuted(inputs, order),
-            lengths.clamp(min=1).cpu(),  # a row of nothing but padding is computed, and forgotten below
+            lengths.clamp(min=1).cpu(),  # a row of padding only is computed here and replaced below
             batch_first=True,
             enforce_sorted=False,
         )
-        packed, (hidden, cell) = self.lstm(packed, memory)
+        packed, (hidden, cell) = self.lstm(packed, hidden_state)
         outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=inputs.shape[1])
         outputs = _permuted(outputs, order.argsort(dim=1)).masked_fill(padding.unsqueeze(-1), 0.0)
         some = (lengths > 0).view(1, -1, 1)
-        return outputs, (torch.where(some, hidden, memory[0]), torch.where(some, cell, memory[1]))
+        return outputs, (torch.where(some, hidden, hidden_state[0]), torch.where(some, cell, hidden_state[1]))
 
 
 def _permuted(states: States, order: Int[Tensor, "batch position"]) -> States:
     return states.gather(1, order.unsqueeze(-1).expand_as(states))
 
 
-def join_directions(memory: Memory, *, num_layers: int) -> tuple[Tensor, Tensor]:
+def join_directions(hidden_state: HiddenState, *, num_layers: int) -> tuple[Tensor, Tensor]:
     """Both directions of each layer side by side, so that a decoder of the whole width can start from them."""
-    hidden, cell = memory
+    hidden, cell = hidden_state
     if hidden.shape[0] == num_layers:
-        return memory
+        return hidden_state
 
     def joined(part: Tensor) -> Tensor:
         two = part.view(num_layers, 2, *part.shape[1:])
@@ -136,34 +136,34 @@ def join_directions(memory: Memory, *, num_layers: int) -> tuple[Tensor, Tensor]
     return joined(hidden), joined(cell)
 
 
-class Reader(nn.Module):
-    """Tokens or facts, embedded and read by an LSTM."""
+class LstmEncoder(nn.Module):
+    """Tokens or facts, embedded and encoded by an LSTM."""
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__()
         self.config = config
-        self.input: TokenInput | FactInput = (
-            _tokens(config, config.vocabulary_size) if config.inputs == "tokens" else _facts(config)
-        )
+        self.input = source_input(config, config.width)
         self.dropout = nn.Dropout(config.dropout)
-        self.layers = Layers(config, bidirectional=config.bidirectional)
+        self.layers = LstmLayers(config, bidirectional=config.bidirectional)
 
-    def forward(self, source: Int[Tensor, "batch source *words"]) -> tuple[States, Memory, Padding | None]:
+    def forward(
+        self, source: Int[Tensor, "batch source *words"]
+    ) -> tuple[States, HiddenState, Padding | None]:
         """States of each position, the final states, and the padding (None when there is none)."""
         padding = without_padding(self.input.padding(source))
-        states, memory = self.layers(self.dropout(self.input(source)), padding=padding)
-        return states, join_directions(memory, num_layers=self.config.num_layers), padding
+        states, hidden_state = self.layers(self.dropout(self.input(source)), padding=padding)
+        return states, join_directions(hidden_state, num_layers=self.config.num_layers), padding
 
 
-class Writer(nn.Module):
-    """Targets shifted right, embedded, read by an LSTM, and (with a source) attention; then logits."""
+class LstmDecoder(nn.Module):
+    """Targets shifted right, embedded, decoded by an LSTM with attention to the source, if there is one."""
 
     def __init__(self, config: LstmConfig, *, embedding: TokenInput, attention: bool) -> None:
         super().__init__()
         self.config = config
         self.embedding = embedding
         self.dropout = nn.Dropout(config.dropout)
-        self.layers = Layers(config)
+        self.layers = LstmLayers(config)
         self.score = self.combine = None
         if attention:
             self.combine = nn.Linear(2 * config.width, config.width, bias=False)
@@ -177,17 +177,17 @@ class Writer(nn.Module):
         self,
         labels: Int[Tensor, "batch target"],
         *,
-        memory: Memory | None = None,
+        hidden_state: HiddenState | None = None,
         source: Sources | None = None,
         source_padding: SourcePadding | None = None,
     ) -> Float[Tensor, "batch target classes"]:
         """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
         ids = torch.cat((torch.full_like(labels[:, :1], self.config.start_id), labels[:, :-1]), dim=1)
-        blank, padding = labels == self.config.padding_id, None  # nothing real follows padding on the right
-        if bool(blank[:, 0].any()):  # on the left: the start token stands before the first label
+        blank, padding = labels == self.config.vocabulary.padding_id, None
+        if bool(blank[:, 0].any()):  # padding on the left: the start token is before the first label
             ids = ids.scatter(1, blank.long().argmin(dim=1, keepdim=True), self.config.start_id)
             padding = blank
-        states, _ = self.layers(self.dropout(self.embedding(ids)), memory=memory, padding=padding)
+        states, _ = self.layers(self.dropout(self.embedding(ids)), hidden_state=hidden_state, padding=padding)
         return self.logits(states, source=source, source_padding=source_padding)
 
     def logits(
@@ -197,64 +197,50 @@ class Writer(nn.Module):
         if self.combine is not None:
             assert source is not None
             states = torch.tanh(
-                self.combine(torch.cat((self._look(states, source, source_padding), states), -1))
+                self.combine(torch.cat((self._context(states, source, source_padding), states), -1))
             )
         weight = self.embedding.weight if self.output is None else self.output.weight
         return linear(self.dropout(states), weight, self.bias)
 
-    def _look(self, states: States, source: Sources, padding: SourcePadding | None) -> States:
+    def _context(self, states: States, source: Sources, padding: SourcePadding | None) -> States:
         """The context of each state: ``Σ_s softmax_s(h W s) s``."""
         asked = states if self.score is None else self.score(states)
         scores = asked @ source.transpose(1, 2)
         if padding is not None:
-            blank = padding & ~padding.all(dim=1, keepdim=True)  # a row of nothing but padding stays finite
+            blank = padding & ~padding.all(dim=1, keepdim=True)  # a row of padding only stays finite
             scores = scores.masked_fill(blank.unsqueeze(1), float("-inf"))
         return scores.softmax(dim=-1) @ source
 
     def advance(
         self, tokens: Int[Tensor, "batch new"], state: LstmState, *, padding: Padding | None
     ) -> Float[Tensor, "batch new classes"]:
-        """Logits behind each of the new tokens; ``state`` goes on by them, in place."""
+        """Logits after each of the new tokens. ``state`` is updated in place."""
         padding = None if padding is None else without_padding(padding)
         states, (state.hidden, state.cell) = self.layers(
-            self.embedding(tokens), memory=(state.hidden, state.cell), padding=padding
+            self.embedding(tokens), hidden_state=(state.hidden, state.cell), padding=padding
         )
         return self.logits(states, source=state.source, source_padding=state.source_padding)
-
-
-def _tokens(config: LstmConfig, size: int) -> TokenInput:
-    return TokenInput(size, config.width, padding_id=config.padding_id, scale=True)
-
-
-def _facts(config: LstmConfig) -> FactInput:
-    return FactInput(
-        config.vocabulary_size,
-        config.width,
-        max_fact_words=config.max_fact_words,
-        padding_id=config.padding_id,
-        scale=True,
-    )
 
 
 class LstmEncoderDecoder(AnyEncoderDecoder):
     """Source tokens to target tokens, with attention.
 
-    >>> model = LstmEncoderDecoder(LstmConfig(vocabulary_size=100))
+    >>> model = LstmEncoderDecoder(LstmConfig(vocabulary=VocabularyConfig(size=100)))
     >>> logits = model(source, target).logits  # teacher forced: [batch, target, vocabulary]
     """
 
     config_kind = LstmConfig
     config: LstmConfig
-    target: Writer
+    target: LstmDecoder
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config)
-        self.source = Reader(config)
+        self.source = LstmEncoder(config)
         shared = self.source.input
         assert isinstance(shared, TokenInput)
-        if config.target_vocabulary_size:
-            shared = _tokens(config, config.target_vocabulary_size)
-        self.target = Writer(config, embedding=shared, attention=True)
+        if config.vocabulary.target_size:
+            shared = token_input(config, config.width, size=config.vocabulary.target_size)
+        self.target = LstmDecoder(config, embedding=shared, attention=True)
         initialise(self)
 
     def forward(
@@ -267,8 +253,10 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
     ) -> ModelOutput:
         """Logits for every label of ``target`` (end token included, padded on the right) given those to its left."""
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
-        states, memory, padding = self.source(source)
-        return ModelOutput(self.target(target, memory=memory, source=states, source_padding=padding))
+        states, hidden_state, padding = self.source(source)
+        return ModelOutput(
+            self.target(target, hidden_state=hidden_state, source=states, source_padding=padding)
+        )
 
     def start(
         self,
@@ -278,7 +266,7 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
     ) -> LstmState:
-        """Read ``source`` and get ready to write; any ``capacity`` will do."""
+        """Encode ``source`` and return the state of generation. ``capacity`` is not used."""
         del capacity
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
         states, (hidden, cell), padding = self.source(source)
@@ -286,15 +274,16 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
 
 
 class LstmLanguageModel(AnyLanguageModel):
-    """Every token from those to its left: a plain LSTM."""
+    """Predict every token from those to its left with a plain LSTM."""
 
     config_kind = LstmConfig
     config: LstmConfig
-    target: Writer
+    target: LstmDecoder
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config)
-        self.target = Writer(config, embedding=_tokens(config, config.vocabulary_size), attention=False)
+        embedding = token_input(config, config.width, size=config.vocabulary.size)
+        self.target = LstmDecoder(config, embedding=embedding, attention=False)
         initialise(self)
 
     def forward(
@@ -316,7 +305,7 @@ class LstmLanguageModel(AnyLanguageModel):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
     ) -> LstmState:
-        """Get ready to generate; any ``capacity`` will do."""
+        """Return the initial state of generation. ``capacity`` is not used."""
         del capacity
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
         hidden, cell = self.target.layers.begin(batch)
@@ -324,21 +313,21 @@ class LstmLanguageModel(AnyLanguageModel):
 
 
 class LstmClassifier(AnyClassifier):
-    """Tokens or facts to one of ``num_classes``, read from the final states or from the mean over positions."""
+    """Tokens or facts to one of ``num_classes``, from the final states or from the mean over positions."""
 
     config_kind = LstmConfig
     config: LstmConfig
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config)
-        if config.num_classes < 1:
+        if config.vocabulary.num_classes < 1:
             raise UserError(
-                "num_classes=0: a classifier needs classes; take them from the data or set the field"
+                "vocabulary.num_classes=0: a classifier needs classes; take them from the data or set the field"
             )
-        self.source = Reader(config)
-        self.head = nn.Linear(config.width, config.num_classes)
+        self.source = LstmEncoder(config)
+        self.head = nn.Linear(config.width, config.vocabulary.num_classes)
         self.dropout = nn.Dropout(config.dropout)
-        initialise(self, noisy_masks=config.fact_mask_init == "noise")
+        initialise(self, noisy_masks=config.inputs.fact_mask_init == "noise")
 
     def forward(
         self,

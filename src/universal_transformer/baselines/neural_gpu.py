@@ -1,6 +1,6 @@
 """The Neural GPU (Kaiser and Sutskever 2016, "Neural GPUs Learn Algorithms", sections 2 and 3).
 
-The sequence is laid into an image ``s`` of w columns (``image_width``), n rows (one a place) and m channels
+The sequence is placed in an image ``s`` of w columns (``image_width``), n rows (one a place) and m channels
 (``width``), which l gated units refine n times; the first column is what goes in and what comes out:
 
 ============================================= ================================================================
@@ -13,8 +13,8 @@ The sequence is laid into an image ``s`` of w columns (``image_width``), n rows 
 
 ``gate`` is the sigmoid with a cutoff, ``clamp(c · sigmoid(x) - (c - 1) / 2, 0, 1)`` (section 3.1: c = 1.2).
 
-Every row of a batch has its own n, ``ceil(output_ratio · symbols) + output_extra``: it takes n steps, and what lies
-behind its last place is zero at every step, as the border of the image is. So a row's output depends on no other row.
+Every row of a batch has its own n, ``ceil(output_ratio · symbols) + output_extra``: it takes n steps, and everything
+after its last place is zero at every step, as the border of the image is. So a row's output depends on no other row.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.baselines.config import NeuralGpuConfig
 from universal_transformer.errors import UserError
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput
+from universal_transformer.models.inputs import token_input
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.roles import AllAtOnce, refuse_depth
+from universal_transformer.models.roles import NonAutoregressive, refuse_depth
 
 Image = Float[Tensor, "batch width column place"]
 
@@ -46,7 +46,7 @@ def gate(logits: Float[Tensor, ...], *, cutoff: float) -> Float[Tensor, ...]:
 class GatedUnit(nn.Module):
     """``CGRU(s) = u ⊙ s + (1 - u) ⊙ tanh(U * (r ⊙ s) + B)``; both gates come out of one convolution.
 
-    Dropout falls on the candidate (the tanh), not on what is remembered (Semeniuta, Severyn and Barth 2016).
+    Dropout falls on the candidate (the tanh), not on the previous state (Semeniuta, Severyn and Barth 2016).
     """
 
     def __init__(self, width: int, *, kernel_size: int, cutoff: float, dropout: float) -> None:
@@ -62,11 +62,11 @@ class GatedUnit(nn.Module):
         return update * image + (1.0 - update) * candidate
 
 
-class NeuralGpu(AllAtOnce):
+class NeuralGpu(NonAutoregressive):
     """Source tokens to target tokens, all at once.
 
-    >>> model = NeuralGpu(NeuralGpuConfig(vocabulary_size=14))
-    >>> logits, inside = model.write(source)  # [batch, place, vocabulary], and the places of each row
+    >>> model = NeuralGpu(NeuralGpuConfig(vocabulary=VocabularyConfig(size=14)))
+    >>> logits, inside = model.output_logits(source)  # [batch, place, vocabulary], and the places of each row
     """
 
     config_kind = NeuralGpuConfig
@@ -74,9 +74,7 @@ class NeuralGpu(AllAtOnce):
 
     def __init__(self, config: NeuralGpuConfig) -> None:
         super().__init__(config)
-        self.input = TokenInput(
-            config.vocabulary_size, config.width, padding_id=config.padding_id, scale=True
-        )
+        self.input = token_input(config, config.width, size=config.vocabulary.size)
         self.units = nn.ModuleList(
             GatedUnit(
                 config.width,
@@ -86,13 +84,13 @@ class NeuralGpu(AllAtOnce):
             )
             for _ in range(config.num_layers)
         )
-        self.output = nn.Linear(config.width, config.target_vocabulary_size or config.vocabulary_size)
+        self.output = nn.Linear(config.width, config.vocabulary.target_size or config.vocabulary.size)
         initialise(self)
         self._initialise_units()
 
     @torch.no_grad()
     def _initialise_units(self) -> None:
-        """Kernels Glorot uniform; gates begin at 1: the image is kept, and all of it is looked at."""
+        """Kernels Glorot uniform; gates start at 1: the image is kept, and the candidate depends on all of it."""
         for module in self.units:
             assert isinstance(module, GatedUnit)
             for part in (*module.gates.weight.chunk(2), module.candidate.weight):
@@ -102,12 +100,12 @@ class NeuralGpu(AllAtOnce):
 
     def num_places(self, source: Int[Tensor, "batch source"]) -> Int[Tensor, " batch"]:
         """N of each row: ``ceil(output_ratio · symbols) + output_extra``."""
-        symbols = (source != self.config.padding_id).sum(dim=1)
+        symbols = (source != self.config.vocabulary.padding_id).sum(dim=1)
         # rounded first: 1.1 · 10 is a little more than 11
         places = (symbols.double() * self.config.output_ratio * 1e6).round().div(1e6).ceil().long()
         return places + self.config.output_extra
 
-    def write(
+    def output_logits(
         self, source: Int[Tensor, "batch source"]
     ) -> tuple[Float[Tensor, "batch place classes"], Bool[Tensor, "batch place"]]:
         """Logits of every place of the output, and which places belong to a row."""
@@ -115,7 +113,9 @@ class NeuralGpu(AllAtOnce):
         most = int(places.max())
         inside = torch.arange(most, device=source.device) < places.unsqueeze(1)
         missing = max(0, most - source.shape[1])
-        column = functional.pad(self._to_the_left(source), (0, missing), value=self.config.padding_id)
+        column = functional.pad(
+            self._to_the_left(source), (0, missing), value=self.config.vocabulary.padding_id
+        )
         first = self.input(column[:, :most]).transpose(1, 2)
         image = functional.pad(first.unsqueeze(2), (0, 0, 0, self.config.image_width - 1))
         alike = bool(inside.all())
@@ -128,8 +128,8 @@ class NeuralGpu(AllAtOnce):
         return self.output(image[:, :, 0].transpose(1, 2)), inside
 
     def _to_the_left(self, source: Int[Tensor, "batch source"]) -> Int[Tensor, "batch source"]:
-        """Symbols first, padding behind them."""
-        padding = source == self.config.padding_id
+        """Move symbols to the left and padding to the right."""
+        padding = source == self.config.vocabulary.padding_id
         return source.gather(1, padding.long().argsort(dim=1, stable=True))
 
     def forward(
@@ -140,14 +140,14 @@ class NeuralGpu(AllAtOnce):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
     ) -> ModelOutput:
-        """Logits for every label of ``target``, none of which is looked at but for the length of the target.
+        """Logits for every label of ``target``. They depend on the length of the target and not on its tokens.
 
-        UserError when a target is longer than its source leaves room for.
+        UserError when a target is longer than the output of its source.
         """
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
-        real = target != self.config.padding_id
+        real = target != self.config.vocabulary.padding_id
         written = torch.where(real, torch.arange(1, target.shape[1] + 1, device=target.device), 0).amax(dim=1)
-        logits, _ = self.write(source)
+        logits, _ = self.output_logits(source)
         places = self.num_places(source)
         if bool((written > places).any()):
             self._refuse(int((written - places).argmax()), written=written, places=places, source=source)
@@ -155,12 +155,12 @@ class NeuralGpu(AllAtOnce):
         return ModelOutput(functional.pad(logits, (0, 0, 0, missing))[:, : target.shape[1]])
 
     def _refuse(self, row: int, *, written: Tensor, places: Tensor, source: Tensor) -> None:
-        """Say which fields give a target room."""
+        """Raise a UserError that names the fields which allow a longer target."""
         config, needed = self.config, int(written[row])
-        symbols = int((source[row] != config.padding_id).sum())
+        symbols = int((source[row] != config.vocabulary.padding_id).sum())
         ratio = math.ceil((needed - config.output_extra) / max(1, symbols))
         raise UserError(
-            f"a target of {needed} symbols, its end among them, where a source of {symbols} leaves room for "
+            f"a target of {needed} symbols, with its end, but a source of {symbols} symbols allows "
             f"{int(places[row])}: raise output_ratio={config.output_ratio:g} (to {ratio}, say) or "
             f"output_extra={config.output_extra}"
         )

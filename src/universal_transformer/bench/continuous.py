@@ -21,8 +21,9 @@ from universal_transformer.bench.timing import Side, alternate, median_ratio, me
 from universal_transformer.decoding import Request, Sampling, generate, generate_continuously
 from universal_transformer.decoding.sampling import Row
 from universal_transformer.execution import policy
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import ModelConfig, OutputsConfig, VocabularyConfig
 from universal_transformer.models.language_model import LanguageModel
+from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
 
 SAMPLING = Sampling(temperature=1.0)
 VOCABULARY, PROMPT = 1000, 4
@@ -61,14 +62,12 @@ def subject(load: Load, *, share: float) -> tuple[LanguageModel, list[list[int]]
     torch.manual_seed(0)
     config = ModelConfig(
         architecture="language_model",
-        width=load.width,
-        num_heads=load.heads,
-        filter_width=load.filter_width,
-        max_steps=load.max_steps,
-        vocabulary_size=VOCABULARY,
-        dropout=0.0,
-        halting=True,
-        tie_output=False,
+        vocabulary=VocabularyConfig(size=VOCABULARY),
+        outputs=OutputsConfig(tie_output=False),
+        sizes=Sizes(width=load.width, filter_width=load.filter_width, num_heads=load.heads),
+        depth=DepthConfig(max_steps=load.max_steps),
+        step=StepConfig(dropout=0.0),
+        halting=HaltingConfig(side="both"),
     )
     model = LanguageModel(config).eval()
     unit = model.target.recurrence.halting
@@ -80,7 +79,7 @@ def subject(load: Load, *, share: float) -> tuple[LanguageModel, list[list[int]]
     prompts = [[config.start_id, *each] for each in tokens]
     with torch.no_grad():
         unit.weight.normal_(std=SPREAD * load.width**-0.5)
-        model.target.bias[config.end_id] = -1e4
+        model.target.bias[config.vocabulary.end_id] = -1e4
 
     def mean_steps() -> float:
         found = generate(model, prompts[: load.rows], max_new_tokens=8, sampling=SAMPLING)

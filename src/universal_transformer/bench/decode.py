@@ -13,9 +13,10 @@ from universal_transformer.bench.subject import Shape
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
 from universal_transformer.decoding import generate
 from universal_transformer.execution.packing import PackedLinear, packs
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import ModelConfig, VocabularyConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.nn.block import Block
+from universal_transformer.nn.config import DepthConfig, Sizes, StepConfig
 
 SHAPE = Shape(width=512, heads=8, filter_width=2048, batch=16, length=32, max_steps=6)
 QUICK = Shape(width=16, heads=2, filter_width=32, batch=2, length=5, max_steps=2)
@@ -27,17 +28,15 @@ def endless(shape: Shape, *, vocabulary: int) -> EncoderDecoder:
     """Our model with random weights, its end token made impossible: every row gets all its tokens."""
     torch.manual_seed(0)
     config = ModelConfig(
-        width=shape.width,
-        num_heads=shape.heads,
-        filter_width=shape.filter_width,
-        max_steps=shape.max_steps,
-        vocabulary_size=vocabulary,
-        dropout=0.0,
+        vocabulary=VocabularyConfig(size=vocabulary),
+        sizes=Sizes(width=shape.width, filter_width=shape.filter_width, num_heads=shape.heads),
+        depth=DepthConfig(max_steps=shape.max_steps),
+        step=StepConfig(dropout=0.0),
     )
     model = EncoderDecoder(config).eval()
     assert model.target.bias is not None
     with torch.no_grad():
-        model.target.bias[config.end_id] = -1e4
+        model.target.bias[config.vocabulary.end_id] = -1e4
     return model
 
 

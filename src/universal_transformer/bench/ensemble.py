@@ -10,7 +10,8 @@ import torch
 
 from universal_transformer.bench.result import Measurement, Settings
 from universal_transformer.bench.timing import alternate, median_ratio, medians
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import InputsConfig, ModelConfig, OutputsConfig
+from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, HaltingConfig, Sizes, StepConfig
 from universal_transformer.tasks import AlgorithmicData, StoriesData
 from universal_transformer.training.config import RunConfig, TrainingConfig
 from universal_transformer.training.ensemble import Member, Program
@@ -50,15 +51,38 @@ def _copy(model: ModelConfig) -> RunConfig:
     )
 
 
-STORIES = ModelConfig(architecture="classifier", inputs="facts", pooling="last", norm="pre", dropout=0.1)
+HALTING = HaltingConfig(side="both")
+STORIES = ModelConfig(
+    architecture="classifier",
+    inputs=InputsConfig(kind="facts"),
+    outputs=OutputsConfig(pooling="last"),
+    step=StepConfig(norm="pre", dropout=0.1),
+)
+SMALLEST = replace(
+    STORIES, sizes=Sizes(width=16, filter_width=32, num_heads=2), depth=DepthConfig(max_steps=2)
+)
+COPY = ModelConfig(coordinates=CoordinatesConfig(offsets="random"), step=StepConfig(dropout=0.0))
 QUICK = Case(
-    "quick", _stories(replace(STORIES, width=16, filter_width=32, num_heads=2, max_steps=2), stories=20), 2
+    "quick",
+    _stories(
+        replace(STORIES, sizes=Sizes(width=16, filter_width=32, num_heads=2), depth=DepthConfig(max_steps=2)),
+        stories=20,
+    ),
+    2,
 )
 CASES = (
-    Case("stories, width 32", _stories(replace(STORIES, width=32, filter_width=128, halting=True)), 10),
+    Case(
+        "stories, width 32",
+        _stories(replace(STORIES, sizes=Sizes(width=32, filter_width=128), halting=HALTING)),
+        10,
+    ),
     Case("stories, width 128", _stories(STORIES), 10),
-    Case("stories, width 128, halting", _stories(replace(STORIES, halting=True)), 10),
-    Case("copy, width 128", _copy(ModelConfig(position_offsets="random", dropout=0.0)), 4),
+    Case("stories, width 128, halting", _stories(replace(STORIES, halting=HALTING)), 10),
+    Case(
+        "copy, width 128",
+        _copy(COPY),
+        4,
+    ),
 )
 
 
@@ -85,12 +109,13 @@ def measure(case: Case, *, settings: Settings) -> Measurement:
         parameters = members[0].model.num_parameters()
     seconds = medians(times)
     model, training = case.config.model, case.config.training
+    assert isinstance(model, ModelConfig)
     return Measurement(
         case="ensemble",
         name=f"{case.members} runs: {case.name}",
         shape={
             "members": case.members,
-            "width": model.width,
+            "width": model.sizes.width,
             "max_steps": model.max_steps,
             "batch_tokens": training.batch_tokens,
             "parameters": parameters,

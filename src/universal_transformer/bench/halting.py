@@ -73,7 +73,13 @@ def train(module: Recurrence, states: States, direction: States, *, form: Haltin
 
 
 def inference(
-    shape: Shape, *, share: float, least: float, settings: Settings, name: str, norm: Literal["post", "pre"] = "post"
+    shape: Shape,
+    *,
+    share: float,
+    least: float,
+    settings: Settings,
+    name: str,
+    norm: Literal["post", "pre"] = "post",
 ) -> Measurement:
     """Compact over masked, no gradient. ``least`` is asked of the share of the bound."""
     module, states = encoder(shape, halting=True, norm=norm).eval(), inputs(shape)

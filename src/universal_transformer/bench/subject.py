@@ -10,6 +10,7 @@ from universal_transformer.axes import States
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.initialise import initialise
+from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
 from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
@@ -38,17 +39,16 @@ class Shape:
         return f"width {self.width}, {self.batch} x {self.length}, {self.max_steps} steps"
 
 
-def encoder(shape: Shape, *, halting: bool, decoder: bool = False, norm: Literal["post", "pre"] = "post") -> Recurrence:
+def encoder(
+    shape: Shape, *, halting: bool, decoder: bool = False, norm: Literal["post", "pre"] = "post"
+) -> Recurrence:
     """The recurrence of the paper with random weights (ReLU, sinusoids at every step), no dropout."""
     config = ModelConfig(
         architecture="language_model" if decoder else "classifier",
-        width=shape.width,
-        num_heads=shape.heads,
-        filter_width=shape.filter_width,
-        max_steps=shape.max_steps,
-        halting=halting,
-        dropout=0.0,
-        norm=norm,
+        sizes=Sizes(width=shape.width, filter_width=shape.filter_width, num_heads=shape.heads),
+        depth=DepthConfig(max_steps=shape.max_steps),
+        step=StepConfig(norm=norm, dropout=0.0),
+        halting=HaltingConfig(side="both" if halting else "none"),
     )
     torch.manual_seed(0)
     module = recurrence(config, decoder=decoder)

@@ -92,9 +92,9 @@ def add_depth(parser: Parser) -> None:
         help="cumulative probability at which a position halts (default: as trained)",
     )
     parser.add_argument(
-        "--model.recurrence",
-        "--recurrence",
-        dest="recurrence",
+        "--halting-execution",
+        "--model.execution.halting-execution",
+        dest="halting_execution",
         choices=("auto", "masked"),
         help="leave out halted positions where that is exact and saves time, or never (default: as trained)",
     )

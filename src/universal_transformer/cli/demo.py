@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from universal_transformer.cli.arguments import INTERRUPTED, Parser, note
 from universal_transformer.errors import UserError
-from universal_transformer.training.files import CONFIG
+from universal_transformer.training.config import CONFIG
 
 if TYPE_CHECKING:
     from universal_transformer.evaluation import Report

@@ -28,7 +28,7 @@ from universal_transformer.models.config import ModelConfig
 
 if TYPE_CHECKING:
     from universal_transformer.data.example import Example
-    from universal_transformer.models.kinds import AnyModelConfig
+    from universal_transformer.kinds import AnyModelConfig
     from universal_transformer.training.config import RunConfig
 
 SAMPLE = 4096
@@ -68,7 +68,7 @@ class Estimate:
 
     def lines(self) -> list[str]:
         """Return one line a figure."""
-        most = "at most " if self.config.model.halting else ""
+        most = "at most " if self.config.model.halts else ""
         return [
             f"recipe      {self.config.recipe}",
             f"examples    {', '.join(f'{name} {count:,}' for name, count in self.examples.items())}",
@@ -146,12 +146,12 @@ def forward_flops(model: AnyModelConfig, shape: Shape) -> float:
     if not isinstance(model, ModelConfig):
         return cost.forward_flops(model, rows=shape.rows, source=shape.source, target=shape.target)
     source, target = shape.rows * shape.source, shape.rows * shape.target
-    d, applications = model.width, _applications(model)
+    d, applications = model.sizes.width, _applications(model)
     if model.architecture == "classifier":
         encoder = source * applications * _block_flops(model, length=shape.source)
-        return encoder + shape.rows * 2.0 * d * model.num_classes
+        return encoder + shape.rows * 2.0 * d * model.vocabulary.num_classes
     decoder = target * applications * _block_flops(model, length=shape.target)
-    output = target * 2.0 * d * (model.target_vocabulary_size or model.vocabulary_size)
+    output = target * 2.0 * d * (model.vocabulary.target_size or model.vocabulary.size)
     if model.architecture == "language_model":
         return decoder + output
     encoder = source * applications * _block_flops(model, length=shape.source)
@@ -161,20 +161,20 @@ def forward_flops(model: AnyModelConfig, shape: Shape) -> float:
 
 def _applications(model: ModelConfig) -> int:
     """How often a block is applied: T steps of b blocks, and the plain layers."""
-    plain = model.plain_layers_before + model.plain_layers_after
-    return model.max_steps * model.layers_per_step + plain
+    plain = model.tensor2tensor.plain_layers_before + model.tensor2tensor.plain_layers_after
+    return model.max_steps * model.step.blocks + plain
 
 
 def _different_blocks(model: ModelConfig) -> int:
-    plain = model.plain_layers_before + model.plain_layers_after
-    return model.layers_per_step * (1 if model.tied else model.max_steps) + plain
+    plain = model.tensor2tensor.plain_layers_before + model.tensor2tensor.plain_layers_after
+    return model.step.blocks * (1 if model.step.tied else model.max_steps) + plain
 
 
 def _block_flops(model: ModelConfig, *, length: int) -> float:
     """Self-attention and transition of one position among `length`."""
-    d, f = model.width, model.filter_width
+    d, f = model.sizes.width, model.sizes.filter_width
     transition = 4.0 * d * f
-    if model.transition == "separable_convolution":
+    if model.transition.kind == "separable_convolution":
         transition += 6.0 * d + 10.0 * f
     return 8.0 * d * d + 4.0 * length * d + transition
 
@@ -190,16 +190,16 @@ def activation_bytes(model: AnyModelConfig, shape: Shape) -> float:
         return cost.activation_bytes(model, rows=shape.rows, source=shape.source, target=shape.target)
     source, target = shape.rows * shape.source, shape.rows * shape.target
     if model.architecture == "classifier":
-        positions, outputs = source, shape.rows * model.num_classes
+        positions, outputs = source, shape.rows * model.vocabulary.num_classes
     else:
         positions = source + target
-        outputs = target * (model.target_vocabulary_size or model.vocabulary_size)
-    per_block = 16.0 * model.width + 2.0 * model.filter_width
+        outputs = target * (model.vocabulary.target_size or model.vocabulary.size)
+    per_block = 16.0 * model.sizes.width + 2.0 * model.sizes.filter_width
     kept = _applications(model) * per_block
-    if model.activation_checkpointing:
-        whole = _applications(model) - (model.max_steps - 1) * model.layers_per_step
-        states = 2.0 if model.halting and model.halting_output == "interpolate" else 1.0
-        kept = model.max_steps * states * model.width + whole * per_block
+    if model.execution.activation_checkpointing:
+        whole = _applications(model) - (model.max_steps - 1) * model.step.blocks
+        states = 2.0 if model.halts and model.halting.output == "interpolate" else 1.0
+        kept = model.max_steps * states * model.sizes.width + whole * per_block
     return 4.0 * (positions * kept + 3.0 * outputs)
 
 
@@ -211,16 +211,18 @@ def cache_bytes(model: AnyModelConfig, *, length: int) -> float:
 
     if not isinstance(model, ModelConfig) or model.architecture == "classifier":
         return 0.0
-    convolution = model.transition == "separable_convolution"
+    convolution = model.transition.kind == "separable_convolution"
     slots = _applications(model)
-    return 4.0 * cache_elements(slots, batch=1, capacity=length, width=model.width, convolution=convolution)
+    return 4.0 * cache_elements(
+        slots, batch=1, capacity=length, width=model.sizes.width, convolution=convolution
+    )
 
 
 def count_parameters(model: AnyModelConfig) -> int:
     """Return the number of weights, from a model whose tensors take no memory."""
     import torch
 
-    from universal_transformer.models.build import build
+    from universal_transformer.registry import build
 
     with torch.device("meta"):
         built = build(model)
@@ -236,7 +238,9 @@ def _speed(config: RunConfig, model: AnyModelConfig) -> float:
     device = pick_device(config.training.device)
     positions = min(config.training.batch_tokens, 1024)
     inner, outer = (
-        (model.width, model.filter_width) if isinstance(model, ModelConfig) else cost.product_shape(model)
+        (model.sizes.width, model.sizes.filter_width)
+        if isinstance(model, ModelConfig)
+        else cost.product_shape(model)
     )
     states = torch.randn(positions, inner, device=device)
     weight = torch.randn(inner, outer, device=device)

@@ -19,9 +19,9 @@ from universal_transformer.cli.arguments import (
     search_of,
     whole,
 )
-from universal_transformer.data.text import show_path
 from universal_transformer.errors import UserError
-from universal_transformer.training.files import METRICS, MODEL
+from universal_transformer.files import show_path
+from universal_transformer.training.config import METRICS, MODEL
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +45,7 @@ def run(arguments: list[str]) -> int:
             device=options.device,
             data_dir=options.data_dir,
             other=options.data,
-            recurrence=options.recurrence,
+            halting_execution=options.halting_execution,
         )
         report = _evaluate(run, task, options)
     path = folder / _file_name(options)
@@ -95,12 +95,12 @@ def open_with_task(
     device: str = "auto",
     data_dir: str = "",
     other: str = "",
-    recurrence: Literal["auto", "masked"] | None = None,
+    halting_execution: Literal["auto", "masked"] | None = None,
 ) -> tuple[Run, Task]:
     """Load the run in `folder`, and its data (from `data_dir`, if that is given), or the `other` data named."""
     from universal_transformer.cli.run_folder import load_task, open_run, pick_device
 
-    run = open_run(folder, device=pick_device(device), recurrence=recurrence)
+    run = open_run(folder, device=pick_device(device), halting_execution=halting_execution)
     if other:
         from universal_transformer.tasks.blimp import load_blimp
 
@@ -112,7 +112,7 @@ def open_with_task(
             )
         return run, load_blimp(run.codec, data_dir=data_dir)
     if data_dir and hasattr(run.config.data, "data_dir"):
-        data = dataclasses.replace(run.config.data, data_dir=data_dir)  # type: ignore[arg-type]
+        data = dataclasses.replace(run.config.data, data_dir=data_dir)
         run = dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
     return run, load_task(run)
 
@@ -140,18 +140,19 @@ def _check_record(file: str | None, folder: Path) -> None:
 
 
 def _evaluate(run: Run, task: Task, options: argparse.Namespace) -> Report:
-    from universal_transformer.evaluation import evaluate
+    from universal_transformer.evaluation import InferenceOptions, evaluate
 
+    inference = InferenceOptions(
+        **search_of(options), max_steps=options.max_steps, halting_threshold=options.halting_threshold
+    )
     with progress_bar() as progress:
         return evaluate(
             run.model,
             task,
             split=options.split,
-            batch_tokens=options.batch_tokens,
-            max_steps=options.max_steps,
-            halting_threshold=options.halting_threshold,
             limit=options.limit,
-            **search_of(options),
+            options=inference,
+            batch_tokens=options.batch_tokens,
             progress=progress,
         )
 

@@ -1,229 +1,181 @@
-"""``--group.field value`` into a run configuration: names are completed and checked here, values by tyro.
+"""``--group.field value`` into a run configuration.
 
-A field may be written without its group where one group alone has it: ``--max-steps 8`` is
-``--model.max-steps 8``. Whatever is wrong is a UserError of one line.
+The full name of a field has all its groups, ``--model.depth.max-steps``. Groups may be left out where one field alone
+has that name: ``--model.max-steps``, ``--depth.max-steps`` and ``--max-steps`` are the same. A boolean field has two
+options, ``--model.step.tied`` and ``--model.step.no-tied``. Every mistake is a UserError of one line.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import difflib
-import io
-import types
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-import tyro
-
-from universal_transformer.data.text import show
 from universal_transformer.errors import UserError, near
-from universal_transformer.models.kinds import AnyModelConfig
-from universal_transformer.training.config import RunConfig, TaskFields, TrainingConfig
+from universal_transformer.files import show
+from universal_transformer.models.config import VocabularyConfig
+from universal_transformer.models.earlier import PATHS
+from universal_transformer.training.config import RunConfig
+from universal_transformer.typed import expected, leaves, replaced, typed
 
 GROUPS = ("data", "model", "training")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Fields:
-    """A field may be written without its group where one group alone has it: --max-steps 8."""
-
-    data: TaskFields
-    model: AnyModelConfig
-    training: TrainingConfig
-
-
-@dataclass(frozen=True)
-class _Given:
-    """One option as it was typed, its full name, and what followed it."""
-
-    typed: str
-    option: str
-    values: tuple[str, ...]
+FROM_DATA = "model.vocabulary."
+"""Fields that the data determine: they have no option."""
 
 
 def override(
     config: RunConfig, arguments: Sequence[str], *, prog: str, also: Sequence[str] = ()
 ) -> RunConfig:
     """Return `config` with the fields that `arguments` name changed; `also` are options for near matches."""
-    given = {one.option: one for one in _read(config, arguments, prog=prog, also=also)}
-    if not given:
-        return config
-    for one in given.values():
-        other = given.get(one.option.replace(".no-", ".", 1))
-        if other is not None and other is not one:
-            raise UserError(f"{other.typed} and {one.typed}: yes and no to one field; write one of them")
-    try:
-        return _parse(config, list(given.values()))
-    except SystemExit as stop:
-        raise _explain(config, list(given.values()), stop) from None
+    hints = _fields(config)
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for option, words in _split(arguments, prog=prog):
+        path, negated = _complete(option, hints, prog=prog, also=also)
+        value = _value(option, words, hint=hints[path], negated=negated)
+        if hints[path] is bool and path in values and values[path] != value:
+            raise UserError(f"{sources[path]} and {option}: yes and no to one field; write one of them")
+        values[path], sources[path] = value, option
+    return replaced(config, values) if values else config
 
 
 def print_help(config: RunConfig, *, prog: str, description: str) -> None:
     """Print every field with its docstring and its value in `config`."""
+    import tyro
+
+    registry = tyro.constructors.ConstructorRegistry()
+
+    @registry.struct_rule
+    def _hide(info: tyro.constructors.StructTypeInfo) -> tyro.constructors.StructConstructorSpec | None:
+        if info.type is not VocabularyConfig:
+            return None
+        return tyro.constructors.StructConstructorSpec(instantiate=lambda: info.default, fields=())
+
+    parts = [(group, type(getattr(config, group))) for group in GROUPS]
+    kind = dataclasses.make_dataclass("Fields", parts)
+    default = kind(**{group: getattr(config, group) for group in GROUPS})
     try:
-        _tyro(config, ["--help"], prog=prog, description=description, silent=False)
+        tyro.cli(
+            kind, default=default, args=["--help"], prog=prog, description=description, registry=registry
+        )
     except SystemExit:
         return
 
 
 def has_field(config: RunConfig, option: str) -> bool:
     """Whether `option`, such as "--data.data-dir", is a field of this configuration."""
-    return option in _options(config)
+    return option in map(_option, _fields(config))
 
 
-def _options(config: RunConfig) -> dict[str, Any]:
-    """Full name of every option -> type of its field."""
-    return {
-        f"--{group}.{name.replace('_', '-')}": hint
+def _fields(config: RunConfig) -> dict[str, Any]:
+    """Return the dotted path of every field that has an option -> its type."""
+    found = {
+        f"{group}.{path}": hint
         for group in GROUPS
-        for name, hint in get_type_hints(type(getattr(config, group))).items()
-        if name in {field.name for field in dataclasses.fields(getattr(config, group))}
+        for path, hint in leaves(type(getattr(config, group))).items()
     }
+    return {path: hint for path, hint in found.items() if not path.startswith(FROM_DATA)}
 
 
-def _read(config: RunConfig, arguments: Sequence[str], *, prog: str, also: Sequence[str]) -> list[_Given]:
-    """Split arguments into options with their values, names completed, numbers of values checked."""
-    hints = _options(config)
+def _option(path: str) -> str:
+    return f"--{path.replace('_', '-')}"
+
+
+def _split(arguments: Sequence[str], *, prog: str) -> list[tuple[str, list[str]]]:
+    """Return each option as it is written, with the values after it."""
     found: list[tuple[str, list[str]]] = []
     for argument in arguments:
-        if argument.startswith("-") and len(argument) > 1 and not _is_number(argument):
+        if argument.startswith("-") and len(argument) > 1 and _number(argument, float) is None:
             name, equals, value = argument.partition("=")
             found.append((name, [value] if equals else []))
         elif found:
             found[-1][1].append(argument)
         else:
             raise UserError(f"unexpected {show(argument)}; a field is written --name value ({prog} --help)")
-    given = []
-    for typed, values in found:
-        option = _complete(typed, hints, prog=prog, also=also)
-        _check_count(
-            typed, hints[option.replace(".no-", ".")] if option not in hints else hints[option], values
-        )
-        given.append(_Given(typed=typed, option=option, values=tuple(values)))
-    return given
+    return found
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _complete(option: str, hints: dict[str, Any], *, prog: str, also: Sequence[str]) -> tuple[str, bool]:
+    """Return the path of the field that `option` stands for, and whether it says no to a boolean field."""
+    *groups, name = option.removeprefix("--").replace("-", "_").split(".")
+    candidates = _matches(groups, name, hints)
+    negated = not candidates and name.startswith("no_")
+    if negated:
+        booleans = {path: hint for path, hint in hints.items() if hint is bool}
+        candidates = _matches(groups, name.removeprefix("no_"), booleans)
+    exact = [path for path in candidates if path == ".".join((*groups, path.rpartition(".")[2]))]
+    if len(candidates) == 1 or exact:
+        return (exact or candidates)[0], negated
+    if candidates:
+        raise UserError(f"{option} is the name of several fields: write {_either(candidates)}")
+    if PATHS.get(name, ".".join((*groups, name))).startswith(("vocabulary.", FROM_DATA)):
+        raise UserError(f"{option}: the tokenizer and the data determine it; there is no such option")
+    elsewhere = _matches([], name, hints) or [
+        path for path in hints if path == f"model.{PATHS.get(name.removeprefix('no_'))}"
+    ]
+    if elsewhere:
+        raise UserError(f"unknown field {option} (did you mean {_either(elsewhere)}?)")
+    full = [_option(path) for path in hints]
+    short = {f"--{known.rpartition('.')[2]}" for known in full}
+    last_two = {f"--{'.'.join(known[2:].split('.')[-2:])}" for known in full}
+    inside = [*last_two, *(f"--{known[2:].split('.')[0]}.{known.rpartition('.')[2]}" for known in full)]
+    guess = near(option, [*inside, *full] if groups else [*short, *also]) or near(option, [*full, *also])
+    raise UserError(f"unknown field {option}{guess}; {prog} --help lists all")
 
 
-def _complete(typed: str, hints: dict[str, Any], *, prog: str, also: Sequence[str]) -> str:
-    """Return the full option that `typed` stands for, ``--group.no-field`` for a boolean's other side."""
-    known = {option: option for option in hints}
-    known |= {option.replace(".", ".no-", 1): option for option, hint in hints.items() if hint is bool}
-    name = typed.replace("_", "-")
-    if name in known:
-        return name
-    short = [option for option in known if "." in option and f"--{option.split('.', 1)[1]}" == name]
-    if len(short) == 1:
-        return short[0]
-    if short:
-        raise UserError(f"{typed} is in more than one group: write {' or '.join(short)}")
-    unique = {f"--{option.split('.', 1)[1]}" for option in known}
-    # without its group first: that is how most people type a field, and it is nearer to what they meant
-    group, dot, field = name.removeprefix("--").partition(".")
-    if dot and (elsewhere := [option for option in hints if option.endswith(f".{field}")]):
-        raise UserError(f"unknown field {typed} (did you mean {' or '.join(elsewhere)}?)")
-    candidates = known if dot and group in GROUPS else unique | set(also)
-    guess = near(name, candidates) or near(name, [*known, *also])
-    raise UserError(f"unknown field {typed}{guess}; {prog} --help lists all")
+def _matches(groups: Sequence[str], name: str, paths: Iterable[str]) -> list[str]:
+    """Return the paths that end in `name` and have `groups` before it, in this order."""
+
+    def fits(path: str) -> bool:
+        *before, last = path.split(".")
+        rest = iter(before)
+        return last == name and all(group in rest for group in groups)
+
+    return [path for path in paths if fits(path)]
 
 
-def _check_count(typed: str, hint: Any, values: list[str]) -> None:
-    """Refuse too few or too many values."""
+def _either(paths: Iterable[str]) -> str:
+    return " or ".join(map(_option, paths))
+
+
+def _value(option: str, words: Sequence[str], *, hint: Any, negated: bool) -> Any:
+    """Return the value that `words` say, checked against the type and the range of the field."""
     if hint is bool:
-        if values:
-            other = typed.replace("--", "--no-", 1) if "." not in typed else typed.replace(".", ".no-", 1)
+        if words:
+            groups, dot, name = option.removeprefix("--").rpartition(".")
+            other = f"--{groups}{dot}{name.removeprefix('no-') if negated else f'no-{name}'}"
             raise UserError(
-                f"{typed} takes no value, found {show(values[0])}: write {typed}, or {other} for no"
+                f"{option} takes no value, found {show(words[0])}: write {option}, or {other} for no"
             )
-        return
-    if get_origin(hint) is tuple:
-        parts = get_args(hint)
-        wanted = None if parts[1:] == (...,) else len(parts)
-        if (wanted is None and values) or len(values) == wanted:
-            return
-    elif len(values) == 1:
-        return
-    found = f"{len(values)} value{'s' * (len(values) != 1)}" if values else "no value"
-    raise UserError(f"{typed}: found {found}, expected {_expected(hint)}")
+        return not negated
+    many = get_origin(hint) is tuple
+    wanted = len(get_args(hint)) if many and get_args(hint)[1:] != (...,) else 1
+    if not words or (len(words) != wanted and not (many and get_args(hint)[1:] == (...,))):
+        found = f"{len(words)} value{'s' * (len(words) != 1)}" if words else "no value"
+        raise UserError(f"{option}: found {found}, expected {expected(hint)}")
+    if not many:
+        return typed(_convert(words[0], hint), hint, where=option)
+    parts = get_args(hint) if get_args(hint)[1:] != (...,) else get_args(hint)[:1] * len(words)
+    return typed([_convert(word, part) for word, part in zip(words, parts, strict=True)], hint, where=option)
 
 
-def _expected(hint: Any) -> str:
-    """Say in words what a type takes."""
-    origin, parts = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return "one of " + ", ".join(map(str, parts))
-    if origin is tuple:
-        count = "one or more values" if parts[1:] == (...,) else f"{len(parts)} values"
-        return f"{count}, each {_expected(parts[0])}"
-    if origin in (Union, types.UnionType):
-        return " or ".join(_expected(part) for part in parts)
-    names = {int: "a whole number", float: "a number", str: "text", Path: "a path", types.NoneType: "None"}
-    return names.get(hint, str(hint))
+def _convert(word: str, hint: Any) -> Any:
+    """Return the number, None or choice that a word says; the word itself if it says none."""
+    if get_origin(hint) is Annotated:
+        return _convert(word, get_args(hint)[0])
+    if get_origin(hint) is Literal:
+        return next((one for one in get_args(hint) if str(one) == word), word)
+    if type(None) in get_args(hint) and word == "None":
+        return None
+    for part in get_args(hint) or (hint,):
+        if part in (int, float) and (found := _number(word, part)) is not None:
+            return found
+    return Path(word) if hint is Path else word
 
 
-def _parse(config: RunConfig, given: Sequence[_Given]) -> RunConfig:
-    arguments: list[str] = []
-    for one in given:
-        # "=" keeps a single value that begins with "-" from being taken for an option
-        arguments += [f"{one.option}={one.values[0]}"] if len(one.values) == 1 else [one.option, *one.values]
-    parsed = _tyro(config, arguments, prog="ut train", description=None, silent=True)
-    return dataclasses.replace(config, data=parsed.data, model=parsed.model, training=parsed.training)
-
-
-def _tyro(
-    config: RunConfig, arguments: list[str], *, prog: str, description: str | None, silent: bool
-) -> _Fields:
-    with contextlib.redirect_stderr(io.StringIO()) if silent else contextlib.nullcontext():
-        return tyro.cli(
-            tyro.conf.AvoidSubcommands[_Fields],
-            default=_Fields(data=config.data, model=config.model, training=config.training),
-            args=arguments,
-            prog=prog,
-            description=description,
-            console_outputs=not silent,
-        )
-
-
-def _explain(config: RunConfig, given: Sequence[_Given], stop: SystemExit) -> UserError:
-    """Say what tyro refused: a check of a configuration's own, or the first value that does not parse."""
-    if (refusal := _refusal(stop)) is not None:
-        return refusal
-    hints = _options(config)
-    for one in given:
-        try:
-            _parse(config, [one])
-        except SystemExit as alone:
-            if _refusal(alone) is not None:
-                continue  # it parses, and only goes with other fields
-            found = " ".join(map(show, one.values))
-            return UserError(
-                f"{one.typed} {found}: expected {_expected(hints[one.option])}{_nearest(one, hints)}"
-            )
-    return UserError(f"these values do not go together: {' '.join(one.typed for one in given)}")
-
-
-def _refusal(stop: SystemExit) -> UserError | None:
-    """Return the check of a configuration's own that made tyro stop; None if a value did not parse."""
-    error: BaseException | None = stop
-    while error is not None:
-        if isinstance(error, UserError):
-            return error
-        error = error.__context__
-    return None
-
-
-def _nearest(one: _Given, hints: dict[str, Any]) -> str:
-    hint = hints[one.option]
-    if get_origin(hint) is not Literal or len(one.values) != 1:
-        return ""
-    found = difflib.get_close_matches(one.values[0], list(map(str, get_args(hint))), n=1)
-    return f" (did you mean {found[0]}?)" if found else ""
+def _number(word: str, kind: Callable[[str], Any]) -> Any:
+    try:
+        return kind(word)
+    except ValueError:
+        return None

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from universal_transformer.cli.arguments import DATA_DIR, Parser, data_dir, note, whole
-from universal_transformer.data.text import show_path
-from universal_transformer.training.files import METRICS, REPORT
+from universal_transformer.files import show_path
+from universal_transformer.training.config import METRICS, REPORT
 
 if TYPE_CHECKING:
     from universal_transformer.cli.run_folder import Run

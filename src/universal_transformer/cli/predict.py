@@ -19,8 +19,8 @@ from universal_transformer.cli.arguments import (
     search_of,
     whole,
 )
-from universal_transformer.data.text import one_line
 from universal_transformer.errors import UserError
+from universal_transformer.files import one_line
 
 if TYPE_CHECKING:
     from universal_transformer.data.example import Example
@@ -43,23 +43,27 @@ def run(arguments: list[str]) -> int:
         raise UserError("standard input is closed; give it lines to answer, or name a file of them")
     from universal_transformer.cli.run_folder import open_run, pick_device
     from universal_transformer.decoding import Sampling
-    from universal_transformer.evaluation import predict
+    from universal_transformer.evaluation import InferenceOptions, predict
 
-    search = search_of(options)
-    run = open_run(Path(options.run), device=pick_device(options.device), recurrence=options.recurrence)
-    results = _Results(run.codec, jsonl=options.jsonl)
-    answers = predict(
-        run.model,
-        run.codec,
-        results.examples(_outcomes(run.codec, None if stdin else options.file)),
-        num_choices=options.choices,
-        **search,
+    inference = InferenceOptions(
+        **search_of(options),
         sampling=Sampling(
             temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed
         ),
         max_new_tokens=options.max_new_tokens,
         max_steps=options.max_steps,
         halting_threshold=options.halting_threshold,
+    )
+    run = open_run(
+        Path(options.run), device=pick_device(options.device), halting_execution=options.halting_execution
+    )
+    results = _Results(run.codec, jsonl=options.jsonl)
+    answers = predict(
+        run.model,
+        run.codec,
+        results.examples(_outcomes(run.codec, None if stdin else options.file)),
+        options=inference,
+        num_choices=options.choices,
         batch_tokens=options.batch_tokens,
         window=1 if stdin and sys.stdin.isatty() else LINES_AT_ONCE,
     )
@@ -157,7 +161,7 @@ class _Results:
 
 def _outcomes(codec: Codec, file: str | None) -> Iterator[Example | str]:
     """Yield, for each line of `file` (None: standard input), its example or why there is none."""
-    from universal_transformer.data.text import read_lines, read_stream, try_lines, try_stream
+    from universal_transformer.files import read_lines, read_stream, try_lines, try_stream
     from universal_transformer.tasks.facts import FactCodec
 
     name = "standard input" if file is None else file

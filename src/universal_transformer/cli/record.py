@@ -17,10 +17,10 @@ def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> Non
 
     `arguments` are those of ``ut evaluate``. There is no command that trains a run whose recipe is no name of ours.
     """
-    from universal_transformer.data.text import write_json
+    from universal_transformer.files import write_json
     from universal_transformer.recipes import RECIPES
     from universal_transformer.recipes.provenance import train_command
-    from universal_transformer.training.files import METRICS
+    from universal_transformer.training.config import METRICS
     from universal_transformer.training.provenance import checkout, hardware, versions
     from universal_transformer.training.tracking import read_metrics
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from universal_transformer.data.text import show_path
 from universal_transformer.errors import UserError, near
-from universal_transformer.training.files import CONFIG, MODEL
+from universal_transformer.files import show_path
+from universal_transformer.training.config import CONFIG, MODEL
 
 if TYPE_CHECKING:
-    from universal_transformer.models.build import Model
+    from universal_transformer.registry import Model
     from universal_transformer.tasks.task import Codec, Task
     from universal_transformer.training.config import RunConfig
 
@@ -44,17 +44,17 @@ def read_config(folder: Path) -> RunConfig:
 
 
 def open_run(
-    folder: Path, *, device: str = "cpu", recurrence: Literal["auto", "masked"] | None = None
+    folder: Path, *, device: str = "cpu", halting_execution: Literal["auto", "masked"] | None = None
 ) -> Run:
-    """Load the model and the codec of the run in `folder`; `recurrence` in place of what it was trained with."""
+    """Load the model and the codec of the run in `folder`; `halting_execution` in place of what it was trained with."""
     config = read_config(folder)
     check_model(folder)
-    from universal_transformer.models.build import load_pretrained
+    from universal_transformer.registry import load_pretrained
     from universal_transformer.tasks import load_codec
 
     model = load_pretrained(folder / MODEL)
-    if recurrence is not None:
-        model.use_halting_execution(recurrence)
+    if halting_execution is not None:
+        model.use_halting_execution(halting_execution)
     return Run(folder=folder, config=config, model=model.to(device), codec=load_codec(folder / MODEL))
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from universal_transformer.cli.arguments import INTERRUPTED, data_dir, note, take
 from universal_transformer.cli.run_folder import is_finished, load_data, read_config
-from universal_transformer.data.text import show_path
 from universal_transformer.errors import UserError, near
-from universal_transformer.training.files import CONFIG
+from universal_transformer.files import show_path
+from universal_transformer.training.config import CONFIG
 
 if TYPE_CHECKING:
     from universal_transformer.tasks.task import Task

@@ -1,4 +1,4 @@
-"""Examples into tensors: rows of different lengths, padded on the right with id 0."""
+"""Examples to tensors: rows of different lengths, padded on the right with id 0."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from universal_transformer.data.example import PADDING, Example
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows worked on together; all tensors are int64.
+    """Examples as rows of tensors, all of them int64.
 
     `source` is [batch, source] for tokens, [batch, facts, words] for facts, None for a language model;
     `target` is [batch, target] for ids and [batch] for classes; `indices` says which example each row is.
@@ -32,7 +32,7 @@ class Batch:
 
     @property
     def num_tokens(self) -> int:
-        """What a loss is a mean over: target tokens without padding, or examples if targets are classes."""
+        """Number of terms in a mean loss: target tokens without padding, or examples if targets are classes."""
         if self.target.ndim == 1:
             return len(self.target)
         return int((self.target != PADDING).sum())
@@ -41,7 +41,7 @@ class Batch:
 def collate(examples: Sequence[Example], *, indices: Sequence[int]) -> Batch:
     """Put `examples` (numbered `indices` in their set) into one batch, padded on the right with 0.
 
-    Raises ValueError for no examples, and where kinds meet (tokens and facts, ids and classes).
+    Raises ValueError for no examples, and for mixed kinds (tokens and facts, ids and classes).
     """
     if not examples:
         raise ValueError("a batch needs at least one example, found none")

@@ -1,9 +1,8 @@
-"""Data sets on disk: where they are, whether they are whole, and getting them from their official sources.
+"""Data sets on disk: their place, the check of their files, and the download from their official sources.
 
-Every download is compared with a SHA-256. Where it is known beforehand it is in `sources.py` and anything else is
-refused. Where it is not, the first download is trusted and its hash written to ``first-seen.sha256``
-beside the file; from then on that is the hash. Nothing is ever extracted from an archive but files that are
-asked for by name, each within a limit of size, to a path that we chose.
+A download with another SHA-256 than that in the registry (`data.sources`) is refused. Without a hash there, that of
+the first download is written to ``first-seen.sha256`` in the folder of the data set and compared from then on. From an
+archive only the files of the registry are extracted, each within a limit of size, to a path that this module chooses.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from types import ModuleType
 from typing import Literal
 
 from universal_transformer.data.sources import DATASETS, Dataset, File
-from universal_transformer.data.text import set_usual_mode, show, show_path, write_text
 from universal_transformer.errors import UserError
+from universal_transformer.files import set_usual_mode, show, show_path, write_text
 
 FIRST_SEEN = "first-seen.sha256"
 MAX_MEMBERS = 20_000
@@ -38,8 +37,8 @@ State = Literal["ok", "first seen", "unknown", "changed", "missing"]
 class FileState:
     """One file of a data set as it is on disk.
 
-    ok: its hash is the one in `sources.py`. first seen: there is none, and it is still what was first downloaded.
-    unknown: there, but nothing to compare it with. changed: its hash is not the one expected.
+    ok: its hash is that of the registry. first seen: the registry has no hash, and the file is as first downloaded.
+    unknown: the file exists, but there is no hash to compare it with. changed: it has another hash than expected.
     """
 
     path: Path
@@ -54,7 +53,7 @@ def data_folder(folder: str | Path | None = None) -> Path:
 def find(name: str, folder: str | Path | None = None, *, file: str = "") -> Path:
     """Return the folder of a data set, or the path of one of its files, such as ``en/qa1_…_train.txt``.
 
-    Raises `UserError` that names what is missing, the folder looked in and how to get it.
+    Raises `UserError` that names the missing file, the data folder, and how to get the file.
     """
     dataset, root = _dataset(name), _root(name, folder)
     wanted = root / (file or dataset.files[0].path)
@@ -66,7 +65,7 @@ def find(name: str, folder: str | Path | None = None, *, file: str = "") -> Path
 
 
 def check(name: str, folder: str | Path | None = None) -> list[FileState]:
-    """Return the state of every file of a data set; whole and unchanged if all are "ok" or "first seen"."""
+    """Return the state of every file of a data set; it is complete if all are "ok" or "first seen"."""
     dataset, root = _dataset(name), _root(name, folder)
     recorded = _recorded(root)
     return [
@@ -78,13 +77,13 @@ def check(name: str, folder: str | Path | None = None) -> list[FileState]:
 def fetch(
     name: str, folder: str | Path | None = None, *, report: Callable[[str], None] | None = None
 ) -> list[FileState]:
-    """Download what is missing of a data set from its official source, and return `check`.
+    """Download the missing files of a data set from its official source, and return `check`.
 
-    `report` is told in one line what is done. Files appear whole or not at all. Raises `UserError` for a source
-    that cannot be reached, a hash that differs, an archive that is not what it should be, and for a file on disk
+    `report` is called with one line for each step. Files appear whole or not at all. Raises `UserError` for a source
+    that cannot be reached, a hash that differs, an archive that is not the expected one, and for a file on disk
     that was changed (it is not overwritten).
     """
-    tell = report or (lambda _: None)
+    report = report or (lambda _: None)
     dataset, root = _dataset(name), _root(name, folder)
     states = check(name, folder)
     for state in states:
@@ -94,15 +93,15 @@ def fetch(
             )
     missing = [file for file, state in zip(dataset.files, states, strict=True) if state.state == "missing"]
     if missing:
-        _import_pooch()  # before anything is made on disk
+        _import_pooch()  # before anything is written to disk
     try:
         root.mkdir(parents=True, exist_ok=True)
         for file in missing:
             if file.url:
-                _fetch_file(file, root, tell)
+                _fetch_file(file, root, report)
         members = [file for file in missing if not file.url]
         if members:
-            _fetch_members(dataset, members, root, tell)
+            _fetch_members(dataset, members, root, report)
     except OSError as error:
         raise UserError(
             f"{show_path(root)}: cannot be written ({show(error.strerror or str(error))})"
@@ -117,7 +116,7 @@ def _dataset(name: str) -> Dataset:
 
 
 def _root(name: str, folder: str | Path | None) -> Path:
-    """The first of the data set's places where any of its files is; the first place if there is none."""
+    """Return the first of the data set's places that has any of its files, or else the first place."""
     dataset, base = _dataset(name), data_folder(folder)
     places = [base / place for place in dataset.places]
     for place in places:
@@ -151,7 +150,7 @@ def _state(path: Path, pinned: str | None, recorded: str | None) -> State:
 
 
 def _recorded(root: Path) -> dict[str, str]:
-    """Hashes first seen, in the format of ``sha256sum``."""
+    """Read the recorded hashes, a file in the format of ``sha256sum``."""
     path = root / FIRST_SEEN
     if not path.is_file():
         return {}
@@ -185,7 +184,7 @@ def _import_pooch() -> ModuleType:
 
 
 def _download(file: File, staging: Path, expected: str | None) -> Path:
-    """Download to `staging`; the hash is compared before the file has its name."""
+    """Download to `staging`; the hash is compared before the file gets its name."""
     pooch = _import_pooch()
     name = Path(file.path).name
     try:
@@ -198,7 +197,7 @@ def _download(file: File, staging: Path, expected: str | None) -> Path:
                 downloader=pooch.HTTPDownloader(timeout=TIMEOUT, chunk_size=2**16),
             )
         )
-    except ValueError as error:  # pooch's word for a wrong hash
+    except ValueError as error:  # pooch raises it for a wrong hash
         raise UserError(
             f"{file.url}: what came is not the file of SHA-256 {expected}; nothing was kept"
         ) from error
@@ -208,15 +207,15 @@ def _download(file: File, staging: Path, expected: str | None) -> Path:
         raise UserError(f"{file.url}: cannot be downloaded ({show(str(error), limit=120)})") from error
 
 
-def _fetch_file(file: File, root: Path, tell: Callable[[str], None]) -> None:
-    tell(f"{file.url} -> {show_path(root / file.path)}")
+def _fetch_file(file: File, root: Path, report: Callable[[str], None]) -> None:
+    report(f"{file.url} -> {show_path(root / file.path)}")
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as staging:
         arrived = _download(file, Path(staging), file.sha256 or _recorded(root).get(file.path))
-        _settle(file, arrived, root, tell)
+        _install(file, arrived, root, report)
 
 
-def _settle(file: File, arrived: Path, root: Path, tell: Callable[[str], None]) -> None:
-    """Give a file that was downloaded or extracted its place; keep its hash if none was published."""
+def _install(file: File, arrived: Path, root: Path, report: Callable[[str], None]) -> None:
+    """Move a downloaded or extracted file to its place; record its hash if the registry has none."""
     digest = _sha256(arrived)
     expected = file.sha256 or _recorded(root).get(file.path)
     if expected and digest != expected:
@@ -224,16 +223,16 @@ def _settle(file: File, arrived: Path, root: Path, tell: Callable[[str], None]) 
     if not file.sha256:
         _record(root, file.path, digest)
         if not expected:
-            tell(f"{file.path}: no hash known beforehand; {digest} noted in {FIRST_SEEN} as first seen")
+            report(f"{file.path}: no hash known beforehand; {digest} noted in {FIRST_SEEN} as first seen")
     (root / file.path).parent.mkdir(parents=True, exist_ok=True)
     set_usual_mode(arrived)
     os.replace(arrived, root / file.path)
 
 
-def _fetch_members(dataset: Dataset, members: list[File], root: Path, tell: Callable[[str], None]) -> None:
+def _fetch_members(dataset: Dataset, members: list[File], root: Path, report: Callable[[str], None]) -> None:
     failures = []
     for archive in dataset.archives:
-        tell(f"{archive.url} -> {show_path(root)}")
+        report(f"{archive.url} -> {show_path(root)}")
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as staging:
             try:
                 arrived = _download(
@@ -248,16 +247,16 @@ def _fetch_members(dataset: Dataset, members: list[File], root: Path, tell: Call
                 failures.append(str(error))
                 continue
             for file in members:
-                _settle(file, wanted[dataset.archive_prefix + file.path], root, tell)
+                _install(file, wanted[dataset.archive_prefix + file.path], root, report)
             if not archive.sha256:
                 _record(root, archive.path, _sha256(arrived))
-                tell(f"{archive.path}: no hash known beforehand; noted in {FIRST_SEEN} as first seen")
+                report(f"{archive.path}: no hash known beforehand; noted in {FIRST_SEEN} as first seen")
             return
     raise UserError("; ".join(failures))
 
 
 class _Limited:
-    """A stream that refuses to give more than a number of bytes: small archives can unpack to anything."""
+    """A stream with a limit of bytes, because a small archive can unpack to any size."""
 
     def __init__(self, stream: gzip.GzipFile, *, limit: int):
         self.stream = stream
@@ -280,9 +279,9 @@ def extract(
 ) -> None:
     """Write the members of a ``.tar.gz`` named in `wanted` to the paths given there, and nothing else.
 
-    The archive is read as a stream; names in it decide nothing but which member is which. Raises `UserError` for a
-    damaged archive, too many members or bytes, and a wanted member that is missing, stands twice, is too large or
-    is not a plain file (a link, a device); then none of the paths is left behind.
+    The archive is read as a stream; its names only identify members. Raises `UserError` for a damaged archive, too many
+    members or bytes, and a wanted member that is missing, repeated, too large or not a plain file (a link, a device);
+    then none of the paths is left on disk.
     """
     name = show_path(archive)
     found: set[str] = set()
@@ -295,7 +294,7 @@ def extract(
                         raise tarfile.ReadError(f"more than {MAX_MEMBERS} members")
                     plain = member.name.removeprefix("./")
                     if plain in wanted:
-                        _check_member(member, again=plain in found, limit=max_member_bytes)
+                        _check_member(member, repeated=plain in found, limit=max_member_bytes)
                         found.add(plain)
                         _write_member(tar, member, wanted[plain])
         if absent := wanted.keys() - found:
@@ -306,9 +305,9 @@ def extract(
         raise UserError(f"{name}: not the archive expected ({show(str(error), limit=120)})") from error
 
 
-def _check_member(member: tarfile.TarInfo, *, again: bool, limit: int) -> None:
-    if again:
-        raise tarfile.ReadError(f"{member.name} stands in it twice")
+def _check_member(member: tarfile.TarInfo, *, repeated: bool, limit: int) -> None:
+    if repeated:
+        raise tarfile.ReadError(f"{member.name} is in it twice")
     if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
         raise tarfile.ReadError(f"{member.name} is not a plain file")
     if not 0 <= member.size <= limit:

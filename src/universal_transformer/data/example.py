@@ -1,4 +1,4 @@
-"""An example: what goes in and what should come out, as plain numbers (nothing here needs torch)."""
+"""An example: the input and the expected output of a model as plain numbers, without torch."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PADDING = 0
-NO_CLASS = -100  # the class of an answer nobody knows: cross entropy ignores it, and no prediction equals it
+NO_CLASS = -100  # the class of an unknown answer: cross entropy ignores it, and no prediction equals it
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
     """One example.
 
-    `source` holds token ids, or for stories one tuple of word ids a fact (the question among them); it is
-    empty for a language model. `target` holds ids with the end id, a class, or a language model's block of
-    tokens; it is ``()`` or `NO_CLASS` where the answer is not known.
+    `source` has token ids, or for stories one tuple of word ids for each fact and for the question; it is empty for a
+    language model. `target` has ids with the end id, a class, or the tokens of a language model; it is ``()`` or
+    `NO_CLASS` where the answer is not known.
     """
 
     source: tuple[int, ...] | tuple[tuple[int, ...], ...]
@@ -27,7 +27,7 @@ class Example:
 
 
 def size(example: Example) -> int:
-    """Positions an example takes in a batch: max(source, target), where a class takes one."""
+    """Positions of an example in a batch: max(source, target), where a class counts as one."""
     target = len(example.target) if isinstance(example.target, tuple) else 1
     return max(len(example.source), target)
 

@@ -1,9 +1,9 @@
-"""Novels as one row of numbered words, cut once and kept in a cache as a memory-mapped array.
+"""Novels as one array of numbered words, which is cached on disk and memory-mapped.
 
 They are read from ``novels/corpus.tar.xz``, or from the files ``novels/corpus/*.txt`` that ``ut data fetch novels``
-gets. The cache is the folder that UT_CACHE names, else ``universal_transformer`` in XDG_CACHE_HOME or ``~/.cache``;
-an entry is named after the novels' SHA-256, so that other novels are other entries, and one that cannot be
-written, is damaged or has no place (where nobody's home is known) costs time and nothing else.
+downloads. The cache is the folder in UT_CACHE, else ``universal_transformer`` in XDG_CACHE_HOME or ``~/.cache``. An
+entry is named after the SHA-256 of the novels. Where it is damaged or cannot be written, or where there is no home
+folder, the words are computed again.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from pathlib import Path
 import numpy as np
 
 from universal_transformer.data.download import data_folder, find
-from universal_transformer.data.text import read_json, show, show_path, write_json
-from universal_transformer.data.words import cut
+from universal_transformer.data.treebank import cut
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_json, show, show_path, write_json
 
 ARCHIVE = "corpus.tar.xz"
 FOLDER = "corpus"
-VERSION = 1  # of how words are cut: another number makes other cache entries
+VERSION = 1  # of the splitting into words: another number makes other cache entries
 MAX_NOVELS = 10_000
 MAX_NOVEL_BYTES = 64 * 2**20
 MAX_BYTES = 2 * 2**30
 BETWEEN = 0
-"""The number that stands behind each novel."""
+"""The number after the last word of each novel."""
 
 
 @dataclass(frozen=True)
 class Novels:
-    """Words by number: ``types[tokens[i]]`` is word i; number 0 stands between novels."""
+    """Words by number: ``types[tokens[i]]`` is word i; the number 0 ends each novel."""
 
     tokens: np.ndarray
     """int32, [words]; memory-mapped if it comes from the cache."""
@@ -53,7 +53,7 @@ class Novels:
 
 
 def cache_folder() -> Path | None:
-    """Return the folder with what can be computed again; None if there is no home to have it in."""
+    """Return the folder of cached files; None if there is no home folder."""
     if named := os.environ.get("UT_CACHE"):
         return Path(named)
     if base := os.environ.get("XDG_CACHE_HOME"):
@@ -61,11 +61,11 @@ def cache_folder() -> Path | None:
     try:
         return Path.home() / ".cache" / "universal_transformer"
     except RuntimeError:
-        return None  # not a shared folder such as /tmp: others could write there what we would read
+        return None  # not a shared folder such as /tmp, where others could write what is read here
 
 
 def read_novels(folder: str | Path | None = None) -> Novels:
-    """Return the novels of the data folder; UserError where there are none, or a file is not what it should be."""
+    """Return the novels of the data folder; UserError where there are none, or a file is not as expected."""
     archive = data_folder(folder) / "novels" / ARCHIVE
     packed = archive.is_file()
     paths = [archive] if packed else _files(folder)
@@ -104,7 +104,7 @@ def _from_folder(paths: list[Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def _from_archive(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Stream the plain .txt members, within limits of number and size; nothing is written anywhere."""
+    """Stream the plain .txt members, within limits of number and size, without writing to disk."""
     name, total = show_path(path), 0
     try:
         with tarfile.open(path, mode="r|xz") as archive:
@@ -126,7 +126,7 @@ def _cut(texts: Iterator[tuple[str, bytes]]) -> Novels:
     numbers: dict[str, int] = {"": BETWEEN}
 
     class Chunks(dict[str, tuple[int, ...]]):
-        """Most runs of characters come again: each is cut once."""
+        """Numbers of the words of a run of characters, computed once: most runs occur many times."""
 
         def __missing__(self, chunk: str) -> tuple[int, ...]:
             found = self[chunk] = tuple(numbers.setdefault(word, len(numbers)) for word in cut(chunk))
@@ -147,7 +147,7 @@ def _cut(texts: Iterator[tuple[str, bytes]]) -> Novels:
 
 
 def _load(entry: Path) -> Novels | None:
-    """Return what `_keep` wrote; None if there is nothing, or it is damaged."""
+    """Return what `_keep` wrote; None if the entry is missing or damaged."""
     try:
         fields = read_json(entry / "types.json")
         types, count = tuple(fields["types"]), int(fields["count"])

@@ -1,4 +1,4 @@
-"""Batches of examples of like length, under a token budget, the same again for the same seed and epoch."""
+"""Batches of examples of similar length under a limit of tokens; a function of the seed and the epoch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _JITTER = 0.1
 class BucketSampler:
     """rows · longest row ≤ `batch_tokens` in every batch, every example once an epoch.
 
-    `sizes` are the examples' positions (`data.example.size`). Rows of a batch come from neighbouring lengths,
-    so that little is padding: ordered by size · (1 + u), u uniform on [0, 0.1), they are cut where the next
-    row would break the budget, and the batches are shuffled. An example larger than the budget is a batch of
-    its own. Without `shuffle`, examples go by size, then by index, and every epoch is the same.
+    `sizes` are the examples' positions (`data.example.size`). The rows of a batch have similar lengths, which keeps
+    padding small: examples are ordered by size · (1 + u), u uniform on [0, 0.1), a new batch begins where the next row
+    would exceed the limit, and the batches are shuffled. An example larger than the limit is a batch of one row.
+    Without `shuffle`, examples are ordered by size, then by index, and every epoch is the same.
     """
 
     sizes: Sequence[int]

@@ -1,4 +1,4 @@
-"""Text to ids and back: characters, words, or byte pairs, learned from the training text on the spot.
+"""Text to ids and back: characters, words, or byte pairs, learned from the training text.
 
 =========== ========================================================= ===================================
 kind        a token is                                                ``decode(encode(text))``
@@ -8,8 +8,8 @@ word        a run of letters and digits, or one punctuation mark      the tokens
 bpe         a run of bytes, merged by frequency (Sennrich et al.)     the text, always
 =========== ========================================================= ===================================
 
-Ids 0 to 3 are ``<pad> <start> <end> <unknown>``. They are no words of the text: the text ``<end>`` is encoded
-as its characters, so nothing in a file can end or pad a sequence. Training is a function of the text alone.
+Ids 0 to 3 are ``<pad> <start> <end> <unknown>``. They are not words of the text: the text ``<end>`` is encoded as its
+characters, so that a file cannot end or pad a sequence. Training is a function of the text alone.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from universal_transformer.data.example import PADDING
-from universal_transformer.data.text import MAX_JSON_BYTES, read_json, show, show_path, write_text
 from universal_transformer.errors import UserError
+from universal_transformer.files import MAX_JSON_BYTES, read_json, show, show_path, write_text
 
 if TYPE_CHECKING:
     import tokenizers
@@ -38,7 +38,7 @@ NUM_BYTES = 256
 
 
 class Tokenizer:
-    """A vocabulary with its rules; make one with `Tokenizer.train` or `Tokenizer.load`."""
+    """A vocabulary with its rules, from `Tokenizer.train` or `Tokenizer.load`."""
 
     def __init__(self, vocabulary: Mapping[str, int], *, kind: Kind, lower_case: bool, merges: Sequence = ()):
         self.kind = kind
@@ -72,7 +72,7 @@ class Tokenizer:
             )
         rules.train_from_iterator(texts, trainer)
         model = json.loads(rules.to_str())["model"]
-        # Built anew from the vocabulary: the trainer has registered <pad> and the rest as words of the text.
+        # Built from the vocabulary, because the trainer has registered <pad> and others as words of the text.
         tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
         if kind != "bpe":
             tokens = [token for token in tokens if len(token) <= MAX_TOKEN]
@@ -83,7 +83,7 @@ class Tokenizer:
         """Return the ids of `text`, without start or end."""
         try:
             return self._rules.encode(text, add_special_tokens=False).ids
-        except TypeError as error:  # what the library says of a str that is not Unicode
+        except TypeError as error:  # the library raises it for a str that is not Unicode
             raise UserError(f"half of a surrogate pair in {show(text)}; expected whole characters") from error
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
@@ -91,12 +91,12 @@ class Tokenizer:
         return [encoding.ids for encoding in self._rules.encode_batch(list(texts), add_special_tokens=False)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of `ids`; padding, start and end leave no trace, unknown reads ``<unknown>``."""
+        """Return the text of `ids` without padding, start and end; the unknown id gives ``<unknown>``."""
         kept = [index for index in ids if index not in (PADDING, START, END)]
         return self._rules.decode(kept, skip_special_tokens=False)
 
     def label(self, index: int) -> str:
-        """Return one token as a plot shows it: its name if special, ``␣`` for a blank."""
+        """Return one token as a label of a plot: its name if special, ``␣`` for a blank."""
         if index < len(SPECIAL):
             return SPECIAL[index]
         return self.decode([index]).strip() or "␣"
@@ -113,9 +113,9 @@ class Tokenizer:
     def load(cls, path: Path) -> Tokenizer:
         """Read what `save` wrote; anything else is a `UserError`.
 
-        A ``tokenizer.json`` can name components that abort the process (a huge padding, a bad regular
-        expression), so nothing of it is executed: its rules must be those of one of the three kinds, word for
-        word, and only its vocabulary and merges are taken, after they are checked.
+        A ``tokenizer.json`` can name components that abort the process (a huge padding, a bad regular expression).
+        So its rules are not executed: they must be exactly those of one of the three kinds, and only its vocabulary
+        and merges are used, after they are checked.
         """
         name = show_path(path)
         fields = read_json(path, max_bytes=MAX_JSON_BYTES)
@@ -191,7 +191,7 @@ def _recognise(fields: dict[str, Any], name: str) -> tuple[Kind, bool]:
 
 
 def _same(found: Any, known: Any) -> bool:
-    """Say if `found` has nothing that `known` has not; a field that an older file lacks has its default."""
+    """Whether all of `found` is in `known`; a field that is missing in an older file has its default."""
     if isinstance(known, dict) and isinstance(found, dict):
         if "type" in known and "type" not in found:
             return False

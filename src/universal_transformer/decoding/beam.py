@@ -133,7 +133,9 @@ def _run(session: Session, found: list[Found], *, beams: int, alpha: float, resu
 
 def _finish(session: Session, running: Beams, found: list[Found], *, alpha: float, results: int) -> None:
     """Offer the ending of every running hypothesis to the results of its row."""
-    ending = session.log_probabilities[:, session.model.config.end_id].view_as(running.log_probability)
+    ending = session.log_probabilities[:, session.model.config.vocabulary.end_id].view_as(
+        running.log_probability
+    )
     totals = (running.log_probability + ending).tolist()
     penalty = length_penalty(running.length + 1, alpha=alpha)
     for place, row in enumerate(found):
@@ -160,7 +162,7 @@ def _extend(
     rows, width, length = running.tokens.shape
     classes = session.log_probabilities.shape[1]
     going_on = session.log_probabilities.clone()
-    going_on[:, session.model.config.end_id] = float("-inf")
+    going_on[:, session.model.config.vocabulary.end_id] = float("-inf")
     totals = running.log_probability.unsqueeze(2) + going_on.view(rows, width, classes)
     log_probability, flat = totals.flatten(1).topk(min(beams, width * classes), dim=1)
     beam, chosen = flat // classes, flat % classes

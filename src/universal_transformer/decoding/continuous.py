@@ -151,7 +151,7 @@ def generate_stream(
         return
     stream = chain(following, stream)
     if (
-        not model.config.halting
+        not model.config.halts_in(decoder=True)
         or not _shares(model)
         or sum(steps) > SHALLOW * (max_steps or model.config.max_steps) * len(steps)
     ):
@@ -178,7 +178,7 @@ def _sources(model: Generator, requests: Sequence[Request]) -> Int[Tensor, "batc
     if not isinstance(model, AnyEncoderDecoder):
         return [list(request.tokens) for request in requests]
     longest = max(len(request.tokens) for request in requests)
-    blank = model.config.padding_id
+    blank = model.config.vocabulary.padding_id
     rows = [[*request.tokens, *[blank] * (longest - len(request.tokens))] for request in requests]
     return torch.tensor(rows, dtype=torch.long, device=next(model.parameters()).device)
 
@@ -268,7 +268,7 @@ class ContinuousBatch:
             session.log_probabilities,
             session.steps,
             sampling=options.sampling,
-            end_id=self.config.end_id,
+            end_id=self.config.vocabulary.end_id,
         ).tolist()
         jobs = [
             Job(
@@ -329,7 +329,7 @@ class ContinuousBatch:
             next_log_probabilities(logits, config=self.config),
             steps,
             sampling=self.options.sampling,
-            end_id=self.config.end_id,
+            end_id=self.config.vocabulary.end_id,
         )
         goes_on = [at for at, job in enumerate(jobs) if not job.sequence.done]
         if len(goes_on) < len(jobs):

@@ -25,7 +25,7 @@ from universal_transformer.decoding.session import (
     open_session,
 )
 from universal_transformer.errors import UserError
-from universal_transformer.models.roles import AllAtOnce, refuse_depth
+from universal_transformer.models.roles import NonAutoregressive, refuse_depth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ def pick(probability: Float[Tensor, "rows classes"], draws: Float[Tensor, "rows"
 
 
 def generate(
-    model: Generator | AllAtOnce,
+    model: Generator | NonAutoregressive,
     source: Source,
     *,
     max_new_tokens: int | None = None,
@@ -115,7 +115,7 @@ def generate(
     Raises UserError for an empty prompt, ids out of the vocabulary, and lengths that do not fit.
     """
     check_limit(max_new_tokens)
-    if isinstance(model, AllAtOnce):
+    if isinstance(model, NonAutoregressive):
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=model)
         return _at_once(model, source, limit=max_new_tokens, sampling=sampling, indices=indices)
     with evaluating(model):
@@ -132,12 +132,17 @@ def generate(
 
 
 def _at_once(
-    model: AllAtOnce, source: Source, *, limit: int | None, sampling: Sampling, indices: Sequence[int] | None
+    model: NonAutoregressive,
+    source: Source,
+    *,
+    limit: int | None,
+    sampling: Sampling,
+    indices: Sequence[int] | None,
 ) -> list[Generated]:
     """The same from a model that predicts all tokens at once: each place is chosen by itself, up to the end token."""
     source = check_source(source, model=model)
     with evaluating(model):
-        logits, inside = model.write(source)
+        logits, inside = model.output_logits(source)
     limits = [places if limit is None else min(limit, places) for places in inside.sum(dim=1).tolist()]
     rows = _rows(limits, sampling=sampling, indices=indices)
     no_steps = logits.new_zeros(len(rows))
@@ -146,7 +151,7 @@ def _at_once(
         if bool(done.all()):
             break
         following = next_log_probabilities(logits[:, place], config=model.config, done=done)
-        extend(rows, following, no_steps, sampling=sampling, end_id=model.config.end_id)
+        extend(rows, following, no_steps, sampling=sampling, end_id=model.config.vocabulary.end_id)
     return [row.result([]) for row in rows]
 
 
@@ -226,7 +231,7 @@ def extend(
 
 def _run(session: Session, rows: Sequence[Row], *, sampling: Sampling) -> None:
     """Extend ``rows`` until all are done. Done rows are fed padding, and leave once they are half of the batch."""
-    end_id = session.model.config.end_id
+    end_id = session.model.config.vocabulary.end_id
     inside = list(rows)
     while inside:
         chosen = extend(inside, session.log_probabilities, session.steps, sampling=sampling, end_id=end_id)

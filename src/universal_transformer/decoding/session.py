@@ -16,11 +16,15 @@ from torch import nn
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import PackedLinear, packed
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
-from universal_transformer.models.kinds import AnyModelConfig
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.roles import AllAtOnce, AnyEncoderDecoder, AnyLanguageModel, GenerationState
+from universal_transformer.models.roles import (
+    AnyEncoderDecoder,
+    AnyLanguageModel,
+    GenerationState,
+    NonAutoregressive,
+)
 from universal_transformer.models.target import TargetSide
 from universal_transformer.nn.trace import Trace
 
@@ -79,7 +83,7 @@ class Session:
         padding = None
         if done is not None:
             padding = done.unsqueeze(1)
-            tokens = tokens.masked_fill(done, self.model.config.padding_id)
+            tokens = tokens.masked_fill(done, self.model.config.vocabulary.padding_id)
         logits = self.model.advance(tokens.unsqueeze(1), self.state, padding=padding)
         self.log_probabilities = next_log_probabilities(logits[:, -1], config=self.model.config, done=done)
         self.steps = _last_steps(self.state, self.log_probabilities)
@@ -92,7 +96,7 @@ class Session:
 
 def check_model(model: nn.Module) -> None:
     """UserError unless ``model`` generates token by token."""
-    if isinstance(model, AllAtOnce):
+    if isinstance(model, NonAutoregressive):
         raise UserError(
             f"{type(model).__name__} writes all tokens at once: there are no beams to search; use beams=1"
         )
@@ -127,7 +131,7 @@ def prepared(model: AnyModel) -> AnyModel:
 
 
 def next_log_probabilities(
-    logits: Float[Tensor, "rows classes"], *, config: AnyModelConfig, done: Bool[Tensor, "rows"] | None = None
+    logits: Float[Tensor, "rows classes"], *, config: BaseConfig, done: Bool[Tensor, "rows"] | None = None
 ) -> Float[Tensor, "rows classes"]:
     """``log softmax(logits)``, then minus infinity for padding and the start token, which are never generated.
 
@@ -140,8 +144,8 @@ def next_log_probabilities(
         if bool((bad if done is None else bad & ~done).any()):
             raise UserError("the model's logits are not finite: its weights or its training went wrong")
     result = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-    result[:, config.padding_id] = float("-inf")
-    if config.start_id != config.end_id:
+    result[:, config.vocabulary.padding_id] = float("-inf")
+    if config.start_id != config.vocabulary.end_id:
         result[:, config.start_id] = float("-inf")
     return result
 
@@ -173,7 +177,7 @@ def open_session(
     model, config = prepared(model), model.config
     if isinstance(model, AnyEncoderDecoder):
         source = check_source(source, model=model)
-        lengths = (source != config.padding_id).sum(dim=1).tolist()
+        lengths = (source != config.vocabulary.padding_id).sum(dim=1).tolist()
         limits = _limits(lengths, [1] * len(lengths), max_new_tokens=max_new_tokens, config=config)
         state = model.start(
             source,
@@ -181,7 +185,7 @@ def open_session(
             max_steps=max_steps,
             halting_threshold=halting_threshold,
         )
-        source_steps = _per_row(state.trace, real=source != config.padding_id)
+        source_steps = _per_row(state.trace, real=source != config.vocabulary.padding_id)
         tokens, padding = torch.full_like(source[:, :1], config.start_id), None
     else:
         if isinstance(source, Tensor):
@@ -208,21 +212,21 @@ def check_limit(max_new_tokens: int | None) -> None:
 
 
 def _limits(
-    lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int | None, config: AnyModelConfig
+    lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int | None, config: BaseConfig
 ) -> list[int]:
     """New tokens each row may get; ``fed`` tokens (start token included) stand in front of them."""
     check_limit(max_new_tokens)
     wanted = [2 * length + 10 if max_new_tokens is None else max_new_tokens for length in lengths]
-    if not isinstance(config, ModelConfig) or config.position_coordinates != "learned":
+    if not isinstance(config, ModelConfig) or config.coordinates.position != "learned":
         return wanted
     limits = []
     for row, (given, limit) in enumerate(zip(fed, wanted, strict=True)):
-        room = config.max_positions - given + 1  # the last new token is not fed
+        room = config.coordinates.max_positions - given + 1  # the last new token is not fed
         if room < 1 or (max_new_tokens is not None and limit > room):
             asked = f" and max_new_tokens={max_new_tokens}" if max_new_tokens is not None else ""
             raise UserError(
                 f"row {row}: a prompt of {given} tokens{asked} does not fit the learned table of "
-                f"max_positions={config.max_positions}"
+                f"max_positions={config.coordinates.max_positions}"
                 + (f": at most {room} new tokens" if room > 0 else ": shorten the prompt")
             )
         limits.append(min(limit, room))
@@ -243,13 +247,13 @@ def _pad_left(
                 f"the model learned from sequences that begin with start_id={config.start_id}"
             )
         for token in prompt[1:]:
-            if not 0 <= token < config.vocabulary_size or token == config.padding_id:
+            if not 0 <= token < config.vocabulary.size or token == config.vocabulary.padding_id:
                 raise UserError(
-                    f"prompt {row}: token id {token}: allowed are 0 to {config.vocabulary_size - 1} "
-                    f"without padding_id={config.padding_id}"
+                    f"prompt {row}: token id {token}: allowed are 0 to {config.vocabulary.size - 1} "
+                    f"without padding_id={config.vocabulary.padding_id}"
                 )
     longest = max(map(len, prompts))
-    rows = [[config.padding_id] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
+    rows = [[config.vocabulary.padding_id] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
     blanks = [[place < longest - len(prompt) for place in range(longest)] for prompt in prompts]
     device = next(model.parameters()).device
     return torch.tensor(rows, device=device), torch.tensor(blanks, device=device)

@@ -4,25 +4,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from universal_transformer.evaluation.inference import InferenceOptions
     from universal_transformer.evaluation.measure import Progress, evaluate
     from universal_transformer.evaluation.prediction import predict
-    from universal_transformer.evaluation.report import BySupports, Report, Row, StepCounts
+    from universal_transformer.evaluation.report import BySupports, Report, ScoreRow, StepCounts
 
 _HOME = {
     "BySupports": "report",
+    "InferenceOptions": "inference",
     "Progress": "measure",
     "Report": "report",
-    "Row": "report",
+    "ScoreRow": "report",
     "StepCounts": "report",
     "evaluate": "measure",
     "predict": "prediction",
 }
 
-__all__ = ["BySupports", "Progress", "Report", "Row", "StepCounts", "evaluate", "predict"]
+__all__ = [
+    "BySupports",
+    "InferenceOptions",
+    "Progress",
+    "Report",
+    "ScoreRow",
+    "StepCounts",
+    "evaluate",
+    "predict",
+]
 
 
 def __getattr__(name: str) -> object:
-    """Names are imported when first used, so that tables read what a report says without torch."""
+    """Import a name when it is first used, so that tables read reports without torch."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,4 +1,4 @@
-"""A model and a task give a report: free-running scores, and how many steps positions took to get there."""
+"""A model and a task give a report: scores, and the number of steps that positions took."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from universal_transformer.data.example import Example, sizes, spread
-from universal_transformer.data.text import show
 from universal_transformer.decoding.session import evaluating
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.report import BySupports, Report, Row, collapse
-from universal_transformer.evaluation.room import check_batch_tokens, check_batches
-from universal_transformer.evaluation.scoring import Decoding, Depth, Outcome, Scorer, load_sacrebleu
-from universal_transformer.models.build import Model
+from universal_transformer.evaluation.inference import InferenceOptions
+from universal_transformer.evaluation.memory_check import check_batch_tokens, check_batches
+from universal_transformer.evaluation.report import BySupports, Report, ScoreRow, collapse
+from universal_transformer.evaluation.scores import ScoreSums, load_sacrebleu, scores
+from universal_transformer.evaluation.scoring import Scorer
+from universal_transformer.files import show
+from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
 
 Progress = Callable[[int, int], object]
@@ -34,7 +36,7 @@ ARCHITECTURES: Mapping[str, str] = MappingProxyType(
 """Which architecture a metric can score."""
 
 LOGITS = 2**27
-"""Most logits of a batch: half a gigabyte."""
+"""Most logits of a batch of a language model: half a gigabyte."""
 
 
 def evaluate(
@@ -42,12 +44,9 @@ def evaluate(
     task: Task,
     *,
     split: str = "test",
-    batch_tokens: int = 16384,
-    max_steps: int | None = None,
-    halting_threshold: float | None = None,
     limit: int | None = None,
-    beams: int = 1,
-    alpha: float = 0.6,
+    options: InferenceOptions | None = None,
+    batch_tokens: int = 16384,
     progress: Progress | None = None,
 ) -> Report:
     """Score `model` on a split of `task`.
@@ -56,7 +55,7 @@ def evaluate(
     | ---------- | ---------------------------------------------------------------------------------------- |
     | error      | per cent of examples whose class the largest logit does not name                         |
     | accuracy   | share of examples whose class the largest logit names                                    |
-    | sequence   | character and sequence accuracy of free-running output (`tasks.scoring`)                 |
+    | sequence   | character and sequence accuracy of free-running output (`tasks.accuracy`)                 |
     | bleu       | sacreBLEU and chrF of free-running output; needs the extra `metrics`                     |
     | perplexity | ``exp(-1/n Σ log p)``, accuracy, bits per character, teacher-forced, over n tokens       |
     | last_word  | perplexity and accuracy over the last token of each example alone; unknown words are wrong |
@@ -64,43 +63,44 @@ def evaluate(
     | ranking    | share of examples whose text has a higher probability than the same with a wrong form    |
 
     `split` is "test" (all test sets), "validation", "train", or the name of one test set; `limit` scores so many
-    examples of each set, evenly spread. `beams` and `alpha` (length penalty) decide how output is searched for: one
-    beam is greedy. Sequences are written to the length of their targets: what is longer is wrong already. Steps are
-    counted over real positions, and over what was written. Batches change no figure but by rounding (and with beams: a
-    search goes on to the longest target of its batch). UserError for an unknown split, no examples, an unfit model.
+    examples of each set, evenly spread. Sequences are generated up to the length of their targets, because a longer one
+    is wrong. Steps are counted over real source positions and over generated tokens. The batches change a figure only
+    by rounding, and with several beams because a search continues to the longest target of its batch. UserError for an
+    unknown split, no examples, or a model that does not fit the task.
     """
-    _check(model, task, beams=beams, batch_tokens=batch_tokens)
-    depth = Depth(max_steps=max_steps, halting_threshold=halting_threshold)
-    depth.check(model)
-    scorer = Scorer(model, task.codec, task.metric, depth, Decoding(beams=beams, alpha=alpha))
+    options = options or InferenceOptions()
+    _check(model, task, options=options, batch_tokens=batch_tokens)
+    scorer = Scorer(model, task.codec, task.metric, options)
     sets, notes = choose(task, split=split, limit=limit)
-    batch_tokens = min(batch_tokens, _room(model))
+    batch_tokens = min(batch_tokens, _most_positions(model))
     if task.metric in ("sequence", "bleu"):
-        notes.append(f"free-running output, {scorer.decoding.name}")
-    tallies: dict[tuple[str, str], Outcome] = {}
-    by_supports: dict[int, Outcome] = {}
+        notes.append(f"free-running output, {options.search_name}")
+    groups: dict[tuple[str, str], ScoreSums] = {}
+    by_supports: dict[int, ScoreSums] = {}
     done, total = 0, sum(map(len, sets.values()))
     with evaluating(model):
         for name, examples in sets.items():
-            sampler = check_batches(model, sizes(examples), batch_tokens=max(1, batch_tokens // beams))
+            sampler = check_batches(
+                model, sizes(examples), batch_tokens=max(1, batch_tokens // options.beams)
+            )
             for indices in sampler.epoch(0):
                 chosen = [examples[index] for index in indices]
-                for example, outcome in zip(chosen, scorer(chosen), strict=True):
-                    tallies.setdefault((name, example.group), Outcome(count=0)).add(outcome)
+                for example, found in zip(chosen, scorer(chosen), strict=True):
+                    groups.setdefault((name, example.group), ScoreSums(count=0)).add(found)
                     if example.supports:
-                        by_supports.setdefault(len(example.supports), Outcome(count=0)).add(outcome)
+                        by_supports.setdefault(len(example.supports), ScoreSums(count=0)).add(found)
                 done += len(chosen)
                 if progress is not None:
                     progress(done, total)
-    report = summarise(scorer, tallies, by_supports, task=task, split=split)
-    # a cap below the trained one makes all positions stop there, which says nothing about the halting unit
-    watched = model.config.halting and depth.cap(model) >= model.config.max_steps
-    warnings = tuple(collapses(report)) if watched else ()
-    return dataclasses.replace(report, notes=(*task.notes, *notes, *depth.notes(model)), warnings=warnings)
+    report = summarise(scorer, groups, by_supports, task=task, split=split)
+    # with fewer steps than in training all positions stop at the limit, which says nothing about the halting unit
+    full_depth = options.step_limit(model) >= model.config.max_steps
+    warnings = tuple(collapses(report, model)) if full_depth else ()
+    return dataclasses.replace(report, notes=(*task.notes, *notes, *options.notes(model)), warnings=warnings)
 
 
-def _check(model: Model, task: Task, *, beams: int, batch_tokens: int) -> None:
-    """Refuse, before the work, what `evaluate` cannot do."""
+def _check(model: Model, task: Task, *, options: InferenceOptions, batch_tokens: int) -> None:
+    """Refuse what `evaluate` cannot do before it starts."""
     architecture = model.config.architecture
     if architecture != ARCHITECTURES[task.metric]:
         raise UserError(
@@ -109,68 +109,75 @@ def _check(model: Model, task: Task, *, beams: int, batch_tokens: int) -> None:
         )
     if task.metric == "bleu":
         load_sacrebleu()
-    if beams < 1:
-        raise UserError(f"beams={beams}: expected at least 1 (1: greedy)")
-    if beams > 1 and task.metric not in ("sequence", "bleu"):
-        raise UserError(f"beams={beams}: task {task.name} is scored without writing text; leave it out")
+    if options.beams > 1 and task.metric not in ("sequence", "bleu"):
+        raise UserError(
+            f"beams={options.beams}: task {task.name} is scored without writing text; leave it out"
+        )
+    if options.sampling.temperature > 0:
+        raise UserError(
+            f"temperature={options.sampling.temperature:g}: scores are those of greedy or beam search; leave it out"
+        )
+    options.check(model)
     check_batch_tokens(batch_tokens)
 
 
-def _room(model: Model) -> int:
-    """Positions whose logits over a language model's vocabulary fit into `LOGITS` numbers."""
-    vocabulary = model.config.vocabulary_size if model.config.architecture == "language_model" else 1
+def _most_positions(model: Model) -> int:
+    """Return how many positions have at most `LOGITS` logits together."""
+    vocabulary = model.config.vocabulary.size if model.config.architecture == "language_model" else 1
     return max(1, LOGITS // max(1, vocabulary))
 
 
 def summarise(
     scorer: Scorer,
-    tallies: Mapping[tuple[str, str], Outcome],
-    by_supports: Mapping[int, Outcome],
+    groups: Mapping[tuple[str, str], ScoreSums],
+    by_supports: Mapping[int, ScoreSums],
     *,
     task: Task,
     split: str,
 ) -> Report:
-    """Make a report of what was found, groups in natural order ("task 2" before "task 10")."""
-    cap = scorer.depth.cap(scorer.model)
+    """Return the report of sums, with groups in natural order ("task 2" before "task 10")."""
+    limit = scorer.options.step_limit(scorer.model)
     signatures: dict[str, str] = {}
-    wholes: dict[str, Outcome] = {}
-    for (name, _), outcome in tallies.items():
-        wholes.setdefault(name, Outcome(count=0)).add(outcome)
+    wholes: dict[str, ScoreSums] = {}
+    for (name, _), sums in groups.items():
+        wholes.setdefault(name, ScoreSums(count=0)).add(sums)
 
-    def row(name: str, group: str, outcome: Outcome) -> Row:
-        metrics, found = scorer.metrics(outcome)
+    def row(name: str, group: str, sums: ScoreSums) -> ScoreRow:
+        metrics, found = scores(sums, metric=scorer.metric, codec=scorer.codec)
         signatures.update(found)
-        return Row(name, group, outcome.count, metrics, outcome.step_counts(cap=cap))
+        return ScoreRow(name, group, sums.count, metrics, sums.step_counts(limit=limit))
 
     places = {name: place for place, name in enumerate(wholes)}
-    ordered = sorted(tallies, key=lambda key: (places[key[0]], natural(key[1])))
+    ordered = sorted(groups, key=lambda key: (places[key[0]], natural(key[1])))
     return Report(
         task=task.name,
         metric=task.metric,
         split=split,
-        halting=scorer.model.config.halting,
-        max_steps=cap,
-        rows=tuple(row(name, group, tallies[name, group]) for name, group in ordered),
-        totals=tuple(row(name, "", outcome) for name, outcome in wholes.items()),
+        halting=scorer.model.config.halts,
+        max_steps=limit,
+        rows=tuple(row(name, group, groups[name, group]) for name, group in ordered),
+        totals=tuple(row(name, "", sums) for name, sums in wholes.items()),
         steps_by_supports=tuple(
             BySupports(number, steps)
-            for number, outcome in sorted(by_supports.items())
-            for steps in outcome.step_counts(cap=cap)
+            for number, sums in sorted(by_supports.items())
+            for steps in sums.step_counts(limit=limit)
             if steps.side == "encoder"
         ),
         signatures=signatures,
     )
 
 
-def collapses(report: Report) -> list[str]:
+def collapses(report: Report, model: Model) -> list[str]:
     """Return a warning for each side whose halting has collapsed."""
-    sides = [steps for side in ("encoder", "decoder") if (steps := report.steps(side)) is not None]
-    found = [collapse(steps, max_steps=report.max_steps) for steps in sides]
+    sides = (report.steps("encoder"), report.steps("decoder"))
+    halting = (model.config.halts_in(decoder=False), model.config.halts_in(decoder=True))
+    taken = [steps for steps, halts in zip(sides, halting, strict=True) if halts and steps is not None]
+    found = [collapse(steps, max_steps=report.max_steps) for steps in taken]
     return [text for text in found if text is not None]
 
 
 def choose(task: Task, *, split: str, limit: int | None) -> tuple[dict[str, Sequence[Example]], list[str]]:
-    """Return the sets to score by name, and what a figure must say about them."""
+    """Return the sets to score by name, and notes about them."""
     sets: dict[str, Sequence[Example]]
     if split == "test":
         sets = dict(task.test)

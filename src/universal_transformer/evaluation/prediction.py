@@ -2,53 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import Example, size
-from universal_transformer.decoding import (
-    GREEDY,
-    Generated,
-    Request,
-    Sampling,
-    beam_search,
-    generate,
-    generate_stream,
-)
+from universal_transformer.decoding import Generated, Request, generate_stream
 from universal_transformer.decoding.continuous import PROBE
-from universal_transformer.decoding.session import Source, check_model, evaluating, prepared
+from universal_transformer.decoding.session import Source, evaluating, prepared
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.room import check_batch_tokens, check_batches
-from universal_transformer.evaluation.scoring import (
-    Depth,
+from universal_transformer.evaluation.inference import InferenceOptions
+from universal_transformer.evaluation.memory_check import check_batch_tokens, check_batches
+from universal_transformer.evaluation.tensors import (
     device_of,
     finite,
-    ids_of,
     real_positions,
     steps_of,
+    target_ids,
 )
 from universal_transformer.execution.stream import stream_obstacle
-from universal_transformer.models.build import Model
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.roles import AllAtOnce, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
+from universal_transformer.models.roles import AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
+from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Codec, Prediction
 
 WINDOW = 1024
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Search:
-    """How answers are looked for."""
-
-    beams: int
-    alpha: float
-    sampling: Sampling
-    num_choices: int
-    max_new_tokens: int | None
-    depth: Depth
 
 
 def predict(
@@ -56,13 +37,8 @@ def predict(
     codec: Codec,
     examples: Iterable[Example],
     *,
+    options: InferenceOptions | None = None,
     num_choices: int = 3,
-    beams: int = 1,
-    alpha: float = 0.6,
-    sampling: Sampling = GREEDY,
-    max_new_tokens: int | None = None,
-    max_steps: int | None = None,
-    halting_threshold: float | None = None,
     batch_tokens: int = 16384,
     window: int = WINDOW,
 ) -> Iterator[Prediction]:
@@ -74,207 +50,139 @@ def predict(
     | encoder-decoder | the output found              | its log probability (over the length penalty with beams)  |
     | language model  | the prompt's continuation     | the same                                                  |
 
-    `steps` holds N of each source position (of each prompt token for a language model: of the position that predicts
-    it), and `choices` the `num_choices` best answers that were looked at. More than one beam and a `sampling` that is
-    not greedy exclude each other. Examples are read `window` at a time and batched by length under `batch_tokens`
-    positions; what is drawn for an example depends on its number only, so that batches change no answer.
+    `steps` holds N of each source position (for a language model: of the position that predicts each prompt token), and
+    `choices` the `num_choices` best answers that were found. Examples are read `window` at a time and batched by length
+    under `batch_tokens` positions. Sampling for an example depends on its number only, so that batches change no
+    answer.
     """
-    if beams > 1 and sampling.temperature > 0:
-        raise UserError(f"beams={beams} and temperature={sampling.temperature}: choose beams or sampling")
+    options = options or InferenceOptions()
     if num_choices < 1 or window < 1:
         raise UserError(f"num_choices={num_choices}, window={window}: expected at least 1")
-    if max_new_tokens is not None and max_new_tokens < 1:
-        raise UserError(f"max_new_tokens={max_new_tokens}: at least 1")
-    if model.config.architecture == "classifier" and (beams > 1 or sampling.temperature > 0):
+    if model.config.architecture == "classifier" and (options.beams > 1 or options.sampling.temperature > 0):
         raise UserError(
-            f"beams={beams}, temperature={sampling.temperature:g}: a classifier writes no text to search or to "
-            "sample; leave them out"
+            f"beams={options.beams}, temperature={options.sampling.temperature:g}: a classifier writes no text to "
+            "search or to sample; leave them out"
         )
     check_batch_tokens(batch_tokens)
-    depth = Depth(max_steps=max_steps, halting_threshold=halting_threshold)
-    depth.check(model)
-    search = _Search(
-        beams=beams,
-        alpha=alpha,
-        sampling=sampling,
-        num_choices=num_choices,
-        max_new_tokens=max_new_tokens,
-        depth=depth,
-    )
-    return _predictions(model, codec, iter(examples), search, batch_tokens=batch_tokens, window=window)
+    options.check(model)
+    predictor = _Predictor(model, codec, options, num_choices, batch_tokens)
+    return predictor.predictions(iter(examples), window=window)
 
 
-def _predictions(
-    model: Model,
-    codec: Codec,
-    examples: Iterator[Example],
-    search: _Search,
-    *,
-    batch_tokens: int,
-    window: int,
-) -> Iterator[Prediction]:
-    first = 0
-    while chunk := list(islice(examples, window)):
-        room = [_positions(model, example, search) for example in chunk]
-        sampler = check_batches(model, room, batch_tokens=batch_tokens)
-        ahead = _ahead(model, chunk, search, room=room, first=first, batch_tokens=batch_tokens)
-        found: list[Prediction | None] = [None] * len(chunk)
-        with evaluating(model):
-            ready = prepared(model)
-            for indices in sampler.epoch(0):
-                batch = [chunk[index] for index in indices]
-                numbers = [first + index for index in indices]
-                answers = _answer(ready, codec, batch, search, numbers, ahead=ahead)
-                for index, answer in zip(indices, answers, strict=True):
-                    found[index] = answer
-        first += len(chunk)
-        for prediction in found:
-            assert prediction is not None
-            yield prediction
+@dataclass(frozen=True)
+class _Predictor:
+    model: Model
+    codec: Codec
+    options: InferenceOptions
+    num_choices: int
+    batch_tokens: int
 
+    def predictions(self, examples: Iterator[Example], *, window: int) -> Iterator[Prediction]:
+        """Yield the predictions of each window of examples when the window is full."""
+        first = 0
+        while chunk := list(islice(examples, window)):
+            sizes = [self._positions(example) for example in chunk]
+            sampler = check_batches(self.model, sizes, batch_tokens=self.batch_tokens)
+            generated = self._continuous(chunk, sizes=sizes, first=first)
+            found: list[Prediction | None] = [None] * len(chunk)
+            with evaluating(self.model):
+                ready = dataclasses.replace(self, model=prepared(self.model))
+                for indices in sampler.epoch(0):
+                    batch = [chunk[index] for index in indices]
+                    answers = ready.answer(batch, [first + index for index in indices], generated)
+                    for index, answer in zip(indices, answers, strict=True):
+                        found[index] = answer
+            first += len(chunk)
+            for prediction in found:
+                assert prediction is not None
+                yield prediction
 
-def _ahead(
-    model: Model,
-    examples: Sequence[Example],
-    search: _Search,
-    *,
-    room: Sequence[int],
-    first: int,
-    batch_tokens: int,
-) -> dict[int, Generated]:
-    """Outputs by number of the example, where a halting decoder finds them faster for all examples in one stream."""
-    if not isinstance(model, EncoderDecoder | LanguageModel) or search.beams > 1 or len(examples) <= PROBE:
-        return {}
-    if model.target.recurrence.halting is None or stream_obstacle(model.target.recurrence) is not None:
-        return {}
-    order = sorted(range(len(examples)), key=lambda index: -room[index])  # what takes longest begins first
-    requests = [Request(first + index, _given(model, examples[index])) for index in order]
-    found = generate_stream(
-        model,
-        requests,
-        slots=min(len(examples), max(1, batch_tokens // max(room))),
-        capacity=max(room) + 2,  # a prompt's start token, and twice that among the new ones
-        sampling=search.sampling,
-        max_new_tokens=search.max_new_tokens,
-        max_steps=search.depth.max_steps,
-        halting_threshold=search.depth.halting_threshold,
-    )
-    return dict(found)
+    def answer(
+        self, examples: Sequence[Example], numbers: Sequence[int], generated: Mapping[int, Generated]
+    ) -> list[Prediction]:
+        """Return the answers to examples of these numbers; `generated` has the outputs that exist already."""
+        model = self.model
+        if isinstance(model, AnyClassifier):
+            return self._classes(model, examples)
+        if generated:
+            found = [[generated[number]] for number in numbers]
+        else:
+            source: Source | None = (
+                [_given(model, example) for example in examples]
+                if isinstance(model, AnyLanguageModel)
+                else collate(examples, indices=numbers).to(device_of(model)).source
+            )
+            assert source is not None
+            found = self.options.generate(model, source, indices=numbers, num_results=self.num_choices)
+        if isinstance(model, AnyLanguageModel):
+            steps = self._prompt_steps(model, examples)
+        else:
+            steps = [best[0].source_steps for best in found]
+        texts = [[(self.codec.render(one.tokens), one.score) for one in best] for best in found]
+        return [_prediction(choices, taken) for choices, taken in zip(texts, steps, strict=True)]
+
+    def _positions(self, example: Example) -> int:
+        """Return the positions of an example in memory, its longest output included."""
+        given = max(1, size(example))
+        if isinstance(self.model, AnyClassifier):
+            return given
+        most = self.options.max_new_tokens
+        return (given + (2 * given + 10 if most is None else most)) * self.options.beams
+
+    def _continuous(
+        self, examples: Sequence[Example], *, sizes: Sequence[int], first: int
+    ) -> dict[int, Generated]:
+        """Return outputs by number of the example, where continuous batching serves a halting decoder; else nothing."""
+        model, options = self.model, self.options
+        if not isinstance(model, EncoderDecoder | LanguageModel) or options.beams > 1:
+            return {}
+        recurrence = model.target.recurrence
+        if len(examples) <= PROBE or recurrence.halting is None or stream_obstacle(recurrence) is not None:
+            return {}
+        longest_first = sorted(range(len(examples)), key=lambda index: -sizes[index])
+        requests = [Request(first + index, _given(model, examples[index])) for index in longest_first]
+        found = generate_stream(
+            model,
+            requests,
+            slots=min(len(examples), max(1, self.batch_tokens // max(sizes))),
+            capacity=max(sizes) + 2,  # the start token of a prompt, and twice that among the new tokens
+            sampling=options.sampling,
+            max_new_tokens=options.max_new_tokens,
+            max_steps=options.max_steps,
+            halting_threshold=options.halting_threshold,
+        )
+        return dict(found)
+
+    def _classes(self, model: AnyClassifier, examples: Sequence[Example]) -> list[Prediction]:
+        batch = collate(examples, indices=range(len(examples))).to(device_of(model))
+        assert batch.source is not None
+        output = self.options.run(model, batch.source)
+        probabilities = finite(output.logits).double().softmax(-1)
+        best, classes = probabilities.topk(min(self.num_choices, probabilities.shape[-1]), dim=-1)
+        steps = steps_of(output.encoder, real=real_positions(model, batch.source))
+        return [
+            _prediction(
+                [(self.codec.render(name), score) for name, score in zip(names, scores, strict=True)], taken
+            )
+            for scores, names, taken in zip(best.tolist(), classes.tolist(), steps, strict=True)
+        ]
+
+    def _prompt_steps(self, model: AnyLanguageModel, examples: Sequence[Example]) -> list[list[float]]:
+        """N of the positions that predict the tokens of each prompt."""
+        if not any(example.target for example in examples):
+            return [[] for _ in examples]
+        batch = collate(examples, indices=range(len(examples))).to(device_of(model))
+        output = self.options.run(model, batch.target)
+        return steps_of(output.decoder, real=batch.target != model.config.vocabulary.padding_id)
 
 
 def _given(model: AnyEncoderDecoder | AnyLanguageModel, example: Example) -> list[int]:
-    """The prompt, or the source."""
+    """Return the prompt of a language model, or the source."""
     if isinstance(model, AnyLanguageModel):
-        return [model.config.start_id, *ids_of(example)]
+        return [model.config.start_id, *target_ids(example)]
     return [token for token in example.source if isinstance(token, int)]
 
 
-def _positions(model: Model, example: Example, search: _Search) -> int:
-    """Positions an example takes in memory while it is worked on, the output it may get included."""
-    given = max(1, size(example))
-    if isinstance(model, AnyClassifier):
-        return given
-    new = 2 * given + 10 if search.max_new_tokens is None else search.max_new_tokens
-    return (given + new) * search.beams
-
-
-def _answer(
-    model: Model,
-    codec: Codec,
-    examples: Sequence[Example],
-    search: _Search,
-    numbers: Sequence[int],
-    *,
-    ahead: Mapping[int, Generated],
-) -> list[Prediction]:
-    """Answers to examples numbered ``numbers``; ``ahead`` holds outputs that are known already."""
-    if ahead and not isinstance(model, AnyLanguageModel):
-        known = [ahead[number] for number in numbers]
-        return [_prediction(codec, [one], steps=one.source_steps) for one in known]
-    match model:
-        case AnyClassifier():
-            return _classes(model, codec, examples, search)
-        case AnyEncoderDecoder() | AllAtOnce():
-            batch = collate(examples, indices=numbers).to(device_of(model))
-            assert batch.source is not None
-            found = _generate(model, batch.source, search, numbers=numbers)
-            return [_prediction(codec, best, steps=best[0].source_steps) for best in found]
-        case AnyLanguageModel():
-            prompts = [_given(model, example) for example in examples]
-            if ahead:
-                found = [[ahead[number]] for number in numbers]
-            else:
-                found = _generate(model, prompts, search, numbers=numbers)
-            steps = _prompt_steps(model, examples, search)
-            return [_prediction(codec, best, steps=taken) for best, taken in zip(found, steps, strict=True)]
-
-
-def _classes(
-    model: AnyClassifier, codec: Codec, examples: Sequence[Example], search: _Search
-) -> list[Prediction]:
-    batch = collate(examples, indices=range(len(examples))).to(device_of(model))
-    assert batch.source is not None
-    output = model(
-        batch.source,
-        max_steps=search.depth.max_steps,
-        halting_threshold=search.depth.halting_threshold,
-    )
-    probabilities = finite(output.logits).double().softmax(-1)
-    best, classes = probabilities.topk(min(search.num_choices, probabilities.shape[-1]), dim=-1)
-    steps = steps_of(output.encoder, real=real_positions(model, batch.source))
-    predictions = []
-    for scores, names, taken in zip(best.tolist(), classes.tolist(), steps, strict=True):
-        choices = [(codec.render(name), score) for name, score in zip(names, scores, strict=True)]
-        predictions.append(Prediction(text=choices[0][0], score=choices[0][1], steps=taken, choices=choices))
-    return predictions
-
-
-def _generate(
-    model: AnyEncoderDecoder | AnyLanguageModel | AllAtOnce,
-    source: Source,
-    search: _Search,
-    *,
-    numbers: Sequence[int],
-) -> list[list[Generated]]:
-    """Return the sequences found for each row, best first."""
-    if search.beams > 1:
-        check_model(model)
-        assert not isinstance(model, AllAtOnce)
-        return beam_search(
-            model,
-            source,
-            beams=search.beams,
-            alpha=search.alpha,
-            num_results=min(search.num_choices, search.beams),
-            max_new_tokens=search.max_new_tokens,
-            max_steps=search.depth.max_steps,
-            halting_threshold=search.depth.halting_threshold,
-        )
-    found = generate(
-        model,
-        source,
-        max_new_tokens=search.max_new_tokens,
-        sampling=search.sampling,
-        indices=numbers,
-        max_steps=search.depth.max_steps,
-        halting_threshold=search.depth.halting_threshold,
-    )
-    return [[one] for one in found]
-
-
-def _prompt_steps(model: AnyLanguageModel, examples: Sequence[Example], search: _Search) -> list[list[float]]:
-    """N of the positions that predict the tokens of each prompt."""
-    if not any(example.target for example in examples):
-        return [[] for _ in examples]
-    batch = collate(examples, indices=range(len(examples))).to(device_of(model))
-    output = model(
-        batch.target,
-        max_steps=search.depth.max_steps,
-        halting_threshold=search.depth.halting_threshold,
-    )
-    return steps_of(output.decoder, real=batch.target != model.config.padding_id)
-
-
-def _prediction(codec: Codec, found: Sequence[Generated], *, steps: list[float]) -> Prediction:
-    choices = [(codec.render(one.tokens), one.score) for one in found]
+def _prediction(choices: list[tuple[str, float]], steps: list[float]) -> Prediction:
+    """Return the prediction of answers with their scores, best first."""
     return Prediction(text=choices[0][0], score=choices[0][1], steps=steps, choices=choices)

@@ -1,6 +1,6 @@
-"""What an evaluation found, as plain numbers: scores by group, how many steps positions took, what to beware of.
+"""The result of an evaluation as plain numbers: scores by group, steps of positions, warnings and notes.
 
-A report is read back from ``report.json`` to print it or to draw it.
+A report is read from ``report.json`` to print it or to plot it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
-from universal_transformer.data.text import read_json, show, show_path, write_json
-from universal_transformer.data.typed import typed
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_json, show, show_path, write_json
 from universal_transformer.tasks.task import Measure
+from universal_transformer.typed import typed
 
 FAILED_ABOVE = 5.0  # per cent: the paper's table 1 calls a task with a larger error failed
 
@@ -50,7 +50,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
 
 @dataclass(frozen=True)
 class StepCounts:
-    """How many positions took 1, 2, 3 … steps (N of the paper): ``counts[n - 1]`` of them took n."""
+    """Numbers of positions that took 1, 2, 3 … steps (N of the paper): ``counts[n - 1]`` positions took n."""
 
     side: Side
     counts: tuple[int, ...]
@@ -62,7 +62,7 @@ class StepCounts:
 
     @property
     def mean(self) -> float:
-        """Mean N over positions; 0 where there is none."""
+        """Mean N over positions; 0 without positions."""
         return sum(n * count for n, count in enumerate(self.counts, start=1)) / max(1, self.num_positions)
 
     @property
@@ -80,7 +80,7 @@ class StepCounts:
 
 
 @dataclass(frozen=True)
-class Row:
+class ScoreRow:
     """The scores of one group of one test set."""
 
     set: str
@@ -95,7 +95,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """How a figure calls it."""
+        """Label of the row in a figure."""
         return self.group or self.set
 
 
@@ -115,16 +115,16 @@ class Report:
     metric: Measure
     split: str
     halting: bool
-    """Whether positions decide for themselves when to stop."""
+    """Whether each position halts at its own step."""
     max_steps: int
-    """Depth T that was run: the cap of a halting model; 0 of a model without depth."""
-    rows: tuple[Row, ...]
+    """Depth T of the calls: the limit of a halting model; 0 for a model without a recurrence over depth."""
+    rows: tuple[ScoreRow, ...]
     """One for each group of each test set."""
-    totals: tuple[Row, ...]
+    totals: tuple[ScoreRow, ...]
     """One for each test set as a whole."""
     steps_by_supports: tuple[BySupports, ...] = ()
     signatures: dict[str, str] = field(default_factory=dict)
-    """How a score was computed, in the words of its library (sacreBLEU)."""
+    """How a score was computed, as its library (sacreBLEU) writes it."""
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -139,14 +139,14 @@ class Report:
         return next(iter(self.totals[0].metrics))
 
     @property
-    def failed(self) -> tuple[Row, ...] | None:
-        """Groups with an error above 5 % (the paper's failed tasks); None where there are no groups to fail."""
+    def failed(self) -> tuple[ScoreRow, ...] | None:
+        """Groups with an error above 5 % (the paper's failed tasks); None for another metric or without groups."""
         if self.metric != "error" or not self.has_groups:
             return None
         return tuple(row for row in self.rows if row.metrics["error"] > FAILED_ABOVE)
 
     def mean_over_groups(self, metric: str) -> float:
-        """The plain mean over groups, whatever their sizes (table 1's mean error over tasks)."""
+        """The unweighted mean over groups (table 1's mean error over tasks)."""
         return sum(row.metrics[metric] for row in self.rows) / len(self.rows)
 
     def steps(self, side: Side) -> StepCounts | None:
@@ -192,7 +192,7 @@ class Report:
         return cls.from_dict(read_json(path), name=show_path(path))
 
     def lines(self) -> list[str]:
-        """A plain-text account for a terminal, columns aligned."""
+        """The report as lines of text with aligned columns."""
         count = sum(row.count for row in self.totals)
         lines = [f"{self.task} · {self.split} · {count:,} examples", *_table(self.score_table(), names=2)]
         if self.has_groups:
@@ -211,7 +211,7 @@ class Report:
         return lines + [f"note: {text}" for text in self.notes]
 
     def score_table(self) -> list[list[str]]:
-        """Scores and steps as text: a head, then the groups of each test set and the whole of it."""
+        """Scores and steps as text: a head, then the groups of each test set and the whole test set."""
         metrics = list(self.totals[0].metrics)
         sides = [steps.side for steps in self.totals[0].steps]
         depth = "steps" if self.halting else "steps (fixed)"
@@ -246,24 +246,24 @@ class Report:
 
 
 def sum_steps(counts: Sequence[StepCounts]) -> StepCounts | None:
-    """All of them together; None for none."""
+    """The sum of all counts; None for an empty sequence."""
     return None if not counts else sum(counts[1:], counts[0])
 
 
 def show_steps(steps: StepCounts) -> str:
-    """Mean and standard deviation as the paper writes them: "2.3 ± 0.8", with one more digit."""
+    """Mean and standard deviation as in the paper, with one more digit: "2.31 ± 0.82"."""
     return f"{steps.mean:.2f} ± {steps.spread:.2f}"
 
 
 def collapse(steps: StepCounts, *, max_steps: int) -> str | None:
-    """Say how halting has collapsed, if it has: all positions stop at one step, so that depth is no choice."""
+    """Return a warning if halting has collapsed, which means that all positions halt at the same step."""
     if not steps.num_positions or (how := stuck(steps.mean, steps.spread, max_steps=max_steps)) is None:
         return None
     return f"halting has collapsed: all {steps.side} positions {how}"
 
 
 def stuck(mean: float, spread: float, *, max_steps: int) -> str | None:
-    """Say where all positions stop, and what helps, if steps of that mean and standard deviation leave no choice."""
+    """Return at which step all positions halt, and a remedy, if this mean and standard deviation show that they do."""
     found = f"(steps {mean:.2f} ± {spread:.2f} of at most {max_steps})"
     if max_steps == 1:
         return None

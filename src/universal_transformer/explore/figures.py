@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from universal_transformer.evaluation.report import FAILED_ABOVE, METRICS, Report, Row, StepCounts, show_steps
+from universal_transformer.evaluation.report import (
+    FAILED_ABOVE,
+    METRICS,
+    Report,
+    ScoreRow,
+    StepCounts,
+    show_steps,
+)
 from universal_transformer.explore.canvas import (
     BLUE,
     GREEN,
@@ -242,7 +249,7 @@ def _step_grid(ax: Axes, report: Report) -> None:
     ax.tick_params(axis="y", labelcolor=INK, labelsize=9.5)
 
 
-def _row_name(report: Report, row: Row) -> str:
+def _row_name(report: Report, row: ScoreRow) -> str:
     return f"{row.set}: {row.group}" if len(report.totals) > 1 and row.group else row.name
 
 

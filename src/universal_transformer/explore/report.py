@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 import universal_transformer
-from universal_transformer.data.text import read_json, write_text
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import METRICS, Report, show_steps
 from universal_transformer.explore import page
@@ -24,6 +23,7 @@ from universal_transformer.explore.figures import (
 )
 from universal_transformer.explore.story import Story
 from universal_transformer.explore.story_figures import attention_maps, ponder_map
+from universal_transformer.files import read_json, write_text
 from universal_transformer.training.machine import processor
 
 REPORT, PLOTS = "report.html", "plots"

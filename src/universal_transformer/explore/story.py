@@ -15,12 +15,12 @@ from universal_transformer.decoding import generate
 from universal_transformer.decoding.session import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation import predict
-from universal_transformer.models.build import Model
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.nn.trace import Trace
-from universal_transformer.tasks.scoring import until_end
+from universal_transformer.registry import Model
+from universal_transformer.tasks.accuracy import until_end
 from universal_transformer.tasks.task import Codec, Task
 
 SHOWN = range(8, 17)  # positions of a story that fills a figure well
@@ -89,7 +89,7 @@ def choose_examples(model: Model, task: Task, *, count: int = 1) -> list[Example
     examples = next((found for found in task.test.values() if len(found)), None)
     if examples is None:
         raise UserError(f"task {task.name}: no examples in test; expected at least one to show")
-    if not isinstance(model, Classifier) or model.config.inputs != "facts":
+    if not isinstance(model, Classifier) or model.config.inputs.kind != "facts":
         return spread(examples, count=count)
     fitting = [found for found in examples if len(found.source) in SHOWN]
     pool = fitting or sorted(examples, key=lambda found: len(found.source))[:SEARCHED]
@@ -113,19 +113,19 @@ def _classify(model: Classifier, codec: Codec, example: Example) -> Story:
     config, best = model.config, int(probabilities.argmax())
     attention = output.encoder.self_attention
     assert attention is not None
-    plain = config.plain_layers_before + config.plain_layers_after
+    plain = config.tensor2tensor.plain_layers_before + config.tensor2tensor.plain_layers_after
     return Story(
         labels=tuple(codec.words(example)),
         steps=_steps(output.encoder),
         max_steps=model.config.max_steps,
-        halting=config.halting,
-        facts=config.inputs == "facts",
+        halting=config.halts,
+        facts=config.inputs.kind == "facts",
         supports=example.supports,
         answer=None if example.target == NO_CLASS else codec.render(example.target),
         output=codec.render(best),
         probability=float(probabilities[best]),
         attention=attention[:, 0].float().cpu().numpy(),
-        layers_per_step=0 if plain else config.layers_per_step,
+        layers_per_step=0 if plain else config.step.blocks,
     )
 
 
@@ -133,7 +133,7 @@ def _translate(model: EncoderDecoder, codec: Codec, example: Example) -> Story:
     assert isinstance(example.target, tuple)
     source = _batch(example, model)
     found = generate(model, source)[0]
-    end = model.config.end_id
+    end = model.config.vocabulary.end_id
     written = [*found.tokens, *([end] if found.finished else [])]
     target = torch.tensor([written], device=source.device)
     output = model(source, target)
@@ -142,7 +142,7 @@ def _translate(model: EncoderDecoder, codec: Codec, example: Example) -> Story:
         labels=tuple(codec.words(example)),
         steps=tuple(found.source_steps),
         max_steps=model.config.max_steps,
-        halting=model.config.halting,
+        halting=model.config.halts,
         answer=codec.render(until_end(example.target, end_id=end)) if example.target else None,
         output=codec.render(found.tokens),
         output_labels=_labels(codec, written, model),
@@ -155,7 +155,7 @@ def _continue(model: LanguageModel, codec: Codec, example: Example) -> Story:
     prompt = example.target[:PROMPT]
     start = model.config.start_id
     found = generate(model, [[start, *prompt]], max_new_tokens=CONTINUATION)[0]
-    written = [*found.tokens, *([model.config.end_id] if found.finished else [])]
+    written = [*found.tokens, *([model.config.vocabulary.end_id] if found.finished else [])]
     whole = torch.tensor([[*prompt, *written]], device=next(model.parameters()).device)
     output = model(whole)
     assert output.decoder is not None
@@ -164,7 +164,7 @@ def _continue(model: LanguageModel, codec: Codec, example: Example) -> Story:
         labels=tuple(codec.words(Example(source=(), target=prompt))),
         steps=steps[: len(prompt)],
         max_steps=model.config.max_steps,
-        halting=model.config.halting,
+        halting=model.config.halts,
         output=codec.render(found.tokens),
         output_labels=_labels(codec, written, model),
         output_steps=steps[len(prompt) :],
@@ -182,5 +182,5 @@ def _steps(trace: Trace) -> tuple[float, ...]:
 
 
 def _labels(codec: Codec, ids: Sequence[int], model: Model) -> tuple[str, ...]:
-    end = model.config.end_id
+    end = model.config.vocabulary.end_id
     return tuple("<end>" if index == end else codec.render([index]).strip() or "␣" for index in ids)

@@ -1,1 +1,1 @@
-"""Models of other people, and ours in other people's hands."""
+"""Exchange of models with other code."""

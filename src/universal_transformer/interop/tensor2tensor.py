@@ -11,12 +11,11 @@ The authors' code (tensor2tensor, Apache-2.0) stores a model as variables with n
 - :func:`load_encoder`, :func:`load_decoder` one recurrence;
 - :func:`config_from_hparams` the configuration alone.
 
-Every variable must find its place and every parameter its variable: what is left over or missing is named in the error.
-Training state (``global_step``, slots of optimisers) is passed over. What is computed is held to the last official
+Every variable must belong to a parameter and every parameter to a variable. The error names what is missing or left
+over. Training state (``global_step``, slots of optimisers) is ignored. The results equal those of the last official
 version; before September 2018 basic and global halting mixed states differently.
 """
 
-import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -42,6 +41,7 @@ from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.positions import default_positions, without_padding
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
+from universal_transformer.typed import replaced
 
 __all__ = [
     "Body",
@@ -78,8 +78,8 @@ class Body(nn.Module):
         self.encoder = recurrence(config, decoder=False) if encoder else None
         self.decoder = recurrence(config, decoder=True, cross_attention=encoder) if decoder else None
         self.space = None
-        if encoder and config.num_target_spaces:
-            self.space = nn.Parameter(torch.zeros(config.num_target_spaces, config.width))
+        if encoder and config.tensor2tensor.num_target_spaces:
+            self.space = nn.Parameter(torch.zeros(config.tensor2tensor.num_target_spaces, config.sizes.width))
 
     def encode(self, inputs: States, *, target_space: int = 0) -> tuple[States, Padding | None, Trace]:
         """The encoder's last states, the padding of the inputs, and the trace."""
@@ -225,7 +225,7 @@ def load(
     hyper-parameters; those left out have the official defaults. ``source_vocabulary_size`` is needed only when source
     and target embed different vocabularies under names that do not say which is which.
 
-    Raises Unsupported when the official model is one that ours cannot be; UserError that names a variable which is
+    Raises Unsupported for an official model that this package does not have; UserError that names a variable which is
     missing, left over, wrongly shaped or not finite.
     """
     full, inside = complete(hparams), _strip(variables)
@@ -237,9 +237,8 @@ def load(
         list(inside), shared=shared, encoder=encoder, source_vocabulary_size=source_vocabulary_size
     )
     own_table = encoder and (source != target or not shared)
-    config = dataclasses.replace(
-        config, vocabulary_size=source, target_vocabulary_size=target if own_table else 0
-    )
+    sizes = {"vocabulary.size": source, "vocabulary.target_size": target if own_table else 0}
+    config = replaced(config, sizes)
     model = architecture(config)
     num_shards = _num_shards(list(inside), full)
     _fill(official_variables(model, num_shards=num_shards, shared=shared), inside)
@@ -266,8 +265,8 @@ def load_body(variables: Variables, hparams: Mapping[str, Any]) -> Body:
 def _load_side(variables: Variables, hparams: Mapping[str, Any], *, decoder: bool) -> Recurrence:
     inside = _strip(variables)
     config = config_from_hparams(hparams, architecture="language_model" if decoder else "classifier")
-    if config.position_injection == "input":  # added where the input is prepared, which is not here
-        config = dataclasses.replace(config, position_coordinates="none", position_injection="every_step")
+    if config.coordinates.injection == "input":  # added where the input is prepared, which is not here
+        config = replaced(config, {"coordinates.position": "none", "coordinates.injection": "every_step"})
     looks = decoder and _has(inside, "encdec_attention")
     side = recurrence(config, decoder=decoder, cross_attention=looks)
     _fill(official_variables(side), inside)

@@ -1,4 +1,4 @@
-"""What the official hyper-parameters say, in our words.
+"""The configuration that official hyper-parameters describe.
 
 The names and their meaning are those of tensor2tensor's ``universal_transformer.py`` at commit ``bafdc1b`` (2023), the
 last one. A hyper-parameter that is left out has the value that ``universal_transformer_base`` gives it.
@@ -8,7 +8,23 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import (
+    Architecture,
+    InputsConfig,
+    ModelConfig,
+    OutputsConfig,
+    VocabularyConfig,
+)
+from universal_transformer.nn.config import (
+    AttentionConfig,
+    CoordinatesConfig,
+    DepthConfig,
+    HaltingConfig,
+    Sizes,
+    StepConfig,
+    Tensor2TensorConfig,
+    TransitionConfig,
+)
 
 TARGET_SPACES = 32  # rows of the official embedding of problems
 DEFAULTS: dict[str, Any] = {
@@ -69,7 +85,12 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
     "hard_attention_k": (0,),
 }
 """What we can compute, of the hyper-parameters that name a way to compute."""
-NORMS = {("n", "da"): "pre", ("n", "a"): "pre", ("none", "dan"): "post", ("none", "an"): "post"}
+NORMS: dict[tuple[str, str], Literal["pre", "post"]] = {
+    ("n", "da"): "pre",
+    ("n", "a"): "pre",
+    ("none", "dan"): "post",
+    ("none", "an"): "post",
+}
 """Norm before or after, by ``layer_preprocess_sequence`` and ``layer_postprocess_sequence``."""
 ASKED_IF: dict[str, tuple[str, Any]] = {
     "act_type": ("recurrence_type", "act"),
@@ -82,7 +103,7 @@ ASKED_IF: dict[str, tuple[str, Any]] = {
 
 
 class Unsupported(UserError):  # noqa: N818 - not every refusal is a mistake
-    """An official model that ours cannot be: the message names the hyper-parameter and its value."""
+    """An official model that this package does not have: the message names the hyper-parameter and its value."""
 
 
 def complete(hparams: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,86 +148,94 @@ def check(full: Mapping[str, Any]) -> None:
         raise Unsupported("num_mixedin_layers=0 with mix_with_transformer is not supported: at least 1")
 
 
-def _blocks(full: Mapping[str, Any]) -> dict[str, Any]:
-    mixed = full["mix_with_transformer"] or ""  # the official code looks for these words in it
-    return {
-        "layers_per_step": full["num_inrecurrence_layers"],
-        "plain_layers_before": full["num_mixedin_layers"] if "before_ut" in mixed else 0,
-        "plain_layers_after": full["num_mixedin_layers"] if "after_ut" in mixed else 0,
-        "norm": NORMS[full["layer_preprocess_sequence"], full["layer_postprocess_sequence"]],
-        "norm_epsilon": float(full["norm_epsilon"]),
-        "transition": "feed_forward" if full["transformer_ffn_type"] == "fc" else "separable_convolution",
-        "zero_padding": bool(full["use_pad_remover"]),
-        "dropout": float(full["layer_prepostprocess_dropout"]),
-        "attention_dropout": float(full["attention_dropout"]),
-        "transition_dropout": float(full["relu_dropout"]),
-    }
+def _step(full: Mapping[str, Any]) -> StepConfig:
+    return StepConfig(
+        norm=NORMS[full["layer_preprocess_sequence"], full["layer_postprocess_sequence"]],
+        norm_epsilon=float(full["norm_epsilon"]),
+        dropout=float(full["layer_prepostprocess_dropout"]),
+        blocks=full["num_inrecurrence_layers"],
+    )
 
 
-def _coordinates(full: Mapping[str, Any]) -> dict[str, Any]:
+def _transition(full: Mapping[str, Any]) -> TransitionConfig:
+    kind = "feed_forward" if full["transformer_ffn_type"] == "fc" else "separable_convolution"
+    return TransitionConfig(kind=kind, dropout=float(full["relu_dropout"]))
+
+
+def _coordinates(full: Mapping[str, Any]) -> CoordinatesConfig:
     every_step = bool(full["add_position_timing_signal"])
     learned = full["step_timing_signal_type"] == "learned"
-    steps = ("learned" if learned else "sinusoidal") if full["add_step_timing_signal"] else "none"
-    concatenate = every_step and full["add_or_concat_timing_signal"] == "concat"
-    return {
-        "coordinate_layout": "split",
-        "position_coordinates": "sinusoidal" if every_step or full["pos"] == "timing" else "none",
-        "position_injection": "every_step" if every_step else "input",
-        "position_start": "step" if every_step and full["position_start_index"] == "step" else "fixed",
-        "step_coordinates": steps,
-        "scale_step_table": steps == "learned",
-        "combine_coordinates": "concatenate" if concatenate else "add",
-    }
+    return CoordinatesConfig(
+        layout="split",
+        position="sinusoidal" if every_step or full["pos"] == "timing" else "none",
+        step=("learned" if learned else "sinusoidal") if full["add_step_timing_signal"] else "none",
+        injection="every_step" if every_step else "input",
+    )
 
 
-def _halting(full: Mapping[str, Any]) -> dict[str, Any]:
-    """The halting of the official code: padding ponders, halted positions go on changing, the cap has no remainder."""
+def _halting(full: Mapping[str, Any]) -> HaltingConfig:
+    """The halting of the official code: halted positions go on changing, and there is no remainder at the last step."""
     act = full["recurrence_type"] == "act"
-    return {
-        "max_steps": full["act_max_steps" if act else "num_rec_steps"],
-        "halting": act,
-        "halting_threshold": 1.0 - full["act_epsilon"],
-        "halting_bias": float(full["act_halting_bias_init"]),
-        "remainder_at_cap": False,
-        "halting_output": "mean" if full["act_type"] == "accumulated" else "interpolate",
-        "halting_state": "evolving",
-        "halting_scope": "sequence" if act and full["act_type"] == "global" else "position",
-        "ponder_padding": True,
-    }
+    return HaltingConfig(
+        side="both" if act else "none",
+        threshold=1.0 - full["act_epsilon"],
+        bias=float(full["act_halting_bias_init"]),
+        remainder_at_cap=False,
+        output="mean" if full["act_type"] == "accumulated" else "interpolate",
+        state="evolving",
+        scope="sequence" if act and full["act_type"] == "global" else "position",
+    )
+
+
+def _tensor2tensor(full: Mapping[str, Any], *, spaces: bool, step: str, scope: str) -> Tensor2TensorConfig:
+    every_step = bool(full["add_position_timing_signal"])
+    shifted = every_step and full["position_start_index"] == "step"
+    mixed = full["mix_with_transformer"] or ""  # the official code looks for these words in it
+    return Tensor2TensorConfig(
+        scale_step_table=step == "learned",
+        concatenate_coordinates=every_step and full["add_or_concat_timing_signal"] == "concat",
+        shift_positions_by_step=shifted,
+        plain_layers_before=full["num_mixedin_layers"] if "before_ut" in mixed else 0,
+        plain_layers_after=full["num_mixedin_layers"] if "after_ut" in mixed else 0,
+        zero_padding=bool(full["use_pad_remover"]),
+        ponder_padding=True,
+        num_target_spaces=TARGET_SPACES if spaces else 0,
+        start_is_padding=True,
+        allow_look_ahead=shifted or scope == "sequence",
+    )
 
 
 def config_from_hparams(
     hparams: Mapping[str, Any],
     *,
-    architecture: Literal["encoder_decoder", "language_model", "classifier"] = "encoder_decoder",
+    architecture: Architecture = "encoder_decoder",
 ) -> ModelConfig:
     """The configuration that computes what the official code computes with ``hparams``.
 
-    Token ids are the official ones: 0 is padding, and stands in front of the first target too; 1 ends a text. Global
-    halting and the start index "step" let a decoder see its future; official checkpoints have them, so they are allowed
-    here (``allow_look_ahead``).
+    Token ids are the official ones: 0 is padding and precedes the first target token, 1 ends a text. Global
+    halting and the start index "step" let a decoder depend on later tokens; official checkpoints have them, so they are
+    allowed here (``allow_look_ahead``).
 
-    Raises Unsupported, naming hyper-parameter and value, where ours cannot be the same.
+    Raises Unsupported, naming hyper-parameter and value, where there is no equal configuration.
     """
     full = complete(hparams)
     check(full)
-    blocks, coordinates, halting = _blocks(full), _coordinates(full), _halting(full)
-    sees_ahead = halting["halting_scope"] == "sequence" or coordinates["position_start"] == "step"
-    spaces = architecture != "language_model" and full["use_target_space_embedding"]
+    coordinates, halting = _coordinates(full), _halting(full)
+    spaces = architecture != "language_model" and bool(full["use_target_space_embedding"])
+    steps = full["act_max_steps" if full["recurrence_type"] == "act" else "num_rec_steps"]
     return ModelConfig(
         architecture=architecture,
-        width=full["hidden_size"],
-        filter_width=full["filter_size"],
-        num_heads=full["num_heads"],
-        padding_id=0,
-        start_id=0,
-        end_id=1,
-        tie_output=bool(full["shared_embedding_and_softmax_weights"]),
-        output_bias=False,
-        scale_embeddings=full["multiply_embedding_mode"] == "sqrt_depth",
-        num_target_spaces=TARGET_SPACES if spaces else 0,
-        allow_look_ahead=sees_ahead,
-        **blocks,
-        **coordinates,
-        **halting,
+        vocabulary=VocabularyConfig(padding_id=0, end_id=1),
+        inputs=InputsConfig(scale_embeddings=full["multiply_embedding_mode"] == "sqrt_depth"),
+        outputs=OutputsConfig(
+            tie_output=bool(full["shared_embedding_and_softmax_weights"]), output_bias=False
+        ),
+        sizes=Sizes(width=full["hidden_size"], filter_width=full["filter_size"], num_heads=full["num_heads"]),
+        coordinates=coordinates,
+        attention=AttentionConfig(dropout=float(full["attention_dropout"])),
+        transition=_transition(full),
+        step=_step(full),
+        depth=DepthConfig(max_steps=steps),
+        halting=halting,
+        tensor2tensor=_tensor2tensor(full, spaces=spaces, step=coordinates.step, scope=halting.scope),
     )

@@ -31,17 +31,19 @@ class Classifier(AnyClassifier):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        if config.num_classes < 1:
+        if config.vocabulary.num_classes < 1:
             raise UserError(
-                "num_classes=0: a classifier needs classes; take them from the data or set the field"
+                "vocabulary.num_classes=0: a classifier needs classes; take them from the data or set the field"
             )
         self.source = SourceSide(config)
         self.head: nn.Linear | Pointer
-        if config.pooling == "pointer":
-            self.head = Pointer(config.width, num_classes=config.num_classes, start_id=config.start_id)
+        if config.outputs.pooling == "pointer":
+            self.head = Pointer(
+                config.sizes.width, num_classes=config.vocabulary.num_classes, start_id=config.start_id
+            )
         else:
-            self.head = nn.Linear(config.width, config.num_classes)
-        initialise(self, noisy_masks=config.fact_mask_init == "noise")
+            self.head = nn.Linear(config.sizes.width, config.vocabulary.num_classes)
+        initialise(self, noisy_masks=config.inputs.fact_mask_init == "noise")
 
     def forward(
         self,
@@ -53,7 +55,7 @@ class Classifier(AnyClassifier):
         keep_attention: bool = False,
     ) -> ModelOutput:
         """Logits ``[batch, classes]``."""
-        if self.training and self.config.position_offsets != "none" and source_positions is None:
+        if self.training and self.config.coordinates.offsets != "none" and source_positions is None:
             source_positions = training_positions(self.config, *source.shape[:2], device=source.device)
         states, padding, trace = self.source(
             source,
@@ -64,5 +66,5 @@ class Classifier(AnyClassifier):
         )
         if isinstance(self.head, Pointer):
             return ModelOutput(self.head(states, source, padding=padding), trace, None)
-        pooled = pool(states, padding=padding, how=self.config.pooling)
+        pooled = pool(states, padding=padding, how=self.config.outputs.pooling)
         return ModelOutput(self.head(pooled), trace, None)

@@ -5,7 +5,7 @@ import torch
 from universal_transformer.axes import Int, Padding, Positions, States, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput
+from universal_transformer.models.inputs import TokenInput, token_input
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions import training_positions
 from universal_transformer.models.roles import AnyEncoderDecoder
@@ -17,7 +17,7 @@ from universal_transformer.nn.attention import ProjectedSource
 class EncoderDecoder(AnyEncoderDecoder):
     """Source tokens to target tokens.
 
-    >>> model = EncoderDecoder(ModelConfig(vocabulary_size=100))
+    >>> model = EncoderDecoder(ModelConfig(vocabulary=VocabularyConfig(size=100)))
     >>> logits = model(source, target).logits  # teacher forced: [batch, target, vocabulary]
     """
 
@@ -29,19 +29,15 @@ class EncoderDecoder(AnyEncoderDecoder):
         self.source = SourceSide(config)
         shared = self.source.input
         assert isinstance(shared, TokenInput)
-        if config.target_vocabulary_size:
-            shared = TokenInput(
-                config.target_vocabulary_size,
-                config.width,
-                padding_id=config.padding_id,
-                scale=config.scale_embeddings,
-            )
+        if config.vocabulary.target_size:
+            size = config.vocabulary.target_size
+            shared = token_input(config, config.sizes.width, size=size)
         self.target = TargetSide(config, embedding=shared, cross_attention=True)
         initialise(self)
 
     def _draw(self, source: int, target: int, *, batch: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Random positions of both sides, from one draw unless ``independent_offsets`` (decision D3)."""
-        if self.config.independent_offsets:
+        if self.config.coordinates.independent_offsets:
             return (
                 training_positions(self.config, batch, source, device=device),
                 training_positions(self.config, batch, target, device=device),
@@ -54,9 +50,9 @@ class EncoderDecoder(AnyEncoderDecoder):
     ) -> list[ProjectedSource]:
         """Keys and values of the source, for the target side."""
         recurrence, rotary = self.target.recurrence, None
-        if self.config.rotary_source:
+        if self.config.attention.rotary_source:
             rotary = recurrence.coordinates.source_angles(
-                positions, padding=padding, from_end=self.config.end_coordinates
+                positions, padding=padding, from_end=self.config.coordinates.from_end
             )
         return recurrence.project_source(states, padding=padding, rotary=rotary)
 
@@ -74,7 +70,7 @@ class EncoderDecoder(AnyEncoderDecoder):
     ) -> ModelOutput:
         """Logits for every label of ``target`` (end token included, padded on the right) given those to its left."""
         given = source_positions is not None and target_positions is not None
-        if self.training and self.config.position_offsets != "none" and not given:
+        if self.training and self.config.coordinates.offsets != "none" and not given:
             drawn = self._draw(source.shape[1], target.shape[1], batch=source.shape[0], device=source.device)
             source_positions = drawn[0] if source_positions is None else source_positions
             target_positions = drawn[1] if target_positions is None else target_positions
@@ -105,7 +101,7 @@ class EncoderDecoder(AnyEncoderDecoder):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
     ) -> DecoderState:
-        """Encode ``source`` and get ready to generate up to ``capacity`` tokens (the start token included)."""
+        """Encode ``source`` and return the state for up to ``capacity`` tokens (the start token included)."""
         positions = self.source.positions(source)
         states, padding, trace = self.source(
             source, positions=positions, max_steps=max_steps, threshold=halting_threshold

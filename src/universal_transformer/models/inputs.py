@@ -1,4 +1,4 @@
-"""From ids to states: an embedding a token, or one state for each short sentence."""
+"""From ids to states: an embedding of each token, or one state for each short sentence."""
 
 import math
 
@@ -8,10 +8,11 @@ from torch.nn.functional import embedding
 
 from universal_transformer.axes import Float, Int, Padding, States, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.models.config import BaseConfig
 
 
 def _check_ids(ids: Int[Tensor, "..."], *, size: int) -> None:
-    """UserError when an id lies outside the vocabulary (on a CPU; a GPU would have to wait for the answer)."""
+    """UserError when an id lies outside the vocabulary (on a CPU: on a GPU this would need a synchronisation)."""
     if ids.device.type == "cpu" and ids.numel() and not torch.compiler.is_compiling():
         least, most = (int(extreme) for extreme in ids.aminmax())
         if least < 0 or most >= size:
@@ -19,11 +20,30 @@ def _check_ids(ids: Int[Tensor, "..."], *, size: int) -> None:
 
 
 def _check_vocabulary(size: int) -> None:
-    """UserError for a vocabulary of nothing."""
+    """UserError for an empty vocabulary."""
     if size < 1:
         raise UserError(
-            f"vocabulary_size={size}: a model needs a vocabulary; take it from the data or set the field"
+            f"vocabulary.size={size}: a model needs a vocabulary; take it from the data or set the field"
         )
+
+
+def source_input(config: BaseConfig, width: int) -> "TokenInput | FactInput":
+    """Return the input module of the source: tokens or facts."""
+    if config.inputs.kind == "tokens":
+        return token_input(config, width, size=config.vocabulary.size)
+    return FactInput(
+        config.vocabulary.size,
+        width,
+        max_fact_words=config.vocabulary.max_fact_words,
+        padding_id=config.vocabulary.padding_id,
+        scale=config.inputs.scale_embeddings,
+    )
+
+
+def token_input(config: BaseConfig, width: int, *, size: int) -> "TokenInput":
+    """Return the embedding of a vocabulary of ``size`` tokens."""
+    scale = config.inputs.scale_embeddings
+    return TokenInput(size, width, padding_id=config.vocabulary.padding_id, scale=scale)
 
 
 class TokenInput(nn.Module):
@@ -37,7 +57,7 @@ class TokenInput(nn.Module):
         self.scale = math.sqrt(width) if scale else 1.0
 
     def padding(self, ids: Int[Tensor, "batch position"]) -> Padding:
-        """Where there is no token."""
+        """Return where there is no token."""
         return ids == self.padding_id
 
     def forward(self, ids: Int[Tensor, "batch position"]) -> States:
@@ -57,7 +77,8 @@ class FactInput(nn.Module):
         _check_vocabulary(vocabulary_size)
         if max_fact_words < 1:
             raise UserError(
-                f"max_fact_words={max_fact_words}: facts need the length of the longest one; take it from the data"
+                f"vocabulary.max_fact_words={max_fact_words}: facts need the length of the longest one; take it from "
+                "the data"
             )
         self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
         self.mask = nn.Parameter(torch.empty(max_fact_words, width))

@@ -3,7 +3,7 @@
 from universal_transformer.axes import Int, Positions, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput
+from universal_transformer.models.inputs import token_input
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions import training_positions
 from universal_transformer.models.roles import AnyLanguageModel
@@ -11,19 +11,14 @@ from universal_transformer.models.target import DecoderState, TargetSide
 
 
 class LanguageModel(AnyLanguageModel):
-    """Every token from those to its left."""
+    """Predict every token from those to its left."""
 
     config: ModelConfig
     target: TargetSide
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        embedding = TokenInput(
-            config.vocabulary_size,
-            config.width,
-            padding_id=config.padding_id,
-            scale=config.scale_embeddings,
-        )
+        embedding = token_input(config, config.sizes.width, size=config.vocabulary.size)
         self.target = TargetSide(config, embedding=embedding, cross_attention=False)
         initialise(self)
 
@@ -37,7 +32,7 @@ class LanguageModel(AnyLanguageModel):
         keep_attention: bool = False,
     ) -> ModelOutput:
         """Logits for every token of ``target`` given those to its left."""
-        if self.training and self.config.position_offsets != "none" and target_positions is None:
+        if self.training and self.config.coordinates.offsets != "none" and target_positions is None:
             target_positions = training_positions(self.config, *target.shape[:2], device=target.device)
         logits, trace = self.target(
             target,
@@ -56,7 +51,7 @@ class LanguageModel(AnyLanguageModel):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
     ) -> DecoderState:
-        """Get ready to generate: caches for ``capacity`` tokens (start token and prompt included)."""
+        """Return an empty state with caches for ``capacity`` tokens (start token and prompt included)."""
         return self.target.start(
             batch=batch, capacity=capacity, max_steps=max_steps, threshold=halting_threshold
         )

@@ -1,4 +1,4 @@
-"""Pointing at a word of the text: the attention sum (Kadlec et al., ACL 2016), over refined states."""
+"""Pointing to a word of the text: the attention sum (Kadlec et al., ACL 2016), over refined states."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Pointer(nn.Module):
     r"""``p(word) = Σ_{i: x_i = word} a_i``, ``a = softmax_i(h_i · (W q) / √width)``.
 
     h_i is the state of position i (`states`), x_i its token (`source`), q the state of the last real position. The
-    candidates i are the positions before the first ``start_id``, behind which the question stands; all positions of a
+    candidates i are the positions before the first ``start_id``, after which the question follows; all positions of a
     source without one. The logits are ``log(p + 1e-9)``, one for each token of the vocabulary.
 
-    Raises UserError for a source whose question has no text before it, on a CPU. Elsewhere such a source gives logits
-    that are not numbers, because a check would wait for the device.
+    Raises UserError for a source whose question has no text before it, on a CPU. On a GPU, where the check would need
+    a synchronisation, such a source gives logits that are not numbers.
     """
 
     def __init__(self, width: int, *, num_classes: int, start_id: int) -> None:

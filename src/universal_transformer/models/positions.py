@@ -1,4 +1,4 @@
-"""Where tokens stand, and where there are none."""
+"""Positions of tokens, and padding."""
 
 import torch
 
@@ -8,7 +8,7 @@ from universal_transformer.nn.coordinates import count_positions, draw_positions
 
 
 def without_padding(padding: Padding) -> Padding | None:
-    """``None`` when nothing is padding, which lets attention take its fastest path."""
+    """``None`` when nothing is padding, so that attention can use its fastest kernel."""
     return padding if bool(padding.any()) else None
 
 
@@ -22,5 +22,9 @@ def default_positions(length: int, *, padding: Padding | None, device: torch.dev
 def training_positions(config: ModelConfig, batch: int, length: int, *, device: torch.device) -> Positions:
     """Positions to train on, drawn as ``position_offsets`` says (decision D3)."""
     return draw_positions(
-        batch, length, offsets=config.position_offsets, max_positions=config.max_positions, device=device
+        batch,
+        length,
+        offsets=config.coordinates.offsets,
+        max_positions=config.coordinates.max_positions,
+        device=device,
     )

@@ -1,6 +1,5 @@
 """Models on disk: ``config.json`` and ``model.safetensors``, no pickle, nothing but what the configuration names."""
 
-import json
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, get_args
 
@@ -12,8 +11,8 @@ from torch import nn
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.execution.install import HaltingExecution, install
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.kinds import AnyModelConfig, config_from_dict
+from universal_transformer.files import read_json, show, write_json
+from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.recurrence import Recurrence
 
@@ -25,9 +24,9 @@ class Pretrained(nn.Module):
     """A model with a configuration that can be saved and loaded."""
 
     architecture: ClassVar[str]
-    config_kind: ClassVar[type[AnyModelConfig]] = ModelConfig
+    config_kind: ClassVar[type[BaseConfig]] = ModelConfig
 
-    def __init__(self, config: AnyModelConfig) -> None:
+    def __init__(self, config: BaseConfig) -> None:
         super().__init__()
         if not isinstance(config, self.config_kind):
             raise UserError(
@@ -37,7 +36,7 @@ class Pretrained(nn.Module):
             raise UserError(
                 f'architecture="{config.architecture}": {type(self).__name__} needs "{self.architecture}"'
             )
-        self.config: AnyModelConfig = config
+        self.config: BaseConfig = config
 
     def tensors(self) -> dict[str, Tensor]:
         """Every parameter and saved buffer by name, shared ones once."""
@@ -71,10 +70,10 @@ class Pretrained(nn.Module):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {name: value.detach().cpu().contiguous() for name, value in self.tensors().items()}
-        save_file(tensors, folder / (WEIGHTS + ".part"))
-        (folder / (CONFIG + ".part")).write_text(json.dumps(self.config.to_dict(), indent=2) + "\n")
-        for name in (WEIGHTS, CONFIG):
-            (folder / (name + ".part")).replace(folder / name)
+        staging = folder / f".{WEIGHTS}.partial"
+        save_file(tensors, staging)
+        staging.replace(folder / WEIGHTS)
+        write_json(folder / CONFIG, self.config.to_dict())
 
     @classmethod
     def from_pretrained(cls: type[AnyModel], folder: str | Path) -> AnyModel:
@@ -83,7 +82,10 @@ class Pretrained(nn.Module):
         Strict: a missing, unexpected or wrongly shaped tensor is a UserError that names it.
         """
         folder = Path(folder)
-        model = cls(read_config(folder))
+        fields, where = read_config(folder), str(folder / CONFIG)
+        if (kind := fields.get("kind", ModelConfig.kind)) != cls.config_kind.kind:
+            raise UserError(f"{where}: kind: {cls.__name__} needs {cls.config_kind.kind}, found {show(kind)}")
+        model = cls(cls.config_kind.from_dict(fields, where=where))
         model.load_tensors(folder / WEIGHTS)
         return model.eval()
 
@@ -124,33 +126,9 @@ def check_names(found: set[str], wanted: set[str], *, path: Path) -> None:
             raise UserError(f"{path}: {what} tensors for this configuration: {shown}")
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if len(set(keys)) != len(keys):
-        raise ValueError("a key stands twice")
-    return dict(pairs)
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def read_config(folder: Path) -> AnyModelConfig:
-    """``config.json`` of a model folder, validated."""
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return the JSON object in ``config.json`` of a model folder."""
     path = folder / CONFIG
-    try:
-        if path.stat().st_size > 1_000_000:
-            raise UserError(f"{path}: larger than any configuration")
-        fields = json.loads(path.read_text("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; a model folder holds {CONFIG} and {WEIGHTS}") from None
-    except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path}: not a readable configuration ({error})") from None
-    if not isinstance(fields, dict):
-        raise UserError(f"{path}: a JSON object is needed, not {type(fields).__name__}")
-    try:
-        return config_from_dict(fields)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+    if not path.exists():
+        raise UserError(f"{path}: no such file; a model folder holds {CONFIG} and {WEIGHTS}")
+    return read_json(path, max_bytes=1_000_000)

@@ -1,4 +1,4 @@
-"""What a model can be asked for, whichever kind it is: evaluation and decoding know models by these alone.
+"""Interfaces of models of every kind: evaluation and decoding use models through these alone.
 
 ============================== ===================================================================================
 role                           what it does
@@ -6,7 +6,7 @@ role                           what it does
 ``AnyClassifier``              source to one class
 ``AnyEncoderDecoder``          source to target, one token after the other: `start`, then `advance`
 ``AnyLanguageModel``           prompt to continuation, one token after the other: `start`, then `advance`
-``AllAtOnce``                  source to target, all tokens at once: `write`
+``NonAutoregressive``                  source to target, all tokens at once: `output_logits`
 ============================== ===================================================================================
 
 Called as a module with source and target (of those that it has), each returns a ``ModelOutput``. A model whose
@@ -26,7 +26,7 @@ from universal_transformer.nn.trace import Trace
 
 @runtime_checkable
 class GenerationState(Protocol):
-    """What generation carries from token to token. ``trace``: what the last call did over depth, if anything."""
+    """State of generation between two tokens. ``trace``: the trace over depth of the last call, if there is one."""
 
     trace: Trace | None
 
@@ -41,22 +41,22 @@ class AnyClassifier(Pretrained):
 
 
 class _TokenByToken(Pretrained):
-    """What is written from left to right, by a target side."""
+    """A model that generates from left to right."""
 
     target: Any
 
     def advance(
         self, tokens: Int[Tensor, "batch new"], state: Any, *, padding: Padding | None = None
     ) -> Float[Tensor, "batch new classes"]:
-        """Feed the next tokens (``start_id``, then the prompt if there is one, first); logits behind each of them.
+        """Feed the next tokens (first ``start_id`` and the prompt, if there is one); logits after each of them.
 
-        ``padding`` marks those that are none.
+        ``padding`` marks positions without a token.
         """
         return self.target.advance(tokens, state, padding=padding)
 
 
 class AnyEncoderDecoder(_TokenByToken):
-    """Source tokens to target tokens, written from left to right."""
+    """Source tokens to target tokens, generated from left to right."""
 
     architecture = "encoder_decoder"
 
@@ -68,12 +68,12 @@ class AnyEncoderDecoder(_TokenByToken):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
     ) -> Any:
-        """Encode ``source`` and get ready to generate up to ``capacity`` tokens: a `GenerationState` of its own."""
+        """Encode ``source`` and return a `GenerationState` for up to ``capacity`` tokens."""
         raise NotImplementedError
 
 
 class AnyLanguageModel(_TokenByToken):
-    """Every token from those to its left."""
+    """Predict every token from those to its left."""
 
     architecture = "language_model"
 
@@ -85,16 +85,16 @@ class AnyLanguageModel(_TokenByToken):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
     ) -> Any:
-        """Get ready to generate: room for ``capacity`` tokens (start token and prompt included)."""
+        """Return an empty state for ``capacity`` tokens (start token and prompt included)."""
         raise NotImplementedError
 
 
-class AllAtOnce(Pretrained):
+class NonAutoregressive(Pretrained):
     """Source tokens to target tokens, all of them predicted at once."""
 
     architecture = "encoder_decoder"
 
-    def write(
+    def output_logits(
         self, source: Int[Tensor, "batch source"]
     ) -> tuple[Float[Tensor, "batch place classes"], Bool[Tensor, "batch place"]]:
         """Logits of every place of the output, and which places belong to a row."""
@@ -102,7 +102,7 @@ class AllAtOnce(Pretrained):
 
 
 def refuse_depth(*, max_steps: int | None, halting_threshold: float | None, model: Pretrained) -> None:
-    """UserError when a model without depth is asked for another one."""
+    """UserError when another depth is requested from a model without depth."""
     for name, value in (("max_steps", max_steps), ("halting_threshold", halting_threshold)):
         if value is not None:
             raise UserError(f"{name}={value}: {type(model).__name__} has no depth to choose; leave it out")

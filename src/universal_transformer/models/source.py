@@ -6,28 +6,10 @@ from torch import nn
 from universal_transformer.axes import Int, Padding, Positions, States, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
-from universal_transformer.models.inputs import FactInput, TokenInput
+from universal_transformer.models.inputs import source_input
 from universal_transformer.models.positions import default_positions, without_padding
 from universal_transformer.nn.coordinates import count_separators, restart_positions
 from universal_transformer.nn.trace import Trace
-
-
-def source_input(config: ModelConfig) -> TokenInput | FactInput:
-    """Tokens or facts, as the configuration says."""
-    if config.inputs == "tokens":
-        return TokenInput(
-            config.vocabulary_size,
-            config.width,
-            padding_id=config.padding_id,
-            scale=config.scale_embeddings,
-        )
-    return FactInput(
-        config.vocabulary_size,
-        config.width,
-        max_fact_words=config.max_fact_words,
-        padding_id=config.padding_id,
-        scale=config.scale_embeddings,
-    )
 
 
 class SourceSide(nn.Module):
@@ -36,27 +18,29 @@ class SourceSide(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.input = source_input(config)
+        self.input = source_input(config, config.sizes.width)
         self.space = None
-        if config.num_target_spaces:
-            self.space = nn.Parameter(torch.zeros(config.num_target_spaces, config.width))
-        self.part = nn.Parameter(torch.zeros(config.width)) if config.separator_id else None
-        self.dropout = nn.Dropout(config.dropout)
+        if config.tensor2tensor.num_target_spaces:
+            self.space = nn.Parameter(torch.zeros(config.tensor2tensor.num_target_spaces, config.sizes.width))
+        self.part = nn.Parameter(torch.zeros(config.sizes.width)) if config.vocabulary.separator_id else None
+        self.dropout = nn.Dropout(config.step.dropout)
         self.recurrence = recurrence(config, decoder=False)
 
     def positions(
         self, source: Int[Tensor, "batch source *words"], *, drawn: Positions | None = None
     ) -> Positions:
-        """Where the tokens stand: at the positions ``drawn``, or at 0, 1, 2 …; again so behind each separator."""
+        """Positions of the tokens: ``drawn``, or 0, 1, 2 …; after each separator they start again."""
         padding = self.input.padding(source)
         if drawn is None:
             drawn = self._counted(padding)
         if self.part is None:
             return drawn
-        return restart_positions(drawn, separators=source == self.config.separator_id, padding=padding)
+        return restart_positions(
+            drawn, separators=source == self.config.vocabulary.separator_id, padding=padding
+        )
 
     def _counted(self, padding: Padding) -> Positions:
-        seen = None if self.config.ponder_padding else without_padding(padding)
+        seen = None if self.config.tensor2tensor.ponder_padding else without_padding(padding)
         return default_positions(padding.shape[1], padding=seen, device=padding.device)
 
     def forward(
@@ -75,7 +59,7 @@ class SourceSide(nn.Module):
         if self.space is not None:
             states = states + self.space[target_space]
         if self.part is not None:
-            parts = count_separators(source == self.config.separator_id)
+            parts = count_separators(source == self.config.vocabulary.separator_id)
             states = states + parts.unsqueeze(-1).to(states.dtype) * self.part
         if positions is None:
             positions = self.positions(source)
@@ -98,15 +82,15 @@ class SourceSide(nn.Module):
         threshold: float | None = None,
         keep_attention: bool = False,
     ) -> tuple[States, Padding | None, Trace]:
-        """The same from embedded states on."""
+        """The same for states that are embedded already."""
         if positions is None:
-            seen = None if self.config.ponder_padding else padding
+            seen = None if self.config.tensor2tensor.ponder_padding else padding
             positions = default_positions(states.shape[1], padding=seen, device=states.device)
         states, trace = self.recurrence(
             self.dropout(states),
             encoding=self.recurrence.coordinates.encode(positions, padding=padding),
             padding=padding,
-            ponder_padding=self.config.ponder_padding,
+            ponder_padding=self.config.tensor2tensor.ponder_padding,
             depth=self.recurrence.depth(max_steps=max_steps, threshold=threshold),
             keep_attention=keep_attention,
         )

@@ -23,7 +23,7 @@ from universal_transformer.nn.trace import Trace
 
 @dataclass
 class DecoderState:
-    """What generation carries from token to token. ``lengths`` counts real tokens, ``padding`` the stored blanks."""
+    """State of generation between two tokens. ``lengths`` counts real tokens, ``padding`` the stored blanks."""
 
     cache: KeyValueCache
     source: list[ProjectedSource] | None
@@ -51,11 +51,11 @@ class TargetSide(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = embedding
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.step.dropout)
         self.recurrence = recurrence(config, decoder=True, cross_attention=cross_attention)
         size = embedding.weight.shape[0]
-        self.output = None if config.tie_output else nn.Linear(config.width, size, bias=False)
-        self.bias = nn.Parameter(torch.zeros(size)) if config.output_bias else None
+        self.output = None if config.outputs.tie_output else nn.Linear(config.sizes.width, size, bias=False)
+        self.bias = nn.Parameter(torch.zeros(size)) if config.outputs.output_bias else None
         self.packed_logits: PackedLinear | None = None
 
     def logits(self, states: States) -> Float[Tensor, "batch target classes"]:
@@ -66,7 +66,7 @@ class TargetSide(nn.Module):
 
     @property
     def matrix(self) -> Float[Tensor, "classes width"]:
-        """What last states are multiplied by."""
+        """The output matrix."""
         return self.embedding.weight if self.output is None else self.output.weight
 
     def pack_logits(self) -> None:
@@ -87,9 +87,9 @@ class TargetSide(nn.Module):
         """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
         ids = torch.cat((torch.full_like(labels[:, :1], self.config.start_id), labels[:, :-1]), dim=1)
         padding = None
-        if not self.config.ponder_padding:
-            padding = without_padding(labels == self.config.padding_id)
-        if padding is not None:  # on the left, too: the start token stands before the first label
+        if not self.config.tensor2tensor.ponder_padding:
+            padding = without_padding(labels == self.config.vocabulary.padding_id)
+        if padding is not None:  # on the left, too: the start token is before the first label
             ids = ids.scatter(1, padding.long().argmin(dim=1, keepdim=True), self.config.start_id)
         if positions is None:
             positions = default_positions(labels.shape[1], padding=padding, device=labels.device)
@@ -115,7 +115,7 @@ class TargetSide(nn.Module):
         """Empty caches for ``batch`` sequences of up to ``capacity`` tokens, the start token included."""
         if self.config.looks_ahead:
             raise UserError(
-                'this model sees the future (halting_scope="sequence" or position_start="step" in a decoder): '
+                'the decoder depends on later tokens (halting.scope="sequence" or shift_positions_by_step): '
                 "it can score given targets but not generate"
             )
         weight = self.embedding.weight
@@ -123,9 +123,9 @@ class TargetSide(nn.Module):
         cache = allocate_cache(
             self.recurrence.num_slots(depth.max_steps),
             batch=batch,
-            num_heads=self.config.num_heads,
+            num_heads=self.config.sizes.num_heads,
             capacity=capacity,
-            width=self.config.width,
+            width=self.config.sizes.width,
             convolution=not getattr(self.recurrence.blocks[0].transition, "pointwise", False),
             like=weight.detach(),
         )
@@ -144,10 +144,10 @@ class TargetSide(nn.Module):
     def advance(
         self, tokens: Int[Tensor, "batch new"], state: DecoderState, *, padding: Padding | None = None
     ) -> Float[Tensor, "batch new classes"]:
-        """Logits behind each of the new tokens; the caches of ``state`` grow by them, in place.
+        """Logits after each of the new tokens. The caches of ``state`` grow in place.
 
         ``padding`` marks new positions that hold no token (ragged prompts, padded on the left; padding on the right
-        is as good unless the transition is a convolution, which looks at the places next to it).
+        gives the same result unless the transition is a convolution, which depends on neighbouring positions).
         """
         cache, new = state.cache, tokens.shape[1]
         cache.check(new)

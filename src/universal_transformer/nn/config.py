@@ -6,18 +6,20 @@ A field names its decision (D1 to D16 of ``docs/model.md``). The default is the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from universal_transformer.typed import Count, DropoutRate, Positive, Range
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
     """Channels and heads, the same for encoder and decoder."""
 
-    width: int = 128
+    width: Positive = 128
     """Channels of a state (d)."""
-    filter_width: int = 512
+    filter_width: Positive = 512
     """Channels inside the transition."""
-    num_heads: int = 4
+    num_heads: Positive = 4
     """Attention heads (k). It must divide the width."""
 
 
@@ -37,7 +39,7 @@ class CoordinatesConfig:
     """D3: positions in training: unchanged, shifted, a random sorted subset, or a subset of a random window."""
     independent_offsets: bool = False
     """D3: draw the offsets of source and target independently instead of using one draw for both."""
-    max_positions: int = 512
+    max_positions: Positive = 512
     """D3: range of random positions, and number of rows of a learned position table."""
     from_end: bool = False
     """D12: also encode the distance of a source position from the end."""
@@ -49,7 +51,7 @@ class AttentionConfig:
 
     bias: bool = False
     """D4: biases in the projections."""
-    dropout: float = 0.0
+    dropout: DropoutRate = 0.0
     """Dropout of attention weights."""
     rotary_source: bool = False
     """D13: rotate queries and keys of the attention to the source by their (rotary) positions too."""
@@ -63,7 +65,7 @@ class TransitionConfig:
 
     kind: str = "feed_forward"
     """Name of the transition, an entry of ``TRANSITIONS``."""
-    dropout: float = 0.0
+    dropout: DropoutRate = 0.0
     """Dropout after the ReLU."""
 
 
@@ -80,13 +82,13 @@ class StepConfig:
 
     norm: Literal["post", "pre"] = "post"
     """D6: LayerNorm after each residual sum (paper) or before each sub-layer (tensor2tensor)."""
-    norm_epsilon: float = 1e-6
+    norm_epsilon: Annotated[float, Range(0, 1, above=True)] = 1e-6
     """Added to the variance inside LayerNorm."""
-    dropout: float = 0.1
+    dropout: DropoutRate = 0.1
     """Dropout of the output of each sub-layer and of the embeddings."""
     tied: bool = True
     """One block for all steps (Universal Transformer), or separate blocks for each step (Transformer)."""
-    blocks: int = 1
+    blocks: Positive = 1
     """D14: blocks applied in one depth step."""
 
 
@@ -94,13 +96,13 @@ class StepConfig:
 class DepthConfig:
     """D15: how many steps the encoder and the decoder take."""
 
-    max_steps: int = 6
+    max_steps: Positive = 6
     """T: the number of steps of a fixed depth, and the largest number of steps of a halting model."""
-    min_steps: int = 1
+    min_steps: Positive = 1
     """The halting unit decides from this step on: no position halts earlier."""
-    decoder_max_steps: int = 0
+    decoder_max_steps: Count = 0
     """The same for the decoder. 0: as the encoder."""
-    decoder_min_steps: int = 0
+    decoder_min_steps: Count = 0
     """The same for the decoder. 0: as the encoder."""
 
 
@@ -109,19 +111,19 @@ class HaltingConfig:
     """Dynamic halting (paper, section 2.2; Graves 2016)."""
 
     side: Literal["none", "encoder", "decoder", "both"] = "none"
-    """D15: where positions halt. A model without a decoder ("classifier") halts in its encoder, and so on."""
+    """D15: where positions halt. "both" means every side that the model has."""
     rule: str = "act"
     """D16: name of the rule, an entry of ``HALTING_RULES``."""
-    threshold: float = 0.99
+    threshold: Annotated[float, Range(0, 1, above=True)] = 0.99
     """Cumulative probability at which a position halts (1 - epsilon)."""
-    bias: float = -1.0
+    bias: Annotated[float, Range(-100, 100)] = -1.0
     """D11: initial bias of the halting unit: a lower value starts with more steps."""
     remainder_at_cap: bool = True
     """D7: a position that still runs at the last step halts there and takes its remainder: its weights sum to 1."""
     output: Literal["mean", "interpolate", "final"] = "mean"
     """D8: the weighted mean of the states, the interpolation printed in the paper, or the last state."""
     state: Literal["frozen", "evolving"] = "frozen"
-    """D9: others attend to the last state of a halted position, or to a state that goes on changing (tensor2tensor)."""
+    """D9: others attend to the last state of a halted position, or to a state that still changes (tensor2tensor)."""
     scope: Literal["position", "sequence"] = "position"
     """D10: each position halts by itself, or all positions of a sequence halt together."""
 
@@ -140,15 +142,15 @@ class Tensor2TensorConfig:
     """Concatenate coordinates to the state and project back, instead of adding them."""
     shift_positions_by_step: bool = False
     """Positions start at ``trunc(length * t / T)`` at step t."""
-    plain_layers_before: int = 0
+    plain_layers_before: Count = 0
     """Ordinary layers before the recurrence."""
-    plain_layers_after: int = 0
+    plain_layers_after: Count = 0
     """Ordinary layers after the recurrence."""
     zero_padding: bool = False
     """The feed-forward transition of the encoder gives 0 at padding (the pad remover)."""
     ponder_padding: bool = False
     """Padding takes steps like any other position."""
-    num_target_spaces: int = 0
+    num_target_spaces: Count = 0
     """Rows of an embedding of the problem, added to every source position. 0: none."""
     start_is_padding: bool = False
     """The token before the first target token has the id of padding."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, Sizes, StepConfig
 from universal_transformer.tasks import AlgorithmicData
 from universal_transformer.tasks.algorithmic import Problem
 from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.typed import replaced
 
 PLUS = 14
 """Id of the "+" of an addition of decimal digits: padding, start, end, unknown and ten digits come before."""
@@ -16,14 +18,13 @@ PLUS = 14
 def _model() -> ModelConfig:
     """Random offsets while training: positions that long sources need are seen with short ones."""
     return ModelConfig(
-        width=64,
-        filter_width=256,
-        num_heads=4,
-        max_steps=4,
-        norm="pre",  # post-norm is learned more slowly: docs/log.md
-        dropout=0.0,  # hardly an example is seen twice
-        position_offsets="random",
-        max_positions=512,
+        sizes=Sizes(width=64, filter_width=256, num_heads=4),
+        depth=DepthConfig(max_steps=4),
+        coordinates=CoordinatesConfig(offsets="random", max_positions=512),
+        step=StepConfig(
+            norm="pre",  # post-norm is learned more slowly: docs/log.md
+            dropout=0.0,  # hardly an example is seen twice
+        ),
     )
 
 
@@ -63,15 +64,16 @@ def addition() -> RunConfig:
 
 def _far(config: RunConfig) -> RunConfig:
     """Return `config` with a decoder that finds its place in the source by distance alone (docs/model.md, D13)."""
-    assert isinstance(config.model, ModelConfig)
-    model = dataclasses.replace(
+    model = replaced(
         config.model,
-        max_steps=2,
-        position_coordinates="rotary",
-        rotary_source=True,
-        source_sink=True,
-        attention_bias=True,
-        position_offsets="scattered",
+        {
+            "depth.max_steps": 2,
+            "coordinates.position": "rotary",
+            "coordinates.offsets": "scattered",
+            "attention.rotary_source": True,
+            "attention.source_sink": True,
+            "attention.bias": True,
+        },
     )
     training = dataclasses.replace(config.training, learning_rate=3e-3)
     return dataclasses.replace(config, recipe=f"{config.recipe}-ours", model=model, training=training)
@@ -85,23 +87,20 @@ def copy_ours() -> RunConfig:
 def reverse_ours() -> RunConfig:
     """Reverse digits, half of the heads counting from the source's end: learned for any length (table 4)."""
     config = _far(reverse())
-    assert isinstance(config.model, ModelConfig)
-    return dataclasses.replace(config, model=dataclasses.replace(config.model, end_coordinates=True))
+    return replaced(config, {"model.coordinates.from_end": True})
 
 
 def addition_ours() -> RunConfig:
     """Add two numbers, last digit first, equal places of both at equal positions (table 4)."""
     config = _far(addition())
-    assert isinstance(config.model, ModelConfig)
-    return dataclasses.replace(
+    return replaced(
         config,
-        data=_data("addition", least_significant_first=True),
-        model=dataclasses.replace(
-            config.model,
-            max_steps=3,  # learned in fewer updates than with 2: docs/log.md
-            separator_id=PLUS,
-            position_offsets="spread",  # scattered ones hardly ever meet neighbours: docs/log.md
-            transition="separable_convolution",  # sees the place before, where a carry comes from
-        ),
-        training=dataclasses.replace(config.training, max_updates=4500),
+        {
+            "data": _data("addition", least_significant_first=True),
+            "model.depth.max_steps": 3,  # learned in fewer updates than with 2: docs/log.md
+            "model.vocabulary.separator_id": PLUS,
+            "model.coordinates.offsets": "spread",  # scattered ones rarely have neighbours: docs/log.md
+            "model.transition.kind": "separable_convolution",  # a carry comes from the position before
+            "training.max_updates": 4500,
+        },
     )

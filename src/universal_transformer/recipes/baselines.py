@@ -5,21 +5,24 @@ from __future__ import annotations
 import dataclasses
 
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
+from universal_transformer.models.config import InputsConfig, ModelConfig
 from universal_transformer.training.config import RunConfig
 
 
 def with_lstm(config: RunConfig) -> RunConfig:
     """Return `config` with an LSTM as wide as the model was; `recipe` ends in -lstm."""
+    assert isinstance(config.model, ModelConfig)
     model = LstmConfig(
         architecture=config.model.architecture,
-        inputs=config.model.inputs,
-        width=config.model.width,
-        dropout=config.model.dropout,
+        inputs=InputsConfig(kind=config.model.inputs.kind),
+        width=config.model.sizes.width,
+        dropout=config.model.step.dropout,
     )
     return dataclasses.replace(config, recipe=f"{config.recipe}-lstm", model=model)
 
 
 def with_neural_gpu(config: RunConfig) -> RunConfig:
     """Return `config` with a Neural GPU; `recipe` ends in -neural-gpu."""
-    model = NeuralGpuConfig(dropout=config.model.dropout)
+    assert isinstance(config.model, ModelConfig)
+    model = NeuralGpuConfig(dropout=config.model.step.dropout)
     return dataclasses.replace(config, recipe=f"{config.recipe}-neural-gpu", model=model)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes.facts import stories
 from universal_transformer.recipes.page import render
 from universal_transformer.recipes.results import Figures, Result
 from universal_transformer.recipes.table import Column, Curves, Grid, Page, Table
 from universal_transformer.training.config import RunConfig
+from universal_transformer.typed import replaced
 
 if TYPE_CHECKING:
-    from universal_transformer.models.build import Model
+    from universal_transformer.registry import Model
     from universal_transformer.tasks.task import Task
 
 TRAINED = 6
@@ -37,7 +36,7 @@ def depth_fixed() -> RunConfig:
 def depth_random() -> RunConfig:
     """Stories at 1 to 6 steps in training, drawn for each update, tested at 1 to 12 (the depth study)."""
     config = _recipe("depth-random", halting=False)
-    return dataclasses.replace(config, training=dataclasses.replace(config.training, depth="random"))
+    return replaced(config, {"training.depth": "random"})
 
 
 def depth_halting() -> RunConfig:
@@ -46,19 +45,17 @@ def depth_halting() -> RunConfig:
 
 
 def _recipe(name: str, *, halting: bool) -> RunConfig:
-    config = stories()
-    assert isinstance(config.model, ModelConfig)
-    model = dataclasses.replace(config.model, halting=halting, max_steps=TRAINED)
-    return dataclasses.replace(config, recipe=name, model=model)
+    changes = {"model.halting.side": "both" if halting else "none", "model.depth.max_steps": TRAINED}
+    return replaced(stories(), {"recipe": name, **changes})
 
 
 def measure(model: Model, task: Task) -> Figures:
     """Return the error at each number of steps, over the whole test set and by supporting facts."""
-    from universal_transformer.evaluation import evaluate
+    from universal_transformer.evaluation import InferenceOptions, evaluate
 
     found: Figures = {}
     for steps in range(1, MOST + 1):
-        report = evaluate(model, task, max_steps=steps)
+        report = evaluate(model, task, options=InferenceOptions(max_steps=steps))
         for row in (*report.totals, *report.rows):
             name = ", ".join([_steps(steps), *([row.group] if row.group else [])])
             found[name] = {**row.metrics, "count": row.count, "mean_steps": row.steps[0].mean}

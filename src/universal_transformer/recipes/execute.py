@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, Sizes, StepConfig
 from universal_transformer.tasks import LearningToExecuteData
 from universal_transformer.tasks.learning_to_execute import ExecuteProblem
 from universal_transformer.tasks.programs import KINDS
 from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.typed import replaced
 
 
 def lte() -> RunConfig:
@@ -51,16 +51,17 @@ def by_distance(config: RunConfig) -> RunConfig:
 
     A number is reversed by heads that count from its end.
     """
-    assert isinstance(config.model, ModelConfig)
     assert isinstance(config.data, LearningToExecuteData)
-    model = dataclasses.replace(
-        config.model,
-        position_coordinates="rotary",
-        rotary_source=True,
-        position_offsets="none",
-        end_coordinates=config.data.problem == "reverse",
+    return replaced(
+        config,
+        {
+            "recipe": f"{config.recipe}-ours",
+            "model.coordinates.position": "rotary",
+            "model.coordinates.offsets": "none",
+            "model.coordinates.from_end": config.data.problem == "reverse",
+            "model.attention.rotary_source": True,
+        },
     )
-    return dataclasses.replace(config, recipe=f"{config.recipe}-ours", model=model)
 
 
 def _recipe(name: str, *, problem: ExecuteProblem, updates: int) -> RunConfig:
@@ -68,15 +69,14 @@ def _recipe(name: str, *, problem: ExecuteProblem, updates: int) -> RunConfig:
         recipe=name,
         data=LearningToExecuteData(problem=problem),
         model=ModelConfig(
-            width=128,
-            filter_width=512,
-            num_heads=4,
-            max_steps=6,
-            norm="pre",
-            dropout=0.0,  # no example is seen twice
-            # programs are short and of few lengths: offsets only slow them down (docs/log.md)
-            position_offsets="none" if problem in KINDS else "random",
-            max_positions=128,  # the longest target has 111; a wider range is learned more slowly: docs/log.md
+            sizes=Sizes(width=128, filter_width=512, num_heads=4),
+            depth=DepthConfig(max_steps=6),
+            coordinates=CoordinatesConfig(
+                # programs are short and of few lengths: offsets only make training slower (docs/log.md)
+                offsets="none" if problem in KINDS else "random",
+                max_positions=128,  # the longest target has 111; a wider range is learned more slowly: docs/log.md
+            ),
+            step=StepConfig(norm="pre", dropout=0.0),  # no example is seen twice
         ),
         training=TrainingConfig(
             max_updates=updates,

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import InputsConfig, ModelConfig, OutputsConfig
+from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
 from universal_transformer.tasks import BabiData, StoriesData
 from universal_transformer.training.config import RunConfig, TrainingConfig
 
 
-def _model(*, max_steps: int = 6, dropout: float = 0.1) -> ModelConfig:
+def _model(*, dropout: float = 0.1, bias: float = -1.0) -> ModelConfig:
     """One position a fact, a class as the answer, each fact halting by itself."""
     return ModelConfig(
         architecture="classifier",
-        inputs="facts",
-        width=128,
-        filter_width=512,
-        num_heads=4,
-        max_steps=max_steps,
-        norm="pre",  # learns several times faster here than post-norm: docs/log.md
-        halting=True,
-        pooling="last",
-        dropout=dropout,
+        inputs=InputsConfig(kind="facts"),
+        outputs=OutputsConfig(pooling="last"),
+        sizes=Sizes(width=128, filter_width=512, num_heads=4),
+        depth=DepthConfig(max_steps=6),
+        step=StepConfig(
+            norm="pre",  # learns several times faster here than post-norm: docs/log.md
+            dropout=dropout,
+        ),
+        halting=HaltingConfig(side="both", bias=bias),
     )
 
 
@@ -67,7 +68,7 @@ def _joint(
         recipe=recipe,
         data=data,
         # all steps, until halting begins to learn
-        model=dataclasses.replace(_model(dropout=dropout), halting_bias=bias),
+        model=_model(dropout=dropout, bias=bias),
         training=dataclasses.replace(
             _training(minutes=minutes, updates=updates),
             halting_delay=delay,  # without, path finding was not learned at all: docs/log.md

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
 from universal_transformer.tasks import LabelledData, PairsData, TextData
 from universal_transformer.training.config import RunConfig, TrainingConfig
 
@@ -12,7 +13,11 @@ def pairs() -> RunConfig:
     return RunConfig(
         recipe="pairs",
         data=PairsData(vocabulary_size=4000),
-        model=ModelConfig(width=192, filter_width=768, num_heads=4, max_steps=4, norm="pre", dropout=0.1),
+        model=ModelConfig(
+            sizes=Sizes(width=192, filter_width=768, num_heads=4),
+            depth=DepthConfig(max_steps=4),
+            step=StepConfig(norm="pre", dropout=0.1),
+        ),
         training=translation_training(),
     )
 
@@ -24,11 +29,9 @@ def text() -> RunConfig:
         data=TextData(block_length=128),
         model=ModelConfig(
             architecture="language_model",
-            width=128,
-            filter_width=512,
-            num_heads=4,
-            max_steps=4,
-            dropout=0.1,
+            sizes=Sizes(width=128, filter_width=512, num_heads=4),
+            depth=DepthConfig(max_steps=4),
+            step=StepConfig(dropout=0.1),
         ),
         training=TrainingConfig(
             minutes=10.0,
@@ -47,12 +50,10 @@ def labelled() -> RunConfig:
         data=LabelledData(),
         model=ModelConfig(
             architecture="classifier",
-            width=128,
-            filter_width=512,
-            num_heads=4,
-            max_steps=4,
-            halting=True,
-            dropout=0.2,
+            sizes=Sizes(width=128, filter_width=512, num_heads=4),
+            depth=DepthConfig(max_steps=4),
+            step=StepConfig(dropout=0.2),
+            halting=HaltingConfig(side="both"),
         ),
         training=TrainingConfig(
             minutes=10.0,

@@ -6,21 +6,20 @@ import dataclasses
 from collections.abc import Mapping
 
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.nn.config import DepthConfig, Sizes, StepConfig
 from universal_transformer.recipes.variants import Recipe, family
 from universal_transformer.tasks import AgreementData, LambadaData, ReadingData
 from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.typed import replaced
 
 _MODELS = ("lstm", "transformer", "transformer-small", "ut", "ut-halting")
 
 
 _MODEL = ModelConfig(
     architecture="language_model",
-    width=128,
-    filter_width=512,
-    num_heads=4,
-    max_steps=6,
-    norm="pre",
-    dropout=0.1,
+    sizes=Sizes(width=128, filter_width=512, num_heads=4),
+    depth=DepthConfig(max_steps=6),
+    step=StepConfig(norm="pre", dropout=0.1),
 )
 _TRAINING = TrainingConfig(
     minutes=10.0,
@@ -47,7 +46,7 @@ def lambada() -> RunConfig:
 
 def lambada_reading() -> RunConfig:
     """The last word of a passage, among the words before its last sentence (table 3, reading comprehension)."""
-    model = dataclasses.replace(_MODEL, architecture="classifier", pooling="pointer")
+    model = replaced(_MODEL, {"architecture": "classifier", "outputs.pooling": "pointer"})
     return RunConfig(recipe="lambada-reading", data=ReadingData(), model=model, training=_ON_NOVELS)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
-from universal_transformer.data.text import show
 from universal_transformer.errors import UserError
+from universal_transformer.files import show
 from universal_transformer.recipes import RECIPES
 from universal_transformer.training.config import RunConfig
+from universal_transformer.typed import leaves
 
 
 def train_command(config: RunConfig) -> str:
@@ -23,16 +24,17 @@ def train_command(config: RunConfig) -> str:
     options: list[str] = []
     for group in ("data", "model", "training"):
         ours, theirs = getattr(config, group), getattr(recipe, group)
-        for field in fields(ours):
-            value = getattr(ours, field.name)
-            if value != getattr(theirs, field.name):
-                options += _option(f"{group}.{field.name.replace('_', '-')}", value)
+        for path in leaves(type(ours)):
+            value = attrgetter(path)(ours)
+            if value != attrgetter(path)(theirs):
+                options += _option(f"{group}.{path}".replace("_", "-"), value)
     return shlex.join(["ut", "train", config.recipe, *options])
 
 
 def _option(name: str, value: Any) -> list[str]:
     if isinstance(value, bool):
-        return [f"--{name}" if value else f"--{name.replace('.', '.no-', 1)}"]
+        groups, _, last = name.rpartition(".")
+        return [f"--{name}" if value else f"--{groups}.no-{last}"]
     values = value if isinstance(value, tuple) else (value,)
     return [f"--{name}", *map(_text, values)]
 

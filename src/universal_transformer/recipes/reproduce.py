@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from universal_transformer.data.text import show_path, write_text
 from universal_transformer.errors import UserError
+from universal_transformer.files import show_path, write_text
 from universal_transformer.recipes.page import account, validated
 from universal_transformer.recipes.results import Result, ResultsFile, Say
 from universal_transformer.recipes.runs import Planned, Stop, Unfinished, Workshop, pending

@@ -17,15 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from universal_transformer.data.text import parse_json, show, show_path
-from universal_transformer.data.typed import typed
 from universal_transformer.errors import UserError
-from universal_transformer.models.kinds import KINDS
+from universal_transformer.files import parse_json, show, show_path
+from universal_transformer.kinds import config_from_dict
 from universal_transformer.tasks import TASKS
 from universal_transformer.training.config import TrainingConfig
+from universal_transformer.typed import typed
 
 FORMAT = 1
-OURS = "universal_transformer"
 
 Say = Callable[[str], None]
 Figures = dict[str, dict[str, float]]
@@ -117,14 +116,14 @@ def digest(settings: dict[str, Any]) -> str:
 def completed(settings: dict[str, Any]) -> dict[str, Any]:
     """Return `settings` with the fields that they lack at their defaults.
 
-    A field that is added to a configuration has a default that leaves runs as they were: a run recorded before it
-    was there is the run that is planned now.
+    A field that is added to a configuration has a default that leaves runs as they were, and a model recorded in the
+    form of an earlier version is converted: a run that is recorded is the run that is planned now.
     """
-    data, model = settings["data"], settings["model"]
+    data = settings["data"]
     return {
         **settings,
         "data": {**data, "fields": _defaults(TASKS.get(data["task"])) | data["fields"]},
-        "model": _defaults(KINDS.get(model.get("kind", OURS))) | model,
+        "model": config_from_dict(settings["model"]).to_dict(),
         "training": _defaults(TrainingConfig) | settings["training"],
     }
 

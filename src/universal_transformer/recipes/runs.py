@@ -11,13 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from universal_transformer.data.text import read_json, show_path
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_json, show_path
 from universal_transformer.recipes.provenance import train_command
 from universal_transformer.recipes.results import Key, Result, Say, completed, digest
 from universal_transformer.recipes.table import Table
-from universal_transformer.training.config import RunConfig
-from universal_transformer.training.files import CONFIG, METRICS, MODEL, REPORT
+from universal_transformer.training.config import CONFIG, METRICS, MODEL, REPORT, RunConfig
 from universal_transformer.training.provenance import Code, hardware
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ class Workshop:
     def measure(self, run: Planned, *, task: Task) -> Result:
         """Score the trained model, and put together all that its figures depend on."""
         from universal_transformer.evaluation import evaluate
-        from universal_transformer.models.build import load_pretrained
+        from universal_transformer.registry import load_pretrained
         from universal_transformer.training.tracking import ending, read_metrics
 
         def watch(_done: int, _total: int) -> None:

@@ -14,9 +14,8 @@ A Universal Transformer has b blocks a side, a Transformer T b of them.
 
 from __future__ import annotations
 
-import dataclasses
-
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.typed import replaced
 
 
 def num_parameters(config: ModelConfig) -> int:
@@ -25,39 +24,59 @@ def num_parameters(config: ModelConfig) -> int:
     Sizes that follow from the data (vocabularies, classes) must be filled in.
     """
     plain = ("sinusoidal", "none", "rotary")
-    assert config.position_coordinates in plain, "learned positions are not counted here"
-    assert config.step_coordinates in plain, "learned steps are not counted here"
-    assert config.transition == "feed_forward", "convolutions are not counted here"
-    assert config.combine_coordinates == "add", "the projection of coordinates is not counted here"
-    width = config.width
-    depth = config.layers_per_step * (1 if config.tied else config.max_steps)
-    depth += config.plain_layers_before + config.plain_layers_after
-    side = 2 * width * (config.norm == "pre") + (width + 1) * config.halting
-    total = depth * _block(config, attentions=1) + side
-    if config.architecture == "encoder_decoder":
-        total += depth * (_block(config, attentions=2) + width * config.source_sink) + side
-        total += width * (config.separator_id > 0)
+    assert config.coordinates.position in plain, "learned positions are not counted here"
+    assert config.coordinates.step in plain, "learned steps are not counted here"
+    assert config.transition.kind == "feed_forward", "convolutions are not counted here"
+    concatenated = config.tensor2tensor.concatenate_coordinates
+    assert not concatenated, "the projection of coordinates is not counted here"
+    width = config.sizes.width
+    total = 0
+    if config.architecture != "language_model":
+        total += _num_blocks(config, decoder=False) * _block(config, attentions=1)
+        total += _side(config, decoder=False)
+    if config.architecture != "classifier":
+        crossed = config.architecture == "encoder_decoder"
+        block = _block(config, attentions=2 if crossed else 1) + width * config.attention.source_sink
+        total += _num_blocks(config, decoder=True) * block + _side(config, decoder=True)
+        total += width * (config.vocabulary.separator_id > 0)
     return total + _tables(config)
 
 
+def _num_blocks(config: ModelConfig, *, decoder: bool) -> int:
+    steps = 1 if config.step.tied else config.max_steps_of(decoder=decoder)
+    return config.step.blocks * steps + (
+        config.tensor2tensor.plain_layers_before + config.tensor2tensor.plain_layers_after
+    )
+
+
+def _side(config: ModelConfig, *, decoder: bool) -> int:
+    """The closing norm and the halting unit."""
+    width = config.sizes.width
+    return 2 * width * (config.step.norm == "pre") + (width + 1) * config.halts_in(decoder=decoder)
+
+
 def _block(config: ModelConfig, *, attentions: int) -> int:
-    width, filter_width = config.width, config.filter_width
-    attention = 4 * width * width + 4 * width * config.attention_bias
+    width, filter_width = config.sizes.width, config.sizes.filter_width
+    attention = 4 * width * width + 4 * width * config.attention.bias
     transition = 2 * width * filter_width + filter_width + width
     return attentions * (attention + 2 * width) + transition + 2 * width
 
 
 def _tables(config: ModelConfig) -> int:
     """Embeddings, masks of facts, and what turns states into scores."""
-    width = config.width
-    found = config.vocabulary_size * width
-    if config.inputs == "facts":
-        found += config.max_fact_words * width
+    width = config.sizes.width
+    found = config.vocabulary.size * width
+    if config.inputs.kind == "facts":
+        found += config.vocabulary.max_fact_words * width
     if config.architecture == "classifier":
-        return found + (width * width if config.pooling == "pointer" else config.num_classes * (width + 1))
-    targets = config.target_vocabulary_size or config.vocabulary_size
-    found += config.target_vocabulary_size * width
-    return found + targets * width * (not config.tie_output) + targets * config.output_bias
+        return found + (
+            width * width
+            if config.outputs.pooling == "pointer"
+            else config.vocabulary.num_classes * (width + 1)
+        )
+    targets = config.vocabulary.target_size or config.vocabulary.size
+    found += config.vocabulary.target_size * width
+    return found + targets * width * (not config.outputs.tie_output) + targets * config.outputs.output_bias
 
 
 def transformer_of(config: ModelConfig) -> ModelConfig:
@@ -65,8 +84,14 @@ def transformer_of(config: ModelConfig) -> ModelConfig:
 
     Positions are told once, at the input, and steps not at all (Vaswani et al. 2017).
     """
-    return dataclasses.replace(
-        config, tied=False, halting=False, position_injection="input", step_coordinates="none"
+    return replaced(
+        config,
+        {
+            "step.tied": False,
+            "halting.side": "none",
+            "coordinates.injection": "input",
+            "coordinates.step": "none",
+        },
     )
 
 
@@ -76,15 +101,19 @@ def small_transformer_of(config: ModelConfig, *, vocabulary_size: int) -> ModelC
     The width is the largest multiple of two channels a head at which a transition of the same proportions fits; the
     filter width takes what is left. `vocabulary_size` is what the data will fill in.
     """
-    like = dataclasses.replace(transformer_of(config), vocabulary_size=vocabulary_size)
-    wanted = num_parameters(dataclasses.replace(config, vocabulary_size=vocabulary_size))
+    like = replaced(transformer_of(config), {"vocabulary.size": vocabulary_size})
+    wanted = num_parameters(replaced(config, {"vocabulary.size": vocabulary_size}))
     sides = 2 if config.architecture == "encoder_decoder" else 1
-    step = 2 * config.num_heads
-    for width in range(config.width - config.width % step, 0, -step):
-        filter_width = config.filter_width * width // config.width
-        missing = wanted - num_parameters(dataclasses.replace(like, width=width, filter_width=filter_width))
+    step = 2 * config.sizes.num_heads
+    for width in range(config.sizes.width - config.sizes.width % step, 0, -step):
+        filter_width = config.sizes.filter_width * width // config.sizes.width
+        missing = wanted - num_parameters(_resized(like, width, filter_width))
         if missing >= 0:
-            blocks = sides * config.max_steps * config.layers_per_step
+            blocks = sides * config.max_steps * config.step.blocks
             filter_width += round(missing / (blocks * (2 * width + 1)))
-            return dataclasses.replace(transformer_of(config), width=width, filter_width=filter_width)
+            return _resized(transformer_of(config), width, filter_width)
     raise AssertionError("embeddings alone have as many parameters: no Transformer is small enough")
+
+
+def _resized(config: ModelConfig, width: int, filter_width: int) -> ModelConfig:
+    return replaced(config, {"sizes.width": width, "sizes.filter_width": filter_width})

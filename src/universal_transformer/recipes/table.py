@@ -11,7 +11,7 @@ from universal_transformer.recipes.results import Figures, Result
 from universal_transformer.training.config import RunConfig
 
 if TYPE_CHECKING:
-    from universal_transformer.models.build import Model
+    from universal_transformer.registry import Model
     from universal_transformer.tasks.task import Task
 
 Curves = dict[str, dict[int, list[float]]]

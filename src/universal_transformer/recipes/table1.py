@@ -7,12 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes.facts import babi, babi_1k_joint, babi_10k_joint
 from universal_transformer.recipes.table import Table
 from universal_transformer.recipes.table1_figures import COLUMNS, MODELS, NUM_TASKS, render
 from universal_transformer.tasks import BabiData
 from universal_transformer.training.config import RunConfig
+from universal_transformer.typed import replaced
 
 
 class _Column(NamedTuple):
@@ -26,24 +26,20 @@ _COLUMNS: dict[str, _Column] = {
     "1k-single": _Column(babi, joint=False),
     "1k-joint": _Column(babi_1k_joint, joint=True),
 }
-_FIELDS: dict[str, dict[str, bool]] = {
-    "transformer": {"tied": False, "halting": False},
-    "ut": {"tied": True, "halting": False},
-    "ut-halting": {"tied": True, "halting": True},
+_FIELDS: dict[str, dict[str, bool | str]] = {
+    "transformer": {"model.step.tied": False, "model.halting.side": "none"},
+    "ut": {"model.step.tied": True, "model.halting.side": "none"},
+    "ut-halting": {"model.step.tied": True, "model.halting.side": "both"},
 }
-"""Model of a row -> the fields of `ModelConfig` that make it."""
+"""Model of a row -> the fields that make it, by dotted path."""
 
 
 def babi_row(*, column: str, model: str, task: str) -> RunConfig:
     """Return the run of one cell, or of one task of a cell: `task` is a number, or "joint" for all 20."""
     config = _COLUMNS[column].recipe()
     assert isinstance(config.data, BabiData)
-    assert isinstance(config.model, ModelConfig)
     data = dataclasses.replace(config.data, task=task, size="10k" if column.startswith("10k") else "1k")
-    tied, halting = _FIELDS[model]["tied"], _FIELDS[model]["halting"]
-    return dataclasses.replace(
-        config, data=data, model=dataclasses.replace(config.model, tied=tied, halting=halting)
-    )
+    return replaced(config, {"data": data, **_FIELDS[model]})
 
 
 def _rows() -> dict[str, Callable[[], RunConfig]]:

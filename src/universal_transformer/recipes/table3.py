@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import paper
 from universal_transformer.recipes.language import FAMILIES, lambada
 from universal_transformer.recipes.page import render
 from universal_transformer.recipes.table import Column, Grid, Page, Table
 from universal_transformer.recipes.variants import TITLES, rows
 from universal_transformer.training.config import RunConfig
+from universal_transformer.typed import replaced
 
 
 def lambada_ut_8() -> RunConfig:
@@ -25,10 +24,7 @@ def lambada_ut_9() -> RunConfig:
 
 
 def _deeper(max_steps: int) -> RunConfig:
-    config = lambada()
-    assert isinstance(config.model, ModelConfig)
-    model = dataclasses.replace(config.model, max_steps=max_steps)
-    return dataclasses.replace(config, recipe=f"lambada-ut-{max_steps}", model=model)
+    return replaced(lambada(), {"recipe": f"lambada-ut-{max_steps}", "model.depth.max_steps": max_steps})
 
 
 ROWS = rows(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from universal_transformer.data.text import show
 from universal_transformer.errors import UserError, near
+from universal_transformer.files import show
 from universal_transformer.recipes.depth import DEPTH
 from universal_transformer.recipes.table import Table
 from universal_transformer.recipes.table1 import TABLE1

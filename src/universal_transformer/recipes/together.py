@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from universal_transformer.data.text import write_json
 from universal_transformer.errors import UserError
+from universal_transformer.files import write_json
 from universal_transformer.recipes.reproduce import one_by_one
 from universal_transformer.recipes.results import Result
 from universal_transformer.recipes.runs import TOGETHER, Planned, Unfinished, Workshop

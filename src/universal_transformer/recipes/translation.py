@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from universal_transformer.models.config import ModelConfig, preset
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.presets import SIZES
+from universal_transformer.nn.config import DepthConfig, Sizes, StepConfig
 from universal_transformer.recipes.files import translation_training
 from universal_transformer.tasks import TranslationData
 from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.typed import replaced
 
 VOCABULARY = {"multi30k": 4000, "wmt14": 32_000}
 """Byte pairs of both languages together."""
@@ -18,7 +21,11 @@ def multi30k() -> RunConfig:
     return RunConfig(
         recipe="multi30k",
         data=TranslationData(vocabulary_size=VOCABULARY["multi30k"]),
-        model=ModelConfig(width=192, filter_width=768, num_heads=4, max_steps=4, norm="pre", dropout=0.1),
+        model=ModelConfig(
+            sizes=Sizes(width=192, filter_width=768, num_heads=4),
+            depth=DepthConfig(max_steps=4),
+            step=StepConfig(norm="pre", dropout=0.1),
+        ),
         training=dataclasses.replace(translation_training(), precision="bfloat16"),
     )
 
@@ -28,7 +35,7 @@ def wmt14() -> RunConfig:
     return RunConfig(
         recipe="wmt14",
         data=TranslationData(corpus="wmt14", vocabulary_size=VOCABULARY["wmt14"]),
-        model=dataclasses.replace(preset(size="base"), norm="pre"),
+        model=ModelConfig(sizes=SIZES["base"], step=StepConfig(norm="pre")),
         training=TrainingConfig(
             max_updates=100_000,
             batch_tokens=25_000,
@@ -45,6 +52,4 @@ def wmt14() -> RunConfig:
 
 def wmt14_small() -> RunConfig:
     """WMT14 English to German from your own files, in the size of the paper's small model (table 7)."""
-    config = wmt14()
-    model = dataclasses.replace(preset(size="small"), norm="pre")
-    return dataclasses.replace(config, recipe="wmt14-ut-small", model=model)
+    return replaced(wmt14(), {"recipe": "wmt14-ut-small", "model.sizes": SIZES["small"]})

@@ -9,6 +9,7 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes.baselines import with_lstm, with_neural_gpu
 from universal_transformer.recipes.sizes import small_transformer_of, transformer_of
 from universal_transformer.training.config import RunConfig
+from universal_transformer.typed import replaced
 
 Recipe = Callable[[], RunConfig]
 Change = Callable[[RunConfig], RunConfig]
@@ -38,7 +39,7 @@ def family(name: str, base: Recipe, *, models: Sequence[str], vocabulary_size: i
         "transformer-small": lambda config: _with(
             config, small_transformer_of(_ours(config), vocabulary_size=vocabulary_size)
         ),
-        "ut-halting": lambda config: _with(config, dataclasses.replace(_ours(config), halting=True)),
+        "ut-halting": lambda config: _with(config, replaced(_ours(config), {"halting.side": "both"})),
     }
     return {
         model: base if model == "ut" else _with_model(name, base, model=model, change=changes[model])

@@ -1,11 +1,19 @@
-"""Tasks: where examples come from, how they are encoded, how answers are scored. Nothing here imports torch."""
+"""Tasks: where examples come from, how they are encoded, how answers are scored. Nothing here imports torch.
+
+`TASKS` is the one list of tasks. A task is added by a module with a frozen dataclass (`TaskData`) and one entry here;
+from outside the package by ``TASKS["name"] = MyData`` before a run is trained or read.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from universal_transformer.errors import UserError
+from universal_transformer.files import read_json, show, show_path
 from universal_transformer.tasks.agreement import AgreementData
 from universal_transformer.tasks.algorithmic import AlgorithmicData
 from universal_transformer.tasks.babi import BabiData
-from universal_transformer.tasks.codecs import load_codec
+from universal_transformer.tasks.codecs import CODEC_FILE
 from universal_transformer.tasks.labelled import LabelledData
 from universal_transformer.tasks.lambada import LambadaData, ReadingData
 from universal_transformer.tasks.learning_to_execute import LearningToExecuteData
@@ -28,6 +36,28 @@ TASKS: dict[str, type[TaskData]] = {
     "lambada": LambadaData,
     "reading": ReadingData,
 }
+"""Name in a configuration file -> the class of its data."""
+
+
+def task_name(data: TaskData) -> str:
+    """Return the name under which the class of `data` is in `TASKS`."""
+    for name, kind in TASKS.items():
+        if kind is type(data):
+            return name
+    raise UserError(f"data: {type(data).__name__} is no task; known are {', '.join(TASKS)}")
+
+
+def load_codec(folder: Path) -> Codec:
+    """Load the codec that `Codec.save` wrote to `folder`: its kind is that of the codec of one of the `TASKS`."""
+    path = folder / CODEC_FILE
+    if not path.is_file():
+        raise UserError(f"{show_path(path)}: no such file; a run's codec is written when its training starts")
+    kinds = {task.codec_class.kind: task.codec_class for task in TASKS.values()}
+    kind = read_json(path).get("kind")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise UserError(f"{show_path(path)}: unknown kind {show(kind)}; known are {', '.join(kinds)}")
+    return kinds[kind].load(folder)
+
 
 __all__ = [
     "TASKS",
@@ -47,4 +77,5 @@ __all__ = [
     "TextData",
     "TranslationData",
     "load_codec",
+    "task_name",
 ]

@@ -1,24 +1,24 @@
 """Subject-verb agreement by a language model (table 2; paper, section 3.2).
 
 Training is next-word prediction, ``-Σ log p(word | words before it)``. The test asks, for the words before a verb in
-the present tense, whether the form that agrees with the subject is likelier than the other one:
+the present tense, whether the form that agrees with the subject is likelier than the other form:
 ``p(right | words) > p(wrong | words)``. Rows are the numbers of attractors: nouns between subject and verb, all
 of them of the other number (homogeneous intervention; Linzen, Dupoux and Goldberg, TACL 2016).
 
 ======== =========================================================================================================
-corpus   what is trained on and tested
+corpus   training and test data
 ======== =========================================================================================================
-parts    the published pieces in the data folder ``sva``, a changed split. Training: Linzen's simplified validation
-         file (beginnings of sentences up to the verb, which stands as its tag) and a course's sample of whole
-         sentences (and the training files of both, where they are there). Test set "verbs": 7,489 sentences
-         with both forms of the verb, 0 to 4 attractors. Test set "tags": Linzen's simplified test files, 1 to 5
-         attractors, and the same sentences for 0: is the tag VBZ (singular) or VBP (plural) likelier.
+parts    the published parts in the data folder ``sva``, a changed split. Training: Linzen's simplified validation
+         file (beginnings of sentences up to the verb, which is written as its tag) and a course's sample of whole
+         sentences, and the training files of both where they exist. Test set "verbs": 7,489 sentences with both
+         forms of the verb, 0 to 4 attractors. Test set "tags": Linzen's simplified test files, 1 to 5 attractors,
+         and the sentences of "verbs" for 0 attractors: is the tag VBZ (singular) or VBP (plural) likelier.
 official ``linzen/agr_50_mostcommon_10K.tsv.gz``, 9 % to train, 1 % to validate and 90 % to test as in the paper, drawn
-         by `seed` (which sentences the authors drew is not published). Test set "verbs": 0 attractors without any noun
-         in between; sentences with nouns of both numbers in between are the group "mixed".
+         by `seed` (the authors' draw is not published). Test set "verbs": 0 attractors means no noun between subject
+         and verb; sentences with nouns of both numbers between them are the group "mixed".
 ======== =========================================================================================================
 
-In both, rare words stand as their part-of-speech tags, as Linzen's files have it.
+In both, rare words are replaced by their part-of-speech tags, as in Linzen's files.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from universal_transformer.data.download import find
 from universal_transformer.data.example import Example
-from universal_transformer.data.text import show
 from universal_transformer.data.tokenizer import END, UNKNOWN
 from universal_transformer.errors import UserError
+from universal_transformer.files import show
 from universal_transformer.tasks.agreement_files import (
     TAGS,
     Sentence,
@@ -44,19 +44,19 @@ from universal_transformer.tasks.agreement_files import (
     read_prefixes,
     read_sample,
 )
-from universal_transformer.tasks.generated import MadeExamples
-from universal_transformer.tasks.task import Task
-from universal_transformer.tasks.words import Vocabulary, WordCodec, check_vocabulary_size
+from universal_transformer.tasks.lazy import LazyExamples
+from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.tasks.word_codecs import Vocabulary, WordCodec, check_vocabulary_size
 
 OFFICIAL = "agr_50_mostcommon_10K.tsv.gz"
 SHARES = (0.09, 0.01)
-"""Of the official file: to train on and to validate with; the rest is tested."""
+"""Shares of the official file to train on and to validate with; the rest is the test."""
 LEAST_SHARED = 6
-"""Words from which on a common beginning of two sentences is taken for the same sentence."""
+"""Two texts with a common beginning of at least so many words are taken for the same sentence."""
 _OTHER = "*"
 
 
-class Texts(MadeExamples):
+class AgreementTexts(LazyExamples):
     """Texts in one array; the source of an example is the text with the wrong last word."""
 
     def __init__(self) -> None:
@@ -76,16 +76,16 @@ class Texts(MadeExamples):
         """The number of texts."""
         return len(self._groups)
 
-    def make(self, place: int) -> Example:
+    def make(self, index: int) -> Example:
         """Make one example."""
-        ids = tuple(self._ids[self._ends[place] : self._ends[place + 1]])
-        wrong = self._wrong[place]
-        return Example(source=(*ids[:-1], wrong) if wrong else (), target=ids, group=self._groups[place])
+        ids = tuple(self._ids[self._ends[index] : self._ends[index + 1]])
+        wrong = self._wrong[index]
+        return Example(source=(*ids[:-1], wrong) if wrong else (), target=ids, group=self._groups[index])
 
 
 @dataclass
-class Corpus:
-    """What is trained on, validated with and tested, before words become ids."""
+class AgreementCorpus:
+    """Sentences to train on, validate with and test, before words become ids."""
 
     train: list[Sentence]
     validation: list[Sentence]
@@ -97,14 +97,15 @@ class Corpus:
 class AgreementData:
     """A language model that is tested on the agreement of verbs with their subjects."""
 
+    codec_class: ClassVar[type[Codec]] = WordCodec
     corpus: Literal["parts", "official"] = "parts"
-    """The pieces of the data folder `sva` (a changed split), or Linzen's whole file, which you bring."""
+    """The parts in the data folder `sva` (a changed split), or Linzen's whole file, which you provide."""
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
     vocabulary_size: int = 10_000
     """At most so many different words, special ones included; others are <unknown>, and so are words seen once."""
     validation: float = 0.05
-    """Share of the training texts that is validated on and not trained on (parts)."""
+    """Share of the training texts that is held out for validation (parts)."""
     seed: int = 0
     """Chooses what is held out."""
 
@@ -118,7 +119,7 @@ class AgreementData:
             raise UserError(f"seed must not be negative, found {self.seed}")
 
     def load(self) -> Task:
-        """Read the files, leave out of training what is in a test, and encode; the vocabulary is that of training."""
+        """Read the files, remove test sentences from training, and encode; the vocabulary is that of training."""
         corpus = self._parts() if self.corpus == "parts" else self._official()
         if not corpus.train or not corpus.validation:
             raise UserError(
@@ -127,15 +128,15 @@ class AgreementData:
             )
         counts = Counter(word for sentence in corpus.train for word in sentence.words)
         vocabulary = Vocabulary.of(counts, size=self.vocabulary_size, least=2)
-        train = Texts()
+        train = AgreementTexts()
         for sentence in corpus.train:
             end = (END,) if sentence.whole else ()
             train.append([*vocabulary.encode(sentence.words), *end])
         codec, notes = WordCodec(vocabulary), list(corpus.notes)
-        validation, tests = Texts(), {}
+        validation, tests = AgreementTexts(), {}
         _add_pairs(corpus.validation, validation, vocabulary)
         for name, sentences in corpus.test.items():
-            tests[name] = Texts()
+            tests[name] = AgreementTexts()
             left_out = _add_pairs(sentences, tests[name], vocabulary)
             if left_out:
                 notes.append(
@@ -153,12 +154,12 @@ class AgreementData:
             notes=tuple(notes),
         )
 
-    def _parts(self) -> Corpus:
+    def _parts(self) -> AgreementCorpus:
         tests: dict[str, Sequence[Sentence]] = {"verbs": list(self._forms())}
         tags = [
             sentence.as_tag()
             for sentence in tests["verbs"]
-            # two forms that are alike do not tell which tag the verb has
+            # two equal forms do not show which tag the verb has
             if sentence.attractors == 0 and sentence.right != sentence.wrong
         ]
         for attractors in range(1, 6):
@@ -176,7 +177,7 @@ class AgreementData:
             try:
                 path = self._file(name)
             except UserError:
-                continue  # it is not there; a damaged one is not left out in silence
+                continue  # the file does not exist; a damaged file raises an error when it is read
             texts += read(path)
             more.append(path.name)
         leaked = find_shared(texts, [sentence for sentences in tests.values() for sentence in sentences])
@@ -191,13 +192,13 @@ class AgreementData:
             "verbs: which form of the verb is likelier; tags: which of VBZ and VBP is (its files end before the verb; "
             "those of 0 attractors are sentences of the verbs)",
         ]
-        return Corpus(train=kept[held:], validation=kept[:held], test=tests, notes=notes)
+        return AgreementCorpus(train=kept[held:], validation=kept[:held], test=tests, notes=notes)
 
     def _forms(self) -> Iterator[Sentence]:
         base = "colorless/linzen_testset/subj_agr_filtered"
         yield from read_forms(self._file(f"{base}.text"), self._file(f"{base}.gold"))
 
-    def _official(self) -> Corpus:
+    def _official(self) -> AgreementCorpus:
         path = find("linzen", self.data_dir, file=OFFICIAL)
         sentences = list(read_dependencies(path))
         random.Random(self.seed).shuffle(sentences)
@@ -212,7 +213,7 @@ class AgreementData:
             notes.append(f"{len(leaked):,} training sentences left out: they are in the test, too")
         train = [sentence for place, sentence in enumerate(sentences[:first]) if place not in leaked]
         held = [s for place, s in enumerate(sentences[first:second], start=first) if place not in leaked]
-        return Corpus(train=train, validation=held, test={"verbs": test}, notes=notes)
+        return AgreementCorpus(train=train, validation=held, test={"verbs": test}, notes=notes)
 
     def _file(self, name: str) -> Path:
         return find("sva", self.data_dir, file=name)
@@ -227,15 +228,15 @@ def find_repeated(training: Sequence[Sentence], tests: Sequence[Sentence]) -> se
 def find_shared(training: Sequence[Sentence], tests: Sequence[Sentence]) -> set[int]:
     """Return which training texts share a sentence with a test.
 
-    Two texts are taken for the same sentence if one is the beginning of the other and at least 6 words long; of these,
-    only words that the files of beginnings spell out are compared, since a rare word stands there as its tag, in other
-    files as itself. Shorter ones are taken for the same if their words before the verb are, all of them.
+    Two texts are taken for the same sentence if one is the beginning of the other and has at least 6 words. Only words
+    that occur in the files of beginnings are compared, because a rare word is replaced by its tag there and written out
+    in other files. Shorter texts are taken for the same sentence if all their words before the verb are the same.
     """
     beginnings = [sentence for sentence in (*training, *tests) if not sentence.whole]
     common = {word for sentence in beginnings or training for word in sentence.words} - TAGS
 
     def key(sentence: Sentence) -> tuple[str, ...]:
-        # a beginning ends with its verb's tag, which another file has as a word: it is compared without
+        # a beginning ends with the tag of its verb, which other files write as a word: the tag is not compared
         words = sentence.words if sentence.whole else sentence.words[: sentence.verb]
         return tuple(word if word in common else _OTHER for word in words)
 
@@ -255,7 +256,7 @@ def find_shared(training: Sequence[Sentence], tests: Sequence[Sentence]) -> set[
     return found
 
 
-def _add_pairs(sentences: Sequence[Sentence], texts: Texts, vocabulary: Vocabulary) -> int:
+def _add_pairs(sentences: Sequence[Sentence], texts: AgreementTexts, vocabulary: Vocabulary) -> int:
     """Add the words up to the verb of each sentence, with the verb's wrong form; return how many had none."""
     left_out = 0
     for sentence in sentences:

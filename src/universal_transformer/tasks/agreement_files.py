@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
-from universal_transformer.data.text import read_lines, show, show_path
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_lines, show, show_path
 
 SINGULAR, PLURAL = "VBZ", "VBP"
 TAGS = frozenset(
@@ -18,7 +18,7 @@ TAGS = frozenset(
         *("VB", "VBD", "VBG", "VBN", "VBP", "VBZ", "WDT", "WP", "WP$", "WRB"),
     )
 )
-"""Part-of-speech tags, which stand for rare words."""
+"""Part-of-speech tags, which replace rare words."""
 END_MARK = "<eos>"
 MAX_DIGITS = 9
 _DIGITS = f"at most {MAX_DIGITS} digits"
@@ -41,7 +41,7 @@ class Sentence:
     attractors: int | None = None
     """Nouns of the other number before the verb; None if it is not known, -1 for nouns of both numbers."""
     whole: bool = True
-    """Whether the words go on behind the verb, to the end of the sentence."""
+    """Whether the words continue after the verb, to the end of the sentence."""
 
     @property
     def group(self) -> str:
@@ -53,7 +53,7 @@ class Sentence:
         return f"{self.attractors} attractor{'s' * (self.attractors != 1)}"
 
     def as_tag(self) -> Sentence:
-        """Return the sentence cut behind its verb, and the tag in the verb's place."""
+        """Return the sentence up to its verb, with the tag in the verb's place."""
         tag, other = (SINGULAR, PLURAL) if is_singular(self.right, self.wrong) else (PLURAL, SINGULAR)
         return replace(self, words=(*self.words[: self.verb], tag), right=tag, wrong=other, whole=False)
 
@@ -113,7 +113,7 @@ def read_sample(path: Path) -> Iterator[Sentence]:
 
 
 def read_forms(text: Path, gold: Path) -> Iterator[Sentence]:
-    """Read sentences, and beside each ``index of the verb<TAB>right form<TAB>wrong form<TAB>attractors``."""
+    """Read sentences, and from `gold` ``index of the verb<TAB>right form<TAB>wrong form<TAB>attractors`` of each."""
     name = show_path(gold)
     for sentence, line in zip_longest(read_lines(text), read_lines(gold)):
         if sentence is None or line is None:
@@ -176,7 +176,7 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, s
 
 
 def _unquoted(text: str) -> str:
-    """Undo what a spreadsheet's writer does to a field with a quotation mark in it."""
+    """Remove the quoting that a spreadsheet program adds to a field with a quotation mark."""
     if len(text) > 1 and text[0] == text[-1] == '"':
         return text[1:-1].replace('""', '"')
     return text

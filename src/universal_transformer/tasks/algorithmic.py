@@ -16,22 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+from functools import cached_property, partial
 from random import Random
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.text import read_json, show, show_path, write_json
 from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.generated import GeneratedExamples
-from universal_transformer.tasks.scoring import until_end
-from universal_transformer.tasks.task import CODEC_FILE, Task
+from universal_transformer.files import show, show_path
+from universal_transformer.tasks.accuracy import until_end
+from universal_transformer.tasks.codecs import SavedCodec
+from universal_transformer.tasks.lazy import GeneratedExamples
+from universal_transformer.tasks.task import Codec, Task
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 FIRST_SYMBOL = len(SPECIAL)
-_ROOM = 10
+LEAST_RATIO = 10
+"""Sources of a length for each one that is held out, at least: so training always finds another one."""
 Problem = Literal["copy", "reverse", "addition"]
 
 
@@ -62,9 +63,10 @@ def solve(source: str, *, problem: Problem, base: int = 10, least_significant_fi
 
 
 @dataclass(frozen=True, kw_only=True)
-class CharacterCodec:
+class CharacterCodec(SavedCodec):
     """Characters to ids and back: 0 padding, 1 start, 2 end, 3 unknown, then `symbols`."""
 
+    kind: ClassVar[str] = "characters"
     symbols: str
 
     @property
@@ -72,9 +74,9 @@ class CharacterCodec:
         """Fields of `ModelConfig` that follow from this codec."""
         return {
             "architecture": "encoder_decoder",
-            "inputs": "tokens",
-            "vocabulary_size": FIRST_SYMBOL + len(self.symbols),
-            "target_vocabulary_size": 0,
+            "inputs.kind": "tokens",
+            "vocabulary.size": FIRST_SYMBOL + len(self.symbols),
+            "vocabulary.target_size": 0,
         }
 
     def encode(self, text: str, *, where: str = "") -> tuple[int, ...]:
@@ -87,10 +89,14 @@ class CharacterCodec:
                 f"{place}expected symbols out of {self.symbols!r}, found {show(error.args[0])}"
             ) from None
 
+    def example(self, source: str, target: str, *, group: str = "") -> Example:
+        """Return the example of a source and its target, with the end id after the target."""
+        return Example(source=self.encode(source), target=(*self.encode(target), END), group=group)
+
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example a line; spaces around it are dropped, empty lines skipped.
 
-        Numbers are read as the model was trained on them: with their last digit first, if that was chosen.
+        Numbers are read as in training: with their last digit first, if that was chosen.
         """
         for number, line in lines:
             if line.strip():
@@ -98,26 +104,13 @@ class CharacterCodec:
                 yield Example(source=self.encode(line.strip(), where=where), target=())
 
     def render(self, target: int | Sequence[int]) -> str:
-        """Turn ids up to the end id into text; ids that stand for no symbol become "�"."""
+        """Turn ids up to the end id into text; ids without a symbol become "�"."""
         assert not isinstance(target, int), "the target of an algorithmic task is a sequence"
         return "".join(map(self._symbol, until_end(target, end_id=END)))
 
     def words(self, example: Example) -> list[str]:
         """Return the characters of the source."""
         return [self._symbol(identifier) for identifier in example.source if isinstance(identifier, int)]
-
-    def save(self, folder: Path) -> None:
-        """Write ``codec.json``."""
-        write_json(folder / CODEC_FILE, {"kind": "characters", "symbols": self.symbols})
-
-    @classmethod
-    def load(cls, folder: Path) -> CharacterCodec:
-        """Read what `save` wrote."""
-        content = read_json(folder / CODEC_FILE)
-        if set(content) != {"kind", "symbols"} or not isinstance(content["symbols"], str):
-            path = show_path(folder / CODEC_FILE)
-            raise UserError(f"{path}: expected a codec of characters with the fields kind, symbols")
-        return cls(symbols=content["symbols"])
 
     def _symbol(self, identifier: int) -> str:
         index = identifier - FIRST_SYMBOL
@@ -130,8 +123,9 @@ class CharacterCodec:
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmicData:
-    """Copying, reversing or adding digits, generated on the spot: short to train on, long to test on."""
+    """Copying, reversing or adding digits: generated examples, short in training and long in the test."""
 
+    codec_class: ClassVar[type[Codec]] = CharacterCodec
     problem: Problem = "copy"
     """What to do with the digits."""
     train_lengths: tuple[int, int] = (1, 40)
@@ -139,7 +133,7 @@ class AlgorithmicData:
     test_lengths: tuple[int, ...] = (40, 80, 200, 400)
     """Lengths of the test sources; each is a row of the report."""
     train_examples: int = 100_000
-    """Training examples in an epoch; they are made when asked for, not kept."""
+    """Training examples in an epoch, generated when they are needed."""
     validation_examples: int = 500
     """Validation examples, of the training lengths that are long enough to hold any out."""
     test_examples: int = 200
@@ -176,16 +170,16 @@ class AlgorithmicData:
         if self.seed < 0:
             raise UserError(f"seed must not be negative, found {self.seed}")
         for length in self.test_lengths:
-            if self._train_range[0] <= length <= longest and not self._has_room(length):
+            if self._train_range[0] <= length <= longest and not self._has_enough(length):
                 raise UserError(
                     f"test length {length} is a training length with too few different sources to hold "
                     f"{self._held_out} of them out; ask for fewer examples or longer ones"
                 )
-        if not self._has_room(longest):
+        if not self._has_enough(longest):
             raise UserError(f"train_lengths end too early ({longest}) to hold {self._held_out} sources out")
 
     def load(self) -> Task:
-        """Generate the test and validation examples; training examples are generated as they are asked for."""
+        """Generate the test and validation examples; training examples are generated when they are needed."""
         held_out: set[str] = set()
         test = [
             self._example(
@@ -196,16 +190,21 @@ class AlgorithmicData:
             for index in range(self.test_examples)
         ]
         shortest, longest = self._train_range
-        roomy = (next(length for length in range(shortest, longest + 1) if self._has_room(length)), longest)
+        lengths = (
+            next(length for length in range(shortest, longest + 1) if self._has_enough(length)),
+            longest,
+        )
         validation = [
-            self._example(self._held_out_source(roomy, f"validation {index}", held_out))
+            self._example(self._held_out_source(lengths, f"validation {index}", held_out))
             for index in range(self.validation_examples)
         ]
         notes = ("least significant digit first",) if self.least_significant_first else ()
         return Task(
             name=f"algorithmic {self.problem}",
             codec=self._codec,
-            train=GeneratedExamples(data=self, held_out=frozenset(held_out)),
+            train=GeneratedExamples(
+                partial(self.training_example, held_out=frozenset(held_out)), count=self.train_examples
+            ),
             validation=validation,
             test={"test": test},
             metric="sequence",
@@ -216,8 +215,8 @@ class AlgorithmicData:
     def source(self, random: Random, *, lengths: tuple[int, int]) -> str:
         """Draw one source of a length uniform on `lengths`, both included.
 
-        The "+" of an addition stands with equal chance in every place that leaves a digit on both sides; numbers
-        of more than one digit do not start with 0.
+        The place of the "+" of an addition is uniform on those with a digit on both sides; numbers of more than one
+        digit do not start with 0.
         """
         length = random.randint(*lengths)
         if self.problem != "addition":
@@ -234,15 +233,13 @@ class AlgorithmicData:
         target = solve(
             source, problem=self.problem, base=self.base, least_significant_first=self.least_significant_first
         )
-        return Example(
-            source=self._codec.encode(source), target=(*self._codec.encode(target), END), group=group
-        )
+        return self._codec.example(source, target, group=group)
 
     def _held_out_source(self, lengths: tuple[int, int], name: str, held_out: set[str]) -> str:
-        """Draw a source that is not held out yet, where there are enough, and hold it out."""
+        """Draw a source and hold it out; it is a new one, where the length has enough sources."""
         random = self._random(name)
         source = self.source(random, lengths=lengths)
-        while source in held_out and self._has_room(lengths[1]):
+        while source in held_out and self._has_enough(lengths[1]):
             source = self.source(random, lengths=lengths)
         held_out.add(source)
         return source
@@ -251,19 +248,19 @@ class AlgorithmicData:
         """Make training example `index`, with none of the sources in `held_out`."""
         random = self._random(f"train {index}")
         source = self.source(random, lengths=self._train_range)
-        while source in held_out:  # at most one in ten is, of any length
+        while source in held_out:  # at most one in ten of any length is held out
             source = self.source(random, lengths=self._train_range)
         return self._example(source)
 
     def _random(self, name: str) -> Random:
         return Random(f"{self.problem} {self.seed} {name}")
 
-    def _has_room(self, length: int) -> bool:
+    def _has_enough(self, length: int) -> bool:
         """Whether holding out all test and validation examples leaves nine tenths of this length's sources."""
         sources = self.base**length
-        if self.problem == "addition":  # at least so many, in the rarest place of the "+"
+        if self.problem == "addition":  # at least so many, for the place of the "+" with the fewest
             sources = (self.base - 1) ** 2 * self.base ** (length - 3)
-        return sources >= _ROOM * self._held_out
+        return sources >= LEAST_RATIO * self._held_out
 
     @property
     def _held_out(self) -> int:

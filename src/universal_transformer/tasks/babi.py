@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from universal_transformer.data.download import find
 from universal_transformer.data.example import Example
-from universal_transformer.data.text import read_lines, show, show_path
 from universal_transformer.errors import UserError
+from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.facts import FactCodec, Question, parse
-from universal_transformer.tasks.task import Task
+from universal_transformer.tasks.task import Codec, Task
 
 TASK_NAMES = {
     1: "single-supporting-fact",
@@ -49,14 +49,15 @@ _PARTIAL = "qa{number}_{name}_train_10k-partial.txt"
 class BabiData:
     """The bAbI question-answering tasks, read from the published files."""
 
+    codec_class: ClassVar[type[Codec]] = FactCodec
     task: str = "1"
     """A task from 1 to 20, several with commas between them (one model for all of them), or "joint": all 20."""
     size: Literal["1k", "10k"] = "10k"
-    """Training questions a task; the test questions are the same."""
+    """Training questions of each task; the test questions are the same for both."""
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
     validation: float = 0.1
-    """Share of each task's training stories, the last ones, that is validated on and not trained on."""
+    """Share of each task's training stories, the last ones, that is held out for validation."""
     recent_first: bool = False
     """Give the model the latest fact first (the question stays last)."""
     max_facts: int = 0
@@ -93,7 +94,7 @@ class BabiData:
 
     @property
     def times(self) -> dict[int, int]:
-        """How often an epoch goes through each of the tasks' training questions (ours: the paper says nothing)."""
+        """How often an epoch has the training questions of each task (ours: not in the paper)."""
         found = dict.fromkeys(self.tasks, 1)
         given: set[int] = set()
         for part in self.repeat.split(",") if self.repeat else ():
@@ -173,7 +174,7 @@ class BabiData:
             return part
 
     def _part_of_training_file(self, number: int) -> Path | None:
-        """Return the file ``derived/qa3_…_10k-partial.txt`` inside or beside the folder of the published files."""
+        """Return the file ``derived/qa3_…_10k-partial.txt`` in the folder of the published files, or next to it."""
         if self.size != "10k":
             return None
         with suppress(UserError):

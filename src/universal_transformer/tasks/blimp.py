@@ -1,9 +1,9 @@
-"""BLiMP's minimal pairs on subject-verb agreement, for a language model that was trained on something else.
+"""BLiMP's minimal pairs on subject-verb agreement, for a language model that was trained on another task.
 
 A pair is right if the whole grammatical sentence is likelier than the ungrammatical one:
 ``Σ_i log p(good_i | good_<i) > Σ_i log p(bad_i | bad_<i)`` (Warstadt et al., TACL 2020, section 4). The end of a
-sentence is not scored. A pair whose sentences look the same to the model, because the words that differ are not in
-its vocabulary, is wrong.
+sentence is not scored. A pair whose sentences have the same ids, because the words that differ are not in the
+vocabulary, counts as wrong.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 
 from universal_transformer.data.download import find
 from universal_transformer.data.example import Example
-from universal_transformer.data.text import parse_json, show, show_path
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
+from universal_transformer.files import parse_json, show, show_path
 from universal_transformer.tasks.task import Codec, Task
 
 SETS = {
@@ -41,7 +41,7 @@ _DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError)
 
 
 def load_blimp(codec: Codec, *, data_dir: str = "") -> Task:
-    """Return the pairs as ids of `codec`, that of a language model; what it does not know is said in the notes."""
+    """Return the pairs as ids of the codec of a language model; the notes give the share of unknown words."""
     path = find("blimp", data_dir, file=ARCHIVE)
     tests: dict[str, list[Example]] = {}
     words = unknown = alike = 0
@@ -73,7 +73,7 @@ def load_blimp(codec: Codec, *, data_dir: str = "") -> Task:
 
 
 def read_pairs(path: Path, group: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (place, good sentence, bad sentence) of one set in the archive, of which only this member is read."""
+    """Yield (place, good sentence, bad sentence) of one set; no other member of the archive is read."""
     name = f"{show_path(path)}: data/{group}.jsonl"
     try:
         with zipfile.ZipFile(path) as archive:

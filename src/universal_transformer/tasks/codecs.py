@@ -1,39 +1,78 @@
-"""Which class reads the codec that a run saved."""
+"""Codecs that are saved field by field: plain values in ``codec.json``, each tokenizer in a file of its own."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
-from universal_transformer.data.text import read_json, show, show_path
+from universal_transformer.data.tokenizer import END, Tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.algorithmic import CharacterCodec
-from universal_transformer.tasks.facts import FactCodec
-from universal_transformer.tasks.labelled import LabelledCodec
-from universal_transformer.tasks.pairs import PairsCodec
-from universal_transformer.tasks.task import CODEC_FILE, Codec
-from universal_transformer.tasks.text import TextCodec
-from universal_transformer.tasks.words import ReadingCodec, WordCodec
+from universal_transformer.files import read_json, show, show_path, write_json
+from universal_transformer.typed import check_names, typed
 
-CODECS: dict[
-    str,
-    type[CharacterCodec | FactCodec | LabelledCodec | PairsCodec | TextCodec | WordCodec | ReadingCodec],
-] = {
-    "facts": FactCodec,
-    "characters": CharacterCodec,
-    "pairs": PairsCodec,
-    "text": TextCodec,
-    "labelled": LabelledCodec,
-    "words": WordCodec,
-    "reading": ReadingCodec,
-}
+CODEC_FILE = "codec.json"
+Saved = TypeVar("Saved", bound="SavedCodec")
 
 
-def load_codec(folder: Path) -> Codec:
-    """Load the codec that `Codec.save` wrote to `folder`."""
-    path = folder / CODEC_FILE
-    if not path.is_file():
-        raise UserError(f"{show_path(path)}: no such file; a run's codec is written when its training starts")
-    kind = read_json(path).get("kind")
-    if not isinstance(kind, str) or kind not in CODECS:
-        raise UserError(f"{show_path(path)}: unknown kind {show(kind)}; known are {', '.join(CODECS)}")
-    return CODECS[kind].load(folder)
+class SavedCodec:
+    """Base of a dataclass whose fields are JSON values or tokenizers; `kind` is its name in ``codec.json``.
+
+    The tokenizer of a field ``name`` is saved as ``name.json``. ``__post_init__`` may refuse values with a UserError.
+    """
+
+    kind: ClassVar[str]
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizers, then ``codec.json``, each whole or not at all."""
+        plain = {}
+        for name in _fields(type(self)):
+            value = getattr(self, name)
+            if isinstance(value, Tokenizer):
+                value.save(folder / f"{name}.json")
+            else:
+                plain[name] = value
+        write_json(folder / CODEC_FILE, {"kind": self.kind, **plain})
+
+    @classmethod
+    def load(cls: type[Saved], folder: Path) -> Saved:
+        """Read what `save` wrote. UserError names the file, the field, and what is expected."""
+        where = show_path(folder / CODEC_FILE)
+        content, hints = read_kind(folder, kind=cls.kind), _fields(cls)
+        tokenizers = {name for name, hint in hints.items() if hint is Tokenizer}
+        check_names(content, expected=hints.keys() - tokenizers, where=where)
+        values = {name: typed(value, hints[name], where=where, field=name) for name, value in content.items()}
+        values |= {name: Tokenizer.load(folder / f"{name}.json") for name in sorted(tokenizers)}
+        try:
+            return cls(**values)
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from error
+
+
+def encode_lines(
+    lines: Iterable[tuple[int, str]], tokenizer: Tokenizer, *, name: str, what: str, limit: int
+) -> Iterator[tuple[int, ...]]:
+    """Yield the ids of each line of the file `name` with the end id; more than `limit` of them are a UserError."""
+    for number, text in lines:
+        ids = (*tokenizer.encode(text), END)
+        if len(ids) > limit:
+            raise UserError(
+                f"{name}:{number}: a {what} of {len(ids)} tokens; this run takes at most {limit} "
+                "(--data.max-length of its training)"
+            )
+        yield ids
+
+
+def read_kind(folder: Path, *, kind: str) -> dict[str, Any]:
+    """Read the fields of a ``codec.json`` of one kind, without the kind."""
+    content = read_json(folder / CODEC_FILE)
+    if (found := content.pop("kind", None)) != kind:
+        raise UserError(f'{show_path(folder / CODEC_FILE)}: kind: expected "{kind}", found {show(found)}')
+    return content
+
+
+def _fields(kind: type[Any]) -> dict[str, Any]:
+    """Name -> type of each field."""
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}

@@ -1,27 +1,25 @@
-"""What tasks about stories share: the bAbI line format, words to ids, and one position for each fact.
+"""The bAbI line format and its codec: words to ids, and one position for each fact of a story.
 
-A file holds stories of numbered lines, ``ID statement`` or ``ID question<TAB>answer<TAB>supporting IDs``; the
-IDs start again at 1 with a new story. A question's facts are all earlier statements of its story.
+A file has stories of numbered lines, ``ID statement`` or ``ID question<TAB>answer<TAB>supporting IDs``. The ID 1 begins
+a new story. The facts of a question are all earlier statements of its story.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from universal_transformer.data.example import NO_CLASS, PADDING, Example
-from universal_transformer.data.text import read_json, show, show_path, write_json
-from universal_transformer.data.typed import typed
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.task import CODEC_FILE
+from universal_transformer.files import show, show_path
+from universal_transformer.tasks.codecs import SavedCodec
 
 UNKNOWN_WORD = 1
 FIRST_WORD = 2
 MAX_DIGITS = 9
-"""Of an ID: Python refuses to read a number of thousands of digits."""
+"""Most digits of an ID: Python refuses to read a number of thousands of digits."""
 _FORMAT = "expected 'ID statement' or 'ID question<TAB>answer<TAB>supporting IDs'"
 
 
@@ -30,7 +28,7 @@ class Question:
     """A question, and the story up to it."""
 
     where: str
-    """The file and line it comes from, for messages."""
+    """File and line, for messages."""
     story: int
     """Number of its story in the file, from 0."""
     facts: tuple[str, ...]
@@ -123,14 +121,14 @@ def words(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactCodec:
-    """A story with its question to one tuple of word ids a fact, an answer to a class, and back.
+class FactCodec(SavedCodec):
+    """A story with its question to one tuple of word ids for each fact, an answer to a class, and back.
 
-    Ids: 0 padding, 1 a word not in `vocabulary`, then the words. Facts come oldest first, or with
-    `recent_first` latest first; the question is always last. `max_facts` keeps the latest so many facts
-    (0 = all).
+    Ids: 0 padding, 1 a word not in `vocabulary`, then the words. The oldest fact is first, or with `recent_first` the
+    latest; the question is always last. Only the latest `max_facts` facts are kept (0 = all).
     """
 
+    kind: ClassVar[str] = "facts"
     vocabulary: tuple[str, ...]
     answers: tuple[str, ...]
     max_fact_words: int
@@ -157,10 +155,10 @@ class FactCodec:
         """Fields of `ModelConfig` that follow from this codec."""
         return {
             "architecture": "classifier",
-            "inputs": "facts",
-            "vocabulary_size": FIRST_WORD + len(self.vocabulary),
-            "num_classes": len(self.answers),
-            "max_fact_words": self.max_fact_words,
+            "inputs.kind": "facts",
+            "vocabulary.size": FIRST_WORD + len(self.vocabulary),
+            "vocabulary.num_classes": len(self.answers),
+            "vocabulary.max_fact_words": self.max_fact_words,
         }
 
     def encode(self, question: Question, *, group: str = "") -> Example:
@@ -179,33 +177,19 @@ class FactCodec:
         return Example(source=tuple(facts), target=target, group=group, supports=tuple(supports))
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example a question of a file in the bAbI format; answers in it are not looked at."""
+        """Yield one example for each question of a file in the bAbI format, without its answer."""
         for question in parse(lines, name=name, answers=False):
             example = self.encode(question)
             yield Example(source=example.source, target=NO_CLASS, supports=example.supports)
 
     def render(self, target: int | Sequence[int]) -> str:
-        """Return the answer that a class stands for."""
+        """Return the answer of a class."""
         assert isinstance(target, int), "the target of a question is one class"
         return "<unknown>" if target == NO_CLASS else self.answers[target]
 
     def words(self, example: Example) -> list[str]:
         """Return the words of each fact, and of the question last."""
         return [" ".join(map(self._word, fact)) for fact in example.source if isinstance(fact, tuple)]
-
-    def save(self, folder: Path) -> None:
-        """Write ``codec.json``."""
-        write_json(folder / CODEC_FILE, {"kind": "facts", **asdict(self)})
-
-    @classmethod
-    def load(cls, folder: Path) -> FactCodec:
-        """Read what `save` wrote."""
-        path = folder / CODEC_FILE
-        content = read_json(path)
-        if (kind := content.pop("kind", None)) != "facts":
-            raise UserError(f'{show_path(path)}: kind: expected "facts", found {show(kind)}')
-        codec: FactCodec = typed(content, cls, where=show_path(path))
-        return codec
 
     def _ids_of(self, text: str, *, where: str) -> tuple[int, ...]:
         if text not in self._seen:

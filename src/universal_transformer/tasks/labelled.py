@@ -1,75 +1,49 @@
 """Your own labelled texts: one class for each text.
 
-One file of ``text<TAB>label`` lines, or of JSON lines ``{"text": …, "label": …}``. Classes are the labels of
-the training file, sorted. A text ends with the id of ``<end>``, so that an empty line still has a position.
+The data are files of ``text<TAB>label`` lines, or of JSON lines ``{"text": …, "label": …}``. The classes are the sorted
+labels of the training file. A text ends with the id of ``<end>``, so that an empty line still has a position.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from universal_transformer.data.example import NO_CLASS, Example
-from universal_transformer.data.table import (
-    Row,
-    Table,
+from universal_transformer.data.text_table import (
+    TextTable,
     check_file,
     check_fraction,
-    hold_out,
     read_table,
-    too_long,
+    split_tables,
 )
-from universal_transformer.data.text import read_json, show, show_path, write_json
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.task import CODEC_FILE, Task
+from universal_transformer.files import show
+from universal_transformer.tasks.codecs import SavedCodec, encode_lines
+from universal_transformer.tasks.task import Codec, Task
 
 COLUMNS = ("text", "label")
 MAX_LABELS = 10_000
 
 
 @dataclass(frozen=True)
-class LabelledCodec:
-    """A tokeniser, the labels in the order of their classes, and the longest text a run takes."""
+class LabelledCodec(SavedCodec):
+    """A tokeniser, the labels in the order of their classes, and the limit of a text."""
 
     kind: ClassVar[str] = "labelled"
     tokenizer: Tokenizer
     labels: tuple[str, ...]
     max_length: int
 
-    def save(self, folder: Path) -> None:
-        """Write the tokeniser, then ``codec.json``, each whole or not at all."""
-        self.tokenizer.save(folder / "tokenizer.json")
-        fields = {"kind": self.kind, "labels": list(self.labels), "max_length": self.max_length}
-        write_json(folder / CODEC_FILE, fields)
-
-    @classmethod
-    def load(cls, folder: Path) -> LabelledCodec:
-        """Read what `save` wrote."""
-        path = folder / CODEC_FILE
-        fields = read_json(path)
-        match fields:
-            case {"kind": cls.kind, "labels": [*labels], "max_length": int(max_length)} if all(
-                isinstance(label, str) for label in labels
-            ) and labels == sorted(set(labels)):
-                tokenizer = Tokenizer.load(folder / "tokenizer.json")
-                return cls(tokenizer=tokenizer, labels=tuple(labels), max_length=max_length)
-        raise UserError(
-            f'{show_path(path)}: found {show(fields)}; expected {{"kind": "{cls.kind}", '
-            '"labels": sorted strings, "max_length": a number}'
-        )
+    def __post_init__(self) -> None:
+        if list(self.labels) != sorted(set(self.labels)):
+            raise UserError(f"labels: found {show(self.labels)}; expected different strings, sorted")
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example without a class for every line, an empty one included."""
-        for number, text in lines:
-            ids = (*self.tokenizer.encode(text), END)
-            if len(ids) > self.max_length:
-                raise UserError(
-                    f"{name}:{number}: a text of {len(ids)} tokens; this run takes at most {self.max_length} "
-                    "(--data.max-length of its training)"
-                )
+        for ids in encode_lines(lines, self.tokenizer, name=name, what="text", limit=self.max_length):
             yield Example(source=ids, target=NO_CLASS)
 
     def render(self, target: int | Sequence[int]) -> str:
@@ -84,8 +58,9 @@ class LabelledCodec:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledData:
-    """Texts with a class each, from your own files."""
+    """Texts from your own files, each with a class."""
 
+    codec_class: ClassVar[type[Codec]] = LabelledCodec
     train: str = ""
     """Training texts: a file of `text<TAB>label` lines, or JSON lines (.jsonl) with "text" and "label". Any
     file may end in .gz."""
@@ -118,70 +93,57 @@ class LabelledData:
         check_file("train", self.train, needs=("text<TAB>label lines", "JSON lines"))
         table = read_table(self.train, COLUMNS)
         labels = _labels(table)
-        notes = list(table.note())
-        if self.validation:
-            train, held = table.rows, read_table(self.validation, COLUMNS)
-            notes += held.note()
-        else:
-            train, rows = hold_out(table, fraction=self.validation_fraction, seed=self.seed)
-            held = Table(name=f"{table.name} (held out)", rows=rows, num_blank=0)
-            notes.append(f"validation: {len(rows)} texts of {table.name} held out by seed {self.seed}")
+        others = {"validation": self.validation, "test": self.test}
+        tables, notes = split_tables(
+            table,
+            {part: read_table(path, COLUMNS) for part, path in others.items() if path},
+            fraction=self.validation_fraction,
+            seed=self.seed,
+            what="texts",
+        )
         tokenizer = Tokenizer.train(
-            [row.first for row in train],
+            [row.first for row in tables["train"].rows],
             kind=self.tokenizer,
             vocabulary_size=self.vocabulary_size,
             lower_case=self.lower_case,
         )
         codec = LabelledCodec(tokenizer=tokenizer, labels=labels, max_length=self.max_length)
-        validation = self._encode(held.rows, codec, held.name, notes)
-        if self.test:
-            tested = read_table(self.test, COLUMNS)
-            notes += tested.note()
-            tests = {"test": self._encode(tested.rows, codec, tested.name, notes)}
-        else:
-            tests = {"validation": validation}
-            notes.append("no test file: scores are those of the validation texts, which also chose the model")
+        examples = {part: self._encode(one, codec, notes) for part, one in tables.items()}
         return Task(
             name="labelled",
             codec=codec,
-            train=self._encode(train, codec, table.name, notes),
-            validation=validation,
-            test=tests,
+            train=examples["train"],
+            validation=examples["validation"],
+            test={part: examples[part] for part in ("test" if self.test else "validation",)},
             metric="error",
             model_fields={
                 "architecture": "classifier",
-                "inputs": "tokens",
-                "vocabulary_size": len(tokenizer),
-                "num_classes": len(labels),
+                "inputs.kind": "tokens",
+                "vocabulary.size": len(tokenizer),
+                "vocabulary.num_classes": len(labels),
             },
             notes=tuple(notes),
         )
 
-    def _encode(
-        self, rows: Sequence[Row], codec: LabelledCodec, name: str, notes: list[str]
-    ) -> list[Example]:
+    def _encode(self, table: TextTable, codec: LabelledCodec, notes: list[str]) -> list[Example]:
+        """Encode a table; how many of its texts are too long is added to `notes`."""
         classes = {label: index for index, label in enumerate(codec.labels)}
         examples = []
-        for row, ids in zip(rows, codec.tokenizer.encode_many([row.first for row in rows]), strict=True):
+        texts = codec.tokenizer.encode_many([row.first for row in table.rows])
+        for row, ids in zip(table.rows, texts, strict=True):
             label = row.second.strip()
             if label not in classes:
                 raise UserError(
-                    f"{name}:{row.line}: unknown label {show(label)}; those of the training file are "
+                    f"{table.name}:{row.line}: unknown label {show(label)}; those of the training file are "
                     f"{', '.join(map(show, codec.labels[:20]))}{', …' * (len(codec.labels) > 20)}"
                 )
             if len(ids) < self.max_length:
                 examples.append(Example(source=(*ids, END), target=classes[label]))
-        if not examples:
-            raise UserError(
-                f"{name}:{rows[0].line}: this and every other text is longer than --data.max-length "
-                f"{self.max_length} tokens; expected at least one that is not"
-            )
-        skipped = len(rows) - len(examples)
-        notes += too_long(name, num_skipped=skipped, total=len(rows), max_length=self.max_length)
+        notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="text")
         return examples
 
 
-def _labels(table: Table) -> tuple[str, ...]:
+def _labels(table: TextTable) -> tuple[str, ...]:
     labels = tuple(sorted({row.second.strip() for row in table.rows}))
     where = f"{table.name}:{table.rows[-1].line}"
     if len(labels) < 2:

@@ -1,4 +1,4 @@
-"""LAMBADA: a passage's last word, which people guess from all of it but not from its last sentence (table 3).
+"""LAMBADA: predict a passage's last word, which needs the whole passage and not only its last sentence (table 3).
 
 Paperno et al., ACL 2016; the Universal Transformer paper, section 3.4. Two tasks on the same passages:
 
@@ -8,34 +8,35 @@ task       what is learned and measured
 lambada    A language model. Training: novels, cut into blocks of words, every word predicted from those before it.
            Measured on each passage, from its first word on: ``exp(-1/P Σ log p(last word | words before it))`` over P
            passages, and how often the last word is the likeliest of the whole vocabulary.
-reading    Reading comprehension, as Chu et al. (EACL 2017) state it: the last sentence without its last word is a
+reading    Reading comprehension, as Chu et al. (EACL 2017) define it: the last sentence without its last word is a
            question, and the answer is a word of the sentences before it. Training: sentences of novels whose last word
-           stands among the words before them too. Measured: how often the answer is right, over all passages, those
-           whose answer is not there included. How a model points at a word: `models.pointer`.
+           also occurs in the sentences before them. Measured: how often the answer is right, over all passages, also
+           over those that do not contain the answer. `models.pointer` chooses a word of the passage.
 ========== =======================================================================================================
 
-A last word that is not in the vocabulary is never right; its probability is that of ``<unknown>``. The original novels
-(2,662 of them) are not published with the passages any more: training is on 97 older ones, which every figure says.
+A last word that is not in the vocabulary is never right; its probability is that of ``<unknown>``. The original 2,662
+novels are no longer published with the passages: training is on 97 older novels, and the notes of each figure say so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from universal_transformer.data.download import data_folder, find
 from universal_transformer.data.example import NO_CLASS, Example, spread
 from universal_transformer.data.novels import BETWEEN, Novels, read_novels
-from universal_transformer.data.text import read_lines, show, show_path
 from universal_transformer.data.tokenizer import END, START
-from universal_transformer.data.words import CLOSERS, SENTENCE_ENDS
+from universal_transformer.data.treebank import CLOSERS, SENTENCE_ENDS
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.generated import MadeExamples
-from universal_transformer.tasks.task import Task
+from universal_transformer.files import read_lines, show, show_path
+from universal_transformer.tasks.lazy import LazyExamples
+from universal_transformer.tasks.task import Codec, Task
 from universal_transformer.tasks.text import Blocks
-from universal_transformer.tasks.words import (
+from universal_transformer.tasks.word_codecs import (
     FIRST_WORD,
     ReadingCodec,
     Vocabulary,
@@ -50,13 +51,14 @@ SETS = {
     "test": "lambada_test_plain_text.txt",
 }
 LEAST_CONTEXT = 50
-"""Words before the last sentence of a training passage, at least: as LAMBADA's own were chosen."""
+"""Least number of words before the last sentence of a training passage, as in LAMBADA."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LambadaData:
     """A language model on novels, tested on the last words of LAMBADA's passages."""
 
+    codec_class: ClassVar[type[Codec]] = WordCodec
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
     vocabulary_size: int = 20_000
@@ -64,7 +66,7 @@ class LambadaData:
     block_length: int = 128
     """Words of one training example; a word sees those before it in its block."""
     validation_passages: int = 500
-    """Passages of the development set, evenly spread, whose words choose the best weights."""
+    """Passages of the development set, evenly spread, on whose words the best weights are chosen."""
 
     def __post_init__(self) -> None:
         check_vocabulary_size(self.vocabulary_size)
@@ -106,21 +108,22 @@ class LambadaData:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingData:
-    """Questions about passages: LAMBADA's last word as one of the words before its sentence."""
+    """Questions about passages: LAMBADA's last word is looked for among the words before its sentence."""
 
+    codec_class: ClassVar[type[Codec]] = ReadingCodec
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
     vocabulary_size: int = 20_000
     """At most so many different words of the novels; others are <unknown>, and so are words seen once."""
     passage_words: bool = True
-    """Add the words of the passages, as LAMBADA's own vocabulary has them: they can be pointed at, though those that
-    the novels lack are never trained."""
+    """Add the words of the passages, as LAMBADA's own vocabulary does: they can be answers, but the embeddings of words
+    that are not in the novels are never trained."""
     train_examples: int = 200_000
     """Training passages, evenly spread over the novels."""
     max_length: int = 200
     """Words of the longest training passage."""
     validation_passages: int = 1000
-    """Passages of the development set, evenly spread, that choose the best weights."""
+    """Passages of the development set, evenly spread, on which the best weights are chosen."""
 
     def __post_init__(self) -> None:
         check_vocabulary_size(self.vocabulary_size)
@@ -141,7 +144,7 @@ class ReadingData:
         train = find_questions(tokens, vocabulary, max_length=self.max_length, limit=self.train_examples)
         notes = [
             *_notes(novels, missing),
-            f"{len(train):,} training passages whose last word stands before their last sentence too",
+            f"{len(train):,} training passages whose last word also occurs before their last sentence",
         ]
         tests = {}
         for name, found in passages.items():
@@ -151,7 +154,7 @@ class ReadingData:
             there = sum(words[-1] in words[: last_sentence(words[:-1])] for words in found)
             unknown = sum(example.target == NO_CLASS for example in tests[name])
             notes.append(
-                f"{name}: in {there / len(found):.1%} of the passages the answer stands before the last sentence"
+                f"{name}: in {there / len(found):.1%} of the passages the answer occurs before the last sentence"
                 + (f"; {unknown:,} answers are not in the vocabulary and count as wrong" if unknown else "")
             )
         notes.append(f"weights chosen by {self.validation_passages:,} development passages")
@@ -164,16 +167,16 @@ class ReadingData:
             metric="accuracy",
             model_fields={
                 "architecture": "classifier",
-                "inputs": "tokens",
-                "vocabulary_size": len(vocabulary),
-                "num_classes": len(vocabulary),
+                "inputs.kind": "tokens",
+                "vocabulary.size": len(vocabulary),
+                "vocabulary.num_classes": len(vocabulary),
             },
             notes=tuple(notes),
         )
 
 
-class Questions(MadeExamples):
-    """Passages inside one row of words: context from `starts` to `cuts`, question up to the answer at `ends`."""
+class Questions(LazyExamples):
+    """Passages of one array of words: context from `starts` to `cuts`, question up to the answer at `ends`."""
 
     def __init__(self, tokens: np.ndarray, starts: np.ndarray, cuts: np.ndarray, ends: np.ndarray) -> None:
         self._tokens, self._starts, self._cuts, self._ends = tokens, starts, cuts, ends
@@ -182,15 +185,15 @@ class Questions(MadeExamples):
         """The number of passages."""
         return len(self._ends)
 
-    def make(self, place: int) -> Example:
+    def make(self, index: int) -> Example:
         """Make one example."""
-        start, cut, end = int(self._starts[place]), int(self._cuts[place]), int(self._ends[place])
+        start, cut, end = int(self._starts[index]), int(self._cuts[index]), int(self._ends[index])
         context, question = self._tokens[start:cut].tolist(), self._tokens[cut:end].tolist()
         return Example(source=(*context, START, *question), target=int(self._tokens[end]))
 
 
 def read_passages(data_dir: str) -> tuple[dict[str, list[list[str]]], tuple[str, ...]]:
-    """Return the words of every passage by set, and the sets that are missing, which only the control set may be."""
+    """Return the words of every passage by set, and the missing sets; only the control set may be missing."""
     found: dict[str, list[list[str]]] = {}
     missing = []
     for name, file in SETS.items():
@@ -211,7 +214,7 @@ def read_passages(data_dir: str) -> tuple[dict[str, list[list[str]]], tuple[str,
 
 
 def number_novels(novels: Novels, *, size: int) -> tuple[Vocabulary, np.ndarray]:
-    """Return the vocabulary of the novels' most frequent words, and the novels in its ids, an end id behind each."""
+    """Return the vocabulary of the novels' most frequent words, and the ids of the novels, each with an end id."""
     frequencies = novels.frequencies().tolist()
     counts = dict(zip(novels.types[BETWEEN + 1 :], frequencies[BETWEEN + 1 :], strict=True))
     vocabulary = Vocabulary.of(counts, size=size, least=2)
@@ -220,9 +223,9 @@ def number_novels(novels: Novels, *, size: int) -> tuple[Vocabulary, np.ndarray]
 
 
 def find_questions(tokens: np.ndarray, vocabulary: Vocabulary, *, max_length: int, limit: int) -> Questions:
-    """Find passages like LAMBADA's: whole sentences of 50 words or more, then one whose last word is among them.
+    """Find passages like LAMBADA's: sentences of at least 50 words, then one whose last word is among these words.
 
-    At most `limit` passages, evenly spread, of at most `max_length` words; no passage reaches into another novel.
+    Returns at most `limit` passages, evenly spread, of at most `max_length` words, each of one novel.
     """
     bounds, lasts = _sentences(tokens, vocabulary)
     words = np.array([False] * FIRST_WORD + [word.isalpha() for word in vocabulary.words])
@@ -238,25 +241,25 @@ def find_questions(tokens: np.ndarray, vocabulary: Vocabulary, *, max_length: in
     )
     chosen = np.flatnonzero(answered)
     if not len(chosen):
-        raise UserError("the novels have no sentence whose last word stands in the sentences before it")
+        raise UserError("the novels have no sentence whose last word occurs in the sentences before it")
     if len(chosen) > limit:
         chosen = chosen[np.arange(limit) * len(chosen) // limit]
     return Questions(tokens, starts[chosen], cuts[chosen], ends[chosen])
 
 
 def _sentences(tokens: np.ndarray, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-    """Return where sentences begin, the end of the last one behind them; and where the last word of each stands."""
+    """Return the index of the first word of each sentence, then the end of the last one; and of each last word."""
     is_end = np.isin(
         tokens, [END, *(vocabulary.ids[mark] for mark in SENTENCE_ENDS if mark in vocabulary.ids)]
     )
     closers = np.isin(tokens, [vocabulary.ids[mark] for mark in CLOSERS if mark in vocabulary.ids])
     closes = np.append(closers, False)
     marks = np.flatnonzero(is_end)
-    behind = marks + 1
-    while (more := closes[behind]).any():
-        behind = behind + more
-    bounds, places = np.unique(np.append(0, behind), return_index=True)
-    lasts = marks[places[1:] - 1] - 1  # of several marks with one place behind them, the first
+    after = marks + 1
+    while (more := closes[after]).any():
+        after = after + more
+    bounds, places = np.unique(np.append(0, after), return_index=True)
+    lasts = marks[places[1:] - 1] - 1  # the first of several marks that end one sentence
     return bounds.astype(np.int64), lasts.astype(np.int64)
 
 

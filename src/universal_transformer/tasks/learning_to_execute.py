@@ -1,4 +1,4 @@
-"""Learning to execute: say what a small program computes, or repeat a long number (tables 5 and 6).
+"""Learning to execute: give the value of a small program, or repeat a long number (tables 5 and 6).
 
 ========= ============================== ==============================================
 problem   source                         target
@@ -11,28 +11,27 @@ control   ``x=37 for[4] x+=52``          ``245``
 addition  ``(37+52)+41``                 ``130``
 ========= ============================== ==============================================
 
-What a program with literals of ``l`` digits computes is asked for modulo ``10^(l+1)``: its last ``l + 1`` digits,
-without leading zeros, never negative. Training draws ``l`` from 1 to ``max_length`` and the number of nested operations
-from 1 to ``max_nesting`` anew for each example (the mix strategy); validation and test have the largest of both.
+The target of a program with literals of ``l`` digits is its value modulo ``10^(l+1)``: the last ``l + 1`` digits,
+without leading zeros, never negative. For each training example ``l`` is drawn from 1 to ``max_length``, and the number
+of nested operations from 1 to ``max_nesting`` (the mix strategy); validation and test have the largest of both.
 
-Zaremba and Sutskever 2014 wrote programs as lines of Python; ``form="lines"`` does so too, with ``|`` for the end of
-a line, because a source is one line of a file: ``j=85|for x in range(8):j+=92|print(j)``.
+Zaremba and Sutskever 2014 wrote programs as lines of Python. ``form="lines"`` writes ``|`` for the end of a line,
+because a source is one line of a file: ``j=85|for x in range(8):j+=92|print(j)``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from random import Random
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.text import show
-from universal_transformer.data.tokenizer import END
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.algorithmic import DIGITS, CharacterCodec
-from universal_transformer.tasks.generated import GeneratedExamples
+from universal_transformer.files import show
+from universal_transformer.tasks.algorithmic import DIGITS, LEAST_RATIO, CharacterCodec
+from universal_transformer.tasks.lazy import GeneratedExamples
 from universal_transformer.tasks.programs import (
     EXPRESSION_SYMBOLS,
     KINDS,
@@ -41,11 +40,10 @@ from universal_transformer.tasks.programs import (
     draw,
     literal,
 )
-from universal_transformer.tasks.task import Task
+from universal_transformer.tasks.task import Codec, Task
 
 LINE_END = "|"
 MAX_LENGTH = 1000  # Python does not print numbers of many more digits than that
-_ROOM = 10
 ExecuteProblem = Literal["copy", "double", "reverse", "program", "control", "addition"]
 Form = Literal["expression", "lines"]
 Strategy = Literal["mix", "baseline"]
@@ -53,11 +51,12 @@ Strategy = Literal["mix", "baseline"]
 
 @dataclass(frozen=True, kw_only=True)
 class LearningToExecuteData:
-    """Small programs and their values, or long numbers to repeat, generated on the spot."""
+    """Generated small programs and their values, or long numbers to repeat."""
 
+    codec_class: ClassVar[type[Codec]] = CharacterCodec
     problem: ExecuteProblem = "program"
-    """What to do: repeat a number (copy, double, reverse), or run a program of all operations, of conditionals and
-    loops (control), or of additions."""
+    """Repeat a number (copy, double, reverse), or run a program of all operations (program), of conditionals and loops
+    (control), or of additions (addition)."""
     form: Form = "expression"
     """How programs are written: one nested expression, or lines of Python with assignments and a print."""
     max_length: int = 0
@@ -67,7 +66,7 @@ class LearningToExecuteData:
     strategy: Strategy = "mix"
     """Training examples of all lengths and nestings up to the largest, or (baseline) of the largest alone."""
     train_examples: int = 200_000
-    """Training examples in an epoch; they are made when asked for, not kept."""
+    """Training examples in an epoch, generated when they are needed."""
     validation_examples: int = 500
     """Validation examples, of the largest length and nesting."""
     test_examples: int = 1000
@@ -93,7 +92,7 @@ class LearningToExecuteData:
         if self.seed < 0:
             raise UserError(f"seed must not be negative, found {self.seed}")
         held_out = self.validation_examples + self.test_examples
-        if self._fewest_sources < _ROOM * held_out:
+        if self._fewest_sources < LEAST_RATIO * held_out:
             raise UserError(
                 f"max_length {self.length} leaves too few different sources to hold {held_out} of them out; "
                 "ask for fewer examples or longer literals"
@@ -110,10 +109,10 @@ class LearningToExecuteData:
         return self.max_length or (5 if self.runs else 55)
 
     def load(self) -> Task:
-        """Generate the test and validation examples; training examples are generated as they are asked for.
+        """Generate the test and validation examples; training examples are generated when they are needed.
 
-        No program or number that is tested or validated on is trained on, however it would be written, and none is
-        there twice.
+        The programs and numbers of test and validation differ from each other, and none of them is in training, in
+        whichever form it would be written.
         """
         held_out: set[str] = set()
         group = f"length {self.length}" + (f", nesting {self.max_nesting}" if self.runs else "")
@@ -128,7 +127,9 @@ class LearningToExecuteData:
         return Task(
             name=f"learning to execute: {self.problem}",
             codec=self._codec,
-            train=GeneratedExamples(data=self, held_out=frozenset(held_out)),
+            train=GeneratedExamples(
+                partial(self.training_example, held_out=frozenset(held_out)), count=self.train_examples
+            ),
             validation=validation,
             test={"test": test},
             metric="sequence",
@@ -137,7 +138,7 @@ class LearningToExecuteData:
         )
 
     def training_example(self, index: int, held_out: Set[str]) -> Example:
-        """Make training example `index`, none of `held_out`."""
+        """Generate training example `index`, with no program or number of `held_out`."""
         random = Random(f"{self.problem} {self.seed} train {index}")
         length, nesting = self.length, self.max_nesting
         if self.strategy == "mix":
@@ -145,7 +146,7 @@ class LearningToExecuteData:
         while True:  # at most one in ten is held out
             name, source, target = self._draw(random, length=length, nesting=nesting)
             if name not in held_out:
-                return self._example(source, target)
+                return self._codec.example(source, target)
 
     def _held_out_example(self, name: str, held_out: set[str], *, group: str = "") -> Example:
         random = Random(f"{self.problem} {self.seed} {name}")
@@ -153,10 +154,10 @@ class LearningToExecuteData:
             key, source, target = self._draw(random, length=self.length, nesting=self.max_nesting)
             if key not in held_out:
                 held_out.add(key)
-                return self._example(source, target, group=group)
+                return self._codec.example(source, target, group=group)
 
     def _draw(self, random: Random, *, length: int, nesting: int) -> tuple[str, str, str]:
-        """Draw a source: what it is, whatever its form; its text; and its target."""
+        """Draw a program or number: return its name, the same in both forms; its text; and its target."""
         if not self.runs:
             number = str(literal(random, length=length))
             return number, number, _repeat(number, self.problem)
@@ -164,17 +165,12 @@ class LearningToExecuteData:
         target = str(program.value % 10 ** (length + 1))
         if self.form == "expression":
             return program.expression, program.expression, target
-        style = Random(f"{self.seed} {program.expression}")  # so that both forms draw the same programs
+        style = Random(f"{self.seed} {program.expression}")  # both forms draw the same programs
         return program.expression, program.lines(style).replace("\n", LINE_END), target
-
-    def _example(self, source: str, target: str, *, group: str = "") -> Example:
-        return Example(
-            source=self._codec.encode(source), target=(*self._codec.encode(target), END), group=group
-        )
 
     @property
     def _fewest_sources(self) -> int:
-        """One over it is more than the chance of any one source of the largest length and nesting."""
+        """Return a lower bound of the number of sources of the largest length and nesting, all as likely as this."""
         literals = 9 * 10 ** (self.length - 1)
         return literals ** (self.max_nesting + 1) if self.runs else literals
 

@@ -1,7 +1,7 @@
 """Your own pairs of texts: translation, rewriting, any source line with its target line.
 
-One file ``source<TAB>target``, one of JSON lines ``{"source": …, "target": …}``, or two files whose lines
-belong together. Source and target both end with the id of ``<end>``, so that an empty line still has a position.
+The data are one file of ``source<TAB>target``, one of JSON lines ``{"source": …, "target": …}``, or two files with the
+same number of lines. Source and target end with the id of ``<end>``, so that an empty line still has a position.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.table import (
-    Row,
-    Table,
+from universal_transformer.data.text_table import (
+    TextRow,
+    TextTable,
     check_file,
     check_fraction,
-    hold_out,
     read_parallel,
     read_table,
-    too_long,
+    split_tables,
 )
-from universal_transformer.data.text import one_line, read_json, show, show_path, write_json
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.task import CODEC_FILE, Task
+from universal_transformer.files import one_line, show, show_path, write_json
+from universal_transformer.tasks.codecs import CODEC_FILE, encode_lines, read_kind
+from universal_transformer.tasks.task import Codec, Task
 
 COLUMNS = ("source", "target")
 
 
 @dataclass(frozen=True)
 class PairsCodec:
-    """Two tokenisers (one and the same if the vocabulary is shared) and the longest source a run takes."""
+    """Two tokenisers (the same object if the vocabulary is shared) and the limit of a source."""
 
     kind: ClassVar[str] = "pairs"
     source: Tokenizer
@@ -44,9 +44,9 @@ class PairsCodec:
         """Fields of `ModelConfig` that follow from this codec."""
         return {
             "architecture": "encoder_decoder",
-            "inputs": "tokens",
-            "vocabulary_size": len(self.source),
-            "target_vocabulary_size": 0 if self.source is self.target else len(self.target),
+            "inputs.kind": "tokens",
+            "vocabulary.size": len(self.source),
+            "vocabulary.target_size": 0 if self.source is self.target else len(self.target),
         }
 
     def save(self, folder: Path) -> None:
@@ -64,14 +64,13 @@ class PairsCodec:
     def load(cls, folder: Path) -> PairsCodec:
         """Read what `save` wrote."""
         path = folder / CODEC_FILE
-        fields = read_json(path)
-        match fields:
-            case {"kind": cls.kind, "shared_vocabulary": bool(shared), "max_length": int(max_length)}:
+        match fields := read_kind(folder, kind=cls.kind):
+            case {"shared_vocabulary": bool(shared), "max_length": int(max_length)}:
                 pass
             case _:
                 raise UserError(
-                    f'{show_path(path)}: found {show(fields)}; expected {{"kind": "{cls.kind}", '
-                    '"shared_vocabulary": true or false, "max_length": a number}'
+                    f"{show_path(path)}: found {show(fields)}; expected "
+                    '{"shared_vocabulary": true or false, "max_length": a number}'
                 )
         source = Tokenizer.load(folder / "tokenizer.json")
         target = source if shared else Tokenizer.load(folder / "target_tokenizer.json")
@@ -79,13 +78,7 @@ class PairsCodec:
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example without a target for every line, an empty one included."""
-        for number, text in lines:
-            ids = (*self.source.encode(text), END)
-            if len(ids) > self.max_length:
-                raise UserError(
-                    f"{name}:{number}: a source of {len(ids)} tokens; this run takes at most "
-                    f"{self.max_length} (--data.max-length of its training)"
-                )
+        for ids in encode_lines(lines, self.source, name=name, what="source", limit=self.max_length):
             yield Example(source=ids, target=())
 
     def render(self, target: int | Sequence[int]) -> str:
@@ -102,6 +95,7 @@ class PairsCodec:
 class PairsData:
     """Pairs of a source and a target text from your own files."""
 
+    codec_class: ClassVar[type[Codec]] = PairsCodec
     train: str = ""
     """Training pairs: a file of `source<TAB>target` lines, JSON lines (.jsonl) with "source" and "target", or
     the source side alone (then name the other in train_target). Any file may end in .gz."""
@@ -147,39 +141,33 @@ class PairsData:
     def load(self) -> Task:
         """Read the files, learn the tokenisers from the training pairs, encode all pairs."""
         check_file("train", self.train, needs=("source<TAB>target lines", "JSON lines", "the source side"))
-        table = _read(self.train, self.train_target)
-        notes = list(table.note())
-        if self.validation:
-            train, held = table.rows, _read(self.validation, self.validation_target)
-            notes += held.note()
-        else:
-            train, rows = hold_out(table, fraction=self.validation_fraction, seed=self.seed)
-            held = Table(name=f"{table.name} (held out)", rows=rows, num_blank=0)
-            notes.append(f"validation: {len(rows)} pairs of {table.name} held out by seed {self.seed}")
-        codec = self.learn(train)
-        parts = {"train": self.encode(train, codec, table.name, notes)}
-        parts["validation"] = self.encode(held.rows, codec, held.name, notes)
-        if self.test:
-            tested = _read(self.test, self.test_target)
-            notes += tested.note()
-            tests = {"test": self.encode(tested.rows, codec, tested.name, notes)}
-        else:
-            tests = {"validation": parts["validation"]}
-            notes.append("no test file: scores are those of the validation pairs, which also chose the model")
+        parts = ("train", "validation", "test")
+        found = {part: table for part in parts if (table := self._read(part)) is not None}
+        tables, notes = split_tables(
+            found.pop("train"), found, fraction=self.validation_fraction, seed=self.seed, what="pairs"
+        )
+        codec = self.learn(tables["train"].rows)
+        examples = {part: self.encode(table, codec, notes) for part, table in tables.items()}
         if self.metric == "bleu" and (self.tokenizer == "word" or self.lower_case):
             notes.append("BLEU is over text after the tokeniser: not comparable with published BLEU")
         return Task(
             name="pairs",
             codec=codec,
-            train=parts["train"],
-            validation=parts["validation"],
-            test=tests,
+            train=examples["train"],
+            validation=examples["validation"],
+            test={part: examples[part] for part in ("test" if self.test else "validation",)},
             metric=self.metric,
             model_fields=codec.model_fields,
             notes=tuple(notes),
         )
 
-    def learn(self, rows: Sequence[Row]) -> PairsCodec:
+    def _read(self, part: str) -> TextTable | None:
+        path, target = getattr(self, part), getattr(self, f"{part}_target")
+        if not path:
+            return None
+        return read_parallel(path, target) if target else read_table(path, COLUMNS)
+
+    def learn(self, rows: Sequence[TextRow]) -> PairsCodec:
         """Learn the tokenisers from rows of training pairs."""
 
         def learn(texts: list[str]) -> Tokenizer:
@@ -193,24 +181,14 @@ class PairsData:
             return PairsCodec(source=both, target=both, max_length=self.max_length)
         return PairsCodec(source=learn(sources), target=learn(targets), max_length=self.max_length)
 
-    def encode(self, rows: Sequence[Row], codec: PairsCodec, name: str, notes: list[str]) -> list[Example]:
-        """Encode rows of `name`; how many are too long is added to `notes`."""
-        sources = codec.source.encode_many([row.first for row in rows])
-        targets = codec.target.encode_many([row.second for row in rows])
+    def encode(self, table: TextTable, codec: PairsCodec, notes: list[str]) -> list[Example]:
+        """Encode a table; how many of its pairs are too long is added to `notes`."""
+        sources = codec.source.encode_many([row.first for row in table.rows])
+        targets = codec.target.encode_many([row.second for row in table.rows])
         examples = [
             Example(source=(*source, END), target=(*target, END))
             for source, target in zip(sources, targets, strict=True)
             if max(len(source), len(target)) < self.max_length
         ]
-        if not examples:
-            raise UserError(
-                f"{name}:{rows[0].line}: this and every other pair is longer than --data.max-length "
-                f"{self.max_length} tokens; expected at least one that is not"
-            )
-        skipped = len(rows) - len(examples)
-        notes += too_long(name, num_skipped=skipped, total=len(rows), max_length=self.max_length)
+        notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="pair")
         return examples
-
-
-def _read(path: str, target: str) -> Table:
-    return read_parallel(path, target) if target else read_table(path, COLUMNS)

@@ -1,7 +1,7 @@
 """Small programs: drawn at random, run, and written in two forms (learning to execute; Zaremba and Sutskever 2014).
 
-A program starts from a literal and makes ``n`` operations one after the other, each on the value so far and on fresh
-literals. `Program.expression` and `Program.lines` write the same one in two ways:
+A program starts from a literal and applies ``n`` operations one after the other, each to the value so far and to new
+literals. `Program.expression` and `Program.lines` write the same program in two forms:
 
 ================= ================================ ==========================================
 operation on v    expression form                  code-line form
@@ -11,8 +11,8 @@ conditional       ``v if c>d else e`` (or ``<``)   ``(v if c>d else e)``, or wit
 loop, k times     ``x=v for[k] x+=c``              ``a=v``, then ``for x in range(k):a+=c``
 ================= ================================ ==========================================
 
-All literals of a program have the same number of digits. The code-line form is Python, the expression form is too but
-for its loops.
+All literals of a program have the same number of digits. The code-line form is Python, and so is the expression form
+except for its loops.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Arithmetic:
         return value - self.operand if self.sign == "-" else value * self.operand
 
     def write(self, value: str) -> str:
-        """Return the operation as text, on whatever `value` writes."""
+        """Return the operation as text, on the text of its value."""
         return f"{value}{self.sign}{self.operand}"
 
 
@@ -60,13 +60,13 @@ class Conditional:
         return value if holds else self.otherwise
 
     def write(self, value: str) -> str:
-        """Return the operation as text, on whatever `value` writes."""
+        """Return the operation as text, on the text of its value."""
         return f"{value} if {self.left}{self.comparison}{self.right} else {self.otherwise}"
 
 
 @dataclass(frozen=True)
 class Loop:
-    """Add a literal again and again."""
+    """Add a literal several times."""
 
     rounds: int
     operand: int
@@ -76,7 +76,7 @@ class Loop:
         return value + self.rounds * self.operand
 
     def write(self, value: str) -> str:
-        """Return the operation as text, on whatever `value` writes."""
+        """Return the operation as text, on the text of its value."""
         return f"x={value} for[{self.rounds}] x+={self.operand}"
 
 

@@ -1,6 +1,6 @@
-"""The embedded default: a small simulator of people who walk about, pick things up and put them down.
+"""The embedded default: a small simulator of people who move, pick things up and put them down.
 
-Questions in the bAbI line format, and the statements that settle them:
+Questions in the bAbI line format, and their supporting facts, the statements from which the answer follows:
 
 ====== =================================== ==========================================================
 facts  question                            supporting facts
@@ -12,20 +12,20 @@ facts  question                            supporting facts
        attic?                              and to the attic (the latest such time), and the pick-up
 ====== =================================== ==========================================================
 
-A person or thing not yet heard of is somewhere unknown: people first move, and a thing is where it is first
-picked up. Nobody moves to the place they are in, and a thing lying somewhere is only picked up there.
+The place of a person or thing is unknown before the first statement about it: people move first, and a thing is where
+it is first picked up. A person never moves to the place where they are. A thing is picked up in the place where it is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import Literal
+from typing import ClassVar, Literal
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.facts import FactCodec, Question, parse
-from universal_transformer.tasks.task import Task
+from universal_transformer.tasks.task import Codec, Task
 
 PEOPLE = (
     *("Clara", "Boris", "Amina", "Hugo", "Ines", "Jonas"),
@@ -48,7 +48,7 @@ Split = Literal["train", "validation", "test"]
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A question that can be asked now, with the indices of the statements that settle it."""
+    """A question that can be asked now, with the indices of its supporting statements."""
 
     text: str
     answer: str
@@ -57,17 +57,17 @@ class _Asked:
 
 @dataclass
 class _World:
-    """What has happened so far; every "when" is the index of a statement."""
+    """The events so far; every time is the index of a statement."""
 
     statements: list[str] = field(default_factory=list)
     place: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Person -> (place, when they moved there)."""
+    """Person -> (place, time of the move there)."""
     holder: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Thing held -> (person, when they picked it up)."""
+    """Thing held -> (person, time of the pick-up)."""
     lying: dict[str, tuple[str, tuple[int, int]]] = field(default_factory=dict)
-    """Thing put down -> (place, when its last holder moved there and when they put it down)."""
+    """Thing put down -> (place, times of its last holder's move there and of the drop)."""
     before: dict[str, dict[str, tuple[str, tuple[int, ...]]]] = field(default_factory=dict)
-    """Thing -> place it was carried to -> (place before that, what supports it), of the latest time."""
+    """Thing -> place it was carried to -> (place before that, supporting statements), of the latest time."""
 
     def move(self, person: str, place: str, *, verb: str) -> None:
         now = len(self.statements)
@@ -120,8 +120,9 @@ class _World:
 
 @dataclass(frozen=True, kw_only=True)
 class StoriesData:
-    """Short stories of people, places and things, made up on the spot; questions need one to three facts."""
+    """Generated short stories of people, places and things; questions need one to three facts."""
 
+    codec_class: ClassVar[type[Codec]] = FactCodec
     train_stories: int = 8000
     """Number of stories to train on."""
     validation_stories: int = 300
@@ -141,7 +142,7 @@ class StoriesData:
     facts: tuple[int, ...] = (1, 2, 3)
     """Numbers of supporting facts that questions need (of 1, 2 and 3), each asked equally often."""
     synonyms: bool = True
-    """Tell the same event with several verbs ("took", "grabbed", …) rather than one."""
+    """Describe the same event with several verbs ("took", "grabbed", …) instead of one."""
     recent_first: bool = False
     """Give the model the latest fact first (the question stays last)."""
     seed: int = 0
@@ -173,7 +174,7 @@ class StoriesData:
             raise UserError(f"seed must not be negative, found {self.seed}")
 
     def load(self) -> Task:
-        """Make up the stories and encode them."""
+        """Generate the stories and encode them."""
         splits = {split: self._parse(split, stories) for split, stories in self.stories().items()}
         codec = FactCodec.of(splits["train"], recent_first=self.recent_first)
 
@@ -191,15 +192,15 @@ class StoriesData:
         )
 
     def stories(self) -> dict[Split, list[list[str]]]:
-        """Return the stories of each split as lines of the bAbI format; no two stories tell the same."""
+        """Return the stories of each split as lines of the bAbI format; no two have the same statements."""
         counts: dict[Split, int] = {
             "test": self.test_stories,
             "validation": self.validation_stories,
             "train": self.train_stories,
         }  # train comes last, so that its size does not change what is tested
-        told: set[tuple[str, ...]] = set()
+        generated: set[tuple[str, ...]] = set()
         return {
-            split: [self._story(random, told) for _ in range(count)]
+            split: [self._story(random, generated) for _ in range(count)]
             for split, count in counts.items()
             for random in [Random(f"{self.seed} {split}")]
         }
@@ -208,23 +209,25 @@ class StoriesData:
         lines = (line for story in stories for line in story)
         return list(parse(enumerate(lines, start=1), name=f"stories ({split})"))
 
-    def _story(self, random: Random, told: set[tuple[str, ...]]) -> list[str]:
-        """Return the lines of a story that is not in `told`, and add it there."""
-        # which questions to ask is drawn first and kept, so that none is rarer for being harder to come by
+    def _story(self, random: Random, generated: set[tuple[str, ...]]) -> list[str]:
+        """Return the lines of a story that is not in `generated`, and add it there."""
+        # the questions are drawn first and kept, so that those that few stories allow are not less frequent
         wanted = [random.choice(self.facts) for _ in range(self.questions)]
         for _ in range(_TRIES):
-            statements, asked = self._tell(random, wanted)
-            if len(asked) == len(wanted) and statements not in told:
-                told.add(statements)
+            statements, asked = self._simulate(random, wanted)
+            if len(asked) == len(wanted) and statements not in generated:
+                generated.add(statements)
                 return _lines(statements, asked)
         raise UserError(
             f"found no further story of {self.statements[0]} to {self.statements[1]} statements with "
-            f"{self.questions} questions that differs from {len(told)} others: ask for fewer stories or "
+            f"{self.questions} questions that differs from {len(generated)} others: ask for fewer stories or "
             f"questions, or for more statements, people, places or objects"
         )
 
-    def _tell(self, random: Random, wanted: list[int]) -> tuple[tuple[str, ...], list[tuple[int, _Asked]]]:
-        """Tell one story; return its statements, and the questions with the number of statements before each.
+    def _simulate(
+        self, random: Random, wanted: list[int]
+    ) -> tuple[tuple[str, ...], list[tuple[int, _Asked]]]:
+        """Return the statements of one story, and the questions with the number of statements before each.
 
         Stops at the first of the `wanted` questions that cannot be asked at the moment drawn for it.
         """
@@ -247,7 +250,7 @@ class StoriesData:
         return tuple(world.statements), asked
 
     def _happen(self, random: Random, world: _World) -> None:
-        """Let one thing happen: half of the time a move, else a pick-up or a drop where one is possible."""
+        """Simulate one event: half of the time a move, else a pick-up or a drop where one is possible."""
         chance = random.random()
         if chance >= 0.8 and world.holder:
             return world.drop(random.choice(list(world.holder)), verb=self._verb(random, _DROPS))
@@ -262,7 +265,7 @@ class StoriesData:
             if possible:
                 return world.pick_up(*random.choice(possible), verb=self._verb(random, _PICK_UPS))
         carriers = [person for person, _ in world.holder.values()]
-        # who carries something moves more often, or stories would be too short for questions of three facts
+        # a person who carries something moves more often: questions of three facts need such moves
         person = random.choice(carriers if carriers and random.random() < 0.5 else PEOPLE[: self.num_people])
         here = world.place.get(person, ("", 0))[0]
         place = random.choice([place for place in PLACES[: self.num_places] if place != here])

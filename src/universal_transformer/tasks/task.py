@@ -1,17 +1,21 @@
-"""What a task is: examples to train, validate and test on, a codec, and how it is scored."""
+"""A task: examples to train, validate and test on, a codec, and a metric."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
-from universal_transformer.data.example import Example
+from universal_transformer.data.example import PADDING, Example
+from universal_transformer.data.tokenizer import END, START
 from universal_transformer.errors import UserError
+from universal_transformer.typed import replaced
 
-CODEC_FILE = "codec.json"
+SPECIAL_IDS = {"vocabulary.padding_id": PADDING, "vocabulary.start_id": START, "vocabulary.end_id": END}
+"""Ids that batches and tokenizers use, by their path in a model's configuration."""
 
 Measure = Literal["error", "sequence", "bleu", "perplexity", "accuracy", "last_word", "ranking"]
 """How a task is scored; `evaluation.evaluate` says what each is."""
@@ -21,23 +25,33 @@ Model = TypeVar("Model")
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says about one line of input."""
+    """The answer of a model to one line of input."""
 
     text: str
     score: float
     """Probability of a class; log probability of a sequence."""
     steps: list[float] = field(default_factory=list)
-    """Steps taken at each source position (one value a label of `Codec.words`)."""
+    """Steps taken at each source position: one value for each label of `Codec.words`."""
     choices: list[tuple[str, float]] = field(default_factory=list)
-    """The best answers with their scores, best first, `text` among them."""
+    """The best answers with their scores, best first; the first is `text`."""
 
 
 @runtime_checkable
 class Codec(Protocol):
-    """Text to ids and back: what a run saves beside its weights, enough to predict on raw input."""
+    """Text to ids and back. A run saves it with its weights, so that it can predict on raw input.
+
+    `tasks.codecs.SavedCodec` has `save` and `load` for a dataclass.
+    """
+
+    kind: ClassVar[str]
+    """Name of this class in ``codec.json``."""
 
     def save(self, folder: Path) -> None:
-        """Write ``codec.json``, whose "kind" `load_codec` looks at, and tokenizer files if there are any."""
+        """Write ``codec.json``, which has the kind, and tokenizer files if there are any."""
+
+    @classmethod
+    def load(cls, folder: Path) -> Codec:
+        """Read what `save` wrote."""
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Turn numbered lines of raw input (of the file `name`) into examples without answers."""
@@ -51,7 +65,7 @@ class Codec(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """Examples, how they are encoded and scored, and what they decide about the model."""
+    """Examples, their codec and metric, and the fields of a model that follow from them."""
 
     name: str
     codec: Codec
@@ -61,28 +75,33 @@ class Task:
     """Named test sets; groups inside a set are `Example.group`."""
     metric: Measure
     model_fields: Mapping[str, Any]
-    """Fields of `ModelConfig` that follow from the data: architecture, vocabulary sizes, classes, …"""
+    """Fields of the model's configuration that the data determine, by dotted path: ``{"vocabulary.size": 40}``."""
     notes: tuple[str, ...] = ()
-    """What every figure must say beside it: incomplete data, a changed split."""
+    """Notes that belong to every figure: incomplete data, a changed split."""
 
     def configure(self, model: Model) -> Model:
-        """Return the `ModelConfig` with the fields that follow from the data filled in.
+        """Return the configuration with the fields that the data determine filled in.
 
-        A field that was set to something else, neither its default nor what the data say, is a UserError.
+        UserError for a field that has another value already, neither its default nor that of the data.
         """
-        defaults = {field.name: field.default for field in dataclasses.fields(model)}  # type: ignore[arg-type]
-        for name, value in self.model_fields.items():
-            given = getattr(model, name)
-            if given not in (value, defaults[name]):
+        fields = {**SPECIAL_IDS, **self.model_fields}
+        default = type(model)()
+        for path, value in fields.items():
+            given = attrgetter(path)(model)
+            if given not in (value, attrgetter(path)(default)):
                 raise UserError(
-                    f"model.{name}={given}: the data of task {self.name} make it {value}: leave it out"
+                    f"model.{path}={given}: the data of task {self.name} determine that it is {value}: leave it out"
                 )
-        return dataclasses.replace(model, **self.model_fields)  # type: ignore[type-var]
+        return replaced(model, fields)
 
 
 @runtime_checkable
 class TaskData(Protocol):
-    """The typed, documented fields that choose a task's data; one frozen dataclass a task."""
+    """The typed, documented fields that choose a task's data: one frozen dataclass for each task."""
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+    codec_class: ClassVar[type[Codec]]
+    """Class of the codec of its `Task`."""
 
     def load(self) -> Task:
         """Read or generate the examples."""

@@ -1,8 +1,8 @@
 """Your own text: a language model, ``p(text) = Π p(token | tokens before it)``.
 
-The text is one row of tokens, every line closed by ``<end>`` (so a model knows where a line is over, and a
-prompt is continued to the end of its line), cut into blocks. Each block is an example of its own: its first
-token is predicted from the start token alone.
+The text is one row of tokens that is cut into blocks. Every line ends with ``<end>``, so that a model predicts the end
+of a line, and continues a prompt to the end of its line. Each block is a separate example: its first token is predicted
+from the start token alone.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.table import check_file, check_fraction
-from universal_transformer.data.text import read_json, read_lines, show, show_path, write_json
+from universal_transformer.data.text_table import check_file, check_fraction
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.generated import MadeExamples
-from universal_transformer.tasks.task import CODEC_FILE, Task
+from universal_transformer.files import read_lines, show_path
+from universal_transformer.tasks.codecs import SavedCodec
+from universal_transformer.tasks.lazy import LazyExamples
+from universal_transformer.tasks.task import Codec, Task
 
 LINES_AT_ONCE = 10_000
 
 
-class Blocks(MadeExamples):
-    """Examples of `length` tokens each (the last may be shorter), out of one array."""
+class Blocks(LazyExamples):
+    """Examples of `length` tokens each (the last may be shorter) from one array."""
 
     def __init__(self, tokens: array[int] | np.ndarray, *, length: int):
         self.tokens = tokens
@@ -37,40 +37,22 @@ class Blocks(MadeExamples):
         """The number of blocks."""
         return -(-len(self.tokens) // self.length)
 
-    def make(self, place: int) -> Example:
+    def make(self, index: int) -> Example:
         """Make one block."""
-        first = place * self.length
+        first = index * self.length
         return Example(source=(), target=tuple(self.tokens[first : first + self.length].tolist()))
 
 
 @dataclass(frozen=True)
-class TextCodec:
-    """A tokeniser, and the longest prompt a run takes."""
+class TextCodec(SavedCodec):
+    """A tokeniser, and the limit of a prompt."""
 
     kind: ClassVar[str] = "text"
     tokenizer: Tokenizer
     block_length: int
 
-    def save(self, folder: Path) -> None:
-        """Write the tokeniser, then ``codec.json``, each whole or not at all."""
-        self.tokenizer.save(folder / "tokenizer.json")
-        write_json(folder / CODEC_FILE, {"kind": self.kind, "block_length": self.block_length})
-
-    @classmethod
-    def load(cls, folder: Path) -> TextCodec:
-        """Read what `save` wrote."""
-        path = folder / CODEC_FILE
-        fields = read_json(path)
-        match fields:
-            case {"kind": cls.kind, "block_length": int(block_length)}:
-                return cls(tokenizer=Tokenizer.load(folder / "tokenizer.json"), block_length=block_length)
-        raise UserError(
-            f"{show_path(path)}: found {show(fields)}; "
-            f'expected {{"kind": "{cls.kind}", "block_length": a number}}'
-        )
-
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield the beginning of a line to go on with, as `target`, for every line, an empty one included."""
+        """Yield one prompt, as `target`, for every line; an empty line is a prompt too."""
         for number, text in lines:
             ids = tuple(self.tokenizer.encode(text))
             if len(ids) >= self.block_length:
@@ -81,7 +63,7 @@ class TextCodec:
             yield Example(source=(), target=ids)
 
     def render(self, target: int | Sequence[int]) -> str:
-        """Return the text of ids; an ``<end>`` between them is a line break."""
+        """Return the text of ids; an ``<end>`` between them becomes a line break."""
         assert not isinstance(target, int), "a target is a sequence of ids"
         lines: list[list[int]] = [[]]
         for index in target:
@@ -103,6 +85,7 @@ class TextCodec:
 class TextData:
     """A language model on your own text files."""
 
+    codec_class: ClassVar[type[Codec]] = TextCodec
     train: str = ""
     """Training text: UTF-8, one sentence, verse or paragraph a line; the file may end in .gz."""
     validation: str = ""
@@ -145,7 +128,7 @@ class TextData:
         )
         notes.append(
             f"perplexity is per token of a vocabulary of {len(tokenizer)} ({self.tokenizer}), line ends "
-            f"counted, each block of {self.block_length} by itself"
+            f"counted, each block of {self.block_length} separately"
         )
 
         def blocks(lines: Sequence[str]) -> Blocks:
@@ -160,15 +143,15 @@ class TextData:
             metric="perplexity",
             model_fields={
                 "architecture": "language_model",
-                "inputs": "tokens",
-                "vocabulary_size": len(tokenizer),
-                "target_vocabulary_size": 0,
+                "inputs.kind": "tokens",
+                "vocabulary.size": len(tokenizer),
+                "vocabulary.target_size": 0,
             },
             notes=tuple(notes),
         )
 
     def _split(self, notes: list[str]) -> tuple[list[str], list[str], list[str]]:
-        """Lines to train on, validate with and test on; what has no file is cut off the training text's end."""
+        """Return the lines to train on, validate with and test; without a file they are the last training lines."""
         lines = _read(self.train)
         kept = {name: _read(path) for name in ("validation", "test") if (path := getattr(self, name))}
         sizes = {
@@ -182,7 +165,7 @@ class TextData:
                 f"{' and '.join(sizes)}: name a file with --data.{' and --data.'.join(sizes)}"
             )
         where = f"lines of {show_path(self.train)}"
-        for name in reversed(sizes):  # the test is cut off first, and so comes last
+        for name in reversed(sizes):  # the test is cut off first, and so has the last lines
             kept[name] = lines[-sizes[name] :]
             del lines[-sizes[name] :]
             notes.append(f"{name}: the last {sizes[name]:,} {where}")

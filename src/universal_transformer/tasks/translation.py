@@ -1,4 +1,4 @@
-"""Translation from English to German with known files: Multi30k, and WMT14 where a user has it (table 7)."""
+"""Translation from English to German: Multi30k, and WMT14 if you have its files (table 7)."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from universal_transformer.data.download import data_folder, find
-from universal_transformer.data.table import Table, read_parallel
-from universal_transformer.data.text import show, show_path
+from universal_transformer.data.text_table import TextTable, read_parallel
 from universal_transformer.data.tokenizer import check_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.pairs import PairsData
-from universal_transformer.tasks.task import Task
+from universal_transformer.files import show, show_path
+from universal_transformer.tasks.pairs import PairsCodec, PairsData
+from universal_transformer.tasks.task import Codec, Task
 
 Name = Literal["multi30k", "wmt14"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus:
-    """The parts of a corpus; each is two files, PART.en and PART.de, or with .gz behind."""
+class TranslationCorpus:
+    """The parts of a corpus; each is two files, PART.en and PART.de, or PART.en.gz and PART.de.gz."""
 
     train: str
     validation: str
     tests: tuple[str, ...]
     remedy: str = ""
-    """How to get it, where `ut data fetch` cannot."""
+    """How to get the files that `ut data fetch` cannot download."""
 
 
-CORPORA: Mapping[str, Corpus] = MappingProxyType(
+CORPORA: Mapping[str, TranslationCorpus] = MappingProxyType(
     {
-        "multi30k": Corpus(
+        "multi30k": TranslationCorpus(
             train="train",
             validation="val",
             tests=("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"),
         ),
-        "wmt14": Corpus(
+        "wmt14": TranslationCorpus(
             train="train",
             validation="newstest2013",
             tests=("newstest2014",),
-            remedy="put the sentences of statmt.org/wmt14 there, line n of train.en beside line n of train.de",
+            remedy="put the sentences of statmt.org/wmt14 there, translations in lines of the same number",
         ),
     }
 )
@@ -52,6 +52,7 @@ CORPORA: Mapping[str, Corpus] = MappingProxyType(
 class TranslationData:
     """English-German sentence pairs of a known corpus, scored by BLEU and chrF on each of its test sets."""
 
+    codec_class: ClassVar[type[Codec]] = PairsCodec
     corpus: Name = "multi30k"
     """Which pairs: multi30k (`ut data fetch multi30k`), or wmt14 from files of your own."""
     data_dir: str = ""
@@ -73,10 +74,10 @@ class TranslationData:
         """Read the files, learn byte pairs from the training part, encode all pairs."""
         corpus = CORPORA[self.corpus]
         parts = {part: self._read(part) for part in (corpus.train, corpus.validation, *corpus.tests)}
-        notes = [note for table in parts.values() for note in table.note()]
+        notes = [note for table in parts.values() for note in table.notes]
         pairs = PairsData(vocabulary_size=self.vocabulary_size, max_length=self.max_length)
         codec = pairs.learn(parts[corpus.train].rows)
-        examples = {part: pairs.encode(table.rows, codec, table.name, notes) for part, table in parts.items()}
+        examples = {part: pairs.encode(table, codec, notes) for part, table in parts.items()}
         return Task(
             name=f"translation {self.corpus}",
             codec=codec,
@@ -88,7 +89,7 @@ class TranslationData:
             notes=tuple(notes),
         )
 
-    def _read(self, part: str) -> Table:
+    def _read(self, part: str) -> TextTable:
         table = read_parallel(self._file(f"{part}.en"), self._file(f"{part}.de"))
         return dataclasses.replace(table, name=f"{self.corpus} {part}")
 

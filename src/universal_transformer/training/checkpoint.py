@@ -17,10 +17,9 @@ import safetensors.torch
 from safetensors import SafetensorError
 
 from universal_transformer.axes import Tensor
-from universal_transformer.data.text import read_json
 from universal_transformer.errors import UserError
+from universal_transformer.files import encode_json, read_json, sync_folder, write_synced
 from universal_transformer.models.pretrained import Pretrained
-from universal_transformer.training.files import encode_json, sync_folder, write_synced
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -5,108 +5,84 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal
 
-from universal_transformer.data.text import read_json, show
-from universal_transformer.data.typed import check_names, listed, typed
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import EXECUTION, ModelConfig
-from universal_transformer.models.kinds import AnyModelConfig, kind_of
-from universal_transformer.tasks import (
-    TASKS,
-    AgreementData,
-    AlgorithmicData,
-    BabiData,
-    LabelledData,
-    LambadaData,
-    LearningToExecuteData,
-    PairsData,
-    ReadingData,
-    StoriesData,
-    TextData,
-    TranslationData,
-)
+from universal_transformer.files import read_json
+from universal_transformer.kinds import AnyModelConfig, config_from_dict
+from universal_transformer.tasks import TASKS, TaskData, task_name
+from universal_transformer.typed import NonNegative, Range, check, check_names, listed, typed
 
-TaskFields = (
-    StoriesData
-    | BabiData
-    | AlgorithmicData
-    | LearningToExecuteData
-    | PairsData
-    | TextData
-    | LabelledData
-    | TranslationData
-    | AgreementData
-    | LambadaData
-    | ReadingData
-)
+CONFIG = "config.json"
+METRICS = "metrics.jsonl"
+CHECKPOINTS = "checkpoints"
+MODEL = "model"
+REPORT = "report.json"
+"""What the files and folders of a run are called."""
 
 MAX_SEED = 2**63 - 1
 """The largest that torch takes."""
-_ABOVE_ZERO = ("batch_tokens", "learning_rate", "epsilon", "validate_every", "log_every")
-_AT_LEAST_ZERO = (
-    *("minutes", "max_updates", "warmup_updates", "clip_norm", "weight_decay", "label_smoothing", "seed"),
-    *("ponder_weight", "ponder_warmup_updates", "halting_delay"),
-    *("patience", "average_checkpoints", "save_minutes", "threads"),
-)
+NumberOf = Annotated[int, Range(0)]
+AtLeastOne = Annotated[int, Range(1)]
+MoreThanZero = Annotated[float, Range(0, above=True)]
+Fraction = Annotated[float, Range(0, 1, below=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
     """How a model is trained, and for how long: `minutes`, `max_updates` or both must be given."""
 
-    minutes: float = 0.0
+    minutes: NonNegative = 0.0
     """Time to train, counted over resumes; 0 means no limit."""
-    max_updates: int = 0
+    max_updates: NumberOf = 0
     """Updates of the weights to make; 0 means no limit."""
-    batch_tokens: int = 4096
+    batch_tokens: AtLeastOne = 4096
     """Positions in a batch, padding included: rows times the longest row."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """Adam adds the weight decay to the gradient, AdamW takes it off the weights."""
-    learning_rate: float = 1e-3
+    learning_rate: MoreThanZero = 1e-3
     """The highest learning rate, reached at the end of the warm-up."""
-    betas: tuple[float, float] = (0.9, 0.98)
+    betas: tuple[Fraction, Fraction] = (0.9, 0.98)
     """Decay of Adam's running means of the gradient and of its square."""
-    epsilon: float = 1e-9
+    epsilon: MoreThanZero = 1e-9
     """Added to Adam's denominator."""
-    weight_decay: float = 0.0
+    weight_decay: NonNegative = 0.0
     """Decay of matrices; norms, biases and embeddings never decay."""
     schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
     """After the warm-up; cosine and linear end at 0 at `max_updates` (or at `minutes`, if that is all there is)."""
-    warmup_updates: int = 400
+    warmup_updates: NumberOf = 400
     """Updates over which the learning rate rises from 0."""
-    clip_norm: float = 1.0
+    clip_norm: NonNegative = 1.0
     """Largest norm of the whole gradient; 0 means no clipping."""
-    label_smoothing: float = 0.0
+    label_smoothing: Fraction = 0.0
     """Probability taken from the right answer and spread over all."""
-    ponder_weight: float = 0.01
+    ponder_weight: NonNegative = 0.01
     """How much a step of thinking costs, in units of the loss."""
-    ponder_warmup_updates: int = 0
+    ponder_warmup_updates: NumberOf = 0
     """Updates over which the ponder weight rises from 0."""
-    halting_delay: float = 0.0
+    halting_delay: Annotated[float, Range(0, 1)] = 0.0
     """First part of the run (of `max_updates`, or of `minutes`, if that is all there is) in which halting probabilities
     are those of the bias alone and thinking is free: with a low halting_bias the model learns at its full depth first,
     and to stop afterwards; the best weights are chosen from those after it. From 0 to 1."""
-    validate_every: int = 500
+    validate_every: AtLeastOne = 500
     """Updates between two validations; there is always one at the end."""
     depth: Literal["fixed", "random"] = "fixed"
     """Steps of an update: the model's max_steps, or a number drawn uniformly from 1 to them (seeded)."""
-    patience: int = 0
+    patience: NumberOf = 0
     """Validations without improvement after which training stops; 0 means never."""
-    average_checkpoints: int = 0
+    average_checkpoints: NumberOf = 0
     """Average the weights of this many last validations, used if better than the best; 0 or 1 means none."""
-    save_minutes: float = 5.0
+    save_minutes: NonNegative = 5.0
     """Minutes between two checkpoints; there is always one where validation improves and at the end."""
-    log_every: int = 20
+    log_every: AtLeastOne = 20
     """Updates that one line of metrics.jsonl sums up."""
-    seed: int = 0
+    seed: Annotated[int, Range(0, MAX_SEED)] = 0
     """Decides the first weights, the order of the data and dropout."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """bfloat16 computes matrix products in 16 bits (autocast); weights stay in 32."""
-    threads: int = 0
+    threads: NumberOf = 0
     """CPU threads; 0 leaves the choice to torch. Their number changes the last bits of a sum."""
     compile: bool = False
     """Compile the block with torch.compile: a slow start, then faster."""
@@ -116,27 +92,7 @@ class TrainingConfig:
     """Write TensorBoard files too (needs the extra `tensorboard`)."""
 
     def __post_init__(self) -> None:
-        for field in _ABOVE_ZERO:
-            _require(getattr(self, field) > 0, field=field, value=getattr(self, field), allowed="more than 0")
-        for field in _AT_LEAST_ZERO:
-            _require(getattr(self, field) >= 0, field=field, value=getattr(self, field), allowed="0 or more")
-        for field, hint in get_type_hints(type(self)).items():
-            value = getattr(self, field)
-            if get_origin(hint) is Literal:
-                _require(value in get_args(hint), field=field, value=value, allowed=listed(get_args(hint)))
-            if isinstance(value, float):
-                _require(math.isfinite(value), field=field, value=value, allowed="a finite number")
-        _require(
-            self.seed <= MAX_SEED, field="seed", value=self.seed, allowed=f"from 0 to {MAX_SEED} (2^63 - 1)"
-        )
-        for beta in self.betas:
-            _require(0 <= beta < 1, field="betas", value=self.betas, allowed="two numbers in [0, 1)")
-        _require(
-            self.label_smoothing < 1, field="label_smoothing", value=self.label_smoothing, allowed="[0, 1)"
-        )
-        _require(
-            self.halting_delay <= 1, field="halting_delay", value=self.halting_delay, allowed="from 0 to 1"
-        )
+        check(self, field="training")
         if not self.minutes and not self.max_updates:
             raise UserError(
                 "training.minutes and training.max_updates are both 0: give one (or both) a limit"
@@ -155,21 +111,25 @@ class RunConfig:
 
     recipe: str
     """Name of the recipe it came from."""
-    data: TaskFields
+    data: TaskData
     """What to train on."""
     model: AnyModelConfig
     """What to train; sizes that follow from the data are filled in from them."""
     training: TrainingConfig
     """How to train."""
 
+    def __post_init__(self) -> None:
+        sides = {self.model.max_steps_of(decoder=side) for side in (False, True)}
+        if self.training.depth == "random" and len(sides) > 1:
+            raise UserError(
+                "training.depth: 'random' draws one number of steps for both sides: leave decoder_max_steps out"
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; the data carry the name of their task under "task"."""
-        task = next((name for name, kind in TASKS.items() if kind is type(self.data)), None)
-        if task is None:
-            raise UserError(f"data: {type(self.data).__name__} is no task; known are {listed(TASKS)}")
         return {
             "recipe": self.recipe,
-            "data": {"task": task, "fields": _plain(dataclasses.asdict(self.data))},
+            "data": {"task": task_name(self.data), "fields": _plain(dataclasses.asdict(self.data))},
             "model": self.model.to_dict(),
             "training": _plain(dataclasses.asdict(self.training)),
         }
@@ -185,7 +145,7 @@ class RunConfig:
         return cls(
             recipe=typed(fields["recipe"], str, where=name, field="recipe"),
             data=typed(data["fields"], TASKS[data["task"]], where=name, field="data"),
-            model=_model(fields["model"], where=name),
+            model=config_from_dict(fields["model"], where=f"{name}: model"),
             training=typed(fields["training"], TrainingConfig, where=name, field="training"),
         )
 
@@ -200,11 +160,6 @@ class RunConfig:
         return cls.from_dict(read_json(path), name=str(path))
 
 
-def _require(condition: bool, *, field: str, value: object, allowed: str) -> None:
-    if not condition:
-        raise UserError(f"training.{field}: {value!r} is not allowed; allowed: {allowed}")
-
-
 def _plain(value: Any) -> Any:
     """Python values as JSON has them: tuples as lists, paths as text."""
     if isinstance(value, dict):
@@ -212,15 +167,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return value.as_posix() if isinstance(value, Path) else value
-
-
-def _model(fields: Any, *, where: str) -> AnyModelConfig:
-    """Build the model configuration of the kind that `fields` name; without a name it is a `ModelConfig`."""
-    if not isinstance(fields, dict):
-        raise UserError(f"{where}: model: expected an object, found {show(fields)}")
-    kind = kind_of(fields, where=f"{where}: model")
-    if kind is ModelConfig:
-        fields = {**EXECUTION, **fields}
-    named = {name: value for name, value in fields.items() if name != "kind"}
-    model: AnyModelConfig = typed(named, kind, where=where, field="model")
-    return model

@@ -32,15 +32,14 @@ from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.data.batch import Batch
 from universal_transformer.data.example import NO_CLASS, PADDING
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import Model, build
+from universal_transformer.kinds import AnyModelConfig
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.kinds import AnyModelConfig
 from universal_transformer.nn.coordinates import draw_positions
 from universal_transformer.nn.trace import Trace
+from universal_transformer.registry import Model, build
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import folder as folders
-from universal_transformer.training.config import RunConfig
-from universal_transformer.training.files import CONFIG
+from universal_transformer.training.config import CONFIG, RunConfig
 from universal_transformer.training.interruption import StopRequest, stop_on_signals
 from universal_transformer.training.objective import loss_of
 from universal_transformer.training.randomness import (
@@ -197,7 +196,7 @@ class Member(Session):
     def positions(self, batch: Batch) -> dict[str, Tensor]:
         """The random positions of a batch, drawn as the model alone would draw them."""
         config = self.model.config
-        if not isinstance(config, ModelConfig) or config.position_offsets == "none":
+        if not isinstance(config, ModelConfig) or config.coordinates.offsets == "none":
             return {}
         lengths = {"target_positions": batch.target.shape[-1]} if config.architecture != "classifier" else {}
         if batch.source is not None:
@@ -207,13 +206,13 @@ class Member(Session):
             return draw_positions(
                 len(batch.indices),
                 length,
-                offsets=config.position_offsets,
-                max_positions=config.max_positions,
+                offsets=config.coordinates.offsets,
+                max_positions=config.coordinates.max_positions,
                 device=self.device,
             )
 
         with self.own_randomness():
-            if config.independent_offsets:  # the source is drawn first
+            if config.coordinates.independent_offsets:  # the source is drawn first
                 return {name: draw(lengths[name]) for name in sorted(lengths)}
             drawn = draw(max(lengths.values()))
             return {name: drawn[:, :length] for name, length in lengths.items()}
@@ -372,15 +371,15 @@ def _check_alike(configs: Sequence[RunConfig], models: Sequence[AnyModelConfig])
     model = models[0]
     if isinstance(model, LstmConfig):
         raise UserError("model: an LSTM's kernels take one set of weights: train its runs one at a time")
-    if isinstance(model, ModelConfig) and model.activation_checkpointing:
+    if isinstance(model, ModelConfig) and model.execution.activation_checkpointing:
         raise UserError(
-            "model.activation_checkpointing: runs trained together keep their activations; leave it off"
+            "model.execution.activation_checkpointing: runs trained together keep their activations; leave it off"
         )
     if isinstance(model, ModelConfig):
-        for name, value in (("ponder_padding", True), ("position_start", "step")):
-            if getattr(model, name) == value:
+        for name in ("ponder_padding", "shift_positions_by_step"):
+            if getattr(model.tensor2tensor, name):
                 raise UserError(
-                    f"model.{name}={value!r} makes a batch's padding part of the result: train such runs one at a time"
+                    f"model.tensor2tensor.{name}=True makes padding part of the result: train such runs one at a time"
                 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import hashlib
 import os
@@ -12,20 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.text import show_path
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import EXECUTION
+from universal_transformer.files import show_path, sync_folder, write_json, write_synced
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.tasks.task import Codec
-from universal_transformer.training.config import LIMITS, RunConfig, TrainingConfig
-from universal_transformer.training.files import (
-    CONFIG,
-    MODEL,
-    REPORT,
-    sync_folder,
-    write_json,
-    write_synced,
-)
+from universal_transformer.training.config import CONFIG, LIMITS, MODEL, REPORT, RunConfig, TrainingConfig
 
 LOCK = ".lock"
 #: What evaluating and plotting write about the model in the folder.
@@ -58,8 +50,8 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder} holds no run to go on with: there is no {CONFIG} in it")
     saved = RunConfig.load(folder / CONFIG)
-    changes = _differences(saved.to_dict(), config.to_dict(), where="")
-    allowed = {*(f"training.{field}" for field in LIMITS), "model.activation_checkpointing"}
+    changes = _differences(_all_fields(saved), _all_fields(config), where="")
+    allowed = {*(f"training.{field}" for field in LIMITS), "model.execution.activation_checkpointing"}
     if refused := [text for field, text in changes.items() if field not in allowed]:
         raise UserError(f"{folder}: not the same run: {'; '.join(refused)}")
     return [*changes.values(), *_jumps(saved.training, config.training)]
@@ -67,14 +59,23 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
 
 def _is_empty(folder: Path) -> bool:
     # a run killed before its configuration was in place leaves these two, and no run
-    return {path.name for path in folder.iterdir()} <= {LOCK, f".{CONFIG}.partial"}
+    names = {path.name for path in folder.iterdir()} - {LOCK}
+    return all(name.startswith(f".{CONFIG}.") and name.endswith(".partial") for name in names)
+
+
+def _all_fields(config: RunConfig) -> dict[str, Any]:
+    """Return the fields of a run, those of `model.execution` at their defaults included."""
+    return {
+        **config.to_dict(),
+        "model": {"kind": config.model.kind, **dataclasses.asdict(config.model)},
+    }
 
 
 def _differences(saved: Any, given: Any, *, where: str) -> dict[str, str]:
     if isinstance(saved, dict) and isinstance(given, dict):
         found = {}
         for key in saved.keys() | given.keys():
-            old, new = (side.get(key, EXECUTION.get(key)) for side in (saved, given))
+            old, new = (side.get(key) for side in (saved, given))
             found.update(_differences(old, new, where=f"{where}.{key}".lstrip(".")))
         return dict(sorted(found.items()))
     return {} if saved == given else {where: f"{where} was {saved!r}, is now {given!r}"}

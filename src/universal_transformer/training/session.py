@@ -15,14 +15,13 @@ import torch
 
 from universal_transformer.axes import Scalar, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import Model
 from universal_transformer.nn.trace import Trace
+from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import checkpoint as checkpoints
 from universal_transformer.training import folder as folders
 from universal_transformer.training import optimizer as optimizers
-from universal_transformer.training.config import RunConfig
-from universal_transformer.training.files import CHECKPOINTS, METRICS
+from universal_transformer.training.config import CHECKPOINTS, METRICS, RunConfig
 from universal_transformer.training.interruption import StopRequest
 from universal_transformer.training.objective import objective
 from universal_transformer.training.provenance import Code
@@ -236,7 +235,7 @@ class Session:
     @property
     def halting_delayed(self) -> bool:
         """Whether the next update is one of those before halting is learned."""
-        update, halts = self.standing.update + 1, self.model.config.halting
+        update, halts = self.standing.update + 1, self.model.config.halts
         return halts and optimizers.halting_delayed(self.training, update=update, seconds=self.seconds)
 
     def gradient_norm(self) -> Scalar:

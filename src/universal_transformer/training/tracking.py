@@ -14,7 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from universal_transformer.training.files import METRICS, MODEL, write_synced
+from universal_transformer.files import write_synced
+from universal_transformer.training.config import METRICS, MODEL
 
 LINE_SECONDS = 10.0
 BAR_SECONDS = 0.25

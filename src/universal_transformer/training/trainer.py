@@ -14,8 +14,8 @@ import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.models.build import Model, build
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.registry import Model, build
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import folder as folders
 from universal_transformer.training.checkpoint import copy_weights, load_weights

@@ -1,4 +1,4 @@
-"""What tasks on running English text share: a capped vocabulary of whole words, and a codec around it.
+"""Codecs of tasks on English text: a vocabulary of whole words with a limited size.
 
 Ids: 0 padding, 1 start, 2 end, 3 a word that is not in the vocabulary, then the words, most frequent first.
 """
@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from universal_transformer.data.example import NO_CLASS, Example
-from universal_transformer.data.text import read_json, show, show_path, write_json
 from universal_transformer.data.tokenizer import END, SPECIAL, START, UNKNOWN
-from universal_transformer.data.words import CLOSERS, SENTENCE_ENDS, split_words
+from universal_transformer.data.treebank import CLOSERS, SENTENCE_ENDS, split_words
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.task import CODEC_FILE
+from universal_transformer.files import show, show_path, write_json
+from universal_transformer.tasks.codecs import CODEC_FILE, read_kind
 
 FIRST_WORD = len(SPECIAL)
 MAX_VOCABULARY = 1_000_000
@@ -40,7 +40,7 @@ class Vocabulary:
         return FIRST_WORD + len(self.words)
 
     def encode(self, words: Iterable[str]) -> list[int]:
-        """Return the id of each word: as it stands, else in lower case, else that of an unknown word."""
+        """Return the id of each word as it is written, else of its lower case, else that of an unknown word."""
         ids = self.ids
         found = []
         for word in words:
@@ -68,29 +68,45 @@ def check_vocabulary_size(size: int) -> None:
 
 
 @dataclass(frozen=True)
-class WordCodec:
-    """The codec of a language model on words: a line is a text to go on with."""
+class VocabularyCodec:
+    """Base of both codecs: a vocabulary that is saved as a list of words."""
 
+    kind: ClassVar[str]
     vocabulary: Vocabulary
+
+    def save(self, folder: Path) -> None:
+        """Write ``codec.json``."""
+        write_json(folder / CODEC_FILE, {"kind": self.kind, "words": list(self.vocabulary.words)})
+
+    @classmethod
+    def load(cls: type[AnyCodec], folder: Path) -> AnyCodec:
+        """Read what `save` wrote."""
+        match fields := read_kind(folder, kind=cls.kind):
+            case {"words": [*words]} if 0 < len(words) <= MAX_VOCABULARY:
+                if all(isinstance(word, str) for word in words) and len(set(words)) == len(words):
+                    return cls(Vocabulary(tuple(words)))
+        path = show_path(folder / CODEC_FILE)
+        raise UserError(f'{path}: found {show(fields)}; expected {{"words": different strings}}')
+
+
+AnyCodec = TypeVar("AnyCodec", bound=VocabularyCodec)
+
+
+@dataclass(frozen=True)
+class WordCodec(VocabularyCodec):
+    """The codec of a language model on words: a line is the beginning of a text, which the model continues."""
+
+    kind: ClassVar[str] = "words"
 
     @property
     def model_fields(self) -> dict[str, Any]:
         """Fields of `ModelConfig` that follow from this codec."""
         return {
             "architecture": "language_model",
-            "inputs": "tokens",
-            "vocabulary_size": len(self.vocabulary),
-            "target_vocabulary_size": 0,
+            "inputs.kind": "tokens",
+            "vocabulary.size": len(self.vocabulary),
+            "vocabulary.target_size": 0,
         }
-
-    def save(self, folder: Path) -> None:
-        """Write ``codec.json``."""
-        write_json(folder / CODEC_FILE, {"kind": "words", "words": list(self.vocabulary.words)})
-
-    @classmethod
-    def load(cls, folder: Path) -> WordCodec:
-        """Read what `save` wrote."""
-        return cls(load_vocabulary(folder, kind="words"))
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield the words of each line as `target`, an empty line included; text is cut as `split_words` does."""
@@ -109,23 +125,14 @@ class WordCodec:
 
 
 @dataclass(frozen=True)
-class ReadingCodec:
-    """The codec of reading comprehension: a line is a passage whose last word is asked for.
+class ReadingCodec(VocabularyCodec):
+    """The codec of reading comprehension: a line is a passage without its last word, which is the answer.
 
-    An example's source is the context, the start id, and the last sentence as far as it is given; its target is the id
-    of the answer.
+    The source of an example is the context, the start id, and the last sentence without its last word; its target is
+    the id of the answer.
     """
 
-    vocabulary: Vocabulary
-
-    def save(self, folder: Path) -> None:
-        """Write ``codec.json``."""
-        write_json(folder / CODEC_FILE, {"kind": "reading", "words": list(self.vocabulary.words)})
-
-    @classmethod
-    def load(cls, folder: Path) -> ReadingCodec:
-        """Read what `save` wrote."""
-        return cls(load_vocabulary(folder, kind="reading"))
+    kind: ClassVar[str] = "reading"
 
     def question(self, words: Sequence[str]) -> tuple[int, ...]:
         """Return the source of a passage without its last word: context, start id, beginning of the last sentence."""
@@ -139,7 +146,7 @@ class ReadingCodec:
         return NO_CLASS if index == UNKNOWN else index
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example without an answer for every line: a passage up to the word that is asked for."""
+        """Yield one example without an answer for every line: a passage without its last word."""
         for number, text in lines:
             yield Example(source=self.question(_words(text, f"{name}:{number}")), target=NO_CLASS)
 
@@ -154,7 +161,9 @@ class ReadingCodec:
 
 
 def last_sentence(words: Sequence[str]) -> int:
-    """Return where the last sentence begins: behind the last end of a sentence and what closes it; 0 without one."""
+    """Return the index of the first word of the last sentence: after the last mark that ends a sentence, and its
+    closing quotation marks and brackets; 0 without such a mark.
+    """
     for place in range(len(words) - 1, -1, -1):
         if words[place] in SENTENCE_ENDS:
             place += 1
@@ -163,19 +172,6 @@ def last_sentence(words: Sequence[str]) -> int:
             if place < len(words):
                 return place
     return 0
-
-
-def load_vocabulary(folder: Path, *, kind: str) -> Vocabulary:
-    """Read the vocabulary of a ``codec.json`` of one kind; UserError for anything else."""
-    path = folder / CODEC_FILE
-    fields = read_json(path)
-    match fields:
-        case {"kind": found, "words": [*words]} if found == kind and 0 < len(words) <= MAX_VOCABULARY:
-            if all(isinstance(word, str) for word in words) and len(set(words)) == len(words):
-                return Vocabulary(tuple(words))
-    raise UserError(
-        f'{show_path(path)}: found {show(fields)}; expected {{"kind": "{kind}", "words": different strings}}'
-    )
 
 
 def _words(text: str, where: str) -> list[str]:

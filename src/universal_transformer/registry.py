@@ -1,4 +1,6 @@
-"""Which class a configuration builds."""
+"""From a configuration of any kind, or the folder of a saved model, to the model."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,15 +9,20 @@ from typing import cast
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 from universal_transformer.baselines.lstm import LstmClassifier, LstmEncoderDecoder, LstmLanguageModel
 from universal_transformer.baselines.neural_gpu import NeuralGpu
+from universal_transformer.kinds import AnyModelConfig, config_from_dict
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
-from universal_transformer.models.kinds import AnyModelConfig
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.pretrained import read_config
-from universal_transformer.models.roles import AllAtOnce, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
+from universal_transformer.models.pretrained import CONFIG, read_config
+from universal_transformer.models.roles import (
+    AnyClassifier,
+    AnyEncoderDecoder,
+    AnyLanguageModel,
+    NonAutoregressive,
+)
 
-Model = AnyEncoderDecoder | AnyLanguageModel | AnyClassifier | AllAtOnce
+Model = AnyEncoderDecoder | AnyLanguageModel | AnyClassifier | NonAutoregressive
 
 CLASSES: dict[tuple[type[AnyModelConfig], str], type[Model]] = {
     (ModelConfig, "encoder_decoder"): EncoderDecoder,
@@ -40,5 +47,7 @@ def build(config: AnyModelConfig) -> Model:
 
 
 def load_pretrained(folder: str | Path) -> Model:
-    """The model in ``folder``, of whichever class it is."""
-    return class_of(read_config(Path(folder))).from_pretrained(folder)
+    """The model in ``folder``, of any class."""
+    folder = Path(folder)
+    config = config_from_dict(read_config(folder), where=str(folder / CONFIG))
+    return class_of(config).from_pretrained(folder)

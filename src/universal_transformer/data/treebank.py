@@ -1,8 +1,8 @@
-"""Running text to words as the Penn treebank cuts it, lower case: what LAMBADA's passages are written in.
+"""English text to words in lower case as in the Penn treebank: the form of LAMBADA's passages.
 
 ``"I don't know," said Mr. Smith.`` gives ```` `` i do n't know , '' said mr. smith . ````. Every run of characters
-between blanks is cut by itself, and nearly all words of text that is cut already (of LAMBADA's
-development passages more than 999 in 1,000) stay as they are; the others are cut once more.
+between blanks is split separately. Text that is split already stays the same, except for less than 1 word in 1,000 (of
+LAMBADA's development passages), which is split once more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BRACKETS = {"(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-"}
 _OPENING = frozenset(("", *"-([{`'\""))
 SENTENCE_ENDS = frozenset((".", "?", "!", "..."))
 CLOSERS = frozenset(("''", "'", "-rrb-", "-rsb-"))
-"""What may follow the end of a sentence and still belongs to it."""
+"""Marks after the end of a sentence that belong to it."""
 
 
 def split_words(text: str) -> list[str]:

@@ -6,8 +6,8 @@ from small_models import small
 from small_task_models import model_for
 from universal_transformer.decoding import Request, beam_search, generate, generate_continuously
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation import evaluate, predict
-from universal_transformer.nn import memory
+from universal_transformer.evaluation import InferenceOptions, evaluate, predict
+from universal_transformer.execution import memory
 
 THRESHOLD = "a cumulative probability to stop at lies in (0, 1], usually 0.99"
 DEPTHS = [
@@ -28,8 +28,8 @@ def test_a_depth_that_cannot_be_is_refused_everywhere(options, said, halting, co
         lambda: generate(model, [[1, 3]], max_new_tokens=2, **options),
         lambda: beam_search(model, [[1, 3]], beams=2, max_new_tokens=2, **options),
         lambda: list(generate_continuously(model, [Request(0, [1, 3])], capacity=9, **options)),
-        lambda: predict(of_task, copying.codec, [], **options),
-        lambda: evaluate(of_task, copying, **options),
+        lambda: predict(of_task, copying.codec, [], options=InferenceOptions(**options)),
+        lambda: evaluate(of_task, copying, options=InferenceOptions(**options)),
     ):
         with pytest.raises(UserError) as refused:
             work()
@@ -53,4 +53,4 @@ def test_batches_and_caches_beyond_memory_are_refused_before_they_are_made(copyi
         with pytest.raises(UserError, match=f"^batch_tokens={value}: at least 1 position$"):
             predict(model, copying.codec, examples, batch_tokens=value)
     with pytest.raises(UserError, match=r"^max_new_tokens=0: at least 1$"):
-        predict(model, copying.codec, examples, max_new_tokens=0)
+        InferenceOptions(max_new_tokens=0)

@@ -1,23 +1,23 @@
-"""Rows of two columns from tab-separated or JSON-lines files, and a share of them held out.
+"""Tables of two text columns from tab-separated or JSON-lines files, split for training, validation and test.
 
-TSV is unquoted: a line is cut at its tabs and nothing else has a meaning. In JSON lines every line is one
-object; the two columns are strings by name, and other keys are left alone.
+TSV is unquoted: a line is split at its tabs, and no other character is special. In JSON lines every line is one object;
+two of its keys are the columns, and other keys are ignored.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from universal_transformer.data.text import parse_json, read_lines, show, show_path
 from universal_transformer.errors import UserError
+from universal_transformer.files import parse_json, read_lines, show, show_path
 
 
-class Row(NamedTuple):
+class TextRow(NamedTuple):
     """One line of a file of two columns."""
 
     line: int
@@ -26,39 +26,51 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
-    """The rows of a file, and how many of its lines were blank or had an empty column."""
+class TextTable:
+    """The rows of a file, and the number of its lines that were blank or had an empty column."""
 
     name: str
-    rows: tuple[Row, ...]
-    num_blank: int
+    rows: tuple[TextRow, ...]
+    num_blank: int = 0
 
-    def note(self) -> tuple[str, ...]:
+    @property
+    def notes(self) -> list[str]:
         """Say how many lines were left out, if any were."""
         if not self.num_blank:
-            return ()
+            return []
         total = len(self.rows) + self.num_blank
-        return (f"{self.name}: {self.num_blank} of {total} lines left out: blank or with an empty column",)
+        return [f"{self.name}: {self.num_blank} of {total} lines left out: blank or with an empty column"]
+
+    def note_skipped(self, *, kept: int, max_length: int, what: str) -> list[str]:
+        """Say how many rows were left out because of their length; a UserError if all were."""
+        if not kept:
+            raise UserError(
+                f"{self.name}:{self.rows[0].line}: this and every other {what} is longer than --data.max-length "
+                f"{max_length} tokens; expected at least one that is not"
+            )
+        total = len(self.rows)
+        longer = f"longer than --data.max-length {max_length} tokens"
+        return [f"{self.name}: {total - kept} of {total} examples left out: {longer}"] * (kept < total)
 
 
-def read_table(path: str | Path, columns: tuple[str, str]) -> Table:
+def read_table(path: str | Path, columns: tuple[str, str]) -> TextTable:
     """Read a two-column file: ``.jsonl`` (or ``.jsonl.gz``) as JSON lines, everything else as TSV."""
     name = show_path(path)
     bare = str(path).removesuffix(".gz")
     split = _split_json if bare.endswith((".jsonl", ".ndjson")) else _split_tabs
     rows = (
-        Row(n, *split(text, columns, f"{name}:{n}")) if text.strip() else Row(n, "", "")
+        TextRow(n, *split(text, columns, f"{name}:{n}")) if text.strip() else TextRow(n, "", "")
         for n, text in read_lines(path)
     )
     return _collect(name, rows, columns=columns)
 
 
-def read_parallel(first: str | Path, second: str | Path) -> Table:
-    """Read two files whose lines belong together; one file longer than the other is a `UserError`."""
+def read_parallel(first: str | Path, second: str | Path) -> TextTable:
+    """Read two files whose lines of one number belong together; a `UserError` if one file is longer."""
     return _collect(show_path(first), _zip(first, second), columns=("source", "target"))
 
 
-def _zip(first: str | Path, second: str | Path) -> Iterator[Row]:
+def _zip(first: str | Path, second: str | Path) -> Iterator[TextRow]:
     names = show_path(first), show_path(second)
     for left, right in zip_longest(read_lines(first), read_lines(second)):
         if left is None or right is None:
@@ -68,10 +80,10 @@ def _zip(first: str | Path, second: str | Path) -> Iterator[Row]:
                 f"{longer}:{number}: no line {number} in {shorter}, which ends after {number - 1} lines; "
                 "parallel files need as many lines as each other"
             )
-        yield Row(left[0], left[1], right[1])
+        yield TextRow(left[0], left[1], right[1])
 
 
-def _collect(name: str, rows: Iterator[Row], *, columns: tuple[str, str]) -> Table:
+def _collect(name: str, rows: Iterator[TextRow], *, columns: tuple[str, str]) -> TextTable:
     kept = []
     last = 0
     for row in rows:
@@ -82,7 +94,7 @@ def _collect(name: str, rows: Iterator[Row], *, columns: tuple[str, str]) -> Tab
         raise UserError(
             f"{name}:{max(last, 1)}: no row with both {columns[0]} and {columns[1]}; expected at least one"
         )
-    return Table(name=name, rows=tuple(kept), num_blank=last - len(kept))
+    return TextTable(name=name, rows=tuple(kept), num_blank=last - len(kept))
 
 
 def _split_tabs(text: str, columns: tuple[str, str], where: str) -> tuple[str, str]:
@@ -117,8 +129,26 @@ def _text(value: object, column: str, where: str) -> str:
     return value
 
 
-def hold_out(table: Table, *, fraction: float, seed: int) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    """Split rows into (training, held out); rows with the same first column stay on one side.
+def split_tables(
+    table: TextTable, others: Mapping[str, TextTable], *, fraction: float, seed: int, what: str
+) -> tuple[dict[str, TextTable], list[str]]:
+    """Return the tables "train" and "validation" and those of `others`, and notes on them.
+
+    Without a validation table in `others`, a part of the training table is held out (`hold_out`).
+    """
+    tables, notes = {"train": table, **others}, table.notes
+    if "validation" not in others:
+        tables["train"], held = hold_out(table, fraction=fraction, seed=seed)
+        tables["validation"] = held
+        notes.append(f"validation: {len(held.rows)} {what} of {table.name} held out by seed {seed}")
+    notes += [note for other in others.values() for note in other.notes]
+    if "test" not in others:
+        notes.append(f"no test file: scores are those of the validation {what}, which also chose the model")
+    return tables, notes
+
+
+def hold_out(table: TextTable, *, fraction: float, seed: int) -> tuple[TextTable, TextTable]:
+    """Split a table into (training, held out); rows with the same first column are in the same part.
 
     The held-out part is `fraction` of the different first columns (at least one), drawn by `seed` alone.
     """
@@ -131,17 +161,9 @@ def hold_out(table: Table, *, fraction: float, seed: int) -> tuple[tuple[Row, ..
     random.Random(seed).shuffle(different)
     chosen = set(different[: min(max(round(fraction * len(different)), 1), len(different) - 1)])
     return (
-        tuple(row for row in table.rows if row.first not in chosen),
-        tuple(row for row in table.rows if row.first in chosen),
+        TextTable(table.name, tuple(row for row in table.rows if row.first not in chosen)),
+        TextTable(f"{table.name} (held out)", tuple(row for row in table.rows if row.first in chosen)),
     )
-
-
-def too_long(name: str, *, num_skipped: int, total: int, max_length: int) -> tuple[str, ...]:
-    """Say how many rows of `name` were left out for their length, if any were."""
-    if not num_skipped:
-        return ()
-    longer = f"longer than --data.max-length {max_length} tokens"
-    return (f"{name}: {num_skipped} of {total} examples left out: {longer}",)
 
 
 def check_fraction(field: str, value: float) -> None:

@@ -8,7 +8,7 @@ from universal_transformer.data.example import NO_CLASS
 from universal_transformer.data.tokenizer import END, START, UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.tasks import load_codec
-from universal_transformer.tasks.words import ReadingCodec, Vocabulary, WordCodec, last_sentence
+from universal_transformer.tasks.word_codecs import ReadingCodec, Vocabulary, WordCodec, last_sentence
 
 WORDS = ("the", "cat", "NN", "sat", ".", "on", "mat")
 
@@ -20,7 +20,7 @@ def test_the_most_frequent_words_are_kept():
     assert Vocabulary.of({"b": 2, "d": 1}, size=10, least=2).words == ("b",)
 
 
-def test_a_word_is_taken_as_it_stands_or_in_lower_case():
+def test_a_word_is_looked_up_as_written_then_in_lower_case():
     vocabulary = Vocabulary(WORDS)
     assert vocabulary.encode(["The", "the", "NN", "nn", "dog"]) == [4, 4, 6, UNKNOWN, UNKNOWN]
 
@@ -44,10 +44,10 @@ def test_saved_and_loaded_it_is_the_same(tmp_path, kind):
         load_codec(tmp_path)
 
 
-def test_the_last_sentence_begins_behind_what_closes_the_one_before():
+def test_the_last_sentence_begins_after_the_closing_marks_of_the_one_before():
     assert last_sentence(["``", "a", ".", "''", "b", "c"]) == 4
     assert last_sentence(["a", "b", "c"]) == 0
-    assert last_sentence(["a", ".", "b", "."]) == 2  # an end with nothing behind it is not taken
+    assert last_sentence(["a", ".", "b", "."]) == 2  # an end without words after it is not used
     assert last_sentence(["a", "?", "''", "-rrb-", "b"]) == 4
 
 
@@ -62,7 +62,7 @@ def test_a_passage_is_a_context_and_a_question():
     assert codec.words(example)[4] == "<start>"
 
 
-def test_too_long_a_line_is_refused():
+def test_a_line_that_is_too_long_is_refused():
     with pytest.raises(UserError, match=r"x:7: a text of 5,000 words; expected at most 4,096"):
         list(WordCodec(Vocabulary(WORDS)).read([(7, "cat " * 5000)], name="x"))
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.tasks.scoring import character_accuracy, sequence_accuracy, until_end
+from universal_transformer.tasks.accuracy import character_accuracy, sequence_accuracy, until_end
 
 IDS = st.lists(st.integers(3, 9), max_size=8)
 

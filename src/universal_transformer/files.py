@@ -1,7 +1,7 @@
-r"""Text that someone else wrote: strict UTF-8, numbered lines, one-line errors; and writing without halves.
+r"""Files: lines of text and JSON that are read strictly and reported in one line, and writing that is whole or absent.
 
-A file with LF, CRLF, a byte order mark or no final newline gives the same lines. Lines end at ``\n`` only
-(`str.splitlines` would split at U+2028, a vertical tab and more), and one ``\r`` before it is dropped.
+A file with LF, CRLF, a byte order mark or no final newline gives the same lines. A line ends at ``\n`` only
+(`str.splitlines` would also split at U+2028, a vertical tab and more); one ``\r`` before it is dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 import os
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -26,7 +26,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @runtime_checkable
 class Bytes(Protocol):
-    """Whatever gives lines of bytes: a file, a decompressor, ``sys.stdin.buffer``."""
+    """A source of lines of bytes: a file, a decompressor, ``sys.stdin.buffer``."""
 
     def readline(self, limit: int = -1, /) -> bytes:
         """Return bytes up to and with the next line feed, at most `limit`."""
@@ -43,7 +43,7 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
 
 def try_lines(path: str | Path) -> Iterator[tuple[int, str | UserError]]:
-    """`read_lines`, with what is wrong with a line in its place; a file that cannot be read (on) is still raised."""
+    """`read_lines` with a UserError in place of a line that is not valid; one of the whole file is raised."""
     name = show_path(path)
     number = 0
     try:
@@ -88,7 +88,7 @@ def _reason(error: Exception, path: str | Path) -> str:
 
 
 def _damaged(error: Exception, path: str | Path) -> bool:
-    """Say if the error is about what a .gz file holds, not about getting at it."""
+    """Whether the error is about the content of a .gz file, not about access to it."""
     compressed = str(path).endswith(".gz")
     return (
         compressed
@@ -100,7 +100,7 @@ def _damaged(error: Exception, path: str | Path) -> bool:
 def try_stream(
     stream: Bytes, name: str, *, max_line: int = MAX_LINE
 ) -> Iterator[tuple[int, str | UserError]]:
-    """`read_stream`, with what is wrong with a line in its place: the lines behind it are read all the same."""
+    """`read_stream` with a UserError in place of a line that is not valid; later lines are read."""
     limit = 4 * max_line + 8  # bytes: four a character, a byte order mark, a line end
     number = 0
     while raw := stream.readline(limit):
@@ -152,25 +152,25 @@ def _decode(raw: bytes, *, where: str) -> str:
 
 
 def show(value: object, *, limit: int = 60) -> str:
-    """Return `value` as it may stand in a one-line message: quoted, escaped, cut to `limit` characters."""
+    """Return `value` for a message of one line: quoted, escaped, cut to `limit` characters."""
     text = repr(value[: 4 * limit] if isinstance(value, str) else value)
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def show_path(path: str | Path) -> str:
-    """Return a path as it may stand in a one-line message: control characters and broken bytes escaped."""
+    """Return a path for a message of one line: control characters and broken bytes escaped."""
     text = str(path).encode("utf-8", "backslashreplace").decode("utf-8")
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def one_line(text: str) -> str:
-    """Return `text` without line breaks: a result is one line, whatever a model says."""
+    """Return `text` with blanks in place of line breaks."""
     return text.replace("\r", " ").replace("\n", " ")
 
 
 def parse_json(text: str, *, where: str) -> Any:
-    """Parse JSON; a repeated key, NaN, an infinite number or absurd depth is a `UserError` at `where`."""
+    """Parse JSON; a repeated key, NaN, an infinite number or very deep nesting is a `UserError` at `where`."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         fields = dict(pairs)
@@ -215,28 +215,56 @@ def read_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
     return fields
 
 
+def encode_json(fields: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a JSON file; a surrogate, which UTF-8 does not have, is written as its escape."""
+    text = json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return text.encode("utf-8", "backslashreplace")
+
+
+def write_json(path: Path, fields: Mapping[str, Any]) -> None:
+    """Write one JSON object to `path`, whole or not at all."""
+    write_bytes(path, encode_json(fields))
+
+
 def write_text(path: Path, text: str) -> None:
-    """Write `path` whole or not at all: a temporary file beside it, then one rename."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    """Write UTF-8 text to `path`, whole or not at all."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write `path` whole or not at all: a temporary file in its folder, one rename, both on the disk at the end."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(text.encode("utf-8"))
-            stream.flush()
-            os.fsync(stream.fileno())
-        set_usual_mode(Path(temporary))
-        os.replace(temporary, path)
+        write_synced(temporary, data)
+        set_usual_mode(temporary)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+    sync_folder(path.parent)
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a file in place and wait until the disk has it."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has the names in `folder`."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def set_usual_mode(path: Path) -> None:
-    """Let a temporary file, made for its owner alone, be read by whom a new file may be read by."""
+    """Give a temporary file, which only its owner may read, the permissions of a new file."""
     mask = os.umask(0)
     os.umask(mask)
     path.chmod(0o666 & ~mask)
-
-
-def write_json(path: Path, fields: dict[str, Any]) -> None:
-    """Write one JSON object to `path`, whole or not at all."""
-    write_text(path, json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False) + "\n")

@@ -1,4 +1,4 @@
-"""Whether a batch fits into memory, found out before it is made."""
+"""Batches of a model, and a check that the largest one fits into memory before it is made."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ from collections.abc import Sequence
 
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.scoring import device_of
+from universal_transformer.evaluation.tensors import device_of
 from universal_transformer.execution.memory import check_memory
-from universal_transformer.models.build import Model
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.roles import AnyLanguageModel
+from universal_transformer.registry import Model
 
 
 def position_bytes(model: Model) -> int:
-    """What a position takes at least while it is worked on without gradients: a few states, what the transition opens,
-    and the logits of a language model, which every position has.
+    """Return a lower bound of the memory of one position without gradients.
+
+    It counts six states, the hidden layer of the transition, and for a language model the logits of every position.
     """
     config = model.config
     if not isinstance(config, ModelConfig):
         return 0
-    numbers = 6 * config.width + config.filter_width
+    numbers = 6 * config.sizes.width + config.sizes.filter_width
     if isinstance(model, AnyLanguageModel):
-        numbers += 2 * config.vocabulary_size
+        numbers += 2 * config.vocabulary.size
     return numbers * next(model.parameters()).element_size()
 
 
 def check_batches(model: Model, sizes: Sequence[int], *, batch_tokens: int) -> BucketSampler:
-    """Batches of examples of these ``sizes`` for ``model``.
+    """Return the batches of examples of these ``sizes``.
 
     Raises UserError for ``batch_tokens`` below 1, and when the largest batch cannot fit into memory.
     """
@@ -44,6 +45,6 @@ def check_batches(model: Model, sizes: Sequence[int], *, batch_tokens: int) -> B
 
 
 def check_batch_tokens(batch_tokens: int) -> None:
-    """UserError unless a batch may hold something."""
+    """Raise UserError unless a batch may hold at least one position."""
     if batch_tokens < 1:
         raise UserError(f"batch_tokens={batch_tokens}: at least 1 position")

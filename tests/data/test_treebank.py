@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.data.words import split_words
+from universal_transformer.data.treebank import split_words
 
 
 @pytest.mark.parametrize(
@@ -16,12 +16,12 @@ from universal_transformer.data.words import split_words
         ('go--"what?"', "go -- `` what ? ''"),
     ],
 )
-def test_words_as_the_treebank_cuts_them(text, words):
+def test_words_are_split_as_in_the_treebank(text, words):
     assert split_words(text) == words.split()
 
 
 @given(st.text())
-def test_cutting_twice_is_cutting_once(text):
+def test_splitting_twice_is_splitting_once(text):
     words = split_words(text)
     assert all(words)
     again = split_words(" ".join(words))
@@ -29,11 +29,11 @@ def test_cutting_twice_is_cutting_once(text):
 
 
 @given(st.lists(st.text("abcxyzäß", min_size=1, max_size=8)))
-def test_plain_words_are_left_alone(words):
+def test_plain_words_are_unchanged(words):
     assert split_words(" ".join(words)) == " ".join(words).lower().split()
 
 
-def test_published_passages_are_cut_already(shared_data):
+def test_published_passages_are_split_already(shared_data):
     path = shared_data / "lambada/lambada_development_plain_text.txt"
     if not path.is_file():
         pytest.skip(f"no LAMBADA in {shared_data}")

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.data.text import (
+from universal_transformer.errors import UserError
+from universal_transformer.files import (
     parse_json,
     read_json,
     read_lines,
@@ -21,7 +22,6 @@ from universal_transformer.data.text import (
     write_json,
     write_text,
 )
-from universal_transformer.errors import UserError
 
 # what stands inside a line: any character but line ends and NUL, U+2028 and vertical tabs among them
 LINE = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), max_size=30)
@@ -110,7 +110,7 @@ def test_the_longest_line_is_counted_in_characters(letter):
 @given(
     st.lists(st.sampled_from([b"good", b"\xff", b"a\0b", b"x" * 99, b"x" * 21, "é€".encode()]), max_size=9)
 )
-def test_a_bad_line_stands_where_it_is_and_the_rest_goes_on(lines):
+def test_an_invalid_line_is_reported_in_its_place_and_the_others_are_read(lines):
     """Each line is what `read_stream` makes of it alone; lines longer than what is read at once among them."""
     content = b"".join(line + b"\n" for line in lines)
     found = list(try_stream(io.BytesIO(content), "x", max_line=10))

@@ -1,0 +1,113 @@
+"""How a model is run: the depth of a call, and how output is generated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from universal_transformer.axes import Tensor
+from universal_transformer.decoding import GREEDY, Generated, Sampling, beam_search, generate
+from universal_transformer.decoding.session import Source, check_model
+from universal_transformer.errors import UserError
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.roles import AnyEncoderDecoder, AnyLanguageModel, NonAutoregressive
+from universal_transformer.nn.halting import check_threshold
+from universal_transformer.registry import Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class InferenceOptions:
+    """Depth and search of a call. `max_steps` and `halting_threshold` are the model's own where they are None.
+
+    One beam and the greedy `sampling` choose the likeliest token; several beams and sampling exclude each other.
+    """
+
+    beams: int = 1
+    alpha: float = 0.6
+    """Exponent of the length penalty of a beam search."""
+    sampling: Sampling = GREEDY
+    max_new_tokens: int | None = None
+    max_steps: int | None = None
+    halting_threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.beams < 1:
+            raise UserError(f"beams={self.beams}: expected at least 1 (1: greedy)")
+        if self.beams > 1 and self.sampling.temperature > 0:
+            raise UserError(
+                f"beams={self.beams} and temperature={self.sampling.temperature}: choose beams or sampling"
+            )
+        if self.max_new_tokens is not None and self.max_new_tokens < 1:
+            raise UserError(f"max_new_tokens={self.max_new_tokens}: at least 1")
+        if self.max_steps is not None and (type(self.max_steps) is not int or self.max_steps < 1):
+            raise UserError(f"max_steps={self.max_steps}: a whole number of at least 1 step")
+        if self.halting_threshold is not None:
+            check_threshold(self.halting_threshold)
+
+    @property
+    def search_name(self) -> str:
+        """The search, as a figure names it."""
+        return "greedy" if self.beams == 1 else f"{self.beams} beams, length penalty {self.alpha:g}"
+
+    def step_limit(self, model: Model) -> int:
+        """Return the most steps that a position can take."""
+        return model.config.max_steps if self.max_steps is None else self.max_steps
+
+    def check(self, model: Model) -> None:
+        """Refuse a threshold for a model that does not halt: it would change nothing."""
+        if self.halting_threshold is not None and not model.config.halts:
+            raise UserError(
+                f"halting_threshold={self.halting_threshold:g}: this model was trained without halting and has no "
+                "threshold; leave it out"
+            )
+
+    def notes(self, model: Model) -> list[str]:
+        """Say where the depth differs from the model's own."""
+        config = model.config
+        found: list[tuple[str, float | None, float]] = []
+        if self.max_steps is not None and self.max_steps != config.max_steps:
+            found.append(("max_steps", self.max_steps, config.max_steps))
+        own = config.halting.threshold if isinstance(config, ModelConfig) else None
+        if own is not None and self.halting_threshold not in (None, own):
+            found.append(("halting_threshold", self.halting_threshold, own))
+        return [
+            f"evaluated with {name}={value:g} instead of the model's {own:g}" for name, value, own in found
+        ]
+
+    def run(self, model: Model, *inputs: Tensor) -> Any:
+        """Call the model at this depth."""
+        return model(*inputs, max_steps=self.max_steps, halting_threshold=self.halting_threshold)
+
+    def generate(
+        self,
+        model: AnyEncoderDecoder | AnyLanguageModel | NonAutoregressive,
+        source: Source,
+        *,
+        indices: Sequence[int] | None = None,
+        num_results: int = 1,
+    ) -> list[list[Generated]]:
+        """Return the sequences found for each row, best first; `indices` number the rows for sampling."""
+        if self.beams > 1:
+            check_model(model)
+            assert not isinstance(model, NonAutoregressive)
+            return beam_search(
+                model,
+                source,
+                beams=self.beams,
+                alpha=self.alpha,
+                num_results=min(num_results, self.beams),
+                max_new_tokens=self.max_new_tokens,
+                max_steps=self.max_steps,
+                halting_threshold=self.halting_threshold,
+            )
+        found = generate(
+            model,
+            source,
+            max_new_tokens=self.max_new_tokens,
+            sampling=self.sampling,
+            indices=indices,
+            max_steps=self.max_steps,
+            halting_threshold=self.halting_threshold,
+        )
+        return [[one] for one in found]

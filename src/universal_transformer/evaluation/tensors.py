@@ -1,0 +1,45 @@
+"""What evaluation and prediction read from a batch and from the output of a model."""
+
+from __future__ import annotations
+
+import torch
+
+from universal_transformer.axes import Bool, Float, Int, Tensor
+from universal_transformer.data.example import Example
+from universal_transformer.errors import UserError
+from universal_transformer.nn.trace import Trace
+from universal_transformer.registry import Model
+
+
+def real_positions(model: Model, source: Int[Tensor, "batch source *words"]) -> Bool[Tensor, "batch source"]:
+    """Where there is a token, or a fact of at least one word."""
+    real = source != model.config.vocabulary.padding_id
+    return real.any(dim=-1) if real.ndim == 3 else real
+
+
+def steps_of(trace: Trace | None, *, real: Bool[Tensor, "batch position"]) -> list[list[float]]:
+    """N of the real positions of each row; empty lists for a model without a recurrence over depth."""
+    if trace is None:
+        return [[] for _ in real]
+    return [
+        [steps for steps, kept in zip(row, mask, strict=True) if kept]
+        for row, mask in zip(trace.steps.tolist(), real.tolist(), strict=True)
+    ]
+
+
+def finite(logits: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch classes"]:
+    """Return `logits`; UserError where they are not finite."""
+    if not bool(torch.isfinite(logits).all()):
+        raise UserError("the model's logits are not finite: its weights or its training went wrong")
+    return logits
+
+
+def target_ids(example: Example) -> tuple[int, ...]:
+    """Return the target ids of an example of a sequence task."""
+    assert isinstance(example.target, tuple), "the target of a sequence task is a row of ids"
+    return example.target
+
+
+def device_of(model: Model) -> torch.device:
+    """Return the device of the model's weights."""
+    return next(model.parameters()).device

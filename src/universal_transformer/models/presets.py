@@ -1,0 +1,48 @@
+"""Complete configurations by name: the choices of the paper and of the authors' code, in the paper's sizes."""
+
+from __future__ import annotations
+
+from universal_transformer.models.config import ModelConfig, OutputsConfig, refusal
+from universal_transformer.nn.config import (
+    CoordinatesConfig,
+    HaltingConfig,
+    Sizes,
+    StepConfig,
+    Tensor2TensorConfig,
+)
+from universal_transformer.typed import listed, replaced
+
+PRESETS: dict[str, ModelConfig] = {
+    "paper": ModelConfig(),
+    "tensor2tensor": ModelConfig(
+        outputs=OutputsConfig(output_bias=False),
+        coordinates=CoordinatesConfig(layout="split", step="learned"),
+        step=StepConfig(norm="pre"),
+        halting=HaltingConfig(bias=1.0, remainder_at_cap=False, output="interpolate", state="evolving"),
+        tensor2tensor=Tensor2TensorConfig(
+            scale_step_table=True,
+            zero_padding=True,
+            ponder_padding=True,
+            num_target_spaces=32,
+            start_is_padding=True,
+        ),
+    ),
+}
+"""The choices of the paper, and those of the authors' code."""
+
+SIZES: dict[str, Sizes] = {
+    "tiny": Sizes(width=128, filter_width=512, num_heads=4),
+    "small": Sizes(width=512, filter_width=2048, num_heads=8),
+    "base": Sizes(width=1024, filter_width=4096, num_heads=16),
+    "big": Sizes(width=2048, filter_width=8192, num_heads=16),
+}
+"""Width, filter width and heads by name."""
+
+
+def preset(name: str = "paper", *, size: str = "tiny") -> ModelConfig:
+    """Return the configuration of a preset in a size."""
+    if name not in PRESETS:
+        raise refusal("preset", name, f"allowed: {listed(PRESETS)}")
+    if size not in SIZES:
+        raise refusal("size", size, f"allowed: {listed(SIZES)}")
+    return replaced(PRESETS[name], {"sizes": SIZES[size]})

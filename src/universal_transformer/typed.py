@@ -1,0 +1,209 @@
+"""Values of declared types: the one check of what a file, the command line or a caller gives.
+
+A dataclass declares types and ranges, ``batch_tokens: Annotated[int, Range(1)]``. `typed` turns a JSON value into one
+of that type, `check` looks at the fields of an object that exists. Both name the field, what it expects and the value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import math
+import types
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from universal_transformer.errors import UserError, near
+from universal_transformer.files import show
+
+FEW = 15
+"""An error lists at most this number of names."""
+Object = TypeVar("Object")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `least` to `most`, without `least` if `above` and without `most` if `below`."""
+
+    least: float
+    most: float = math.inf
+    above: bool = False
+    below: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        too_small = value <= self.least if self.above else value < self.least
+        too_large = value >= self.most if self.below else value > self.most
+        return not (too_small or too_large)
+
+    def __str__(self) -> str:
+        text = f"{'more than' if self.above else 'at least'} {_digits(self.least)}"
+        if self.most < math.inf:
+            text += f" and {'below' if self.below else 'at most'} {_digits(self.most)}"
+        return text
+
+
+Count = Annotated[int, Range(0, 2**31 - 1)]
+"""A size or an id; 0 often means that there is none."""
+Positive = Annotated[int, Range(1, 2**31 - 1)]
+DropoutRate = Annotated[float, Range(0, 1, below=True)]
+NonNegative = Annotated[float, Range(0)]
+
+
+def typed(value: Any, hint: Any, *, where: str, field: str = "", partial: bool = False) -> Any:
+    """Return a JSON value as one of type `hint`; UserError says where (file, field), what is expected, what was found.
+
+    A dataclass takes an object of its fields (with `partial`, those with a default may be missing), a tuple or list a
+    list, a float whole numbers too. True and False are no numbers, and a number is finite.
+    """
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any or (
+        origin is Literal and any(value == one and type(value) is type(one) for one in arguments)
+    ):
+        return value
+    if dataclasses.is_dataclass(hint):
+        if isinstance(value, hint):  # type: ignore[arg-type]
+            check(value, where=where, field=field)
+            return value
+        return _object(value, hint, where=where, field=field, partial=partial)
+    if origin is Annotated:
+        with contextlib.suppress(UserError):
+            found = typed(value, arguments[0], where=where, field=field)
+            if all(found in one for one in arguments[1:] if isinstance(one, Range)):
+                return found
+    elif origin in (Union, types.UnionType):
+        for option in arguments:
+            try:
+                return typed(value, option, where=where, field=field)
+            except UserError:
+                continue
+    elif origin is dict and isinstance(value, dict):
+        return {
+            key: typed(item, arguments[1], where=where, field=f"{field}.{key}") for key, item in value.items()
+        }
+    elif origin in (tuple, list) and isinstance(value, list | tuple):
+        any_number = origin is list or arguments[1:] == (...,)
+        items = (arguments[0],) * len(value) if any_number else arguments
+        if len(items) == len(value):
+            parts = enumerate(zip(value, items, strict=True))
+            return origin(
+                typed(item, part, where=where, field=f"{field}[{index}]") for index, (item, part) in parts
+            )
+    elif hint is Path and isinstance(value, str | Path):
+        return Path(value)
+    elif hint is float and type(value) is int and abs(value) < 2**1000:
+        return float(value)
+    elif type(value) is hint and not (hint is float and not math.isfinite(value)):
+        return value
+    guess = near(value, map(str, arguments)) if origin is Literal and isinstance(value, str) else ""
+    raise UserError(f"{_place(where, field)}: expected {expected(hint)}, found {show(value)}{guess}")
+
+
+def check(value: Any, *, where: str = "", field: str = "") -> None:
+    """UserError unless every field of a dataclass object is of its declared type and range."""
+    inside = f"{field}." if field else ""
+    kind: Any = type(value)
+    for name, hint in hints(kind).items():
+        typed(getattr(value, name), hint, where=where, field=inside + name)
+
+
+def check_names(
+    value: Any, *, expected: Set[str], optional: Set[str] = frozenset(), where: str, field: str = ""
+) -> None:
+    """UserError unless `value` is an object of the `expected` fields and of no others but `optional` ones."""
+    known = expected | optional
+    place = _place(where, field)
+    if not isinstance(value, dict):
+        raise UserError(f"{place}: expected an object, found {show(value)}")
+    for problem, names in (("unknown", value.keys() - known), ("missing", expected - value.keys())):
+        if names:
+            # dozens of names would hide what is wrong
+            few = len(known) <= FEW
+            hint = f"fields: {listed(sorted(known))}" if few else "written by another version?"
+            found = listed(name if name.isidentifier() else show(name) for name in sorted(names))
+            guess = near(min(names), known) if problem == "unknown" else ""
+            raise UserError(f"{place}: {problem}: {found}{guess}; {hint}")
+
+
+@functools.cache
+def hints(kind: Any) -> Mapping[str, Any]:
+    """Return the fields of a dataclass that its constructor takes, with their types, in order."""
+    found = get_type_hints(kind, include_extras=True)
+    return {one.name: found[one.name] for one in dataclasses.fields(kind) if one.init}
+
+
+def leaves(kind: Any) -> dict[str, Any]:
+    """Return the dotted path of every field of a dataclass and of the dataclasses in it, with its type."""
+    found: dict[str, Any] = {}
+    for name, hint in hints(kind).items():
+        inside = leaves(hint) if dataclasses.is_dataclass(hint) else None
+        found |= {name: hint} if inside is None else {f"{name}.{path}": leaf for path, leaf in inside.items()}
+    return found
+
+
+def replaced(value: Object, changes: Mapping[str, Any]) -> Object:
+    """Return a dataclass object with the fields at dotted paths changed, all at once: ``{"depth.max_steps": 8}``."""
+    direct: dict[str, Any] = {}
+    nested: dict[str, dict[str, Any]] = {}
+    for path, change in changes.items():
+        name, dot, rest = path.partition(".")
+        if dot:
+            nested.setdefault(name, {})[rest] = change
+        else:
+            direct[name] = change
+    direct |= {name: replaced(getattr(value, name), inside) for name, inside in nested.items()}
+    return dataclasses.replace(value, **direct)  # type: ignore[type-var]
+
+
+def expected(hint: Any) -> str:
+    """Say in words what a type takes."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        ranges = [str(one) for one in parts[1:] if isinstance(one, Range)]
+        return ", ".join((expected(parts[0]), *ranges))
+    if origin is Literal:
+        return f"one of {listed(parts)}"
+    if origin is tuple:
+        count = "one or more values" if parts[1:] == (...,) else f"{len(parts)} values"
+        return f"{count}, each {expected(parts[0])}"
+    if origin in (Union, types.UnionType):
+        return " or ".join(expected(part) for part in parts)
+    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
+    names |= {types.NoneType: "None", list: "a list", dict: "an object"}
+    return names.get(origin or hint, getattr(hint, "__name__", str(hint)))
+
+
+def listed(names: Iterable[object]) -> str:
+    """Return names for a message, with commas."""
+    return ", ".join(map(str, names))
+
+
+def _object(value: Any, kind: Any, *, where: str, field: str, partial: bool) -> Any:
+    wanted = hints(kind)
+    given = {
+        one.name
+        for one in dataclasses.fields(kind)
+        if partial and (one.default, one.default_factory) != (dataclasses.MISSING,) * 2
+    }
+    check_names(value, expected=wanted.keys() - given, optional=given, where=where, field=field)
+    inside = f"{field}." if field else ""
+    parts = {
+        name: typed(value[name], wanted[name], where=where, field=inside + name, partial=partial)
+        for name in wanted
+        if name in value
+    }
+    try:
+        return kind(**parts)
+    except UserError as error:
+        raise UserError(f"{where}: {error}" if where else str(error)) from None
+
+
+def _place(where: str, field: str) -> str:
+    separator = ": " if where and field and not field.startswith("[") else ""
+    return f"{where}{separator}{field}"
+
+
+def _digits(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
