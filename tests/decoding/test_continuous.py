@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from universal_transformer.execution.stream import RowStream, stream_obstacle
 
 from small_models import HALTING, small
 from universal_transformer.decoding import continuous
@@ -15,6 +14,7 @@ from universal_transformer.decoding.sampling import GREEDY, Sampling, generate
 from universal_transformer.decoding.session import check_model
 from universal_transformer.errors import UserError
 from universal_transformer.execution import stream
+from universal_transformer.execution.stream import RowStream, stream_obstacle
 
 HOT = Sampling(temperature=1.3, top_k=7, top_p=0.97, seed=5)
 STREAMS = {
