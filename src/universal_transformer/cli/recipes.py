@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from universal_transformer.cli.arguments import Parser
 
 if TYPE_CHECKING:
-    from universal_transformer.recipes.variants import Recipe
+    from universal_transformer.recipes import Recipe
 
 
 def run(arguments: list[str]) -> int:
     """Print one line a recipe, and one a table; or one a row of a table."""
     options = parser().parse(arguments)
     from universal_transformer.recipes import MAIN, RECIPES
-    from universal_transformer.recipes.tables import TABLES, find_table
+    from universal_transformer.reproduction.tables import TABLES, find_table
 
     if options.table:
         table = find_table(options.table)

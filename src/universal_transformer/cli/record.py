@@ -19,7 +19,7 @@ def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> Non
     """
     from universal_transformer.data.text import write_json
     from universal_transformer.recipes import RECIPES
-    from universal_transformer.recipes.provenance import train_command
+    from universal_transformer.reproduction.commands import train_command
     from universal_transformer.training.files import METRICS
     from universal_transformer.training.provenance import checkout, hardware, versions
     from universal_transformer.training.tracking import read_metrics

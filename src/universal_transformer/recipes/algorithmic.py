@@ -14,21 +14,21 @@ PLUS = 14
 
 
 def _model() -> ModelConfig:
-    """Random offsets while training: positions that long sources need are seen with short ones."""
+    """Random offsets while training: short sources also use the positions that long sources need."""
     return ModelConfig(
         width=64,
         filter_width=256,
         num_heads=4,
         max_steps=4,
-        norm="pre",  # post-norm is learned more slowly: docs/log.md
-        dropout=0.0,  # hardly an example is seen twice
+        norm="pre",  # post-norm learns more slowly: docs/log.md
+        dropout=0.0,  # few examples occur twice
         position_offsets="random",
         max_positions=512,
     )
 
 
 def _data(problem: Problem, *, least_significant_first: bool = False) -> AlgorithmicData:
-    """Examples of seed 1: those of seed 0 were looked at when these recipes were made."""
+    """Examples of seed 1: those of seed 0 were used while these recipes were chosen."""
     return AlgorithmicData(
         problem=problem, least_significant_first=least_significant_first, test_examples=100, seed=1
     )
@@ -61,8 +61,8 @@ def addition() -> RunConfig:
     return RunConfig(recipe="addition", data=_data("addition"), model=_model(), training=_training())
 
 
-def _far(config: RunConfig) -> RunConfig:
-    """Return `config` with a decoder that finds its place in the source by distance alone (docs/model.md, D13)."""
+def _distance_positions(config: RunConfig) -> RunConfig:
+    """Return `config` with positions encoded as rotary distances, in attention to the source too (D13)."""
     assert isinstance(config.model, ModelConfig)
     model = dataclasses.replace(
         config.model,
@@ -77,31 +77,31 @@ def _far(config: RunConfig) -> RunConfig:
     return dataclasses.replace(config, recipe=f"{config.recipe}-ours", model=model, training=training)
 
 
-def copy_ours() -> RunConfig:
-    """Copy digits, sources told by rotary distances: learned on 40 symbols for any length (table 4)."""
-    return _far(copy())
+def copy_distance_positions() -> RunConfig:
+    """Copy digits, distance positions: trained on 40 symbols, correct at any length (table 4)."""
+    return _distance_positions(copy())
 
 
-def reverse_ours() -> RunConfig:
-    """Reverse digits, half of the heads counting from the source's end: learned for any length (table 4)."""
-    config = _far(reverse())
+def reverse_distance_positions() -> RunConfig:
+    """Reverse digits, distance positions, half of the heads count from the end of the source (table 4)."""
+    config = _distance_positions(reverse())
     assert isinstance(config.model, ModelConfig)
     return dataclasses.replace(config, model=dataclasses.replace(config.model, end_coordinates=True))
 
 
-def addition_ours() -> RunConfig:
-    """Add two numbers, last digit first, equal places of both at equal positions (table 4)."""
-    config = _far(addition())
+def addition_distance_positions() -> RunConfig:
+    """Add two numbers, distance positions, last digit first, equal places at equal positions (table 4)."""
+    config = _distance_positions(addition())
     assert isinstance(config.model, ModelConfig)
     return dataclasses.replace(
         config,
         data=_data("addition", least_significant_first=True),
         model=dataclasses.replace(
             config.model,
-            max_steps=3,  # learned in fewer updates than with 2: docs/log.md
+            max_steps=3,  # needs fewer updates than 2 steps: docs/log.md
             separator_id=PLUS,
-            position_offsets="spread",  # scattered ones hardly ever meet neighbours: docs/log.md
-            transition="separable_convolution",  # sees the place before, where a carry comes from
+            position_offsets="spread",  # scattered positions are rarely adjacent: docs/log.md
+            transition="separable_convolution",  # reads the position before, where the carry comes from
         ),
         training=dataclasses.replace(config.training, max_updates=4500),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.recipes.variants import Recipe
 from universal_transformer.tasks import LearningToExecuteData
 from universal_transformer.tasks.learning_to_execute import ExecuteProblem
 from universal_transformer.tasks.programs import KINDS
@@ -46,21 +47,27 @@ def lte_addition() -> RunConfig:
     return _recipe("lte-addition", problem="addition", updates=3000)
 
 
-def by_distance(config: RunConfig) -> RunConfig:
-    """Return `config` with positions told by distance, to the source too (docs/model.md, D13).
+def distance_positions(base: Recipe) -> Recipe:
+    """Return the recipe with positions encoded as distances, in attention to the source too (docs/model.md, D13).
 
-    A number is reversed by heads that count from its end.
+    To reverse a number, half of the heads count from the end of the source.
     """
-    assert isinstance(config.model, ModelConfig)
-    assert isinstance(config.data, LearningToExecuteData)
-    model = dataclasses.replace(
-        config.model,
-        position_coordinates="rotary",
-        rotary_source=True,
-        position_offsets="none",
-        end_coordinates=config.data.problem == "reverse",
-    )
-    return dataclasses.replace(config, recipe=f"{config.recipe}-ours", model=model)
+
+    def recipe() -> RunConfig:
+        config = base()
+        assert isinstance(config.model, ModelConfig)
+        assert isinstance(config.data, LearningToExecuteData)
+        model = dataclasses.replace(
+            config.model,
+            position_coordinates="rotary",
+            rotary_source=True,
+            position_offsets="none",
+            end_coordinates=config.data.problem == "reverse",
+        )
+        return dataclasses.replace(config, recipe=f"{config.recipe}-ours", model=model)
+
+    recipe.__doc__ = f"{(base.__doc__ or '').rstrip('.')}: distance positions."
+    return recipe
 
 
 def _recipe(name: str, *, problem: ExecuteProblem, updates: int) -> RunConfig:
@@ -73,14 +80,14 @@ def _recipe(name: str, *, problem: ExecuteProblem, updates: int) -> RunConfig:
             num_heads=4,
             max_steps=6,
             norm="pre",
-            dropout=0.0,  # no example is seen twice
-            # programs are short and of few lengths: offsets only slow them down (docs/log.md)
+            dropout=0.0,  # no example occurs twice
+            # programs are short and have few lengths: offsets only slow training down (docs/log.md)
             position_offsets="none" if problem in KINDS else "random",
-            max_positions=128,  # the longest target has 111; a wider range is learned more slowly: docs/log.md
+            max_positions=128,  # the longest target has 111; a wider range trains more slowly: docs/log.md
         ),
         training=TrainingConfig(
             max_updates=updates,
-            batch_tokens=1024,  # updates count for more than their size in the first minutes
+            batch_tokens=1024,  # in the first minutes more updates help more than larger ones
             learning_rate=2e-3,
             schedule="cosine",
             warmup_updates=100,
@@ -90,6 +97,3 @@ def _recipe(name: str, *, problem: ExecuteProblem, updates: int) -> RunConfig:
             precision="bfloat16",
         ),
     )
-
-
-__all__ = ["lte", "lte_addition", "lte_control", "lte_copy", "lte_double", "lte_program", "lte_reverse"]

@@ -63,7 +63,7 @@ def _tables(config: ModelConfig) -> int:
 def transformer_of(config: ModelConfig) -> ModelConfig:
     """Return the Transformer at equal compute: as wide and as deep, a block of its own for each step.
 
-    Positions are told once, at the input, and steps not at all (Vaswani et al. 2017).
+    Positions are encoded once, at the input, and steps are not encoded (Vaswani et al. 2017).
     """
     return dataclasses.replace(
         config, tied=False, halting=False, position_injection="input", step_coordinates="none"

@@ -12,8 +12,9 @@ from universal_transformer.errors import UserError
 from universal_transformer.explore.canvas import png
 from universal_transformer.models.build import build
 from universal_transformer.recipes import MAIN, RECIPES
-from universal_transformer.recipes.depth import MOST, ROWS, curves, measure
-from universal_transformer.recipes.tables import TABLES
+from universal_transformer.reproduction.depth_study import MAX_STEPS, curves, measure
+from universal_transformer.reproduction.rendering import render
+from universal_transformer.reproduction.tables import TABLES
 from universal_transformer.tasks import StoriesData
 from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.randomness import depth_of
@@ -70,7 +71,7 @@ def test_a_model_is_measured_at_every_number_of_steps():
     config = small("depth-halting", max_updates=1)
     task = config.data.load()
     found = measure(build(task.configure(config.model)), task)
-    assert len(found) == 4 * MOST
+    assert len(found) == 4 * MAX_STEPS
     assert found["1 step"]["mean_steps"] == 1
     assert found["12 steps"]["mean_steps"] > 1
     for steps in ("1 step", "5 steps"):
@@ -83,7 +84,7 @@ def test_a_model_is_measured_at_every_number_of_steps():
 def figures(error):
     return {
         f"{n} step{'s' * (n > 1)}": {"error": error / n, "count": 10, "mean_steps": float(n)}
-        for n in range(1, MOST + 1)
+        for n in range(1, MAX_STEPS + 1)
     }
 
 
@@ -93,13 +94,13 @@ def test_curves_are_those_of_all_seeds_of_the_best_settings():
     (curve,) = curves(rows).values()
     assert curve[1] == [60.0, 61.0]
     assert curve[12] == [5.0, 61.0 / 12]
-    assert "| Fixed depth of 6 | ours | 60.00; 60.50 ± 0.71 over 2 seeds |" in TABLES["depth"].render(rows)
+    assert "| Fixed depth of 6 | ours | 60.00; 60.50 ± 0.71 over 2 seeds |" in render(TABLES["depth"], rows)
 
 
 def test_the_command_measures_records_and_plots(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    for name in ROWS:
+    for name in list(TABLES["depth"].rows):
         monkeypatch.setitem(
             TABLES["depth"].rows, name, lambda name=name: small(f"depth-{name.split('/')[1]}", max_updates=2)
         )

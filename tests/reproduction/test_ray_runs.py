@@ -12,7 +12,6 @@ import pytest
 
 from small_stories import write_stories
 from universal_transformer.cli import main
-from universal_transformer.recipes import ray_runs
 from universal_transformer.tasks import StoriesData
 from universal_transformer.tasks.babi import TASK_NAMES
 
@@ -46,8 +45,9 @@ def test_without_ray_the_command_says_what_to_install(place, capsys, monkeypatch
 
 
 def test_a_worker_makes_a_run_and_says_what_came_of_it(place):
-    from universal_transformer.recipes.runs import Workshop, plan
-    from universal_transformer.recipes.tables import TABLES
+    from universal_transformer.reproduction.runs import Runner, plan
+    from universal_transformer.reproduction.tables import TABLES
+    from universal_transformer.reproduction.workers import job_of, work
 
     table = TABLES["table1"]
     for rows, minutes, expected in (
@@ -55,10 +55,10 @@ def test_a_worker_makes_a_run_and_says_what_came_of_it(place):
         (["10k-single/ut-halting/5"], 0.002, "error"),
     ):
         (run,) = plan(table, rows, seeds=1, minutes=minutes)
-        workshop = Workshop(table=table, runs=place / "runs", say=print)
-        assert list(ray_runs._make(json.loads(json.dumps(ray_runs._job(run, workshop))))) == [expected]
-    late = Workshop(table=table, runs=place / "runs", say=print, until=time.monotonic() - 1)
-    assert ray_runs._make(ray_runs._job(run, late)) == {"stopped": "budget"}
+        runner = Runner(table=table, runs=place / "runs", say=print)
+        assert list(work(json.loads(json.dumps(job_of(run, runner))))) == [expected]
+    late = Runner(table=table, runs=place / "runs", say=print, until=time.monotonic() - 1)
+    assert work(job_of(run, late)) == {"stopped": "budget"}
 
 
 def workers(driver):

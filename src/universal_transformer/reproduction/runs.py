@@ -1,4 +1,4 @@
-"""One run of a table: trained or gone on with in its folder, then measured, with all that its figures depend on."""
+"""One run of a table: trained or continued in its folder, then measured, with all that its figures depend on."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from universal_transformer.data.text import read_json, show_path
+from universal_transformer.data.text import show_path
 from universal_transformer.errors import UserError
-from universal_transformer.recipes.provenance import train_command
-from universal_transformer.recipes.results import Key, Result, Say, completed, digest
-from universal_transformer.recipes.table import Table
+from universal_transformer.reproduction.commands import train_command
+from universal_transformer.reproduction.definition import ResultTable
+from universal_transformer.reproduction.results import Key, Result, Say, completed, digest
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.files import CONFIG, METRICS, MODEL, REPORT
 from universal_transformer.training.provenance import Code, hardware
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from universal_transformer.evaluation.report import Report
     from universal_transformer.tasks.task import Task
 
-TOGETHER = "together.json"
-"""In the folder of a run that was trained with other seeds in one program."""
+SHORTEST = 20.0
+"""Seconds: with less time than that left, or than a tenth of the time there was, no run is begun."""
 
 Stop = Literal["interrupted", "budget"]
 
 
-class Unfinished(Exception):  # noqa: N818  it is no error: someone asked to stop, or the time is used up
-    """A run was left as it is, to be gone on with: why."""
+class Unfinished(Exception):  # noqa: N818  not an error: a stop was requested, or the time is used up
+    """A run was stopped before its end, and why; it can be continued."""
 
     def __init__(self, reason: Stop) -> None:
         super().__init__(reason)
@@ -39,7 +39,7 @@ class Unfinished(Exception):  # noqa: N818  it is no error: someone asked to sto
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRun:
     """A run to be made: a row with a seed."""
 
     row: str
@@ -47,12 +47,12 @@ class Planned:
 
     @property
     def key(self) -> Key:
-        """What it is recorded under."""
+        """The key that it is recorded with."""
         return Key(self.row, self.config.training.seed, digest(completed(self.config.to_dict())))
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return f"{self.row} seed {self.config.training.seed}"
 
     @property
@@ -68,16 +68,16 @@ class Planned:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workshop:
-    """Where and until when runs are made."""
+class Runner:
+    """Makes the runs of a table: where their folders are, and until when there is time."""
 
-    table: Table
+    table: ResultTable
     runs: Path
     """Folder of the run folders."""
     say: Say
     quiet: bool = False
     until: float = math.inf
-    """End of the time there is, as `time.monotonic` counts."""
+    """End of the available time, as `time.monotonic` counts."""
 
     @property
     def rest(self) -> float:
@@ -85,41 +85,36 @@ class Workshop:
         return self.until - time.monotonic()
 
     @property
-    def why(self) -> Stop:
-        """Return what must have stopped a run just now."""
-        return "interrupted" if self.rest > 0 else "budget"
+    def shortest(self) -> float:
+        """Seconds that must be left for a run to begin."""
+        return min(SHORTEST, self.rest / 10)
 
-    def make(self, run: Planned, *, task: Task) -> Result:
-        """Train and measure a run; Unfinished when a signal or the time stops it, UserError where it fails."""
+    def make(self, run: PlannedRun, *, task: Task) -> Result:
+        """Train and measure a run; Raises Unfinished when a signal or the time stops it."""
         self._train(run, self.folder(run), task=task)
         return self.measure(run, task=task)
 
-    def folder(self, run: Planned) -> Path:
+    def folder(self, run: PlannedRun) -> Path:
         """Return the run's folder."""
         return run.folder(self.runs, table=self.table.name)
 
-    def is_trained(self, run: Planned) -> bool:
-        """Whether there is nothing left to do but to measure it."""
-        from universal_transformer.training.tracking import ending
-
-        return (self.folder(run) / CONFIG).is_file() and ending(self.folder(run)) is not None
-
-    def _train(self, run: Planned, folder: Path, *, task: Task) -> None:
-        """Train the run, or go on with it, or find it trained."""
+    def _train(self, run: PlannedRun, folder: Path, *, task: Task) -> None:
+        """Train the run or continue it, unless it is trained already."""
         from universal_transformer.training.folder import check_usable
+        from universal_transformer.training.tracking import ending
         from universal_transformer.training.trainer import train
 
         resume = (folder / CONFIG).is_file()
-        if self.is_trained(run):
+        if resume and ending(folder) is not None:
             check_usable(folder, run.config, resume=True)
             return
         folder.parent.mkdir(parents=True, exist_ok=True)
         result = train(run.config, folder, task=task, resume=resume, quiet=self.quiet, deadline=self.until)
         if result.stopped == "interrupted":
-            raise Unfinished(self.why)
+            raise Unfinished("interrupted" if self.rest > 0 else "budget")
 
-    def measure(self, run: Planned, *, task: Task) -> Result:
-        """Score the trained model, and put together all that its figures depend on."""
+    def measure(self, run: PlannedRun, *, task: Task) -> Result:
+        """Score the trained model; return its figures and all that they depend on."""
         from universal_transformer.evaluation import evaluate
         from universal_transformer.models.build import load_pretrained
         from universal_transformer.training.tracking import ending, read_metrics
@@ -135,7 +130,7 @@ class Workshop:
         begun = [line for line in lines if line["event"] in ("start", "resume")]
         if not begun or "error" not in end:
             raise UserError(
-                f"{show_path(folder / METRICS)}: no beginning or no validation in it; delete the run folder"
+                f"{show_path(folder / METRICS)}: it lacks the start or the validation of a run; delete the run folder"
             )
         device = str(begun[-1]["device"])
         model = load_pretrained(folder / MODEL).to(device)
@@ -171,7 +166,7 @@ class Workshop:
             commit=code.commit,
             clean=code.clean,
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
-            notes=[*report.notes, *changes, *_companions(folder)],
+            notes=[*report.notes, *changes],
             warnings=list(dict.fromkeys([*warnings, *report.warnings])),
             command=train_command(run.config),
             settings=run.config.to_dict(),
@@ -179,9 +174,9 @@ class Workshop:
 
 
 def _origin(begun: Sequence[Mapping[str, Any]]) -> tuple[Code, list[str]]:
-    """Return what the run was trained with last, and a note where that was not so from beginning to measurement.
+    """Return the code that the run was last trained with, and a note if it changed before the measurement.
 
-    Runs from before this was written down count as trained with what measures them.
+    Old runs that do not record their code count as trained with the present code.
     """
     now = Code.in_use()
     known = [code for line in begun if (code := Code.from_line(line)) is not None]
@@ -190,14 +185,6 @@ def _origin(begun: Sequence[Mapping[str, Any]]) -> tuple[Code, list[str]]:
         return last, []
     trained = "; then with ".join(dict.fromkeys(map(str, known)))
     return last, [f"trained with {trained}; measured with {now}"]
-
-
-def _companions(folder: Path) -> list[str]:
-    """Say how many seeds shared the run's time."""
-    if not (folder / TOGETHER).is_file():
-        return []
-    seeds = read_json(folder / TOGETHER).get("seeds")
-    return [f"{seeds} seeds trained as one program: its minutes are those of all of them"]
 
 
 def _figures(report: Report) -> Iterator[tuple[str, dict[str, float]]]:
@@ -209,11 +196,11 @@ def _figures(report: Report) -> Iterator[tuple[str, dict[str, float]]]:
 
 
 def plan(
-    table: Table, rows: Sequence[str], *, seeds: int, minutes: float = 0.0, updates: int = 0
-) -> list[Planned]:
+    table: ResultTable, rows: Sequence[str], *, seeds: int, minutes: float = 0.0, updates: int = 0
+) -> list[PlannedRun]:
     """Return the runs of `rows` with seeds 0 to `seeds` - 1: all rows with one seed before the next seed.
 
-    `minutes` and `updates`, if not both 0, stand in place of the limits that the recipes have.
+    `minutes` and `updates`, if not both 0, replace the limits of the recipes.
     """
     planned = []
     for seed in range(seeds):
@@ -222,11 +209,11 @@ def plan(
             training = dataclasses.replace(config.training, seed=seed)
             if minutes or updates:
                 training = dataclasses.replace(training, minutes=minutes, max_updates=updates)
-            planned.append(Planned(row, dataclasses.replace(config, training=training)))
+            planned.append(PlannedRun(row, dataclasses.replace(config, training=training)))
     return planned
 
 
-def pending(planned: Sequence[Planned], results: Sequence[Result]) -> list[Planned]:
+def pending(planned: Sequence[PlannedRun], results: Sequence[Result]) -> list[PlannedRun]:
     """Return the runs that are not recorded yet."""
     recorded = {result.key for result in results}
     return [run for run in planned if run.key not in recorded]

@@ -1,7 +1,7 @@
 """``results/TABLE.jsonl``: one JSON object a line for every finished run, appended whole or not at all.
 
-What a killed process can leave is a last line that is not whole: it is moved to ``TABLE.jsonl.damaged`` and its run
-is done again. Anything else that is not as this version writes it is refused by name: no figure is made from it.
+A killed process can leave an incomplete last line: it is moved to ``TABLE.jsonl.damaged``, and its run is repeated.
+Any other line that this version would not write is refused by name: no figure is made from it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Figures = dict[str, dict[str, float]]
 
 
 class Key(NamedTuple):
-    """What makes two lines the same run."""
+    """The identity of a run: two lines with the same key are the same run."""
 
     row: str
     seed: int
@@ -55,7 +55,7 @@ class Result:
     figures: Figures
     """Group of the test set (a task, a length), or test set -> its scores, "count" (examples) and "mean_steps"."""
     validation: dict[str, float]
-    """What the weights were chosen by: "error" in per cent, "cross_entropy" in nats."""
+    """The scores that the weights were chosen by: "error" in per cent, "cross_entropy" in nats."""
     mean_steps: float
     """Mean ponder time over all test positions (of a fixed model: its depth)."""
     steps_by_supports: dict[str, list[int]]
@@ -67,7 +67,7 @@ class Result:
     seconds: float
     """Time trained, validations included, over all resumes."""
     resumes: int
-    """How often the run was interrupted and gone on with."""
+    """How often the run was interrupted and continued."""
     stopped: str
     chosen: str
     """Which weights were kept: best, last or average."""
@@ -79,21 +79,21 @@ class Result:
     finished: str
     """When, UTC."""
     notes: list[str]
-    """What every figure must say beside it: incomplete data, a changed split."""
+    """What must be stated with every figure: incomplete data, a changed split."""
     warnings: list[str]
     command: str
-    """The command that makes the same run."""
+    """The command that repeats the run."""
     settings: dict[str, Any]
     """The whole configuration of the run."""
 
     @property
     def key(self) -> Key:
-        """What makes two lines the same run: fields that came later do not, where they are as before."""
+        """The identity of the run; fields that were added later count with their defaults."""
         return Key(self.row, self.seed, digest(completed(self.settings)))
 
     @property
     def setting(self) -> str:
-        """Digest of the settings but for the seed: runs that share it differ in the seed only."""
+        """Digest of the settings without the seed: runs that share it differ only in the seed."""
         settings = completed(self.settings)
         return digest({**settings, "training": {**settings["training"], "seed": 0}})
 
@@ -117,8 +117,8 @@ def digest(settings: dict[str, Any]) -> str:
 def completed(settings: dict[str, Any]) -> dict[str, Any]:
     """Return `settings` with the fields that they lack at their defaults.
 
-    A field that is added to a configuration has a default that leaves runs as they were: a run recorded before it
-    was there is the run that is planned now.
+    A field that is added to a configuration has a default that changes no run: a run recorded before the field
+    existed is the run that is planned now.
     """
     data, model = settings["data"], settings["model"]
     return {
@@ -143,11 +143,11 @@ class ResultsFile:
 
     @property
     def damaged(self) -> Path:
-        """Where lines that are not whole are kept."""
+        """The file of incomplete lines."""
         return self.path.with_name(f"{self.path.name}.damaged")
 
     def read(self) -> list[Result]:
-        """Return all results, after moving a last line that is not whole out of the way."""
+        """Return all results; an incomplete last line is first moved to the file of damaged lines."""
         if not self.path.exists():
             return []
         with self._locked() as file:
@@ -211,7 +211,7 @@ class ResultsFile:
         )
 
     def _write(self, file: int, data: bytes) -> None:
-        """Append `data`, or leave the file as it was."""
+        """Append `data`, or leave the file unchanged."""
         size = os.fstat(file).st_size
         try:
             if os.write(file, data) != len(data):
@@ -223,7 +223,7 @@ class ResultsFile:
 
 
 def parse(line: str, *, where: str, table: str) -> Result:
-    """Return what a line says; anything that this version does not write is a UserError that names it."""
+    """Return the result in a line; anything that this version does not write is a UserError that names it."""
     fields = parse_json(line, where=where)
     if not isinstance(fields, dict):
         raise UserError(f"{where}: expected a JSON object, found {show(line)}")
@@ -231,7 +231,7 @@ def parse(line: str, *, where: str, table: str) -> Result:
 
 
 def check(fields: dict[str, Any], *, where: str, table: str) -> Result:
-    """Build a result from exactly its fields, of exactly their types, with the digest that it names."""
+    """Return the result with these fields; names, types and the digest of its settings must be exact."""
     if fields.get("format", FORMAT) != FORMAT:
         raise UserError(f"{where}: format: found {show(fields['format'])}; this version reads {FORMAT}")
     try:
@@ -254,7 +254,7 @@ def check(fields: dict[str, Any], *, where: str, table: str) -> Result:
 
 
 def _check_parts(result: Result, *, where: str) -> None:
-    """Refuse a line without what its figures are made from."""
+    """Refuse a line that lacks parts that its figures need."""
     data = result.settings.get("data")
     parts: list[tuple[str, Any, set[str]]] = [
         ("settings", result.settings, {"data", "model", "training"}),

@@ -1,49 +1,24 @@
-"""What the paper printed, as data: the figures that ours stand beside.
+"""What the paper printed, as data: the figures that ours are compared with.
 
 Dehghani, Gouws, Vinyals, Uszkoreit and Kaiser, "Universal Transformers", ICLR 2019.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Printed(NamedTuple):
-    """A cell of table 1: mean error over the 20 tasks in per cent, and how many of them failed."""
-
-    error: float
-    failed: int
-
-
-class Spread(NamedTuple):
-    """A mean, and what stands behind its ±."""
-
-    mean: float
-    spread: float
-
+Cell = tuple[float, ...] | str | None
+"""The figures of a cell in the order of the column's scores, or as text; None where the paper has none."""
 
 TABLE1_SOURCE = "paper, table 1"
-TABLE1: dict[str, dict[str, Printed]] = {
-    "transformer": {
-        "10k-single": Printed(15.2, 10),
-        "10k-joint": Printed(22.1, 12),
-        "1k-single": Printed(21.8, 5),
-        "1k-joint": Printed(26.8, 14),
-    },
-    "ut": {
-        "10k-single": Printed(0.23, 0),
-        "10k-joint": Printed(0.47, 0),
-        "1k-single": Printed(5.31, 5),
-        "1k-joint": Printed(8.50, 8),
-    },
-    "ut-halting": {
-        "10k-single": Printed(0.21, 0),
-        "10k-joint": Printed(0.29, 0),
-        "1k-single": Printed(4.55, 3),
-        "1k-joint": Printed(7.78, 5),
-    },
+TABLE1: dict[str, tuple[Cell, ...]] = {
+    "transformer": ((15.2, 10), (22.1, 12), (21.8, 5), (26.8, 14)),
+    "ut": ((0.23, 0), (0.47, 0), (5.31, 5), (8.50, 8)),
+    "ut-halting": ((0.21, 0), (0.29, 0), (4.55, 3), (7.78, 5)),
+    "seeds": ("0.73 ± 0.89", "1.12 ± 1.62", "6.34 ± 3.32", "11.21 ± 6.65"),
 }
-"""Model -> column -> the best of ten seeds by validation error."""
+"""Model -> mean error over 20 tasks in per cent and failed tasks: 10K single, 10K joint, 1K single, 1K joint.
+
+The best of ten seeds by validation error; "seeds": mean and spread over ten seeds, of dynamic halting (appendix).
+"""
 
 TABLE1_TASKS_SOURCE = "paper, appendix (bAbI detailed results)"
 TABLE1_TASKS: dict[str, tuple[float, ...]] = {
@@ -66,20 +41,9 @@ TABLE1_TASKS: dict[str, tuple[float, ...]] = {
 }
 """Column -> error of tasks 1 to 20 in per cent, Universal Transformer with dynamic halting, best seed."""
 
-TABLE1_SPREAD: dict[str, Spread] = {
-    "10k-single": Spread(0.73, 0.89),
-    "10k-joint": Spread(1.12, 1.62),
-    "1k-single": Spread(6.34, 3.32),
-    "1k-joint": Spread(11.21, 6.65),
-}
-"""Column -> mean error over ten seeds and its spread, from the same appendix, same model."""
-
 PONDER_SOURCE = "paper, section on bAbI"
-PONDER: dict[int, Spread] = {1: Spread(2.3, 0.8), 2: Spread(3.1, 1.1), 3: Spread(3.8, 2.2)}
-"""Supporting facts a question needs -> ponder time, mean and spread over positions and test data."""
-
-Cell = tuple[float, ...] | None
-"""The figures of a cell in the order of the column's scores; None where the paper has none."""
+PONDER: tuple[Cell, ...] = ("2.3 ± 0.8", "3.1 ± 1.1", "3.8 ± 2.2")
+"""Ponder time of questions with 1, 2 and 3 supporting facts: mean and spread over positions and test data."""
 
 TABLE2_SOURCE = "paper, table 2"
 TABLE2: dict[str, tuple[Cell, ...]] = {
@@ -121,7 +85,6 @@ TABLE4: dict[str, tuple[Cell, ...]] = {
 }
 """Model -> character and sequence accuracy of copy, reverse and addition; the Neural GPU had a curriculum."""
 
-TABLE5_SOURCE, TABLE6_SOURCE = "paper, table 5", "paper, table 6"
 TABLE5: dict[str, tuple[Cell, ...]] = {
     "lstm": ((0.78, 0.11), (0.51, 0.047), (0.91, 0.32)),
     "transformer": ((0.98, 0.63), (0.94, 0.55), (0.81, 0.26)),

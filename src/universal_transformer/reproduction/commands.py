@@ -1,4 +1,4 @@
-"""The command that makes the same run as a recorded one."""
+"""The command that repeats a recorded run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from universal_transformer.training.config import RunConfig
 def train_command(config: RunConfig) -> str:
     """Return the ``ut train`` command whose configuration is `config`: its recipe, and the fields that differ.
 
-    UserError for a recipe that ``ut train`` does not know.
+    Raises UserError for a recipe that ``ut train`` does not know.
     """
     if config.recipe not in RECIPES:
-        raise UserError(f"recipe {show(config.recipe)}: none of ut recipes, so that no command trains it")
+        raise UserError(
+            f"recipe {show(config.recipe)}: not listed by ut recipes, so that no command trains it"
+        )
     recipe = RECIPES[config.recipe]()
     options: list[str] = []
     for group in ("data", "model", "training"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from universal_transformer.cli import main
-from universal_transformer.recipes.tables import TABLES
+from universal_transformer.reproduction.tables import TABLES
 
 ROOT = Path(__file__).parents[2]
 PLANNED = [

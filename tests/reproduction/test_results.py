@@ -9,8 +9,8 @@ import pytest
 
 from small_results import result
 from universal_transformer.errors import UserError
-from universal_transformer.recipes import results
-from universal_transformer.recipes.results import FORMAT, ResultsFile
+from universal_transformer.reproduction import results
+from universal_transformer.reproduction.results import FORMAT, ResultsFile
 
 FIRST, SECOND = result(), result(seed=1, error=3.5, commit=None, clean=None)
 

@@ -1,4 +1,4 @@
-"""The tables that can be measured: rows by name, each a recipe, and how results are set beside the paper's."""
+"""The tables that can be measured, by name, and the choice of their rows."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Sequence
 
 from universal_transformer.data.text import show
 from universal_transformer.errors import UserError, near
-from universal_transformer.recipes.depth import DEPTH
-from universal_transformer.recipes.table import Table
-from universal_transformer.recipes.table1 import TABLE1
-from universal_transformer.recipes.table2 import TABLE2
-from universal_transformer.recipes.table3 import TABLE3
-from universal_transformer.recipes.table4 import TABLE4
-from universal_transformer.recipes.table5 import TABLE5, TABLE6
-from universal_transformer.recipes.table7 import TABLE7
+from universal_transformer.reproduction.definition import ResultTable
+from universal_transformer.reproduction.depth_study import DEPTH
+from universal_transformer.reproduction.table1 import TABLE1
+from universal_transformer.reproduction.table2 import TABLE2
+from universal_transformer.reproduction.table3 import TABLE3
+from universal_transformer.reproduction.table4 import TABLE4
+from universal_transformer.reproduction.table5 import TABLE5, TABLE6
+from universal_transformer.reproduction.table7 import TABLE7
 
-TABLES: dict[str, Table] = {
+TABLES: dict[str, ResultTable] = {
     table.name: table for table in (TABLE1, TABLE2, TABLE3, TABLE4, TABLE5, TABLE6, TABLE7, DEPTH)
 }
 """Every table by its name on the command line."""
 
 
-def find_table(name: str) -> Table:
+def find_table(name: str) -> ResultTable:
     """Return a table by its name."""
     if name not in TABLES:
         raise UserError(
@@ -31,20 +31,20 @@ def find_table(name: str) -> Table:
 
 
 def choose_rows(
-    table: Table,
+    table: ResultTable,
     *,
     rows: Sequence[str] = (),
     columns: Sequence[str] = (),
     models: Sequence[str] = (),
     tasks: Sequence[str] = (),
 ) -> list[str]:
-    """Return the names of the rows chosen, in the table's order; nothing chosen means all.
+    """Return the names of the chosen rows, in the table's order; with no choice, all rows.
 
-    `rows` are names, or beginnings of names up to a slash; or else `columns`, `models` and `tasks` are parts of names.
+    `rows` are names, or beginnings of names up to a slash; `columns`, `models` and `tasks` are parts of names.
     """
     parts = {"columns": columns, "models": models, "tasks": tasks}
     if rows and any(parts.values()):
-        raise UserError("--rows names rows whole: leave out --columns, --models and --tasks beside it")
+        raise UserError("--rows takes whole names of rows: leave out --columns, --models and --tasks")
     if rows:
         return _by_name(table, rows)
     found = list(table.rows)
@@ -52,7 +52,7 @@ def choose_rows(
         if not wanted:
             continue
         allowed = dict.fromkeys(row.split("/")[place] for row in table.rows if row.count("/") >= place)
-        if not allowed and wanted:
+        if not allowed:
             raise UserError(f"--{option}: the rows of {table.name} are named {table.naming}: leave it out")
         for name in wanted:
             if name not in allowed:
@@ -67,7 +67,7 @@ def choose_rows(
     return found
 
 
-def _by_name(table: Table, rows: Sequence[str]) -> list[str]:
+def _by_name(table: ResultTable, rows: Sequence[str]) -> list[str]:
     chosen: set[str] = set()
     for name in rows:
         found = {row for row in table.rows if row == name or row.startswith(f"{name.rstrip('/')}/")}
