@@ -58,6 +58,7 @@ def test_data_that_a_baseline_cannot_take_are_refused(tmp_path):
     file = tmp_path / "own.tsv"
     file.write_text("".join(f"the number {n}\t{n % 2}\n" for n in range(40)))
     from universal_transformer.recipes import RECIPES
+    from universal_transformer.recipes.variants import neural_gpu
 
     config = neural_gpu(RECIPES["labelled"])()
     with pytest.raises(ValueError, match="a Neural GPU turns a sequence of tokens into another"):
