@@ -116,17 +116,17 @@ def test_a_run_is_recorded_with_what_trained_it_last_and_a_change_is_noted(place
 
 
 def test_an_interrupted_run_goes_on_from_its_folder(place, capsys, monkeypatch):
-    from universal_transformer.training.session import Session
+    from universal_transformer.training.run import TrainingRun
 
-    update = Session._update
+    update = TrainingRun._update
 
-    def interrupted(session):
-        update(session)
-        if session.standing.update == 1:
+    def interrupted(run):
+        update(run)
+        if run.state.update == 1:
             os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "_update", interrupted)
+        patch.setattr(TrainingRun, "_update", interrupted)
         assert main([*COMMAND, "--minutes", "0.02", "--tasks", "1,2"]) == 130
     assert "the same command goes on" in capsys.readouterr().err
     assert not (place / "results" / "table1.jsonl").exists()
@@ -157,16 +157,16 @@ def test_killed_after_its_first_run_nothing_is_lost_or_doubled(place):
 
 
 def test_a_run_that_the_budget_cuts_off_goes_on_with_the_next_call(place, capsys, monkeypatch):
-    from universal_transformer.training.session import Session
+    from universal_transformer.training.run import TrainingRun
 
-    update, updates = Session._update, []
+    update, updates = TrainingRun._update, []
 
-    def slow(session):
-        updates.append(session.standing.update)
+    def slow(run):
+        updates.append(run.state.update)
         time.sleep(0.2)
-        update(session)
+        update(run)
 
-    monkeypatch.setattr(Session, "_update", slow)
+    monkeypatch.setattr(TrainingRun, "_update", slow)
     command = [*COMMAND, "--minutes", "0.02", "--tasks", "1,2"]
     began = time.monotonic()
     assert main([*command, "--budget", "0.6s"]) == 0

@@ -14,9 +14,9 @@ from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
 from universal_transformer.models.build import load_pretrained
 from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.training import batches as training_batches
 from universal_transformer.training import interruption
-from universal_transformer.training import session as sessions
-from universal_transformer.training import stream as streams
+from universal_transformer.training import run as training_run
 from universal_transformer.training import validation as validations
 from universal_transformer.training.optimizer import NonFiniteError
 from universal_transformer.training.tracking import ending, read_metrics
@@ -144,7 +144,7 @@ def test_a_signal_saves_says_how_to_go_on_and_loses_nothing(
         return collate(examples, indices=indices)
 
     with monkeypatch.context() as patch:
-        patch.setattr(validations if validating else streams, "collate", ringing)
+        patch.setattr(validations if validating else training_batches, "collate", ringing)
         stopped = train(config, tmp_path / "run", task=task)
     assert signal.getsignal(number) == before
     assert stopped.stopped == "interrupted"
@@ -262,7 +262,7 @@ def test_without_validation_the_last_weights_are_kept(tmp_path):
 
 def test_a_loss_that_is_not_finite_stops_with_the_weights_unchanged(tmp_path, monkeypatch):
     kept = {}
-    objective = sessions.objective
+    objective = training_run.objective
 
     def poisoned(model, batch, **weights):
         loss = objective(model, batch, **weights)
@@ -273,7 +273,7 @@ def test_a_loss_that_is_not_finite_stops_with_the_weights_unchanged(tmp_path, mo
         kept["model"] = model
         return dataclasses.replace(loss, total=loss.total * float("nan"))
 
-    monkeypatch.setattr(sessions, "objective", poisoned)
+    monkeypatch.setattr(training_run, "objective", poisoned)
     with pytest.raises(NonFiniteError, match=r"update 4: .*first gradient that is not finite"):
         train(tiny.run_config(validate_every=100), tmp_path / "run", task=tiny.task(), quiet=True)
     for name, value in kept["model"].tensors().items():

@@ -1,4 +1,4 @@
-"""The machine that a figure was made on."""
+"""The processor of this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def processor() -> str:
-    """Return the processor's name as the system has it, or at least its kind."""
+    """Return the processor's name as the system reports it, or at least its architecture."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = line.partition(":")

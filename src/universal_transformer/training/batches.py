@@ -1,4 +1,4 @@
-"""Batches without end: epoch after epoch, from any place in any epoch."""
+"""The training batches, epoch after epoch, from any batch of any epoch on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from universal_transformer.data.example import Example, sizes
 from universal_transformer.data.sampler import BucketSampler
 
 
-class Stream:
+class TrainingBatches:
     """The training batches from batch `index` of epoch `epoch` on; the order is a function of (seed, epoch)."""
 
     def __init__(
@@ -32,7 +32,7 @@ class Stream:
         self._made: tuple[Batch, int] | None = None
 
     def current(self) -> tuple[Batch, int]:
-        """Return the batch that is due, on the device, and the number of its targets."""
+        """Return the current batch, on the device, and the number of its targets."""
         if self._made is None:
             indices = self._batches[self.index]
             batch = collate([self._examples[index] for index in indices], indices=indices)
@@ -40,7 +40,7 @@ class Stream:
         return self._made
 
     def advance(self) -> None:
-        """Go on to the next batch, and make it."""
+        """Move to the next batch, and build it."""
         self.index += 1
         if self.index == len(self._batches):
             self.epoch, self.index = self.epoch + 1, 0
