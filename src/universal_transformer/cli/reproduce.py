@@ -204,7 +204,7 @@ def _draw(table: ResultTable, file: ResultsFile) -> None:
         note("ut: no plot, because matplotlib is not installed: pip install 'universal-transformer[plot]'")
         return
     from universal_transformer.explore.canvas import png
-    from universal_transformer.explore.depth import depth_curves
+    from universal_transformer.explore.figures import depth_curves
 
     path = file.path.with_suffix(".png")
     path.write_bytes(png(depth_curves(curves)))

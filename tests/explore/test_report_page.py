@@ -8,7 +8,7 @@ import torch
 from small_reports import METRICS, report, story
 from universal_transformer.errors import UserError
 from universal_transformer.explore.page import tokens
-from universal_transformer.explore.report import write_report
+from universal_transformer.explore.report_page import write_report
 from universal_transformer.explore.story import Story
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}

@@ -1,4 +1,4 @@
-"""The report of a run as one HTML file that needs nothing else, and its figures as PNG files beside it."""
+"""The report of a run as one self-contained HTML file, and its figures as PNG files."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def write_report(
 ) -> Path:
     """Write ``report.html`` and ``plots/*.png`` into the folder of a run; return the path of the page.
 
-    `stories` are what `explore.story.examine` saw, `metrics` the lines of the run's metrics.jsonl; what is not given
-    is not shown. The configuration is read from the folder's config.json, if it is there.
+    `stories` are results of `explore.story.examine`, `metrics` the lines of the run's metrics.jsonl; both may be
+    empty. The configuration is read from the folder's config.json, if it exists.
     """
     pictures = draw(report, stories=stories, metrics=metrics)
     plots = folder / PLOTS
@@ -61,7 +61,7 @@ def write_report(
 def draw(
     report: Report, *, stories: Sequence[Story] = (), metrics: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, bytes]:
-    """All figures that the report, the stories and the metrics give, as PNG by name."""
+    """Return all figures of the report, the stories and the metrics, as PNG by name."""
     figures = {}
     if len(report.rows) > 1:
         figures["scores"] = error_by_group(report)
@@ -88,7 +88,7 @@ def render(
     metrics: Sequence[Mapping[str, Any]],
     config: Mapping[str, Any],
 ) -> str:
-    """The page as text."""
+    """Return the page as text."""
     title = str(config.get("recipe") or report.task)
     count = sum(row.count for row in report.totals)
     lead = f"Universal Transformer on {report.task}, {report.split}: {count:,} examples."
@@ -103,7 +103,7 @@ def render(
             page.table(report.score_table(), names=2, totals=_total_lines(report)),
             page.items(_score_notes(report)),
         ),
-        _thinking(report, pictures),
+        _ponder_time(report, pictures),
         *_stories(stories, pictures),
         _samples(stories),
         page.section("Training", _picture(pictures, "training", alt="loss, error and steps over training")),
@@ -138,7 +138,7 @@ def _key_figures(report: Report, metrics: Sequence[Mapping[str, Any]]) -> list[t
 
 
 def _total_lines(report: Report) -> list[int]:
-    """Which lines of the score table sum up others."""
+    """Return the lines of the score table that are totals of others."""
     return [
         number
         for number, line in enumerate(report.score_table())
@@ -157,21 +157,21 @@ def _score_notes(report: Report) -> list[str]:
     return notes
 
 
-def _thinking(report: Report, pictures: Mapping[str, bytes]) -> str:
+def _ponder_time(report: Report, pictures: Mapping[str, bytes]) -> str:
     if not report.max_steps:
         return ""
     if not report.halting:
-        return page.section("Thinking time", hint=FIXED.format(report.max_steps))
+        return page.section("Ponder time", hint=FIXED.format(report.max_steps))
     table = [["supporting facts", "positions", "steps"]] + [
         [str(each.num_supports), f"{each.steps.num_positions:,}", show_steps(each.steps)]
         for each in report.steps_by_supports
     ]
     return page.section(
-        "Thinking time",
+        "Ponder time",
         _picture(pictures, "ponder_histogram", alt="share of positions by steps taken"),
         _picture(pictures, "ponder_by_supports", alt="steps by number of supporting facts"),
         page.table(table) if report.steps_by_supports else "",
-        hint=f"Each position decides for itself when to stop; at most {report.max_steps} steps. "
+        hint=f"Each position halts independently, after at most {report.max_steps} steps. "
         "Mean ± standard deviation over positions.",
     )
 
@@ -193,7 +193,7 @@ def _stories(stories: Sequence[Story], pictures: Mapping[str, bytes]) -> list[st
                 f"One story: {question}?",
                 _picture(pictures, f"ponder_map{suffix}", alt=f"steps of each fact of: {question}"),
                 _picture(pictures, f"attention{suffix}", alt=f"attention by step and head of: {question}"),
-                page.folded("The same as text", page.table([["fact", "", "steps"], *lines], names=2)),
+                page.folded("As text", page.table([["fact", "", "steps"], *lines], names=2)),
                 hint="" if story.halting else FIXED.format(story.max_steps),
             )
         )
@@ -201,7 +201,7 @@ def _stories(stories: Sequence[Story], pictures: Mapping[str, bytes]) -> list[st
 
 
 def _samples(stories: Sequence[Story]) -> str:
-    """Sequences: what went in and what came out, each token with its steps."""
+    """Return the sequences: input and output, each token with its steps."""
     samples = []
     for story in (story for story in stories if not story.facts):
         most, halting = story.max_steps, story.halting
@@ -217,13 +217,13 @@ def _samples(stories: Sequence[Story]) -> str:
             mark = "✓" if story.answer == story.output else "✗"
             entries.append((f"right {mark}", escape(story.answer)))
         samples.append(page.sample(entries))
-    hint = "A number beside a token says how many steps it took; darker is more."
+    hint = "The number after a token is its number of steps; more steps are darker."
     fixed = any(not story.halting for story in stories)
     return page.section("Samples", *samples, hint="" if fixed else hint) if samples else ""
 
 
 def _settings(config: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> str:
-    """Recipe, seed, hardware and versions; the whole configuration folded away."""
+    """Return recipe, seed, hardware and versions, and the whole configuration, which opens with a click."""
     start = _start(metrics)
     here = torch.cuda.get_device_name() if torch.cuda.is_available() else processor()
     training = config.get("training")
@@ -256,7 +256,7 @@ def _machine(start: Mapping[str, Any]) -> str:
 
 
 def _flat(values: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
-    """Nested fields by dotted name."""
+    """Return nested fields by dotted name."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
