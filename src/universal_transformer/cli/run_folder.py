@@ -63,7 +63,8 @@ def check_model(folder: Path) -> None:
     if not (folder / MODEL).is_dir():
         name = show_path(folder)
         raise UserError(
-            f"{name}: no model in this run yet: it is written when training ends; continue with: ut train --resume {name}"
+            f"{name}: no model in this run yet: it is written when training ends; "
+            f"continue with: ut train --resume {name}"
         )
 
 

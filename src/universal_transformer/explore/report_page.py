@@ -24,7 +24,7 @@ from universal_transformer.explore.figures import (
 )
 from universal_transformer.explore.story import Story
 from universal_transformer.explore.story_figures import attention_maps, ponder_map
-from universal_transformer.training.machine import processor
+from universal_transformer.training.provenance import processor
 
 REPORT, PLOTS = "report.html", "plots"
 FIXED = "Every position takes {} steps: the depth of this model is fixed, so there is no ponder time to show."

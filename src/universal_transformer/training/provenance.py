@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import universal_transformer
-from universal_transformer.training.machine import processor
 
 SECONDS = 20
 
@@ -88,6 +87,18 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return None
     return done.stdout.strip()
+
+
+def processor() -> str:
+    """Return the processor's name as the system reports it, or at least its architecture."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    except OSError:
+        pass  # not Linux
+    return platform.processor() or platform.machine() or "unknown"
 
 
 def hardware(*, threads: int, device: str) -> dict[str, str | int]:
