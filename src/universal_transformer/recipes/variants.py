@@ -8,7 +8,6 @@ from collections.abc import Callable
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.kinds import AnyModelConfig
-from universal_transformer.recipes.sizes import small_transformer_of, transformer_of
 from universal_transformer.training.config import RunConfig
 
 Recipe = Callable[[], RunConfig]
@@ -39,21 +38,18 @@ def neural_gpu(base: Recipe) -> Recipe:
 
 def transformer(base: Recipe) -> Recipe:
     """Return the recipe with the Transformer at equal compute; its name ends in -transformer."""
-
-    def model(config: RunConfig) -> ModelConfig:
-        return transformer_of(_universal(config))
-
-    return _variant(base, model=model, suffix="transformer", title="Transformer")
+    return _variant(base, model=_transformer_of, suffix="transformer", title="Transformer")
 
 
-def small_transformer(base: Recipe, *, vocabulary_size: int) -> Recipe:
+def small_transformer(base: Recipe, *, width: int, filter_width: int) -> Recipe:
     """Return the recipe with the Transformer at equal parameters; its name ends in -transformer-small.
 
-    The number of parameters depends on the vocabulary of the data.
+    It is as deep as the base and narrower. `width` is the largest multiple of two channels a head at which a
+    transition of the same proportions has too few parameters; `filter_width` adds the rest. A test compares the totals.
     """
 
     def model(config: RunConfig) -> ModelConfig:
-        return small_transformer_of(_universal(config), vocabulary_size=vocabulary_size)
+        return dataclasses.replace(_transformer_of(config), width=width, filter_width=filter_width)
 
     title = "Transformer, as many parameters as the UT"
     return _variant(base, model=model, suffix="transformer-small", title=title)
@@ -66,6 +62,16 @@ def halting(base: Recipe) -> Recipe:
         return dataclasses.replace(_universal(config), halting=True)
 
     return _variant(base, model=model, suffix="ut-halting", title="UT, dynamic halting")
+
+
+def _transformer_of(config: RunConfig) -> ModelConfig:
+    """Return the Transformer at equal compute: of the same width and depth, with a block of its own for each step.
+
+    Positions are encoded once, at the input, and steps are not encoded (Vaswani et al. 2017).
+    """
+    return dataclasses.replace(
+        _universal(config), tied=False, halting=False, position_injection="input", step_coordinates="none"
+    )
 
 
 def _universal(config: RunConfig) -> ModelConfig:
