@@ -281,3 +281,10 @@ def test_recipes_and_rows_are_listed(capsys):
     assert len(shown.strip().splitlines()) == len(TABLES["table4"].rows) + 3
     assert main(["recipes", "table1"]) == 0
     assert "as ut train babi-10k-joint, with other data or another model" in capsys.readouterr().out
+
+
+@tables
+def test_every_recorded_run_has_its_row_and_its_command(name):
+    recorded = ResultsFile(RESULTS / f"{name}.jsonl", table=name, say=print).read()
+    assert {one.row for one in recorded} <= set(TABLES[name].rows)
+    assert {shlex.split(one.command)[2] for one in recorded} <= set(RECIPES)
