@@ -1,4 +1,4 @@
-"""Results of runs that nobody made."""
+"""Invented results of runs."""
 
 import dataclasses
 

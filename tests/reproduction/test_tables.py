@@ -1,4 +1,4 @@
-"""All tables: rows that are commands, printed figures in their places, and one way to show ours beside them."""
+"""All tables: rows that are commands, printed figures in their places, and one way to show ours next to them."""
 
 import dataclasses
 import json
@@ -100,7 +100,7 @@ def test_nothing_measured_is_said_in_every_cell_of_ours(name):
     assert "None yet." in text
 
 
-def test_figures_stand_beside_the_papers():
+def test_figures_are_shown_next_to_the_papers():
     text = render(TABLES["table4"], [algorithmic(character=0.9, sequence=0.4)])
     found = section(text, "Sources of 400 symbols")
     assert found["Universal Transformer", "paper, table 4"] == ["0.91 / 0.35", "0.96 / 0.46", "0.34 / 0.02"]

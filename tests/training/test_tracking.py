@@ -50,13 +50,13 @@ def test_a_value_that_is_not_finite_is_left_out(tmp_path: Path):
 
 @pytest.mark.parametrize("cut", range(0, 60, 7))
 def test_going_on_forgets_half_a_line_and_what_came_after_the_checkpoint(tmp_path: Path, cut):
-    straight, broken = tmp_path / "straight.jsonl", tmp_path / "broken.jsonl"
-    write(straight, range(1, 8))
+    uninterrupted, broken = tmp_path / "uninterrupted.jsonl", tmp_path / "broken.jsonl"
+    write(uninterrupted, range(1, 8))
     write(broken, range(1, 7))
     text = broken.read_bytes()
     broken.write_bytes(text[: len(text) - cut] if cut < 60 else text)
     write(broken, range(5, 8), after=4)
-    assert broken.read_bytes() == straight.read_bytes()
+    assert broken.read_bytes() == uninterrupted.read_bytes()
 
 
 def test_plain_lines_come_every_ten_seconds(monkeypatch):
