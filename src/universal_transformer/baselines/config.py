@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
@@ -158,3 +159,7 @@ class NeuralGpuConfig(BaselineConfig):
             raise UserError(f"cutoff={self.cutoff}: between 1 (a plain sigmoid) and 10")
         if not 1.0 <= self.output_ratio <= 100.0:
             raise UserError(f"output_ratio={self.output_ratio}: between 1 and 100")
+
+    def num_places(self, symbols: int) -> int:
+        """Return how many places a source of so many symbols gets: ``ceil(output_ratio · symbols) + output_extra``."""
+        return math.ceil(round(symbols * self.output_ratio, 6)) + self.output_extra
