@@ -13,7 +13,7 @@ from training import tiny
 from universal_transformer.baselines.config import NeuralGpuConfig
 from universal_transformer.baselines.neural_gpu import gate
 from universal_transformer.decoding import Sampling, generate
-from universal_transformer.decoding.session import check_model
+from universal_transformer.decoding.generation import check_model
 from universal_transformer.errors import UserError
 from universal_transformer.models.build import load_pretrained
 from universal_transformer.training.trainer import train

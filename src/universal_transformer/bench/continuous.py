@@ -15,11 +15,11 @@ from unittest.mock import patch
 import torch
 
 from universal_transformer.axes import Int, Tensor
+from universal_transformer.bench.random_models import SPREAD, bisect
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.subject import SPREAD, bisect
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
 from universal_transformer.decoding import Request, Sampling, generate, generate_continuously
-from universal_transformer.decoding.sampling import Row
+from universal_transformer.decoding.sampling import Continuation
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.nn import worth
@@ -29,7 +29,7 @@ VOCABULARY, PROMPT = 1000, 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Load:
+class DecodingWorkload:
     """``requests`` prompts, ``rows`` of them worked on at a time, each continued by ``new_tokens``."""
 
     width: int
@@ -48,15 +48,15 @@ class Load:
 
 
 LOADS = (  # and the share of the bound that is asked
-    (Load(width=128, heads=4, filter_width=512), 0.85),
-    (Load(width=512, heads=8, filter_width=2048), 0.85),
-    (Load(width=128, heads=4, filter_width=512, rows=8, requests=16), None),
-    (Load(width=512, heads=8, filter_width=2048, rows=8, requests=16), None),
+    (DecodingWorkload(width=128, heads=4, filter_width=512), 0.85),
+    (DecodingWorkload(width=512, heads=8, filter_width=2048), 0.85),
+    (DecodingWorkload(width=128, heads=4, filter_width=512, rows=8, requests=16), None),
+    (DecodingWorkload(width=512, heads=8, filter_width=2048, rows=8, requests=16), None),
 )
-QUICK = Load(width=16, heads=2, filter_width=32, rows=4, requests=6, new_tokens=4)
+QUICK = DecodingWorkload(width=16, heads=2, filter_width=32, rows=4, requests=6, new_tokens=4)
 
 
-def subject(load: Load, *, share: float) -> tuple[LanguageModel, list[list[int]]]:
+def subject(load: DecodingWorkload, *, share: float) -> tuple[LanguageModel, list[list[int]]]:
     """A model that never ends a sequence and makes about ``share`` of its cap a token, and prompts for it."""
     torch.manual_seed(0)
     config = ModelConfig(
@@ -90,7 +90,7 @@ def subject(load: Load, *, share: float) -> tuple[LanguageModel, list[list[int]]
     return model, prompts
 
 
-def in_batches(model: LanguageModel, prompts: Sequence[list[int]], load: Load) -> None:
+def in_batches(model: LanguageModel, prompts: Sequence[list[int]], load: DecodingWorkload) -> None:
     """Batches of ``load.rows`` prompts, one after the other."""
     for first in range(0, len(prompts), load.rows):
         batch = prompts[first : first + load.rows]
@@ -98,7 +98,7 @@ def in_batches(model: LanguageModel, prompts: Sequence[list[int]], load: Load) -
         generate(model, batch, max_new_tokens=load.new_tokens, sampling=SAMPLING, indices=numbers)
 
 
-def in_one_stream(model: LanguageModel, prompts: Sequence[list[int]], load: Load) -> None:
+def in_one_stream(model: LanguageModel, prompts: Sequence[list[int]], load: DecodingWorkload) -> None:
     """All prompts through ``load.rows`` slots."""
     for _ in generate_continuously(
         model,
@@ -118,24 +118,24 @@ def nobody_leaves() -> Iterator[None]:
         yield
 
 
-def in_lock_step(model: LanguageModel, prompts: Sequence[list[int]], load: Load) -> None:
+def in_lock_step(model: LanguageModel, prompts: Sequence[list[int]], load: DecodingWorkload) -> None:
     """As :func:`in_batches`, every row making the steps of the slowest."""
     with nobody_leaves():
         in_batches(model, prompts, load)
 
 
 def steps_taken(
-    model: LanguageModel, prompts: Sequence[list[int]], load: Load
+    model: LanguageModel, prompts: Sequence[list[int]], load: DecodingWorkload
 ) -> Int[Tensor, "request token"]:
     """N of every new token of every prompt."""
     found: dict[int, list[float]] = {}
-    result = Row.result
+    result = Continuation.result
 
-    def watched(row: Row, source_steps: list[float]) -> Any:
+    def watched(row: Continuation, source_steps: list[float]) -> Any:
         found[len(found)] = list(row.steps)
         return result(row, source_steps)
 
-    with patch.object(Row, "result", watched):
+    with patch.object(Continuation, "result", watched):
         in_batches(model, prompts, load)
     return torch.tensor(list(found.values())).long()
 
@@ -146,7 +146,9 @@ def bound(steps: Int[Tensor, "request token"], *, rows: int) -> float:
     return made / int(steps.sum())
 
 
-def compare(load: Load, *, share: float, least: float | None, settings: Settings) -> list[Measurement]:
+def compare(
+    load: DecodingWorkload, *, share: float, least: float | None, settings: Settings
+) -> list[Measurement]:
     """Continuous over lock-step, and over ``generate`` as it is."""
     model, prompts = subject(load, share=share)
     steps = steps_taken(model, prompts, load)

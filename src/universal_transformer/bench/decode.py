@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from universal_transformer.bench.peers import installed, t5
+from universal_transformer.bench.random_models import BenchmarkSizes
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.subject import Shape
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
 from universal_transformer.decoding import generate
 from universal_transformer.models.config import ModelConfig
@@ -17,13 +17,13 @@ from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.packed import PackedLinear, packs
 
-SHAPE = Shape(width=512, heads=8, filter_width=2048, batch=16, length=32, max_steps=6)
-QUICK = Shape(width=16, heads=2, filter_width=32, batch=2, length=5, max_steps=2)
+SHAPE = BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=32, max_steps=6)
+QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=5, max_steps=2)
 VOCABULARY, NEW_TOKENS = 8000, 32
 LEAST = {torch.float32: 2.0, torch.bfloat16: 3.0}
 
 
-def endless(shape: Shape, *, vocabulary: int) -> EncoderDecoder:
+def endless(shape: BenchmarkSizes, *, vocabulary: int) -> EncoderDecoder:
     """Our model with random weights, its end token made impossible: every row gets all its tokens."""
     torch.manual_seed(0)
     config = ModelConfig(
@@ -84,14 +84,16 @@ def peers_of(dtype: torch.dtype) -> dict[str, torch.dtype]:
     return {"T5": dtype} | ({} if dtype == torch.float32 else {"T5 float32": torch.float32})
 
 
-def t5_side(shape: Shape, source: Tensor, *, vocabulary: int, tokens: int, dtype: torch.dtype) -> Side:
+def t5_side(
+    shape: BenchmarkSizes, source: Tensor, *, vocabulary: int, tokens: int, dtype: torch.dtype
+) -> Side:
     """Greedy, cached generation by T5."""
     peer = t5(shape, vocabulary=vocabulary).to(dtype)
     return lambda: peer.generate(source, max_new_tokens=tokens, do_sample=False, num_beams=1)  # type: ignore[operator]
 
 
 def compare(
-    shape: Shape, *, vocabulary: int, tokens: int, dtype: torch.dtype, settings: Settings
+    shape: BenchmarkSizes, *, vocabulary: int, tokens: int, dtype: torch.dtype, settings: Settings
 ) -> list[Measurement]:
     """Ours beside T5 and beside the matrix products alone; all of it with the encoding of the source."""
     model = endless(shape, vocabulary=vocabulary).to(dtype)

@@ -11,8 +11,15 @@ import torch
 from universal_transformer.bench.decode import endless
 from universal_transformer.bench.halting import infer, train
 from universal_transformer.bench.memory import peak_bytes
+from universal_transformer.bench.random_models import (
+    BenchmarkSizes,
+    bound,
+    calibrate,
+    encoder,
+    histogram,
+    inputs,
+)
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.subject import Shape, bound, calibrate, encoder, histogram, inputs
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
 from universal_transformer.bench.train import Ours, flops, step
 from universal_transformer.decoding import generate
@@ -21,11 +28,11 @@ from universal_transformer.nn.block import Block
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.worth import Form
 
-FIXED = Shape(width=1024, heads=16, filter_width=4096, batch=64, length=1024, max_steps=6)
+FIXED = BenchmarkSizes(width=1024, heads=16, filter_width=4096, batch=64, length=1024, max_steps=6)
 HALTING = dataclasses.replace(FIXED, max_steps=10)
 TRAINED = dataclasses.replace(HALTING, batch=32)
-DECODED = Shape(width=1024, heads=16, filter_width=4096, batch=256, length=64, max_steps=6)
-TINY = Shape(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=4)
+DECODED = BenchmarkSizes(width=1024, heads=16, filter_width=4096, batch=256, length=64, max_steps=6)
+TINY = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=4)
 MATRIX, PRODUCTS, VOCABULARY, NEW_TOKENS = 8192, 8, 32_000, 64
 FIXED_SHARE, HALTING_SHARE = 0.5, 0.7
 CALLED: dict[Form, str] = {"auto": "compact", "masked": "masked", "flex": "compact with FlexAttention"}
@@ -61,7 +68,7 @@ def compiled(module: Recurrence) -> Recurrence:
 
 
 def fixed(
-    shape: Shape, *, rate: float, device: torch.device, compile_block: bool, settings: Settings
+    shape: BenchmarkSizes, *, rate: float, device: torch.device, compile_block: bool, settings: Settings
 ) -> Measurement:
     """Forward and backward; ``rate`` is the matrix rate in FLOP/s."""
     module = encoder(shape, halting=False).to(device)
@@ -92,7 +99,7 @@ def fixed(
 
 
 def halting(
-    shape: Shape,
+    shape: BenchmarkSizes,
     *,
     training: bool,
     ours: Form = "auto",
@@ -141,7 +148,7 @@ def halting(
 
 
 def decoding(
-    shape: Shape, *, vocabulary: int, tokens: int, device: torch.device, settings: Settings
+    shape: BenchmarkSizes, *, vocabulary: int, tokens: int, device: torch.device, settings: Settings
 ) -> Measurement:
     """Greedy cached decoding, tokens a second."""
     model = endless(shape, vocabulary=vocabulary).to(device=device, dtype=torch.bfloat16)

@@ -4,8 +4,16 @@ import torch
 
 from universal_transformer.axes import States
 from universal_transformer.bench.memory import peak_bytes
+from universal_transformer.bench.random_models import (
+    BenchmarkSizes,
+    apply,
+    bound,
+    calibrate,
+    encoder,
+    histogram,
+    inputs,
+)
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.subject import Shape, apply, bound, calibrate, encoder, histogram, inputs
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
 from universal_transformer.nn.block import Norm
 from universal_transformer.nn.recurrence import Recurrence
@@ -15,34 +23,34 @@ STEPS, SHARE = 10, 0.3
 NORMS: tuple[Norm, ...] = ("post", "pre")
 
 INFERENCE = (
-    (Shape(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS), 0.85),
-    (Shape(width=128, heads=4, filter_width=512, batch=1, length=1024, max_steps=STEPS), 0.85),
-    (Shape(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=STEPS), 0.85),
-    (Shape(width=512, heads=8, filter_width=2048, batch=1, length=1024, max_steps=STEPS), 0.85),
-    (Shape(width=512, heads=8, filter_width=2048, batch=2, length=1024, max_steps=STEPS), 0.85),
-    (Shape(width=128, heads=4, filter_width=512, batch=1, length=64, max_steps=STEPS), 0.6),
-    (Shape(width=512, heads=8, filter_width=2048, batch=1, length=64, max_steps=STEPS), 0.6),
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS), 0.85),
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=1024, max_steps=STEPS), 0.85),
+    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=STEPS), 0.85),
+    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=1, length=1024, max_steps=STEPS), 0.85),
+    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=2, length=1024, max_steps=STEPS), 0.85),
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=64, max_steps=STEPS), 0.6),
+    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=1, length=64, max_steps=STEPS), 0.6),
 )
 TRAINING = (
-    Shape(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS),
-    Shape(width=128, heads=4, filter_width=512, batch=1, length=1024, max_steps=STEPS),
-    Shape(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=STEPS),
+    BenchmarkSizes(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS),
+    BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=1024, max_steps=STEPS),
+    BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=STEPS),
 )
 BARELY = (  # shape, mean steps over the cap
-    (Shape(width=128, heads=4, filter_width=512, batch=1, length=8, max_steps=STEPS), 0.3),
-    (Shape(width=128, heads=4, filter_width=512, batch=1, length=16, max_steps=STEPS), 0.9),
-    (Shape(width=128, heads=4, filter_width=512, batch=4, length=16, max_steps=STEPS), 0.8),
-    (Shape(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS), 0.95),
-    (Shape(width=512, heads=8, filter_width=2048, batch=8, length=64, max_steps=STEPS), 0.9),
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=8, max_steps=STEPS), 0.3),
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=16, max_steps=STEPS), 0.9),
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=4, length=16, max_steps=STEPS), 0.8),
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS), 0.95),
+    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=8, length=64, max_steps=STEPS), 0.9),
 )
-QUICK = Shape(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=STEPS)
+QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=STEPS)
 
 
 def _called(norm: Norm) -> str:
     return "" if norm == "post" else f" ({norm}-norm)"
 
 
-def _sizes(shape: Shape) -> dict[str, int]:
+def _sizes(shape: BenchmarkSizes) -> dict[str, int]:
     return {
         "width": shape.width,
         "heads": shape.heads,
@@ -72,7 +80,7 @@ def train(module: Recurrence, states: States, direction: States, *, form: Form) 
 
 
 def inference(
-    shape: Shape, *, share: float, least: float, settings: Settings, name: str, norm: Norm = "post"
+    shape: BenchmarkSizes, *, share: float, least: float, settings: Settings, name: str, norm: Norm = "post"
 ) -> Measurement:
     """Compact over masked, no gradient. ``least`` is asked of the share of the bound."""
     module, states = encoder(shape, halting=True, norm=norm).eval(), inputs(shape)
@@ -100,7 +108,7 @@ def inference(
     )
 
 
-def training(shape: Shape, *, settings: Settings, norm: Norm = "post") -> list[Measurement]:
+def training(shape: BenchmarkSizes, *, settings: Settings, norm: Norm = "post") -> list[Measurement]:
     """Compact over masked, forward and backward: time, and peak memory beyond parameters and their gradients."""
     module, states = encoder(shape, halting=True, norm=norm).train(), inputs(shape)
     trace, direction = calibrate(module, states, share=SHARE), inputs(shape, seed=2)

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor, nn
 
-from universal_transformer.bench.subject import Shape
+from universal_transformer.bench.random_models import BenchmarkSizes
 
 Encoder = Callable[[Tensor], Tensor]
 
@@ -31,7 +31,7 @@ class Looped(nn.Module):
 class Albert(nn.Module):
     """ALBERT from embeddings to last states."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: BenchmarkSizes) -> None:
         super().__init__()
         from transformers import AlbertConfig, AlbertModel
 
@@ -58,7 +58,7 @@ class Albert(nn.Module):
         return self.model(inputs_embeds=states).last_hidden_state
 
 
-def torch_nn(shape: Shape) -> nn.Module:
+def torch_nn(shape: BenchmarkSizes) -> nn.Module:
     """``nn.TransformerEncoderLayer``, looped."""
     layer = nn.TransformerEncoderLayer(
         shape.width, shape.heads, shape.filter_width, dropout=0.0, activation="relu", batch_first=True
@@ -66,7 +66,7 @@ def torch_nn(shape: Shape) -> nn.Module:
     return Looped(layer, max_steps=shape.max_steps)
 
 
-def x_transformers(shape: Shape) -> nn.Module:
+def x_transformers(shape: BenchmarkSizes) -> nn.Module:
     """x-transformers' encoder of one layer, looped."""
     from x_transformers import Encoder as Layers
 
@@ -83,7 +83,7 @@ def x_transformers(shape: Shape) -> nn.Module:
     return Looped(layer, max_steps=shape.max_steps)
 
 
-PEERS: dict[str, tuple[str, Callable[[Shape], nn.Module]]] = {
+PEERS: dict[str, tuple[str, Callable[[BenchmarkSizes], nn.Module]]] = {
     "torch.nn": ("torch", torch_nn),
     "x-transformers": ("x_transformers", x_transformers),
     "ALBERT": ("transformers", Albert),
@@ -96,13 +96,13 @@ def installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
-def encoders(shape: Shape) -> dict[str, nn.Module]:
+def encoders(shape: BenchmarkSizes) -> dict[str, nn.Module]:
     """Those that are installed, with random weights."""
     torch.manual_seed(0)
     return {name: make(shape) for name, (package, make) in PEERS.items() if installed(package)}
 
 
-def t5(shape: Shape, *, vocabulary: int) -> nn.Module:
+def t5(shape: BenchmarkSizes, *, vocabulary: int) -> nn.Module:
     """T5 of the same sizes, ``max_steps`` layers a side, that never ends a sequence by itself."""
     from transformers import T5Config, T5ForConditionalGeneration
 

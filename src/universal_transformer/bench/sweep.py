@@ -6,19 +6,19 @@ Each point is short; together they give the figures of ``docs/performance.md`` (
 import dataclasses
 
 from universal_transformer.bench.halting import infer, inference
+from universal_transformer.bench.random_models import BenchmarkSizes, encoder, inputs
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.subject import Shape, encoder, inputs
 from universal_transformer.bench.timing import alternate, medians
 
 CAP = 10
-STEPS = Shape(width=256, heads=4, filter_width=1024, batch=16, length=64, max_steps=CAP)
+STEPS = BenchmarkSizes(width=256, heads=4, filter_width=1024, batch=16, length=64, max_steps=CAP)
 SHARES = (0.12, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98)
 LENGTHS = (64, 128, 256, 512, 1024, 2048)
 DEPTHS = (2, 4, 6, 8, 10, 12)
-QUICK = Shape(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=CAP)
+QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=CAP)
 
 
-def cost(shape: Shape, *, by: str, settings: Settings) -> Measurement:
+def cost(shape: BenchmarkSizes, *, by: str, settings: Settings) -> Measurement:
     """Seconds of one inference pass at a fixed depth."""
     module, states = encoder(shape, halting=False).eval(), inputs(shape)
     times = alternate({"ours": lambda: infer(module, states, form="auto")}, seconds=settings.seconds, least=3)
@@ -33,7 +33,7 @@ def cost(shape: Shape, *, by: str, settings: Settings) -> Measurement:
     )
 
 
-def saving(shape: Shape, *, share: float, settings: Settings) -> Measurement:
+def saving(shape: BenchmarkSizes, *, share: float, settings: Settings) -> Measurement:
     """Compact over masked where positions make ``share`` of the cap."""
     found = inference(shape, share=share, least=0.0, settings=settings, name="inference")
     name = f"saving at {found.details['mean_steps']:.1f} mean steps: {shape}"

@@ -7,16 +7,16 @@ from torch import Tensor, nn
 
 from universal_transformer.axes import States
 from universal_transformer.bench.peers import encoders
+from universal_transformer.bench.random_models import BenchmarkSizes, apply, encoder, inputs
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.subject import Shape, apply, encoder, inputs
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
 from universal_transformer.nn.recurrence import Recurrence
 
 CASES = (
-    (Shape(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=6), 1.0),
-    (Shape(width=128, heads=4, filter_width=512, batch=64, length=20, max_steps=6), 1.2),
+    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=6), 1.0),
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=64, length=20, max_steps=6), 1.2),
 )
-QUICK = Shape(width=16, heads=2, filter_width=32, batch=2, length=8, max_steps=2)
+QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=8, max_steps=2)
 BFLOAT16 = 1.8
 
 
@@ -31,7 +31,7 @@ class Ours(nn.Module):
         return apply(self.recurrence, states)[0]
 
 
-def flops(shape: Shape) -> float:
+def flops(shape: BenchmarkSizes) -> float:
     """Of forward and backward: three times two for each weight and position, and the two products of attention."""
     weights = 4 * shape.width**2 + 2 * shape.width * shape.filter_width
     attention = 2 * shape.length * shape.width
@@ -48,7 +48,7 @@ def step(module: nn.Module, states: States, direction: States, *, dtype: torch.d
 
 
 def sides_of(
-    modules: dict[str, nn.Module], shape: Shape, *, dtype: torch.dtype, suffix: str = ""
+    modules: dict[str, nn.Module], shape: BenchmarkSizes, *, dtype: torch.dtype, suffix: str = ""
 ) -> dict[str, Side]:
     """One side a module."""
     states, direction = inputs(shape), inputs(shape, seed=2)
@@ -59,7 +59,9 @@ def sides_of(
     return {name + suffix: side(module.train()) for name, module in modules.items()}
 
 
-def against_peers(shape: Shape, *, dtype: torch.dtype, least: float, settings: Settings) -> Measurement:
+def against_peers(
+    shape: BenchmarkSizes, *, dtype: torch.dtype, least: float, settings: Settings
+) -> Measurement:
     """Ours over the best peer. Every side is in every turn."""
     modules = {"ours": Ours(encoder(shape, halting=False)), **encoders(shape)}
     times = alternate(sides_of(modules, shape, dtype=dtype), seconds=settings.seconds * len(modules) / 2)
@@ -84,7 +86,7 @@ def against_peers(shape: Shape, *, dtype: torch.dtype, least: float, settings: S
     )
 
 
-def bfloat16(shape: Shape, *, settings: Settings) -> Measurement:
+def bfloat16(shape: BenchmarkSizes, *, settings: Settings) -> Measurement:
     """Our bfloat16 autocast over our float32."""
     modules: dict[str, nn.Module] = {"ours": Ours(encoder(shape, halting=False))}
     sides = sides_of(modules, shape, dtype=torch.float32, suffix=" float32") | sides_of(

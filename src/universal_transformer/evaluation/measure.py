@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from universal_transformer.data.example import Example, sizes, spread
 from universal_transformer.data.text import show
-from universal_transformer.decoding.session import evaluating
+from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import BySupports, Report, Row, collapse
 from universal_transformer.evaluation.room import check_batch_tokens, check_batches

@@ -18,7 +18,7 @@ from universal_transformer.decoding import (
     generate_stream,
 )
 from universal_transformer.decoding.continuous import PROBE
-from universal_transformer.decoding.session import Source, check_model, evaluating, prepared
+from universal_transformer.decoding.generation import Source, check_model, evaluating, prepared
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.room import check_batch_tokens, check_batches
 from universal_transformer.evaluation.scoring import (

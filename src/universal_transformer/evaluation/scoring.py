@@ -17,7 +17,7 @@ from universal_transformer.data.batch import collate
 from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.decoding import Generated, beam_search, generate
-from universal_transformer.decoding.session import check_model
+from universal_transformer.decoding.generation import check_model
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import Side, StepCounts
 from universal_transformer.models.build import Model

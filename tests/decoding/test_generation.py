@@ -7,7 +7,7 @@ import torch
 from jaxtyping import TypeCheckError
 
 from small_models import SOURCES, small, variants
-from universal_transformer.decoding.session import evaluating, open_session, prepared
+from universal_transformer.decoding.generation import evaluating, prepared, start_generation
 from universal_transformer.errors import UserError
 from universal_transformer.nn.packed import packs
 
@@ -100,7 +100,7 @@ def test_a_done_row_is_fed_padding_and_the_others_do_not_notice(fields):
     source, draws = sources(3), torch.randint(2, 9, (5, 3))
     with evaluating(model):
         options = {"max_new_tokens": 7, "max_steps": None, "halting_threshold": None}
-        session, other = (open_session(model, source, **options) for _ in range(2))
+        session, other = (start_generation(model, source, **options) for _ in range(2))
         for tokens in draws:
             session.advance(tokens)
             other.advance(tokens, done=torch.tensor([False, True, False]))
@@ -138,7 +138,7 @@ def test_prepared_matrices_give_the_same_probabilities(fields, kind, architectur
 
 
 def opened(model, source, **options):
-    return open_session(
+    return start_generation(
         model, source, **{"max_new_tokens": None, "max_steps": None, "halting_threshold": None, **options}
     )
 

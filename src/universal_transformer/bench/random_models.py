@@ -18,7 +18,7 @@ SPREAD = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
+class BenchmarkSizes:
     """Sizes of one comparison."""
 
     width: int
@@ -37,7 +37,9 @@ class Shape:
         return f"width {self.width}, {self.batch} x {self.length}, {self.max_steps} steps"
 
 
-def encoder(shape: Shape, *, halting: bool, decoder: bool = False, norm: Norm = "post") -> Recurrence:
+def encoder(
+    shape: BenchmarkSizes, *, halting: bool, decoder: bool = False, norm: Norm = "post"
+) -> Recurrence:
     """The recurrence of the paper with random weights (ReLU, sinusoids at every step), no dropout."""
     config = ModelConfig(
         architecture="language_model" if decoder else "classifier",
@@ -58,7 +60,7 @@ def encoder(shape: Shape, *, halting: bool, decoder: bool = False, norm: Norm = 
     return module
 
 
-def inputs(shape: Shape, *, seed: int = 1) -> States:
+def inputs(shape: BenchmarkSizes, *, seed: int = 1) -> States:
     """Random states."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape.batch, shape.length, shape.width, generator=generator)

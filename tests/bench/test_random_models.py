@@ -4,9 +4,17 @@ import pytest
 import torch
 
 from universal_transformer.bench.halting import infer
-from universal_transformer.bench.subject import Shape, apply, bound, calibrate, encoder, histogram, inputs
+from universal_transformer.bench.random_models import (
+    BenchmarkSizes,
+    apply,
+    bound,
+    calibrate,
+    encoder,
+    histogram,
+    inputs,
+)
 
-SHAPE = Shape(width=32, heads=2, filter_width=64, batch=4, length=64, max_steps=10)
+SHAPE = BenchmarkSizes(width=32, heads=2, filter_width=64, batch=4, length=64, max_steps=10)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6])
