@@ -1,4 +1,4 @@
-"""What is measured is what was asked for."""
+"""Calibration gives the requested mean number of steps, and both forms of the loop agree."""
 
 import pytest
 import torch
@@ -10,8 +10,8 @@ from universal_transformer.bench.random_models import (
     bound,
     calibrate,
     encoder,
-    histogram,
     inputs,
+    step_statistics,
 )
 
 SHAPE = BenchmarkSizes(width=32, heads=2, filter_width=64, batch=4, length=64, max_steps=10)
@@ -22,7 +22,7 @@ def test_calibration_meets_the_mean_and_spreads_the_steps(share):
     module, states = encoder(SHAPE, halting=True).eval(), inputs(SHAPE)
     trace = calibrate(module, states, share=share)
     assert float(trace.mean_steps()) == pytest.approx(share * 10, abs=0.3)
-    counts = histogram(trace, max_steps=10)
+    counts = step_statistics(trace, max_steps=10)["steps_histogram"]
     assert sum(counts) == SHAPE.positions
     assert sum(count > 0 for count in counts) >= 5
 

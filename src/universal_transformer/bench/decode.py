@@ -1,4 +1,4 @@
-"""``ut bench decode``: greedy, cached generation of an encoder-decoder, beside T5 of the same shape."""
+"""``ut bench decode``: greedy generation of an encoder-decoder with a cache, compared with T5 of the same sizes."""
 
 import dataclasses
 from collections.abc import Callable
@@ -24,7 +24,7 @@ LEAST = {torch.float32: 2.0, torch.bfloat16: 3.0}
 
 
 def endless(shape: BenchmarkSizes, *, vocabulary: int) -> EncoderDecoder:
-    """Our model with random weights, its end token made impossible: every row gets all its tokens."""
+    """Build a model with random weights that never generates the end token, so that every row gets all its tokens."""
     torch.manual_seed(0)
     config = ModelConfig(
         width=shape.width,
@@ -42,8 +42,9 @@ def endless(shape: BenchmarkSizes, *, vocabulary: int) -> EncoderDecoder:
 
 
 def products(model: EncoderDecoder, *, batch: int, length: int, tokens: int) -> Side:
-    """Only the matrix products of the encoder and of ``tokens`` steps of decoding, packed where a CPU packs them: what
-    generation could cost at least.
+    """Compute only the matrix products of the encoder and of ``tokens`` steps of decoding: a lower bound on the time.
+
+    Matrices are packed where a CPU packs them.
     """
     kind = model.source.input.weight.dtype
     rows: dict[tuple[int, int], Tensor] = {}  # by number and width
@@ -59,10 +60,10 @@ def products(model: EncoderDecoder, *, batch: int, length: int, tokens: int) -> 
     assert isinstance(encoder, Block)
     assert isinstance(decoder, Block)
     assert decoder.cross_attention is not None
-    remembered = decoder.cross_attention.key_value.weight  # once for a source, not once a token
+    key_value = decoder.cross_attention.key_value.weight  # used once for a source, not once for a token
     encoding = [times(value, batch * length) for value in encoder.parameters() if value.dim() == 2]
-    once = times(remembered, batch * length)
-    matrices = [value for value in decoder.parameters() if value.dim() == 2 and value is not remembered]
+    once = times(key_value, batch * length)
+    matrices = [value for value in decoder.parameters() if value.dim() == 2 and value is not key_value]
     decoding = [times(value, batch) for value in matrices]
     classes = times(model.target.matrix, batch)
 
@@ -80,14 +81,14 @@ def products(model: EncoderDecoder, *, batch: int, length: int, tokens: int) -> 
 
 
 def peers_of(dtype: torch.dtype) -> dict[str, torch.dtype]:
-    """T5 in the same numbers, and where those are not float32 also in float32."""
+    """T5 in the same number format, and also in float32 if that is another format."""
     return {"T5": dtype} | ({} if dtype == torch.float32 else {"T5 float32": torch.float32})
 
 
 def t5_side(
     shape: BenchmarkSizes, source: Tensor, *, vocabulary: int, tokens: int, dtype: torch.dtype
 ) -> Side:
-    """Greedy, cached generation by T5."""
+    """Greedy generation by T5 with a cache."""
     peer = t5(shape, vocabulary=vocabulary).to(dtype)
     return lambda: peer.generate(source, max_new_tokens=tokens, do_sample=False, num_beams=1)  # type: ignore[operator]
 
@@ -95,7 +96,7 @@ def t5_side(
 def compare(
     shape: BenchmarkSizes, *, vocabulary: int, tokens: int, dtype: torch.dtype, settings: Settings
 ) -> list[Measurement]:
-    """Ours beside T5 and beside the matrix products alone; all of it with the encoding of the source."""
+    """Compare generation with T5 and with its matrix products alone; every side encodes the source too."""
     model = endless(shape, vocabulary=vocabulary).to(dtype)
     generator = torch.Generator().manual_seed(3)
     source = torch.randint(3, vocabulary, (shape.batch, shape.length), generator=generator)

@@ -1,4 +1,4 @@
-"""``ut bench halting``: the compact loop beside the masked one, inference and training."""
+"""``ut bench halting``: the compact loop compared with the masked loop, in inference and in training."""
 
 import torch
 
@@ -10,8 +10,8 @@ from universal_transformer.bench.random_models import (
     bound,
     calibrate,
     encoder,
-    histogram,
     inputs,
+    step_statistics,
 )
 from universal_transformer.bench.result import Measurement, Settings
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
@@ -36,7 +36,7 @@ TRAINING = (
     BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=1024, max_steps=STEPS),
     BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=STEPS),
 )
-BARELY = (  # shape, mean steps over the cap
+LITTLE_TO_SAVE = (  # shape, mean steps over the cap
     (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=8, max_steps=STEPS), 0.3),
     (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=16, max_steps=STEPS), 0.9),
     (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=4, length=16, max_steps=STEPS), 0.8),
@@ -46,19 +46,8 @@ BARELY = (  # shape, mean steps over the cap
 QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=STEPS)
 
 
-def _called(norm: Norm) -> str:
+def _norm_label(norm: Norm) -> str:
     return "" if norm == "post" else f" ({norm}-norm)"
-
-
-def _sizes(shape: BenchmarkSizes) -> dict[str, int]:
-    return {
-        "width": shape.width,
-        "heads": shape.heads,
-        "filter": shape.filter_width,
-        "batch": shape.batch,
-        "length": shape.length,
-        "max_steps": shape.max_steps,
-    }
 
 
 def infer(module: Recurrence, states: States, *, form: Form) -> None:
@@ -69,7 +58,7 @@ def infer(module: Recurrence, states: States, *, form: Form) -> None:
 
 
 def train(module: Recurrence, states: States, direction: States, *, form: Form) -> None:
-    """Forward and backward: a random functional of the output, and the ponder cost."""
+    """Forward and backward pass of a random functional of the output plus the ponder cost."""
     module.form = form
     leaf = states.detach().requires_grad_()
     for parameter in module.parameters():
@@ -82,7 +71,7 @@ def train(module: Recurrence, states: States, direction: States, *, form: Form) 
 def inference(
     shape: BenchmarkSizes, *, share: float, least: float, settings: Settings, name: str, norm: Norm = "post"
 ) -> Measurement:
-    """Compact over masked, no gradient. ``least`` is asked of the share of the bound."""
+    """Compare compact with masked, without gradients. ``least`` is the required share of the bound."""
     module, states = encoder(shape, halting=True, norm=norm).eval(), inputs(shape)
     trace = calibrate(module, states, share=share)
     sides: dict[str, Side] = {
@@ -92,8 +81,8 @@ def inference(
     times = alternate(sides, seconds=settings.seconds)
     return Measurement(
         case="halting",
-        name=f"{name}{_called(norm)}: {shape}",
-        shape=_sizes(shape),
+        name=f"{name}{_norm_label(norm)}: {shape}",
+        shape=vars(shape),
         seconds=medians(times),
         turns=len(times["compact"]),
         ours="compact",
@@ -101,15 +90,12 @@ def inference(
         ratio=median_ratio(times["masked"], times["compact"]),
         bound=bound(trace) if name == "inference" else None,
         least=least,
-        details={
-            "mean_steps": float(trace.mean_steps()),
-            "steps_histogram": histogram(trace, max_steps=shape.max_steps),
-        },
+        details=step_statistics(trace, max_steps=shape.max_steps),
     )
 
 
 def training(shape: BenchmarkSizes, *, settings: Settings, norm: Norm = "post") -> list[Measurement]:
-    """Compact over masked, forward and backward: time, and peak memory beyond parameters and their gradients."""
+    """Compare time and peak memory of compact with masked, forward and backward; memory without the parameters."""
     module, states = encoder(shape, halting=True, norm=norm).train(), inputs(shape)
     trace, direction = calibrate(module, states, share=SHARE), inputs(shape, seed=2)
     sides: dict[str, Side] = {
@@ -117,14 +103,11 @@ def training(shape: BenchmarkSizes, *, settings: Settings, norm: Norm = "post") 
         "masked": lambda: train(module, states, direction, form="masked"),
     }
     times = alternate(sides, seconds=settings.seconds)
-    details = {
-        "mean_steps": float(trace.mean_steps()),
-        "steps_histogram": histogram(trace, max_steps=shape.max_steps),
-    }
+    details = step_statistics(trace, max_steps=shape.max_steps)
     time = Measurement(
         case="halting",
-        name=f"training{_called(norm)}: {shape}",
-        shape=_sizes(shape),
+        name=f"training{_norm_label(norm)}: {shape}",
+        shape=vars(shape),
         seconds=medians(times),
         turns=len(times["compact"]),
         ours="compact",
@@ -137,8 +120,8 @@ def training(shape: BenchmarkSizes, *, settings: Settings, norm: Norm = "post") 
     peaks = {name: peak_bytes(side, device=states.device) for name, side in sides.items()}
     memory = Measurement(
         case="halting",
-        name=f"training memory{_called(norm)}: {shape}",
-        shape=_sizes(shape),
+        name=f"training memory{_norm_label(norm)}: {shape}",
+        shape=vars(shape),
         ours="compact",
         over="masked",
         ratio=peaks["masked"] / peaks["compact"],
@@ -163,7 +146,7 @@ def run(settings: Settings) -> list[Measurement]:
         ]
         for shape in TRAINING:
             found += training(shape, settings=settings, norm=norm)
-        for shape, share in BARELY:
+        for shape, share in LITTLE_TO_SAVE:
             name = f"little to save, {share} of the cap"
             found.append(inference(shape, share=share, least=0.95, settings=settings, name=name, norm=norm))
     return found

@@ -1,7 +1,8 @@
-"""What is measured: a recurrence with random weights, and a halting bias that gives the mean number of steps wanted."""
+"""Recurrences with random weights, and a halting bias that is calibrated to a given mean number of steps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -14,12 +15,12 @@ from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.nn.recurrence import Recurrence, Trace
 
 SPREAD = 2.0
-"""Standard deviation of the halting logits over positions: enough that steps differ from position to position."""
+"""Standard deviation of the halting logits over positions; it makes the steps differ between positions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkSizes:
-    """Sizes of one comparison."""
+    """Sizes of the model and of the batch in one comparison."""
 
     width: int
     heads: int
@@ -40,7 +41,7 @@ class BenchmarkSizes:
 def encoder(
     shape: BenchmarkSizes, *, halting: bool, decoder: bool = False, norm: Norm = "post"
 ) -> Recurrence:
-    """The recurrence of the paper with random weights (ReLU, sinusoids at every step), no dropout."""
+    """Build the recurrence of the paper with random weights (ReLU, sinusoids at every step), without dropout."""
     config = ModelConfig(
         architecture="language_model" if decoder else "classifier",
         width=shape.width,
@@ -74,7 +75,7 @@ def apply(module: Recurrence, states: States) -> tuple[States, Trace]:
 
 @torch.no_grad()
 def bisect(unit: HaltingUnit, mean_steps: Callable[[], float], *, wanted: float, turns: int) -> None:
-    """Halve the range of halting biases ``turns`` times; with the last one, ``mean_steps()`` is about ``wanted``."""
+    """Find the halting bias for which ``mean_steps()`` is about ``wanted`` by ``turns`` bisections."""
     low, high = -12.0, 8.0
     for _ in range(turns):
         middle = (low + high) / 2
@@ -85,7 +86,7 @@ def bisect(unit: HaltingUnit, mean_steps: Callable[[], float], *, wanted: float,
 
 @torch.no_grad()
 def calibrate(module: Recurrence, states: States, *, share: float) -> Trace:
-    """Give the mean of N about ``share`` of the cap; return the trace."""
+    """Set the halting bias so that the mean number of steps is about ``share`` of the cap; return the trace."""
     assert module.halting is not None
 
     def mean_steps() -> float:
@@ -95,12 +96,13 @@ def calibrate(module: Recurrence, states: States, *, share: float) -> Trace:
     return apply(module, states)[1]
 
 
-def histogram(trace: Trace, *, max_steps: int) -> list[int]:
-    """How many positions made 1, 2, … ``max_steps`` steps."""
-    return torch.bincount(trace.steps.flatten().long(), minlength=max_steps + 1)[1:].tolist()
+def step_statistics(trace: Trace, *, max_steps: int) -> dict[str, Any]:
+    """Return the mean number of steps, and the numbers of positions that made 1, 2, … ``max_steps`` steps."""
+    counts = torch.bincount(trace.steps.flatten().long(), minlength=max_steps + 1)[1:]
+    return {"mean_steps": float(trace.mean_steps()), "steps_histogram": counts.tolist()}
 
 
 def bound(trace: Trace) -> float:
-    """What halting can save at most: position-steps of the masked loop over those of running positions."""
+    """The largest possible ratio: position-steps of the masked loop over those of the positions that still run."""
     made = float(trace.steps.max()) * trace.steps.numel()
     return made / max(1.0, float(trace.steps.sum()))

@@ -14,7 +14,7 @@ PROGRAMS = {
     "import torch": "import torch",
 }
 LIMIT = 0.3
-"""Seconds in which ``ut --help`` is to answer."""
+"""Required time of ``ut --help`` in seconds."""
 
 
 def _python(code: str) -> Side:
@@ -22,7 +22,7 @@ def _python(code: str) -> Side:
 
 
 def run(settings: Settings) -> list[Measurement]:
-    """Fresh interpreters in turn."""
+    """Start new interpreters in turns."""
     sides = {name: _python(code) for name, code in PROGRAMS.items()}
     times = alternate(sides, seconds=settings.seconds, least=1 if settings.quick else 5, most=15, warm_up=1)
     middle, torch_times = medians(times), times["import torch"]

@@ -1,6 +1,6 @@
-"""``ut bench sweep``: what halting saves and what a pass costs as one thing changes: mean steps, length, depth.
+"""``ut bench sweep``: what halting saves against mean steps, and the cost of a pass against length and depth.
 
-Each point is short; together they give the figures of ``docs/performance.md`` (``ut bench --plots``).
+Each point is measured for a short time. The points are drawn in ``docs/performance.md`` (``ut bench --plots``).
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ def cost(shape: BenchmarkSizes, *, by: str, settings: Settings) -> Measurement:
 
 
 def saving(shape: BenchmarkSizes, *, share: float, settings: Settings) -> Measurement:
-    """Compact over masked where positions make ``share`` of the cap."""
+    """Compare compact with masked where positions make ``share`` of the cap on steps."""
     found = inference(shape, share=share, least=0.0, settings=settings, name="inference")
     name = f"saving at {found.details['mean_steps']:.1f} mean steps: {shape}"
     details = {**found.details, "by": "mean steps"}
@@ -42,7 +42,7 @@ def saving(shape: BenchmarkSizes, *, share: float, settings: Settings) -> Measur
 
 
 def run(settings: Settings) -> list[Measurement]:
-    """All points; each for a third of the seconds of a comparison."""
+    """All points; each takes a third of the time of a comparison."""
     short = dataclasses.replace(settings, seconds=settings.seconds / 3)
     steps = QUICK if settings.quick else STEPS
     shares, lengths, depths = ((0.2, 0.9), (12, 24), (1, 3)) if settings.quick else (SHARES, LENGTHS, DEPTHS)

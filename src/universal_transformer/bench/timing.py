@@ -1,4 +1,4 @@
-"""Sides of a comparison in turn, and the ratio of what they took."""
+"""Time the sides of a comparison in turns, and compute the ratio of their times."""
 
 import statistics
 import time
@@ -10,13 +10,13 @@ Side = Callable[[], object]
 
 
 def wait(device: torch.device) -> None:
-    """Return when a GPU has done what it was given."""
+    """Wait until a GPU has finished all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def seconds_of(side: Side, *, device: torch.device) -> float:
-    """What one call takes."""
+    """Time of one call."""
     wait(device)
     start = time.perf_counter()
     side()
@@ -33,9 +33,9 @@ def alternate(
     warm_up: int = 2,
     device: torch.device | None = None,
 ) -> dict[str, list[float]]:
-    """Seconds of each side, turn by turn: every turn runs every side once, odd turns in reverse order.
+    """Return the seconds of each side in each turn: a turn runs every side once, odd turns in reverse order.
 
-    Turns are made for about ``seconds``, at least ``least`` and at most ``most`` of them.
+    The turns take about ``seconds`` together; there are at least ``least`` and at most ``most`` of them.
     """
     place = device or torch.device("cpu")
     order = list(sides)

@@ -1,4 +1,4 @@
-"""``ut bench train``: forward and backward at a fixed depth, beside tied-layer encoders of other libraries."""
+"""``ut bench train``: forward and backward pass at a fixed depth, compared with tied encoders of other libraries."""
 
 from collections.abc import Callable
 
@@ -20,8 +20,8 @@ QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=8, ma
 BFLOAT16 = 1.8
 
 
-class Ours(nn.Module):
-    """The recurrence from states to states."""
+class StatesEncoder(nn.Module):
+    """A recurrence as a module from states to states."""
 
     def __init__(self, recurrence: Recurrence) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Ours(nn.Module):
 
 
 def flops(shape: BenchmarkSizes) -> float:
-    """Of forward and backward: three times two for each weight and position, and the two products of attention."""
+    """Operations of a forward and backward pass: 6 for each weight and position, and the products of attention."""
     weights = 4 * shape.width**2 + 2 * shape.width * shape.filter_width
     attention = 2 * shape.length * shape.width
     return 6.0 * shape.max_steps * shape.positions * (weights + attention)
@@ -50,7 +50,7 @@ def step(module: nn.Module, states: States, direction: States, *, dtype: torch.d
 def sides_of(
     modules: dict[str, nn.Module], shape: BenchmarkSizes, *, dtype: torch.dtype, suffix: str = ""
 ) -> dict[str, Side]:
-    """One side a module."""
+    """Return one side for each module."""
     states, direction = inputs(shape), inputs(shape, seed=2)
 
     def side(module: nn.Module) -> Callable[[], object]:
@@ -62,8 +62,8 @@ def sides_of(
 def against_peers(
     shape: BenchmarkSizes, *, dtype: torch.dtype, least: float, settings: Settings
 ) -> Measurement:
-    """Ours over the best peer. Every side is in every turn."""
-    modules = {"ours": Ours(encoder(shape, halting=False)), **encoders(shape)}
+    """Compare this project's encoder with the fastest of the others. Every turn runs every side."""
+    modules = {"ours": StatesEncoder(encoder(shape, halting=False)), **encoders(shape)}
     times = alternate(sides_of(modules, shape, dtype=dtype), seconds=settings.seconds * len(modules) / 2)
     middle = medians(times)
     ratios = {name: median_ratio(times[name], times["ours"]) for name in middle if name != "ours"}
@@ -87,8 +87,8 @@ def against_peers(
 
 
 def bfloat16(shape: BenchmarkSizes, *, settings: Settings) -> Measurement:
-    """Our bfloat16 autocast over our float32."""
-    modules: dict[str, nn.Module] = {"ours": Ours(encoder(shape, halting=False))}
+    """Compare bfloat16 autocast with float32."""
+    modules: dict[str, nn.Module] = {"ours": StatesEncoder(encoder(shape, halting=False))}
     sides = sides_of(modules, shape, dtype=torch.float32, suffix=" float32") | sides_of(
         modules, shape, dtype=torch.bfloat16, suffix=" bfloat16"
     )
