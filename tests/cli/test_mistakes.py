@@ -67,7 +67,7 @@ MISTAKES = {
     ),
     "a penalty of no search": (
         ["predict", "begun", "--length-penalty", "1"],
-        "--length-penalty weighs what a beam search finds: give --beams too",
+        "--length-penalty is for a beam search: give --beams too",
     ),
     "less depth": (["evaluate", "begun", "--max-steps", "-1"], "'-1': expected a whole number from 1"),
     "no threshold": (

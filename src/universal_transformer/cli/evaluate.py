@@ -13,6 +13,7 @@ from universal_transformer.cli.arguments import (
     DATA_DIR,
     LENGTH_PENALTY,
     Parser,
+    add_batches,
     add_beams,
     add_depth,
     data_dir,
@@ -67,7 +68,10 @@ def parser() -> Parser:
     parser = Parser("evaluate", description="Score a run; the report is written to RUN/report.json.")
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument(
-        "--split", default="test", metavar="NAME", help="test (default), validation, train, or one test set"
+        "--split",
+        default="test",
+        metavar="NAME",
+        help="test (default), validation, train, or the name of one test set",
     )
     add_depth(parser)
     add_beams(parser)
@@ -76,15 +80,14 @@ def parser() -> Parser:
     parser.add_argument(
         "--record", metavar="FILE", help="also write the scores with command, hardware, versions and commit"
     )
-    parser.add_argument("--batch-tokens", type=whole(1), default=16384, metavar="N", help="positions at once")
+    add_batches(parser)
     parser.add_argument(
         "--data",
         choices=OTHER_DATA,
         default="",
         metavar="NAME",
-        help=f"score a language model on other data than its own: {', '.join(OTHER_DATA)}",
+        help=f"score a language model on other data than those of its run: {', '.join(OTHER_DATA)}",
     )
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
     return parser
 
@@ -97,7 +100,7 @@ def open_with_task(
     other: str = "",
     recurrence: Literal["auto", "masked"] | None = None,
 ) -> tuple[Run, Task]:
-    """Load the run in `folder`, and its data (from `data_dir`, if that is given), or the `other` data named."""
+    """Load the run in `folder` and its data (from `data_dir`, if that is given), or the data set `other`."""
     from universal_transformer.cli.run_folder import load_task, open_run, pick_device
 
     run = open_run(folder, device=pick_device(device), recurrence=recurrence)
@@ -118,7 +121,7 @@ def open_with_task(
 
 
 def evaluate_run(run: Run, task: Task) -> Report:
-    """Do what ``ut evaluate RUN`` does, but print nothing."""
+    """Evaluate as ``ut evaluate RUN`` does, without output."""
     options = parser().parse([str(run.folder)])
     report = _evaluate(run, task, options)
     report.save(run.folder / _file_name(options))
@@ -126,7 +129,7 @@ def evaluate_run(run: Run, task: Task) -> Report:
 
 
 def _check_record(file: str | None, folder: Path) -> None:
-    """Refuse, before the work, a place where no record can be written, and a run that does not say how it came."""
+    """Refuse, before the work, a file that cannot be written and a run without the metrics of its training."""
     if not file:
         return
     if Path(file).is_dir() or not Path(file).parent.is_dir():
@@ -134,7 +137,7 @@ def _check_record(file: str | None, folder: Path) -> None:
         raise UserError(f"--record {file}: {what}; expected the name of a file to write")
     if (folder / MODEL).is_dir() and not (folder / METRICS).is_file():
         raise UserError(
-            f"--record {file}: {show_path(folder)} has no {METRICS}, which says how the run was trained; "
+            f"--record {file}: {show_path(folder)} has no {METRICS}, which holds how the run was trained; "
             "leave --record out"
         )
 
@@ -158,7 +161,7 @@ def _evaluate(run: Run, task: Task, options: argparse.Namespace) -> Report:
 
 @contextmanager
 def progress_bar() -> Iterator[Progress | None]:
-    """Show a bar on a terminal (standard error), nothing elsewhere."""
+    """Show a progress bar if standard error is a terminal."""
     from rich.console import Console
     from rich.progress import Progress as Bar
 
@@ -172,7 +175,7 @@ def progress_bar() -> Iterator[Progress | None]:
 
 
 def _file_name(options: argparse.Namespace) -> str:
-    """Return ``report.json`` for the test sets as trained; other choices have names of their own."""
+    """Return ``report.json`` for the test sets with the model as trained; other options give other names."""
     chosen = {
         "data-": options.data or None,
         "": options.split if options.split != "test" else None,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: list[str]) -> int:
-    """Evaluate if that was not done yet, and write ``report.html`` and ``plots/``."""
+    """Evaluate the run if it has no report yet, and write ``report.html`` and ``plots/``."""
     options = parser().parse(arguments)
     from universal_transformer.cli.evaluate import evaluate_run, open_with_task
     from universal_transformer.evaluation import Report
@@ -35,18 +35,18 @@ def run(arguments: list[str]) -> int:
 
 def parser() -> Parser:
     """Return the parser of ``ut plot``."""
-    parser = Parser("plot", description="Make the report of a run: RUN/report.html and RUN/plots/*.png.")
+    parser = Parser("plot", description="Write the report of a run: RUN/report.html and RUN/plots/*.png.")
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument(
         "--stories", type=whole(1), default=1, metavar="N", help="examples to show (default: 1)"
     )
-    parser.add_argument("--again", action="store_true", help="evaluate again, even if report.json is there")
+    parser.add_argument("--again", action="store_true", help="evaluate again, even if report.json exists")
     parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
     return parser
 
 
 def draw(run: Run, task: Task, report: Report, *, count: int = 1) -> Path:
-    """Write the page about `report`, with `count` examples looked at closely; return its path."""
+    """Write the page about `report`, with `count` examples in detail; return its path."""
     from universal_transformer.explore.report import write_report
     from universal_transformer.explore.story import choose_examples, examine
     from universal_transformer.training.tracking import read_metrics

@@ -1,15 +1,15 @@
-"""Freed memory stays with the process: where the C library can be told so, faults do not come back with each use."""
+"""Freed memory stays with the process where the C library supports it, so that page faults are not repeated."""
 
 import subprocess
 import sys
 
 import pytest
 
-from universal_transformer.cli.heap import keep_freed_memory
+from universal_transformer.cli import keep_freed_memory
 
 FAULTS = """
 import resource, torch
-from universal_transformer.cli.heap import keep_freed_memory
+from universal_transformer.cli import keep_freed_memory
 if {keep}:
     assert keep_freed_memory()
 def faults():
