@@ -24,7 +24,7 @@ import torch
 from universal_transformer.axes import Int, Tensor
 from universal_transformer.bench.random_models import SPREAD, bisect
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
+from universal_transformer.bench.timing import Side, alternate, comparison
 from universal_transformer.decoding import Request, Sampling, generate, generate_continuously
 from universal_transformer.decoding.sampling import Continuation
 from universal_transformer.models.config import ModelConfig
@@ -167,6 +167,7 @@ def compare(
         "generate": lambda: in_batches(model, prompts, workload),
     }
     times = alternate(sides, seconds=3 * settings.seconds, least=3, warm_up=1)
+    counts = torch.bincount(steps.flatten(), minlength=workload.max_steps + 1)
     found = []
     for over, highest, asked in (
         ("lock-step", bound(steps, rows=workload.rows), least),
@@ -177,18 +178,12 @@ def compare(
                 case="continuous",
                 name=f"decode halting, over {over}: {workload}",
                 shape=asdict(workload),
-                seconds=medians(times),
-                turns=len(times["continuous"]),
-                ours="continuous",
-                over=over,
-                ratio=median_ratio(times[over], times["continuous"]),
+                **comparison(times, ours="continuous", over=over),
                 bound=highest,
                 least=asked,
                 details={
                     "mean_steps": float(steps.float().mean()),
-                    "steps_histogram": torch.bincount(steps.flatten(), minlength=workload.max_steps + 1)[
-                        1:
-                    ].tolist(),
+                    "steps_histogram": counts[1:].tolist(),
                 },
             )
         )

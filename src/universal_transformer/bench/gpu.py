@@ -19,7 +19,7 @@ from universal_transformer.bench.random_models import (
     step_statistics,
 )
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
+from universal_transformer.bench.timing import Side, alternate, comparison, medians
 from universal_transformer.bench.train import StatesEncoder, flops, step
 from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
@@ -122,11 +122,7 @@ def halting(
         name=f"halting {'training' if training else 'inference'}, compact over masked: {shape}",
         dtype="bfloat16",
         shape=vars(shape),
-        seconds=medians(times),
-        turns=len(times["compact"]),
-        ours="compact",
-        over="masked",
-        ratio=median_ratio(times["masked"], times["compact"]),
+        **comparison(times, ours="compact", over="masked"),
         bound=bound(trace),
         least=HALTING_SHARE,
         details=step_statistics(trace, max_steps=shape.max_steps),

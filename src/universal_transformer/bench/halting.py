@@ -14,7 +14,7 @@ from universal_transformer.bench.random_models import (
     step_statistics,
 )
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
+from universal_transformer.bench.timing import Side, alternate, comparison
 from universal_transformer.nn.block import Norm
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.worth import Form
@@ -83,11 +83,7 @@ def inference(
         case="halting",
         name=f"{name}{_norm_label(norm)}: {shape}",
         shape=vars(shape),
-        seconds=medians(times),
-        turns=len(times["compact"]),
-        ours="compact",
-        over="masked",
-        ratio=median_ratio(times["masked"], times["compact"]),
+        **comparison(times, ours="compact", over="masked"),
         bound=bound(trace) if name == "inference" else None,
         least=least,
         details=step_statistics(trace, max_steps=shape.max_steps),
@@ -108,11 +104,7 @@ def training(shape: BenchmarkSizes, *, settings: Settings, norm: Norm = "post") 
         case="halting",
         name=f"training{_norm_label(norm)}: {shape}",
         shape=vars(shape),
-        seconds=medians(times),
-        turns=len(times["compact"]),
-        ours="compact",
-        over="masked",
-        ratio=median_ratio(times["masked"], times["compact"]),
+        **comparison(times, ours="compact", over="masked"),
         bound=bound(trace),
         least=0.75,
         details=details,

@@ -9,7 +9,7 @@ from universal_transformer.axes import States
 from universal_transformer.bench.peers import encoders
 from universal_transformer.bench.random_models import BenchmarkSizes, apply, encoder, inputs
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
+from universal_transformer.bench.timing import Side, alternate, comparison, median_ratio, medians
 from universal_transformer.nn.recurrence import Recurrence
 
 CASES = (
@@ -98,11 +98,7 @@ def bfloat16(shape: BenchmarkSizes, *, settings: Settings) -> Measurement:
         name=f"autocast over float32: {shape}",
         dtype="bfloat16",
         shape=vars(shape),
-        seconds=medians(times),
-        turns=len(times["ours float32"]),
-        ours="ours bfloat16",
-        over="ours float32",
-        ratio=median_ratio(times["ours float32"], times["ours bfloat16"]),
+        **comparison(times, ours="ours bfloat16", over="ours float32"),
         least=BFLOAT16,
     )
 

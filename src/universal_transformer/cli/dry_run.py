@@ -31,6 +31,8 @@ from universal_transformer.data.example import Example, sizes
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.models.build import Model, build
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.models.language_model import LanguageModel
 
 if TYPE_CHECKING:
     from universal_transformer.models.kinds import AnyModelConfig
@@ -230,7 +232,7 @@ def cache_bytes(model: Model, *, length: int) -> float:
 
     A position is kept for each block applied, whether or not it has halted by then.
     """
-    if not isinstance(model.config, ModelConfig) or model.config.architecture == "classifier":
+    if not isinstance(model, EncoderDecoder | LanguageModel):
         return 0.0
     cache = model.target.start(batch=1, capacity=length).cache
     return float(sum(part.nbytes for part in vars(cache).values() if isinstance(part, torch.Tensor)))

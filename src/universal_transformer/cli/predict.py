@@ -84,7 +84,7 @@ def parser() -> Parser:
         type=whole(1),
         default=3,
         metavar="K",
-        help="number of best predictions in a JSON object (default: 3)",
+        help="best predictions in a JSON object (default: 3)",
     )
     add_depth(parser)
     add_beams(parser)
@@ -126,13 +126,11 @@ class _Results:
         """Yield the examples among `outcomes`, which holds an error message for each line without an example."""
         try:
             for outcome in outcomes:
+                self._pending.append(outcome)
                 if not isinstance(outcome, str):
-                    self._pending.append(outcome)
                     yield outcome
-                elif self._pending:
-                    self._pending.append(outcome)
-                else:
-                    self._fail(outcome)
+                elif len(self._pending) == 1:
+                    self._show_failures()
                     sys.stdout.flush()
         except UserError as error:
             self._stopped = error  # the lines before it get their results first
@@ -155,12 +153,10 @@ class _Results:
 
     def _show_failures(self) -> None:
         while self._pending and isinstance(self._pending[0], str):
-            self._fail(str(self._pending.popleft()))
-
-    def _fail(self, reason: str) -> None:
-        self._failures += 1
-        note(f"ut: {one_line(reason)}")
-        print(json.dumps({"error": reason}, ensure_ascii=False) if self._jsonl else "")
+            reason = self._pending.popleft()
+            self._failures += 1
+            note(f"ut: {one_line(str(reason))}")
+            print(json.dumps({"error": reason}, ensure_ascii=False) if self._jsonl else "")
 
 
 def _outcomes(codec: Codec, file: str | None) -> Iterator[Example | str]:
