@@ -34,7 +34,7 @@ def test_the_bound_is_masked_over_running_position_steps():
     assert bound(trace) == pytest.approx(max(steps) * len(steps) / sum(steps))
 
 
-def test_both_forms_of_one_subject_agree():
+def test_both_forms_of_the_loop_agree():
     module, states = encoder(SHAPE, halting=True).eval(), inputs(SHAPE)
     calibrate(module, states, share=0.3)
     results = []

@@ -28,10 +28,10 @@ def faults(*, keep):
 
 
 @pytest.mark.skipif(not keep_freed_memory(), reason="not glibc on Linux")
-def test_large_tensors_made_again_cost_no_page_faults():
+def test_repeated_large_tensors_cost_no_page_faults():
     assert faults(keep=True) < faults(keep=False) / 10
 
 
-def test_other_systems_are_left_alone(monkeypatch):
+def test_other_systems_are_not_changed(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     assert keep_freed_memory() is False

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from small import WIDTH, go, right_padding, small_recurrence
-from universal_transformer.bench.memory import peak_bytes
+from universal_transformer.bench.peak_memory import peak_bytes
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -80,19 +81,6 @@ def products(model: EncoderDecoder, *, batch: int, length: int, tokens: int) -> 
     return side
 
 
-def peers_of(dtype: torch.dtype) -> dict[str, torch.dtype]:
-    """T5 in the same number format, and also in float32 if that is another format."""
-    return {"T5": dtype} | ({} if dtype == torch.float32 else {"T5 float32": torch.float32})
-
-
-def t5_side(
-    shape: BenchmarkSizes, source: Tensor, *, vocabulary: int, tokens: int, dtype: torch.dtype
-) -> Side:
-    """Greedy generation by T5 with a cache."""
-    peer = t5(shape, vocabulary=vocabulary).to(dtype)
-    return lambda: peer.generate(source, max_new_tokens=tokens, do_sample=False, num_beams=1)  # type: ignore[operator]
-
-
 def compare(
     shape: BenchmarkSizes, *, vocabulary: int, tokens: int, dtype: torch.dtype, settings: Settings
 ) -> list[Measurement]:
@@ -105,10 +93,16 @@ def compare(
         "products": products(model, batch=shape.batch, length=shape.length, tokens=tokens),
     }
     if installed("transformers"):
-        sides |= {
-            name: t5_side(shape, source, vocabulary=vocabulary, tokens=tokens, dtype=each)
-            for name, each in peers_of(dtype).items()
-        }
+        kinds = {"T5": dtype, "T5 float32": torch.float32}
+        for name in ("T5",) if dtype == torch.float32 else kinds:
+            peer = t5(shape, vocabulary=vocabulary).to(kinds[name])
+            sides[name] = partial(
+                peer.generate,  # type: ignore[arg-type]
+                source,
+                max_new_tokens=tokens,
+                do_sample=False,
+                num_beams=1,
+            )
     times = alternate(sides, seconds=settings.seconds * 1.5, least=4)
     middle = medians(times)
     common = Measurement(
@@ -123,15 +117,17 @@ def compare(
             "tokens_per_second": {name: shape.batch * tokens / value for name, value in middle.items()},
         },
     )
-    found = []
+    measurements = []
     for name, least in (("T5", LEAST[dtype]), ("T5 float32", None)):
         if name in times:
             ratio = median_ratio(times[name], times["ours"])
-            found.append(dataclasses.replace(common, over=name, ratio=ratio, least=least))
+            measurements.append(dataclasses.replace(common, over=name, ratio=ratio, least=least))
     share = median_ratio(times["products"], times["ours"])
     name = f"share of the matrix products: {shape}"
-    found.append(dataclasses.replace(common, name=name, over="products", ratio=share, bound=1.0, least=0.6))
-    return found
+    measurements.append(
+        dataclasses.replace(common, name=name, over="products", ratio=share, bound=1.0, least=0.6)
+    )
+    return measurements
 
 
 def run(settings: Settings) -> list[Measurement]:

@@ -9,7 +9,7 @@ import torch
 
 from universal_transformer.bench.decode import endless
 from universal_transformer.bench.halting import infer, train
-from universal_transformer.bench.memory import peak_bytes
+from universal_transformer.bench.peak_memory import peak_bytes
 from universal_transformer.bench.random_models import (
     BenchmarkSizes,
     bound,

@@ -3,7 +3,7 @@
 import torch
 
 from universal_transformer.axes import States
-from universal_transformer.bench.memory import peak_bytes
+from universal_transformer.bench.peak_memory import peak_bytes
 from universal_transformer.bench.random_models import (
     BenchmarkSizes,
     apply,
@@ -130,15 +130,17 @@ def run(settings: Settings) -> list[Measurement]:
     if settings.quick:
         one = inference(QUICK, share=SHARE, least=0.0, settings=settings, name="inference")
         return [one, *training(QUICK, settings=settings)]
-    found = list[Measurement]()
+    measurements = list[Measurement]()
     for norm in NORMS:
-        found += [
+        measurements += [
             inference(shape, share=SHARE, least=least, settings=settings, name="inference", norm=norm)
             for shape, least in INFERENCE
         ]
         for shape in TRAINING:
-            found += training(shape, settings=settings, norm=norm)
+            measurements += training(shape, settings=settings, norm=norm)
         for shape, share in LITTLE_TO_SAVE:
             name = f"little to save, {share} of the cap"
-            found.append(inference(shape, share=share, least=0.95, settings=settings, name=name, norm=norm))
-    return found
+            measurements.append(
+                inference(shape, share=share, least=0.95, settings=settings, name=name, norm=norm)
+            )
+    return measurements

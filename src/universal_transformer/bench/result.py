@@ -55,13 +55,13 @@ class Settings:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that are measured."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            installed[name] = "not installed"
+    return installed
 
 
 def machine() -> dict[str, Any]:
@@ -122,16 +122,16 @@ def rows(measurements: Sequence[Measurement]) -> list[list[str]]:
     return table
 
 
-def markdown(found: Mapping[str, Any]) -> str:
+def markdown(results: Mapping[str, Any]) -> str:
     """Render what `report` returned: the conditions, and one Markdown table for each case."""
-    machine, versions = found["machine"], found["versions"]
+    machine, versions = results["machine"], results["versions"]
     lines = [
         f"{machine['processor']}, {machine['cores']} cores, {machine['gpu'] or 'no GPU'}, "
-        + f"{found['threads']} thread(s); "
+        + f"{results['threads']} thread(s); "
         + ", ".join(f"{name} {value}" for name, value in versions.items())
-        + f"; at least {found['settings']['seconds']:g} s a comparison."
+        + f"; at least {results['settings']['seconds']:g} s a comparison."
     ]
-    measurements = found["measurements"]
+    measurements = results["measurements"]
     for case in dict.fromkeys(each["case"] for each in measurements):
         lines += ["", f"### {case}", "", "| what | type | over | ratio | bound | share | asked | turns |"]
         lines.append("|---|---|---|---|---|---|---|---|")

@@ -35,10 +35,10 @@ def cost(shape: BenchmarkSizes, *, by: str, settings: Settings) -> Measurement:
 
 def saving(shape: BenchmarkSizes, *, share: float, settings: Settings) -> Measurement:
     """Compare compact with masked where positions make ``share`` of the cap on steps."""
-    found = inference(shape, share=share, least=0.0, settings=settings, name="inference")
-    name = f"saving at {found.details['mean_steps']:.1f} mean steps: {shape}"
-    details = {**found.details, "by": "mean steps"}
-    return dataclasses.replace(found, case="sweep", name=name, least=None, details=details)
+    measured = inference(shape, share=share, least=0.0, settings=settings, name="inference")
+    name = f"saving at {measured.details['mean_steps']:.1f} mean steps: {shape}"
+    details = {**measured.details, "by": "mean steps"}
+    return dataclasses.replace(measured, case="sweep", name=name, least=None, details=details)
 
 
 def run(settings: Settings) -> list[Measurement]:
@@ -46,12 +46,12 @@ def run(settings: Settings) -> list[Measurement]:
     short = dataclasses.replace(settings, seconds=settings.seconds / 3)
     steps = QUICK if settings.quick else STEPS
     shares, lengths, depths = ((0.2, 0.9), (12, 24), (1, 3)) if settings.quick else (SHARES, LENGTHS, DEPTHS)
-    found = [saving(steps, share=share, settings=short) for share in shares]
+    savings = [saving(steps, share=share, settings=short) for share in shares]
     one = dataclasses.replace(steps, batch=1, max_steps=6)
     long = [dataclasses.replace(one, length=length) for length in lengths]
     deep = [dataclasses.replace(steps, max_steps=depth) for depth in depths]
     return [
-        *found,
+        *savings,
         *(cost(shape, by="length", settings=short) for shape in long),
         *(cost(shape, by="depth", settings=short) for shape in deep),
     ]

@@ -110,9 +110,9 @@ def run(settings: Settings) -> list[Measurement]:
             against_peers(QUICK, dtype=torch.float32, least=0.0, settings=settings),
             bfloat16(QUICK, settings=settings),
         ]
-    found = [
+    measurements = [
         against_peers(shape, dtype=dtype, least=least, settings=settings)
         for shape, least in CASES
         for dtype in (torch.float32, torch.bfloat16)
     ]
-    return [*found, bfloat16(CASES[0][0], settings=settings)]
+    return [*measurements, bfloat16(CASES[0][0], settings=settings)]

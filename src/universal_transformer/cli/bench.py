@@ -48,16 +48,16 @@ def run(arguments: list[str]) -> int:
         for name in options.cases or [case for case in CASES if case != "gpu"]:
             note(f"bench {name}: {CASES[name]}")
             measurements += import_module(f"universal_transformer.bench.{name}").run(settings)
-        found = report(measurements, settings=settings)
+        results = report(measurements, settings=settings)
     finally:
         torch.set_num_threads(before)
     # printed first, so that the measurements are not lost if the file cannot be written
     if not (options.markdown or options.plots):
         print(render(measurements))
-    _print_tables(found, options)
+    _print_tables(results, options)
     if options.json:
-        Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
-    _draw(found, options)
+        Path(options.json).write_text(json.dumps(results, indent=1) + "\n")
+    _draw(results, options)
     return 0
 
 
@@ -85,26 +85,26 @@ def _show(options: argparse.Namespace) -> int:
 
     if options.cases or options.json:
         raise UserError("--read shows earlier measurements: it takes no cases and no --json")
-    found = read_bench(Path(options.read))
+    results = read_bench(Path(options.read))
     if not (options.markdown or options.plots):
         raise UserError("--read FILE: give the output too: --markdown, --plots FOLDER, or both")
-    _print_tables(found, options)
-    _draw(found, options)
+    _print_tables(results, options)
+    _draw(results, options)
     return 0
 
 
-def _print_tables(found: dict[str, Any], options: argparse.Namespace) -> None:
+def _print_tables(results: dict[str, Any], options: argparse.Namespace) -> None:
     if options.markdown:
         from universal_transformer.bench.result import markdown
 
-        print(markdown(found))
+        print(markdown(results))
 
 
-def _draw(found: dict[str, Any], options: argparse.Namespace) -> None:
+def _draw(results: dict[str, Any], options: argparse.Namespace) -> None:
     if options.plots:
         from universal_transformer.explore.benchmarks import draw_benchmarks
 
-        for path in draw_benchmarks(found, Path(options.plots)):
+        for path in draw_benchmarks(results, Path(options.plots)):
             note(f"drawn: {path}")
 
 
