@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -95,14 +96,8 @@ def compare(
     if installed("transformers"):
         kinds = {"T5": dtype, "T5 float32": torch.float32}
         for name in ("T5",) if dtype == torch.float32 else kinds:
-            peer = t5(shape, vocabulary=vocabulary).to(kinds[name])
-            sides[name] = partial(
-                peer.generate,  # type: ignore[arg-type]
-                source,
-                max_new_tokens=tokens,
-                do_sample=False,
-                num_beams=1,
-            )
+            peer: Any = t5(shape, vocabulary=vocabulary).to(kinds[name])
+            sides[name] = partial(peer.generate, source, max_new_tokens=tokens, do_sample=False, num_beams=1)
     times = alternate(sides, seconds=settings.seconds * 1.5, least=4)
     middle = medians(times)
     common = Measurement(
