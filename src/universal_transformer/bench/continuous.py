@@ -13,8 +13,7 @@ continuous a row that has halted continues with its next token
 The bound is the number of position-steps of lock-step over the number of those that were needed.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 from unittest.mock import patch
@@ -120,16 +119,9 @@ def in_slots(model: LanguageModel, prompts: Sequence[list[int]], workload: Decod
         pass
 
 
-@contextmanager
-def without_compaction() -> Iterator[None]:
-    """Compute halted rows together with the others until the last one has halted."""
-    with patch.object(worth, "COMPACT_BELOW", 0.0):
-        yield
-
-
 def in_lock_step(model: LanguageModel, prompts: Sequence[list[int]], workload: DecodingWorkload) -> None:
     """As :func:`in_batches`, where every row makes the steps of the row that needs most."""
-    with without_compaction():
+    with patch.object(worth, "COMPACT_BELOW", 0.0):
         in_batches(model, prompts, workload)
 
 

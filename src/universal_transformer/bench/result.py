@@ -102,26 +102,6 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def rows(measurements: Sequence[Measurement]) -> list[list[str]]:
-    """Return the rows of the table; the heading is the first."""
-    table = [["case", "what", "type", "medians (ms)", "ratio", "bound", "share", "asked"]]
-    for each in measurements:
-        medians = ", ".join(f"{name} {1000 * value:.2f}" for name, value in each.seconds.items())
-        table.append(
-            [
-                each.case,
-                each.name,
-                each.dtype,
-                medians,
-                _number(each.ratio),
-                _number(each.bound),
-                _number(each.share),
-                _number(each.least),
-            ]
-        )
-    return table
-
-
 def markdown(results: Mapping[str, Any]) -> str:
     """Render what `report` returned: the conditions, and one Markdown table for each case."""
     machine, versions = results["machine"], results["versions"]
@@ -145,7 +125,21 @@ def markdown(results: Mapping[str, Any]) -> str:
 
 def render(measurements: Sequence[Measurement]) -> str:
     """Render the measurements as a table of plain text."""
-    table = rows(measurements)
+    table = [["case", "what", "type", "medians (ms)", "ratio", "bound", "share", "asked"]]
+    for each in measurements:
+        medians = ", ".join(f"{name} {1000 * value:.2f}" for name, value in each.seconds.items())
+        table.append(
+            [
+                each.case,
+                each.name,
+                each.dtype,
+                medians,
+                _number(each.ratio),
+                _number(each.bound),
+                _number(each.share),
+                _number(each.least),
+            ]
+        )
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 from universal_transformer.errors import UserError, near
@@ -164,6 +165,13 @@ def data_dir(folder: str | None) -> Iterator[None]:
             os.environ.pop("UT_DATA", None)
         else:
             os.environ["UT_DATA"] = before
+
+
+def check_writable(option: str, file: str) -> None:
+    """Refuse a file that cannot be written, before the work whose result it is to hold."""
+    if Path(file).is_dir() or not Path(file).parent.is_dir():
+        what = "this is a folder" if Path(file).is_dir() else f"there is no folder {Path(file).parent}"
+        raise UserError(f"{option} {file}: {what}; expected the name of a file to write")
 
 
 def note(text: str) -> None:

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from universal_transformer.cli.arguments import Parser, note, number, whole
+from universal_transformer.cli.arguments import Parser, check_writable, note, number, whole
 from universal_transformer.errors import UserError, near
 
 if TYPE_CHECKING:
@@ -66,10 +66,8 @@ def _check(options: argparse.Namespace) -> None:
     for name in options.cases:
         if name not in CASES:
             raise UserError(f"no benchmark {name!r}{near(name, CASES)}; known are {', '.join(CASES)}")
-    target = Path(options.json)
-    if options.json and (target.is_dir() or not target.parent.is_dir()):
-        what = "this is a folder" if target.is_dir() else f"there is no folder {target.parent}"
-        raise UserError(f"--json {target}: {what}; expected the name of a file to write")
+    if options.json:
+        check_writable("--json", options.json)
     if options.plots and options.cases and DRAWN not in options.cases:
         raise UserError(
             f"--plots {options.plots}: the figures are of the case {DRAWN}, found {' '.join(options.cases)}; "

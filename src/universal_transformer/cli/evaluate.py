@@ -16,6 +16,7 @@ from universal_transformer.cli.arguments import (
     add_batches,
     add_beams,
     add_depth,
+    check_writable,
     data_dir,
     search_of,
     whole,
@@ -48,9 +49,7 @@ def run(arguments: list[str]) -> int:
             other=options.data,
             recurrence=options.recurrence,
         )
-        report = _evaluate(run, task, options)
-    path = folder / _file_name(options)
-    report.save(path)
+        report = evaluate_run(run, task, options)
     if options.record:
         from universal_transformer.cli.record import record
 
@@ -59,7 +58,7 @@ def run(arguments: list[str]) -> int:
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
         print(*report.lines(), sep="\n")
-        print(f"written to {path}")
+        print(f"written to {folder / _file_name(options)}")
     return 0
 
 
@@ -120,33 +119,13 @@ def open_with_task(
     return run, load_task(run)
 
 
-def evaluate_run(run: Run, task: Task) -> Report:
-    """Evaluate as ``ut evaluate RUN`` does, without output."""
-    options = parser().parse([str(run.folder)])
-    report = _evaluate(run, task, options)
-    report.save(run.folder / _file_name(options))
-    return report
-
-
-def _check_record(file: str | None, folder: Path) -> None:
-    """Refuse, before the work, a file that cannot be written and a run without the metrics of its training."""
-    if not file:
-        return
-    if Path(file).is_dir() or not Path(file).parent.is_dir():
-        what = "this is a folder" if Path(file).is_dir() else f"there is no folder {Path(file).parent}"
-        raise UserError(f"--record {file}: {what}; expected the name of a file to write")
-    if (folder / MODEL).is_dir() and not (folder / METRICS).is_file():
-        raise UserError(
-            f"--record {file}: {show_path(folder)} has no {METRICS}, which holds how the run was trained; "
-            "leave --record out"
-        )
-
-
-def _evaluate(run: Run, task: Task, options: argparse.Namespace) -> Report:
+def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None) -> Report:
+    """Evaluate as ``ut evaluate RUN`` does (by default without further options), and write the report."""
     from universal_transformer.evaluation import evaluate
 
+    options = options or parser().parse([str(run.folder)])
     with progress_bar() as progress:
-        return evaluate(
+        report = evaluate(
             run.model,
             task,
             split=options.split,
@@ -156,6 +135,20 @@ def _evaluate(run: Run, task: Task, options: argparse.Namespace) -> Report:
             limit=options.limit,
             **search_of(options),
             progress=progress,
+        )
+    report.save(run.folder / _file_name(options))
+    return report
+
+
+def _check_record(file: str | None, folder: Path) -> None:
+    """Refuse, before the work, a file that cannot be written and a run without the metrics of its training."""
+    if not file:
+        return
+    check_writable("--record", file)
+    if (folder / MODEL).is_dir() and not (folder / METRICS).is_file():
+        raise UserError(
+            f"--record {file}: {show_path(folder)} has no {METRICS}, which holds how the run was trained; "
+            "leave --record out"
         )
 
 
