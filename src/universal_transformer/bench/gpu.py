@@ -3,7 +3,8 @@
 import dataclasses
 import warnings
 from collections.abc import Callable
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import torch
 
@@ -24,7 +25,6 @@ from universal_transformer.bench.train import StatesEncoder, flops, step
 from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
 from universal_transformer.nn.block import Block
-from universal_transformer.nn.recurrence import Recurrence
 
 FIXED = BenchmarkSizes(width=1024, heads=16, filter_width=4096, batch=64, length=1024, max_steps=6)
 HALTING = dataclasses.replace(FIXED, max_steps=10)
@@ -56,20 +56,16 @@ def matrix_rate(size: int, *, device: torch.device, settings: Settings) -> Measu
     )
 
 
-def compiled(module: Recurrence) -> Recurrence:
-    """Compile the blocks of a recurrence, and return it."""
-    for part in module.modules():
-        if isinstance(part, Block):
-            part.compile(dynamic=True)
-    return module
-
-
 def fixed(
     shape: BenchmarkSizes, *, rate: float, device: torch.device, compile_block: bool, settings: Settings
 ) -> Measurement:
     """Forward and backward pass at a fixed depth; ``rate`` is the rate of matrix products in FLOP/s."""
     module = encoder(shape, halting=False).to(device)
-    ours = StatesEncoder(compiled(module) if compile_block else module).train()
+    if compile_block:
+        for part in module.modules():
+            if isinstance(part, Block):
+                part.compile(dynamic=True)
+    ours = StatesEncoder(module).train()
     states, direction = inputs(shape).to(device), inputs(shape, seed=2).to(device)
     sides: dict[str, Side] = {"ours": lambda: step(ours, states, direction, dtype=torch.bfloat16)}
     times = alternate(sides, seconds=settings.seconds, least=10, warm_up=3, device=device)
@@ -169,18 +165,13 @@ def measure(device: torch.device, settings: Settings) -> list[Measurement]:
     rate = matrix.details["tflops_per_second"] * 1e12
     full, inferred, trained, decoded = (TINY,) * 4 if quick else (FIXED, HALTING, TRAINED, DECODED)
     vocabulary, tokens = (20, 3) if quick else (VOCABULARY, NEW_TOKENS)
+    where: dict[str, Any] = {"device": device, "settings": settings}
     parts: dict[str, Callable[[], Measurement]] = {
-        "training, eager": lambda: fixed(
-            full, rate=rate, compile_block=False, device=device, settings=settings
-        ),
-        "training, compiled": lambda: fixed(
-            full, rate=rate, compile_block=True, device=device, settings=settings
-        ),
-        "halting inference": lambda: halting(inferred, training=False, device=device, settings=settings),
-        "halting training": lambda: halting(trained, training=True, device=device, settings=settings),
-        "decoding": lambda: decoding(
-            decoded, vocabulary=vocabulary, tokens=tokens, device=device, settings=settings
-        ),
+        "training, eager": partial(fixed, full, rate=rate, compile_block=False, **where),
+        "training, compiled": partial(fixed, full, rate=rate, compile_block=True, **where),
+        "halting inference": partial(halting, inferred, training=False, **where),
+        "halting training": partial(halting, trained, training=True, **where),
+        "decoding": partial(decoding, decoded, vocabulary=vocabulary, tokens=tokens, **where),
     }
     if quick:
         del parts["training, compiled"]

@@ -128,18 +128,8 @@ def render(measurements: Sequence[Measurement]) -> str:
     table = [["case", "what", "type", "medians (ms)", "ratio", "bound", "share", "asked"]]
     for each in measurements:
         medians = ", ".join(f"{name} {1000 * value:.2f}" for name, value in each.seconds.items())
-        table.append(
-            [
-                each.case,
-                each.name,
-                each.dtype,
-                medians,
-                _number(each.ratio),
-                _number(each.bound),
-                _number(each.share),
-                _number(each.least),
-            ]
-        )
+        figures = [_number(value) for value in (each.ratio, each.bound, each.share, each.least)]
+        table.append([each.case, each.name, each.dtype, medians, *figures])
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
