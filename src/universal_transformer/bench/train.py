@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from universal_transformer.axes import States
 from universal_transformer.bench.peers import encoders
@@ -31,11 +33,15 @@ class StatesEncoder(nn.Module):
         return apply(self.recurrence, states)[0]
 
 
-def flops(shape: BenchmarkSizes) -> float:
-    """Operations of a forward and backward pass: 6 for each weight and position, and the products of attention."""
-    weights = 4 * shape.width**2 + 2 * shape.width * shape.filter_width
-    attention = 2 * shape.length * shape.width
-    return 6.0 * shape.max_steps * shape.positions * (weights + attention)
+def flops(shape: BenchmarkSizes) -> int:
+    """Operations of a forward and backward pass, which torch counts on tensors without memory."""
+    with torch.device("meta"):
+        module = StatesEncoder(encoder(shape, halting=False))
+        states = torch.empty(shape.batch, shape.length, shape.width, requires_grad=True)
+    # torch counts the attention that forms its scores, which is the kernel MATH
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        torch.autograd.backward(module(states).sum())
+    return counter.get_total_flops()
 
 
 def step(module: nn.Module, states: States, direction: States, *, dtype: torch.dtype) -> None:
