@@ -38,8 +38,7 @@ from universal_transformer.models.roles import (
 from universal_transformer.nn.recurrence import Trace
 
 Memory = tuple[Float[Tensor, "layers batch hidden"], Float[Tensor, "layers batch hidden"]]
-"""What an LSTM remembers: hidden states h and cells c of its layers (one after the other for two directions)."""
-
+"""Hidden states h and cells c of the layers of an LSTM (the two directions of a layer follow each other)."""
 
 Sources = Float[Tensor, "batch source width"]
 SourcePadding = Bool[Tensor, "batch source"]
@@ -47,7 +46,7 @@ SourcePadding = Bool[Tensor, "batch source"]
 
 @dataclass
 class LstmState:
-    """What generation carries from token to token: a few vectors a row, however long the text."""
+    """The state of generation: a few vectors for each row, independent of the length of the text."""
 
     hidden: Float[Tensor, "layers batch hidden"]
     cell: Float[Tensor, "layers batch hidden"]
@@ -56,14 +55,14 @@ class LstmState:
     trace: Trace | None = None
 
     def reorder(self, index: Int[Tensor, " rows"]) -> None:
-        """Rows ``index`` in place of the present ones; the source moves along."""
+        """Replace the rows, and the rows of the source, by the rows ``index``."""
         self.hidden, self.cell = self.hidden[:, index], self.cell[:, index]
         self.source = None if self.source is None else self.source[index]
         self.source_padding = None if self.source_padding is None else self.source_padding[index]
 
 
-class Layers(nn.Module):
-    """``nn.LSTM`` over the real positions of each row: padding, wherever it stands, changes no state and gives zeros.
+class PaddedLstm(nn.Module):
+    """``nn.LSTM`` over the real positions of each row: padding on either side changes no state, and its output is 0.
 
     Weights start uniform over ``± hidden^-1/2``, biases at 0, those of the forget gate at 1 (Gers, Schmidhuber and
     Cummins 2000; Jozefowicz, Zaremba and Sutskever 2015).
@@ -84,7 +83,7 @@ class Layers(nn.Module):
             for name, parameter in self.lstm.named_parameters():
                 if name.startswith("bias"):
                     parameter.zero_()
-                    if name.startswith("bias_ih"):  # gates stand as input, forget, cell, output
+                    if name.startswith("bias_ih"):  # the order of the gates is input, forget, cell, output
                         hidden = self.lstm.hidden_size
                         parameter[hidden : 2 * hidden] = 1.0
 
@@ -98,7 +97,7 @@ class Layers(nn.Module):
     def forward(
         self, inputs: States, *, memory: Memory | None = None, padding: Padding | None = None
     ) -> tuple[States, Memory]:
-        """States of the last layer at each position, and what is remembered behind the last real one."""
+        """States of the last layer at each position, and the memory after the last real position."""
         if memory is None:
             memory = self.begin(inputs.shape[0])
         if padding is None:
@@ -108,7 +107,9 @@ class Layers(nn.Module):
         lengths = (~padding).sum(dim=1)
         packed = pack_padded_sequence(
             _permuted(inputs, order),
-            lengths.clamp(min=1).cpu(),  # a row of nothing but padding is computed, and forgotten below
+            lengths.clamp(
+                min=1
+            ).cpu(),  # a row of padding alone is computed, and its result is discarded below
             batch_first=True,
             enforce_sorted=False,
         )
@@ -124,7 +125,7 @@ def _permuted(states: States, order: Int[Tensor, "batch position"]) -> States:
 
 
 def join_directions(memory: Memory, *, num_layers: int) -> tuple[Tensor, Tensor]:
-    """Both directions of each layer side by side, so that a decoder of the whole width can start from them."""
+    """Concatenate both directions of each layer, so that a decoder of the whole width can start from them."""
     hidden, cell = memory
     if hidden.shape[0] == num_layers:
         return memory
@@ -136,8 +137,8 @@ def join_directions(memory: Memory, *, num_layers: int) -> tuple[Tensor, Tensor]
     return joined(hidden), joined(cell)
 
 
-class Reader(nn.Module):
-    """Tokens or facts, embedded and read by an LSTM."""
+class LstmEncoder(nn.Module):
+    """Embeds tokens or facts, and applies an LSTM."""
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__()
@@ -146,7 +147,7 @@ class Reader(nn.Module):
             _tokens(config, config.vocabulary_size) if config.inputs == "tokens" else _facts(config)
         )
         self.dropout = nn.Dropout(config.dropout)
-        self.layers = Layers(config, bidirectional=config.bidirectional)
+        self.layers = PaddedLstm(config, bidirectional=config.bidirectional)
 
     def forward(self, source: Int[Tensor, "batch source *words"]) -> tuple[States, Memory, Padding | None]:
         """States of each position, the final states, and the padding (None when there is none)."""
@@ -155,15 +156,15 @@ class Reader(nn.Module):
         return states, join_directions(memory, num_layers=self.config.num_layers), padding
 
 
-class Writer(nn.Module):
-    """Targets shifted right, embedded, read by an LSTM, and (with a source) attention; then logits."""
+class LstmDecoder(nn.Module):
+    """Embeds targets shifted right, and applies an LSTM, attention (if there is a source) and the output matrix."""
 
     def __init__(self, config: LstmConfig, *, embedding: TokenInput, attention: bool) -> None:
         super().__init__()
         self.config = config
         self.embedding = embedding
         self.dropout = nn.Dropout(config.dropout)
-        self.layers = Layers(config)
+        self.layers = PaddedLstm(config)
         self.score = self.combine = None
         if attention:
             self.combine = nn.Linear(2 * config.width, config.width, bias=False)
@@ -183,8 +184,8 @@ class Writer(nn.Module):
     ) -> Float[Tensor, "batch target classes"]:
         """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
         ids = torch.cat((torch.full_like(labels[:, :1], self.config.start_id), labels[:, :-1]), dim=1)
-        blank, padding = labels == self.config.padding_id, None  # nothing real follows padding on the right
-        if bool(blank[:, 0].any()):  # on the left: the start token stands before the first label
+        blank, padding = labels == self.config.padding_id, None  # on the right, no real token follows padding
+        if bool(blank[:, 0].any()):  # on the left, the start token precedes the first label
             ids = ids.scatter(1, blank.long().argmin(dim=1, keepdim=True), self.config.start_id)
             padding = blank
         states, _ = self.layers(self.dropout(self.embedding(ids)), memory=memory, padding=padding)
@@ -193,28 +194,28 @@ class Writer(nn.Module):
     def logits(
         self, states: States, *, source: Sources | None, source_padding: SourcePadding | None
     ) -> Float[Tensor, "batch target classes"]:
-        """Attention to the source, if there is one, and the affine map to logits."""
+        """Apply attention to the source, if there is one, and the affine map to logits."""
         if self.combine is not None:
             assert source is not None
             states = torch.tanh(
-                self.combine(torch.cat((self._look(states, source, source_padding), states), -1))
+                self.combine(torch.cat((self._attend(states, source, source_padding), states), -1))
             )
         weight = self.embedding.weight if self.output is None else self.output.weight
         return linear(self.dropout(states), weight, self.bias)
 
-    def _look(self, states: States, source: Sources, padding: SourcePadding | None) -> States:
-        """The context of each state: ``Σ_s softmax_s(h W s) s``."""
-        asked = states if self.score is None else self.score(states)
-        scores = asked @ source.transpose(1, 2)
+    def _attend(self, states: States, source: Sources, padding: SourcePadding | None) -> States:
+        """Return the context of each state: ``Σ_s softmax_s(h W s) s``."""
+        query = states if self.score is None else self.score(states)
+        scores = query @ source.transpose(1, 2)
         if padding is not None:
-            blank = padding & ~padding.all(dim=1, keepdim=True)  # a row of nothing but padding stays finite
+            blank = padding & ~padding.all(dim=1, keepdim=True)  # keeps a row of padding alone finite
             scores = scores.masked_fill(blank.unsqueeze(1), float("-inf"))
         return scores.softmax(dim=-1) @ source
 
     def advance(
         self, tokens: Int[Tensor, "batch new"], state: LstmState, *, padding: Padding | None
     ) -> Float[Tensor, "batch new classes"]:
-        """Logits behind each of the new tokens; ``state`` goes on by them, in place."""
+        """Logits after each of the new tokens; ``state`` is updated in place."""
         padding = None if padding is None else without_padding(padding)
         states, (state.hidden, state.cell) = self.layers(
             self.embedding(tokens), memory=(state.hidden, state.cell), padding=padding
@@ -237,7 +238,7 @@ def _facts(config: LstmConfig) -> FactInput:
 
 
 class LstmEncoderDecoder(AnyEncoderDecoder):
-    """Source tokens to target tokens, with attention.
+    """Predicts target tokens from source tokens, with attention.
 
     >>> model = LstmEncoderDecoder(LstmConfig(vocabulary_size=100))
     >>> logits = model(source, target).logits  # teacher forced: [batch, target, vocabulary]
@@ -245,16 +246,16 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
 
     config_kind = LstmConfig
     config: LstmConfig
-    target: Writer
+    target: LstmDecoder
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config)
-        self.source = Reader(config)
+        self.source = LstmEncoder(config)
         shared = self.source.input
         assert isinstance(shared, TokenInput)
         if config.target_vocabulary_size:
             shared = _tokens(config, config.target_vocabulary_size)
-        self.target = Writer(config, embedding=shared, attention=True)
+        self.target = LstmDecoder(config, embedding=shared, attention=True)
         initialise(self)
 
     def forward(
@@ -265,7 +266,7 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
     ) -> ModelOutput:
-        """Logits for every label of ``target`` (end token included, padded on the right) given those to its left."""
+        """Logits for every label of ``target`` (with end token, padded on the right), given those to its left."""
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
         states, memory, padding = self.source(source)
         return ModelOutput(self.target(target, memory=memory, source=states, source_padding=padding))
@@ -278,7 +279,7 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
     ) -> LstmState:
-        """Read ``source`` and get ready to write; any ``capacity`` will do."""
+        """Encode ``source`` and return the state of generation; ``capacity`` has no effect."""
         del capacity
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
         states, (hidden, cell), padding = self.source(source)
@@ -286,15 +287,15 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
 
 
 class LstmLanguageModel(AnyLanguageModel):
-    """Every token from those to its left: a plain LSTM."""
+    """Predicts every token from the tokens to its left with a plain LSTM."""
 
     config_kind = LstmConfig
     config: LstmConfig
-    target: Writer
+    target: LstmDecoder
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config)
-        self.target = Writer(config, embedding=_tokens(config, config.vocabulary_size), attention=False)
+        self.target = LstmDecoder(config, embedding=_tokens(config, config.vocabulary_size), attention=False)
         initialise(self)
 
     def forward(
@@ -304,7 +305,7 @@ class LstmLanguageModel(AnyLanguageModel):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
     ) -> ModelOutput:
-        """Logits for every token of ``target`` given those to its left."""
+        """Logits for every token of ``target``, given the tokens to its left."""
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
         return ModelOutput(self.target(target))
 
@@ -316,7 +317,7 @@ class LstmLanguageModel(AnyLanguageModel):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
     ) -> LstmState:
-        """Get ready to generate; any ``capacity`` will do."""
+        """Return the initial state of generation; ``capacity`` has no effect."""
         del capacity
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
         hidden, cell = self.target.layers.begin(batch)
@@ -324,7 +325,7 @@ class LstmLanguageModel(AnyLanguageModel):
 
 
 class LstmClassifier(AnyClassifier):
-    """Tokens or facts to one of ``num_classes``, read from the final states or from the mean over positions."""
+    """Predicts one of ``num_classes`` for tokens or facts, from the final states or from the mean over positions."""
 
     config_kind = LstmConfig
     config: LstmConfig
@@ -335,7 +336,7 @@ class LstmClassifier(AnyClassifier):
             raise UserError(
                 "num_classes=0: a classifier needs classes; take them from the data or set the field"
             )
-        self.source = Reader(config)
+        self.source = LstmEncoder(config)
         self.head = nn.Linear(config.width, config.num_classes)
         self.dropout = nn.Dropout(config.dropout)
         initialise(self, noisy_masks=config.fact_mask_init == "noise")

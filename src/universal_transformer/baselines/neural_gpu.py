@@ -1,20 +1,20 @@
 """The Neural GPU (Kaiser and Sutskever 2016, "Neural GPUs Learn Algorithms", sections 2 and 3).
 
-The sequence is laid into an image ``s`` of w columns (``image_width``), n rows (one a place) and m channels
-(``width``), which l gated units refine n times; the first column is what goes in and what comes out:
+The state is an image ``s`` of w columns (``image_width``), n rows (one for each place of the sequence) and m channels
+(``width``). l gated units are applied to it n times; the first column holds the input and then the output:
 
 ============================================= ================================================================
 ``s_0[0, i] = E[x_i]``, else 0                the input in the first column
 ``CGRU(s) = u ⊙ s + (1 - u) ⊙ tanh(U * (r ⊙ s) + B)``
 ``u = gate(U' * s + B')``, ``r = gate(U'' * s + B'')``    ``*`` is a convolution over columns and rows
 ``s_{t+1} = CGRU_l(… CGRU_1(s_t))``           for ``t < n``: as many steps as the sequence has places
-``logits_i = O s_n[0, i]``                    all symbols of the output at once
+``logits_i = O s_n[0, i]``                    all symbols of the output together
 ============================================= ================================================================
 
 ``gate`` is the sigmoid with a cutoff, ``clamp(c · sigmoid(x) - (c - 1) / 2, 0, 1)`` (section 3.1: c = 1.2).
 
-Every row of a batch has its own n, ``ceil(output_ratio · symbols) + output_extra``: it takes n steps, and what lies
-behind its last place is zero at every step, as the border of the image is. So a row's output depends on no other row.
+Every row of a batch has its own n, ``ceil(output_ratio · symbols) + output_extra``, and makes n steps. Its states after
+its last place are zero at every step, like the border of the image, so that its output depends on no other row.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def gate(logits: Float[Tensor, ...], *, cutoff: float) -> Float[Tensor, ...]:
 
 
 class GatedUnit(nn.Module):
-    """``CGRU(s) = u ⊙ s + (1 - u) ⊙ tanh(U * (r ⊙ s) + B)``; both gates come out of one convolution.
+    """``CGRU(s) = u ⊙ s + (1 - u) ⊙ tanh(U * (r ⊙ s) + B)``; one convolution computes both gates.
 
-    Dropout falls on the candidate (the tanh), not on what is remembered (Semeniuta, Severyn and Barth 2016).
+    Dropout is applied to the candidate (the tanh), not to the state that is kept (Semeniuta, Severyn and Barth 2016).
     """
 
     def __init__(self, width: int, *, kernel_size: int, cutoff: float, dropout: float) -> None:
@@ -63,10 +63,10 @@ class GatedUnit(nn.Module):
 
 
 class NeuralGpu(AllAtOnce):
-    """Source tokens to target tokens, all at once.
+    """Predicts all target tokens of a source together.
 
     >>> model = NeuralGpu(NeuralGpuConfig(vocabulary_size=14))
-    >>> logits, inside = model.write(source)  # [batch, place, vocabulary], and the places of each row
+    >>> logits, inside = model.write(source)  # [batch, place, vocabulary], and the places that belong to each row
     """
 
     config_kind = NeuralGpuConfig
@@ -92,7 +92,7 @@ class NeuralGpu(AllAtOnce):
 
     @torch.no_grad()
     def _initialise_units(self) -> None:
-        """Kernels Glorot uniform; gates begin at 1: the image is kept, and all of it is looked at."""
+        """Kernels are Glorot uniform; the biases of the gates are 1, which keeps the image and reads all of it."""
         for module in self.units:
             assert isinstance(module, GatedUnit)
             for part in (*module.gates.weight.chunk(2), module.candidate.weight):
@@ -101,7 +101,7 @@ class NeuralGpu(AllAtOnce):
             init.zeros_(module.candidate.bias)  # type: ignore[arg-type]
 
     def num_places(self, source: Int[Tensor, "batch source"]) -> Int[Tensor, " batch"]:
-        """N of each row: ``ceil(output_ratio · symbols) + output_extra``."""
+        """The number of places n of each row: ``ceil(output_ratio · symbols) + output_extra``."""
         symbols = (source != self.config.padding_id).sum(dim=1)
         # rounded first: 1.1 · 10 is a little more than 11
         places = (symbols.double() * self.config.output_ratio * 1e6).round().div(1e6).ceil().long()
@@ -116,20 +116,20 @@ class NeuralGpu(AllAtOnce):
         most = self.config.num_places(source.shape[1]) if source.is_meta else int(places.max())
         inside = torch.arange(most, device=source.device) < places.unsqueeze(1)
         missing = max(0, most - source.shape[1])
-        column = functional.pad(self._to_the_left(source), (0, missing), value=self.config.padding_id)
+        column = functional.pad(self._left_aligned(source), (0, missing), value=self.config.padding_id)
         first = self.input(column[:, :most]).transpose(1, 2)
         image = functional.pad(first.unsqueeze(2), (0, 0, 0, self.config.image_width - 1))
-        alike = bool(inside.all())
+        full = bool(inside.all())
         shown = inside[:, None, None, :].to(image.dtype)
         for step in range(most):
             new = image
             for unit in self.units:
-                new = unit(new) if alike else unit(new) * shown
-            image = new if alike else torch.where((step < places).view(-1, 1, 1, 1), new, image)
+                new = unit(new) if full else unit(new) * shown
+            image = new if full else torch.where((step < places).view(-1, 1, 1, 1), new, image)
         return self.output(image[:, :, 0].transpose(1, 2)), inside
 
-    def _to_the_left(self, source: Int[Tensor, "batch source"]) -> Int[Tensor, "batch source"]:
-        """Symbols first, padding behind them."""
+    def _left_aligned(self, source: Int[Tensor, "batch source"]) -> Int[Tensor, "batch source"]:
+        """Move the symbols of each row to the left, followed by padding."""
         padding = source == self.config.padding_id
         return source.gather(1, padding.long().argsort(dim=1, stable=True))
 
@@ -141,9 +141,9 @@ class NeuralGpu(AllAtOnce):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
     ) -> ModelOutput:
-        """Logits for every label of ``target``, none of which is looked at but for the length of the target.
+        """Logits for every label of ``target``; they depend on the source and on the length of the target alone.
 
-        UserError when a target is longer than its source leaves room for.
+        UserError when a target is longer than the number of places that its source gives.
         """
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
         real = target != self.config.padding_id
@@ -156,13 +156,13 @@ class NeuralGpu(AllAtOnce):
         return ModelOutput(functional.pad(logits, (0, 0, 0, missing))[:, : target.shape[1]])
 
     def _refuse(self, row: int, *, written: Tensor, places: Tensor, source: Tensor) -> None:
-        """Say which fields give a target room."""
+        """Raise a UserError that names the fields which give a target more places."""
         config, needed = self.config, int(written[row])
         symbols = int((source[row] != config.padding_id).sum())
         ratio = math.ceil((needed - config.output_extra) / max(1, symbols))
         raise UserError(
-            f"a target of {needed} symbols, its end among them, where a source of {symbols} leaves room for "
-            f"{int(places[row])}: raise output_ratio={config.output_ratio:g} (to {ratio}, say) or "
+            f"a target of {needed} symbols, its end among them, where a source of {symbols} gives "
+            f"{int(places[row])} places: raise output_ratio={config.output_ratio:g} (to {ratio}, say) or "
             f"output_extra={config.output_extra}"
         )
 
