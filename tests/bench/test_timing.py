@@ -1,4 +1,4 @@
-"""Sides in turn, and their ratio."""
+"""The order of the turns, and the ratio of the times."""
 
 import torch
 

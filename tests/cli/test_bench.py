@@ -1,4 +1,4 @@
-"""`ut bench` on tiny shapes: it runs, and says what it measured on what."""
+"""`ut bench` with tiny sizes: it runs, and reports what it measured on which machine."""
 
 import json
 import warnings
@@ -14,12 +14,12 @@ from universal_transformer.cli import main
 from universal_transformer.cli.bench import CASES
 
 
-@pytest.mark.parametrize("case", ["halting", "train", "decode", "continuous", "encoding", "sweep", "startup"])
+@pytest.mark.parametrize("case", ["halting", "train", "decode", "continuous", "sweep", "ensemble", "startup"])
 def test_a_case_gives_a_table_and_json(case, tmp_path, capsys):
     target = tmp_path / "bench.json"
     with warnings.catch_warnings():
         if installed("transformers"):
-            warnings.simplefilter("ignore")  # the peers' own
+            warnings.simplefilter("ignore")  # from other libraries
         assert main(["bench", case, "--quick", "--json", str(target), "--threads", "1"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("case ")
@@ -37,16 +37,14 @@ def test_a_case_gives_a_table_and_json(case, tmp_path, capsys):
         assert sum(found["measurements"][0]["details"]["steps_histogram"]) == 24
 
 
-def test_what_runs_on_a_gpu_runs(eager_flex):
-    """On the CPU here, tiny: the figures mean nothing, the table does."""
+def test_the_case_gpu_runs():
+    """On a CPU with tiny sizes: the figures mean nothing, but the table is complete."""
     found = gpu.measure(torch.device("cpu"), Settings(seconds=0.01, quick=True))
     assert len(render(found).splitlines()) == len(found) + 2
     assert [each.details["error"] for each in found if "error" in each.details] == []
-    assert sum(each.ours == "compact with FlexAttention" for each in found) == 4
-    assert eager_flex
 
 
-def test_what_fails_on_a_gpu_is_one_line_and_the_rest_goes_on():
+def test_a_failure_on_a_gpu_is_one_line_and_the_other_cases_run():
     found = gpu.attempt("training, compiled", lambda: 1 / 0)
     assert found.name == "training, compiled: failed"
     assert "ZeroDivisionError" in found.details["error"]
@@ -92,7 +90,7 @@ def test_every_case_has_its_module():
 
 
 def test_one_command_measures_draws_and_writes_tables(tmp_path, capsys):
-    """And what was measured can be drawn again, to the byte."""
+    """Saved measurements give the same tables and the same figures, byte for byte."""
     first, again, target = tmp_path / "first", tmp_path / "again", tmp_path / "bench.json"
     first.mkdir()
     again.mkdir()
@@ -118,7 +116,7 @@ def test_one_command_measures_draws_and_writes_tables(tmp_path, capsys):
         (["--read", "other.json", "--markdown"], "other.json: not a file that ut bench --json wrote"),
         (["--read", "empty.json", "--plots", "."], "no measurements against mean steps in this file"),
         (["--read", "empty.json", "--plots", "none"], "none: there is no such folder"),
-        (["--read", "empty.json"], "say what to make of it"),
+        (["--read", "empty.json"], "give the output too"),
         (["sweep", "--read", "empty.json", "--markdown"], "it takes no cases"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`ut data` and `ut recipes`: what is there, what is missing, and how a script can tell."""
+"""`ut data` and `ut recipes`: what is present, what is missing, and the exit codes for scripts."""
 
 import socket
 
@@ -32,7 +32,7 @@ def test_a_changed_file_is_named(capsys, tmp_path):
     assert "1 changed" in shown
 
 
-def test_a_source_out_of_reach_is_one_line(capsys, tmp_path, monkeypatch):
+def test_a_source_that_cannot_be_reached_is_one_line(capsys, tmp_path, monkeypatch):
     pytest.importorskip("pooch")
 
     def unreachable(*_args, **_options):

@@ -1,4 +1,4 @@
-"""``--record`` keeps a figure with all that it depends on."""
+"""``--record`` writes a figure with everything it depends on."""
 
 import json
 

@@ -28,7 +28,7 @@ NOUNS = ["cat", "dog", "bird", "fish", "horse", "mouse"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A data folder with a few lines of everything."""
+    """A data folder with a few lines of each data set."""
     root = tmp_path_factory.mktemp("data")
     agreement(root / "sva")
     (root / "blimp").mkdir()
@@ -99,7 +99,7 @@ def test_trained_and_evaluated(recipe, fields, shown, folder, capsys):
     assert main(["evaluate", "run", "--split", "validation"]) == 0
 
 
-def test_blimp_scores_a_language_model_that_was_trained_on_something_else(folder, capsys):
+def test_blimp_scores_a_language_model_trained_on_other_data(folder, capsys):
     given = ["--data-dir", str(folder)]
     assert main(["train", "agreement", "--quiet", "--run", "run", *SMALL, *given]) == 0
     assert main(["evaluate", "run", "--data", "blimp", *given]) == 0

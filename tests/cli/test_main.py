@@ -1,4 +1,4 @@
-"""The command itself: quick, and one line for whatever is wrong."""
+"""The command itself: it starts fast, and each mistake gives one line."""
 
 import os
 import subprocess
@@ -54,7 +54,7 @@ def test_every_command_has_help(command, capsys):
     assert f"usage: ut {command}" in capsys.readouterr().out
 
 
-def test_a_reader_that_goes_away_is_no_error():
+def test_a_closed_pipe_is_no_error():
     """`ut recipes | head -1` ends without a traceback."""
     code = "import sys; from universal_transformer.cli import main; sys.exit(main(['recipes']))"
     process = subprocess.Popen(
@@ -99,7 +99,7 @@ def test_what_the_machine_refuses_is_one_line(error, expected, monkeypatch, caps
     assert found.count("\n") == 1
 
 
-def test_a_mistake_of_ours_is_not_hidden(monkeypatch):
+def test_a_programming_error_is_not_hidden(monkeypatch):
     from universal_transformer.cli import recipes
 
     def broken(_):
@@ -127,7 +127,7 @@ def test_closed_output_is_no_error(tmp_path):
         assert (tmp_path / "err").read_text().count("\n") == (expected == 2)
 
 
-def test_letters_that_the_output_lacks_are_escaped():
+def test_characters_that_the_output_cannot_encode_are_escaped():
     done = ut("recipes", "table1", env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stderr) == (0, "")
 

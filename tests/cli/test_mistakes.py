@@ -1,4 +1,4 @@
-"""What a user can get wrong, at every command: exactly one line, exit code 2, nothing left behind."""
+"""Mistakes of a user at every command: exactly one line, exit code 2, and no files are left."""
 
 import json
 import os
@@ -70,7 +70,7 @@ MISTAKES = {
     ),
     "a penalty of no search": (
         ["predict", "begun", "--length-penalty", "1"],
-        "--length-penalty weighs what a beam search finds: give --beams too",
+        "--length-penalty is for a beam search: give --beams too",
     ),
     "less depth": (["evaluate", "begun", "--max-steps", "-1"], "'-1': expected a whole number from 1"),
     "no threshold": (
@@ -115,7 +115,7 @@ MISTAKES = {
 
 @pytest.fixture
 def somewhere(tmp_path, monkeypatch):
-    """A folder with bad files, a run that was only begun, and things that are no run."""
+    """A folder with invalid files, a run that was only started, and folders that are no run."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("UT_DATA", raising=False)
     (tmp_path / "columns.tsv").write_text("a\tb\na\tb\tc\n")
@@ -150,7 +150,7 @@ def test_a_mistake_gets_one_line_and_exit_code_2(mistake, somewhere, capsys):
     assert sorted(path.relative_to(somewhere) for path in somewhere.rglob("*")) == before
 
 
-def test_a_folder_that_cannot_be_looked_into_does_not_hide_a_mistyped_run(somewhere, capsys, monkeypatch):
+def test_an_unreadable_folder_does_not_hide_a_mistyped_run(somewhere, capsys, monkeypatch):
     stat = os.stat
 
     def closed(path, *arguments, **named):

@@ -1,4 +1,4 @@
-"""Beam search against enumeration of everything, and against a beam that knows of no cache and no early stop."""
+"""Beam search against enumeration of all sequences, and against a beam search without a cache and early stop."""
 
 import itertools
 import math
@@ -105,7 +105,7 @@ def test_a_narrow_beam_is_the_naive_one(fields, architecture, beams, results, al
         same(row_results, naive_beam(Table(model, row), beams=beams, limit=6, alpha=alpha)[:results])
 
 
-def test_sequences_cut_off_stand_behind_all_that_ended():
+def test_sequences_cut_off_follow_all_that_ended():
     model, rows, each = model_and_rows("encoder_decoder", {})
     with torch.no_grad():
         model.target.bias[2] -= 20.0
@@ -116,7 +116,7 @@ def test_sequences_cut_off_stand_behind_all_that_ended():
         assert [result.finished for result in results] == [True] * 4 + [False] * 5
 
 
-def test_rows_with_limits_of_their_own_come_out_as_they_do_alone():
+def test_rows_with_different_limits_give_the_results_of_single_rows():
     model, rows, each = model_and_rows("encoder_decoder", {"halting": True})
     options = {"beams": 3, "num_results": 2, "alpha": 6.0}  # an exponent that favours the longest
     together = beam_search(model, rows, **options)
@@ -180,7 +180,7 @@ def test_the_penalty_is_that_of_wu_et_al(length):
         ({"max_new_tokens": 0}, "max_new_tokens=0"),
     ],
 )
-def test_a_search_that_is_none_is_refused(options, message):
+def test_invalid_arguments_of_a_search_are_refused(options, message):
     model, rows, _ = model_and_rows("encoder_decoder", {})
     with pytest.raises(UserError, match=message):
         beam_search(model, rows, **options)

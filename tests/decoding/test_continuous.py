@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from small_models import HALTING, small
 from universal_transformer.decoding import continuous
 from universal_transformer.decoding.continuous import Request, generate_continuously, generate_stream
+from universal_transformer.decoding.generation import check_model
 from universal_transformer.decoding.sampling import GREEDY, Sampling, generate
-from universal_transformer.decoding.session import check_model
 from universal_transformer.errors import UserError
 from universal_transformer.execution import stream
 from universal_transformer.execution.stream import RowStream, stream_obstacle

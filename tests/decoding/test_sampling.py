@@ -1,4 +1,4 @@
-"""Greedy search and sampling against loops that know of no cache, no batch and no tensor."""
+"""Greedy search and sampling against loops without a cache, a batch or tensors."""
 
 import math
 
@@ -38,7 +38,7 @@ def alone(model, rows, row):
 
 @torch.no_grad()
 def uncached_log_probabilities(model, row, tokens, **depth):
-    """Of every next token behind ``tokens``, by one whole pass; and the depth steps of the last position."""
+    """Log-probabilities of every token after ``tokens`` by one full pass, and the depth steps of the last position."""
     if model.config.architecture == "language_model":
         labels = torch.tensor([[*row[0][1:], *tokens, model.config.vocabulary.end_id]])
         output = model(labels, **depth)
@@ -86,7 +86,7 @@ def test_depth_is_chosen_at_run_time():
 )
 @pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
 @pytest.mark.parametrize("name", ["fixed", "learned", "halting convolution"])
-def test_a_row_comes_out_the_same_in_every_batch(name, architecture, sampling):
+def test_a_row_gives_the_same_result_in_every_batch(name, architecture, sampling):
     model, rows = model_and_input(architecture, MODELS[name])
     together = generate(model, rows, sampling=sampling)
     order = [2, 0, 3]
@@ -101,7 +101,7 @@ def test_a_row_comes_out_the_same_in_every_batch(name, architecture, sampling):
         assert result.steps == pytest.approx(together[row].steps)
 
 
-def test_the_seed_and_the_number_of_the_row_decide_what_is_drawn():
+def test_the_seed_and_the_number_of_the_row_determine_the_draws():
     model, rows = model_and_input("encoder_decoder", {})
     same = rows[:1].expand(6, -1)
 
@@ -120,7 +120,7 @@ def test_the_seed_and_the_number_of_the_row_decide_what_is_drawn():
     "sampling", [Sampling(temperature=1e-6), Sampling(temperature=3.0, top_k=1)], ids=str
 )
 @pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
-def test_a_cold_or_a_narrow_draw_is_greedy(architecture, sampling):
+def test_sampling_at_low_temperature_or_from_one_token_is_greedy(architecture, sampling):
     model, rows = model_and_input(architecture, {})
     assert generate(model, rows, sampling=sampling) == generate(model, rows)
 
@@ -232,7 +232,7 @@ def test_the_greatest_and_the_least_draw_pick_what_is_possible():
         ({"seed": -1}, "seed=-1: .*at least 0"),
     ],
 )
-def test_a_choice_that_is_none_is_refused(fields, message):
+def test_invalid_sampling_is_refused(fields, message):
     with pytest.raises(UserError, match=message):
         Sampling(**fields)
 

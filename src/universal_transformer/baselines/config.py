@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -76,3 +77,7 @@ class NeuralGpuConfig(BaseConfig):
             raise refusal(
                 "kernel_size", self.kernel_size, "an odd number is needed, so that a kernel has a middle"
             )
+
+    def num_places(self, symbols: int) -> int:
+        """Return the places of a source of so many symbols: ``ceil(output_ratio · symbols) + output_extra``."""
+        return math.ceil(round(symbols * self.output_ratio, 6)) + self.output_extra

@@ -56,7 +56,7 @@ class LstmState:
     trace: Trace | None = None
 
     def reorder(self, index: Int[Tensor, " rows"]) -> None:
-        """Rows ``index`` in place of the present ones; the source moves along."""
+        """Replace the rows, and the rows of the source, by the rows ``index``."""
         self.hidden, self.cell = self.hidden[:, index], self.cell[:, index]
         self.source = None if self.source is None else self.source[index]
         self.source_padding = None if self.source_padding is None else self.source_padding[index]
@@ -193,7 +193,7 @@ class LstmDecoder(nn.Module):
     def logits(
         self, states: States, *, source: Sources | None, source_padding: SourcePadding | None
     ) -> Float[Tensor, "batch target classes"]:
-        """Attention to the source, if there is one, and the affine map to logits."""
+        """Apply attention to the source, if there is one, and the affine map to logits."""
         if self.combine is not None:
             assert source is not None
             states = torch.tanh(
@@ -223,7 +223,7 @@ class LstmDecoder(nn.Module):
 
 
 class LstmEncoderDecoder(AnyEncoderDecoder):
-    """Source tokens to target tokens, with attention.
+    """Predicts target tokens from source tokens, with attention.
 
     >>> model = LstmEncoderDecoder(LstmConfig(vocabulary=VocabularyConfig(size=100)))
     >>> logits = model(source, target).logits  # teacher forced: [batch, target, vocabulary]
@@ -251,7 +251,7 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
     ) -> ModelOutput:
-        """Logits for every label of ``target`` (end token included, padded on the right) given those to its left."""
+        """Logits for every label of ``target`` (with end token, padded on the right), given those to its left."""
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
         states, hidden_state, padding = self.source(source)
         return ModelOutput(
@@ -293,7 +293,7 @@ class LstmLanguageModel(AnyLanguageModel):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
     ) -> ModelOutput:
-        """Logits for every token of ``target`` given those to its left."""
+        """Logits for every token of ``target``, given the tokens to its left."""
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
         return ModelOutput(self.target(target))
 

@@ -8,7 +8,7 @@ The sequence is placed in an image ``s`` of w columns (``image_width``), n rows 
 ``CGRU(s) = u ⊙ s + (1 - u) ⊙ tanh(U * (r ⊙ s) + B)``
 ``u = gate(U' * s + B')``, ``r = gate(U'' * s + B'')``    ``*`` is a convolution over columns and rows
 ``s_{t+1} = CGRU_l(… CGRU_1(s_t))``           for ``t < n``: as many steps as the sequence has places
-``logits_i = O s_n[0, i]``                    all symbols of the output at once
+``logits_i = O s_n[0, i]``                    all symbols of the output together
 ============================================= ================================================================
 
 ``gate`` is the sigmoid with a cutoff, ``clamp(c · sigmoid(x) - (c - 1) / 2, 0, 1)`` (section 3.1: c = 1.2).
@@ -44,7 +44,7 @@ def gate(logits: Float[Tensor, ...], *, cutoff: float) -> Float[Tensor, ...]:
 
 
 class GatedUnit(nn.Module):
-    """``CGRU(s) = u ⊙ s + (1 - u) ⊙ tanh(U * (r ⊙ s) + B)``; both gates come out of one convolution.
+    """``CGRU(s) = u ⊙ s + (1 - u) ⊙ tanh(U * (r ⊙ s) + B)``; one convolution computes both gates.
 
     Dropout falls on the candidate (the tanh), not on the previous state (Semeniuta, Severyn and Barth 2016).
     """
@@ -110,7 +110,8 @@ class NeuralGpu(NonAutoregressive):
     ) -> tuple[Float[Tensor, "batch place classes"], Bool[Tensor, "batch place"]]:
         """Logits of every place of the output, and which places belong to a row."""
         places = self.num_places(source)
-        most = int(places.max())
+        # a tensor without values (`ut train --dry-run`) has no padding
+        most = self.config.num_places(source.shape[1]) if source.is_meta else int(places.max())
         inside = torch.arange(most, device=source.device) < places.unsqueeze(1)
         missing = max(0, most - source.shape[1])
         column = functional.pad(

@@ -1,8 +1,8 @@
-"""Measurements behind ``ut bench``: what halting saves, and how fast the fixed depth is beside other libraries.
+"""The measurements of ``ut bench``: what halting saves, and how fast a fixed depth is compared with other libraries.
 
-A room of its own inside the package, because the command is installed with it: a user measures the machine at hand.
-It stands on the floor of recipes: it builds models and decodes with them, and only the command line calls it.
+This package is installed with the command, so that a user can measure the machine at hand. Only the command line
+imports it.
 
-Nothing is claimed alone. Sides of a comparison run in turn, A B B A, inside one process; a ratio is the median over
-the turns, so that what else the machine does meets both.
+Every figure is a comparison. The sides of a comparison run in turns (A B B A) inside one process, and a ratio is the
+median over the turns, so that other load on the machine affects all sides.
 """

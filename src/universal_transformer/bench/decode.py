@@ -1,15 +1,17 @@
-"""``ut bench decode``: greedy, cached generation of an encoder-decoder, beside T5 of the same shape."""
+"""``ut bench decode``: greedy generation of an encoder-decoder with a cache, compared with T5 of the same sizes."""
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
 from universal_transformer.bench.peers import installed, t5
+from universal_transformer.bench.random_models import BenchmarkSizes
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.subject import Shape
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
 from universal_transformer.decoding import generate
 from universal_transformer.execution.packing import PackedLinear, packs
@@ -18,14 +20,14 @@ from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.config import DepthConfig, Sizes, StepConfig
 
-SHAPE = Shape(width=512, heads=8, filter_width=2048, batch=16, length=32, max_steps=6)
-QUICK = Shape(width=16, heads=2, filter_width=32, batch=2, length=5, max_steps=2)
+SHAPE = BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=32, max_steps=6)
+QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=5, max_steps=2)
 VOCABULARY, NEW_TOKENS = 8000, 32
 LEAST = {torch.float32: 2.0, torch.bfloat16: 3.0}
 
 
-def endless(shape: Shape, *, vocabulary: int) -> EncoderDecoder:
-    """Our model with random weights, its end token made impossible: every row gets all its tokens."""
+def endless(shape: BenchmarkSizes, *, vocabulary: int) -> EncoderDecoder:
+    """Build a model with random weights that never generates the end token, so that every row gets all its tokens."""
     torch.manual_seed(0)
     config = ModelConfig(
         vocabulary=VocabularyConfig(size=vocabulary),
@@ -41,8 +43,9 @@ def endless(shape: Shape, *, vocabulary: int) -> EncoderDecoder:
 
 
 def products(model: EncoderDecoder, *, batch: int, length: int, tokens: int) -> Side:
-    """Only the matrix products of the encoder and of ``tokens`` steps of decoding, packed where a CPU packs them: what
-    generation could cost at least.
+    """Compute only the matrix products of the encoder and of ``tokens`` steps of decoding: a lower bound on the time.
+
+    Matrices are packed where a CPU packs them.
     """
     kind = model.source.input.weight.dtype
     rows: dict[tuple[int, int], Tensor] = {}  # by number and width
@@ -58,10 +61,10 @@ def products(model: EncoderDecoder, *, batch: int, length: int, tokens: int) -> 
     assert isinstance(encoder, Block)
     assert isinstance(decoder, Block)
     assert decoder.cross_attention is not None
-    remembered = decoder.cross_attention.key_value.weight  # once for a source, not once a token
+    key_value = decoder.cross_attention.key_value.weight  # used once for a source, not once for a token
     encoding = [times(value, batch * length) for value in encoder.parameters() if value.dim() == 2]
-    once = times(remembered, batch * length)
-    matrices = [value for value in decoder.parameters() if value.dim() == 2 and value is not remembered]
+    once = times(key_value, batch * length)
+    matrices = [value for value in decoder.parameters() if value.dim() == 2 and value is not key_value]
     decoding = [times(value, batch) for value in matrices]
     classes = times(model.target.matrix, batch)
 
@@ -78,21 +81,10 @@ def products(model: EncoderDecoder, *, batch: int, length: int, tokens: int) -> 
     return side
 
 
-def peers_of(dtype: torch.dtype) -> dict[str, torch.dtype]:
-    """T5 in the same numbers, and where those are not float32 also in float32."""
-    return {"T5": dtype} | ({} if dtype == torch.float32 else {"T5 float32": torch.float32})
-
-
-def t5_side(shape: Shape, source: Tensor, *, vocabulary: int, tokens: int, dtype: torch.dtype) -> Side:
-    """Greedy, cached generation by T5."""
-    peer = t5(shape, vocabulary=vocabulary).to(dtype)
-    return lambda: peer.generate(source, max_new_tokens=tokens, do_sample=False, num_beams=1)  # type: ignore[operator]
-
-
 def compare(
-    shape: Shape, *, vocabulary: int, tokens: int, dtype: torch.dtype, settings: Settings
+    shape: BenchmarkSizes, *, vocabulary: int, tokens: int, dtype: torch.dtype, settings: Settings
 ) -> list[Measurement]:
-    """Ours beside T5 and beside the matrix products alone; all of it with the encoding of the source."""
+    """Compare generation with T5 and with its matrix products alone; every side encodes the source too."""
     model = endless(shape, vocabulary=vocabulary).to(dtype)
     generator = torch.Generator().manual_seed(3)
     source = torch.randint(3, vocabulary, (shape.batch, shape.length), generator=generator)
@@ -101,10 +93,10 @@ def compare(
         "products": products(model, batch=shape.batch, length=shape.length, tokens=tokens),
     }
     if installed("transformers"):
-        sides |= {
-            name: t5_side(shape, source, vocabulary=vocabulary, tokens=tokens, dtype=each)
-            for name, each in peers_of(dtype).items()
-        }
+        kinds = {"T5": dtype, "T5 float32": torch.float32}
+        for name in ("T5",) if dtype == torch.float32 else kinds:
+            peer: Any = t5(shape, vocabulary=vocabulary).to(kinds[name])
+            sides[name] = partial(peer.generate, source, max_new_tokens=tokens, do_sample=False, num_beams=1)
     times = alternate(sides, seconds=settings.seconds * 1.5, least=4)
     middle = medians(times)
     common = Measurement(
@@ -119,15 +111,17 @@ def compare(
             "tokens_per_second": {name: shape.batch * tokens / value for name, value in middle.items()},
         },
     )
-    found = []
+    measurements = []
     for name, least in (("T5", LEAST[dtype]), ("T5 float32", None)):
         if name in times:
             ratio = median_ratio(times[name], times["ours"])
-            found.append(dataclasses.replace(common, over=name, ratio=ratio, least=least))
+            measurements.append(dataclasses.replace(common, over=name, ratio=ratio, least=least))
     share = median_ratio(times["products"], times["ours"])
     name = f"share of the matrix products: {shape}"
-    found.append(dataclasses.replace(common, name=name, over="products", ratio=share, bound=1.0, least=0.6))
-    return found
+    measurements.append(
+        dataclasses.replace(common, name=name, over="products", ratio=share, bound=1.0, least=0.6)
+    )
+    return measurements
 
 
 def run(settings: Settings) -> list[Measurement]:

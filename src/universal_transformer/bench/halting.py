@@ -1,57 +1,53 @@
-"""``ut bench halting``: the compact loop beside the masked one, inference and training."""
-
-from typing import Literal
+"""``ut bench halting``: the compact loop compared with the masked loop, in inference and in training."""
 
 import torch
 
 from universal_transformer.axes import States
-from universal_transformer.bench.memory import peak_bytes
+from universal_transformer.bench.peak_memory import peak_bytes
+from universal_transformer.bench.random_models import (
+    BenchmarkSizes,
+    Norm,
+    apply,
+    bound,
+    calibrate,
+    encoder,
+    inputs,
+    step_statistics,
+)
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.subject import Shape, apply, bound, calibrate, encoder, histogram, inputs
-from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
+from universal_transformer.bench.timing import Side, alternate, comparison
 from universal_transformer.execution.install import HaltingExecution, install
 from universal_transformer.nn.recurrence import Recurrence
 
 STEPS, SHARE = 10, 0.3
-NORMS: tuple[Literal["post", "pre"], ...] = ("post", "pre")
+NORMS: tuple[Norm, ...] = ("post", "pre")
 
 INFERENCE = (
-    (Shape(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS), 0.85),
-    (Shape(width=128, heads=4, filter_width=512, batch=1, length=1024, max_steps=STEPS), 0.85),
-    (Shape(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=STEPS), 0.85),
-    (Shape(width=512, heads=8, filter_width=2048, batch=1, length=1024, max_steps=STEPS), 0.85),
-    (Shape(width=512, heads=8, filter_width=2048, batch=2, length=1024, max_steps=STEPS), 0.85),
-    (Shape(width=128, heads=4, filter_width=512, batch=1, length=64, max_steps=STEPS), 0.6),
-    (Shape(width=512, heads=8, filter_width=2048, batch=1, length=64, max_steps=STEPS), 0.6),
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS), 0.85),
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=1024, max_steps=STEPS), 0.85),
+    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=STEPS), 0.85),
+    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=1, length=1024, max_steps=STEPS), 0.85),
+    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=2, length=1024, max_steps=STEPS), 0.85),
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=64, max_steps=STEPS), 0.6),
+    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=1, length=64, max_steps=STEPS), 0.6),
 )
 TRAINING = (
-    Shape(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS),
-    Shape(width=128, heads=4, filter_width=512, batch=1, length=1024, max_steps=STEPS),
-    Shape(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=STEPS),
+    BenchmarkSizes(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS),
+    BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=1024, max_steps=STEPS),
+    BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=STEPS),
 )
-BARELY = (  # shape, mean steps over the cap
-    (Shape(width=128, heads=4, filter_width=512, batch=1, length=8, max_steps=STEPS), 0.3),
-    (Shape(width=128, heads=4, filter_width=512, batch=1, length=16, max_steps=STEPS), 0.9),
-    (Shape(width=128, heads=4, filter_width=512, batch=4, length=16, max_steps=STEPS), 0.8),
-    (Shape(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS), 0.95),
-    (Shape(width=512, heads=8, filter_width=2048, batch=8, length=64, max_steps=STEPS), 0.9),
+LITTLE_TO_SAVE = (  # shape, mean steps over the cap
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=8, max_steps=STEPS), 0.3),
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=16, max_steps=STEPS), 0.9),
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=4, length=16, max_steps=STEPS), 0.8),
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS), 0.95),
+    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=8, length=64, max_steps=STEPS), 0.9),
 )
-QUICK = Shape(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=STEPS)
+QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=STEPS)
 
 
-def _called(norm: Literal["post", "pre"]) -> str:
+def _norm_label(norm: Norm) -> str:
     return "" if norm == "post" else f" ({norm}-norm)"
-
-
-def _sizes(shape: Shape) -> dict[str, int]:
-    return {
-        "width": shape.width,
-        "heads": shape.heads,
-        "filter": shape.filter_width,
-        "batch": shape.batch,
-        "length": shape.length,
-        "max_steps": shape.max_steps,
-    }
 
 
 def infer(module: Recurrence, states: States, *, form: HaltingExecution) -> None:
@@ -62,7 +58,7 @@ def infer(module: Recurrence, states: States, *, form: HaltingExecution) -> None
 
 
 def train(module: Recurrence, states: States, direction: States, *, form: HaltingExecution) -> None:
-    """Forward and backward: a random functional of the output, and the ponder cost."""
+    """Forward and backward pass of a random functional of the output plus the ponder cost."""
     install(module, form)
     leaf = states.detach().requires_grad_()
     for parameter in module.parameters():
@@ -73,15 +69,9 @@ def train(module: Recurrence, states: States, direction: States, *, form: Haltin
 
 
 def inference(
-    shape: Shape,
-    *,
-    share: float,
-    least: float,
-    settings: Settings,
-    name: str,
-    norm: Literal["post", "pre"] = "post",
+    shape: BenchmarkSizes, *, share: float, least: float, settings: Settings, name: str, norm: Norm = "post"
 ) -> Measurement:
-    """Compact over masked, no gradient. ``least`` is asked of the share of the bound."""
+    """Compare compact with masked, without gradients. ``least`` is the required share of the bound."""
     module, states = encoder(shape, halting=True, norm=norm).eval(), inputs(shape)
     trace = calibrate(module, states, share=share)
     sides: dict[str, Side] = {
@@ -91,24 +81,17 @@ def inference(
     times = alternate(sides, seconds=settings.seconds)
     return Measurement(
         case="halting",
-        name=f"{name}{_called(norm)}: {shape}",
-        shape=_sizes(shape),
-        seconds=medians(times),
-        turns=len(times["compact"]),
-        ours="compact",
-        over="masked",
-        ratio=median_ratio(times["masked"], times["compact"]),
+        name=f"{name}{_norm_label(norm)}: {shape}",
+        shape=vars(shape),
+        **comparison(times, ours="compact", over="masked"),
         bound=bound(trace) if name == "inference" else None,
         least=least,
-        details={
-            "mean_steps": float(trace.mean_steps()),
-            "steps_histogram": histogram(trace, max_steps=shape.max_steps),
-        },
+        details=step_statistics(trace, max_steps=shape.max_steps),
     )
 
 
-def training(shape: Shape, *, settings: Settings, norm: Literal["post", "pre"] = "post") -> list[Measurement]:
-    """Compact over masked, forward and backward: time, and peak memory beyond parameters and their gradients."""
+def training(shape: BenchmarkSizes, *, settings: Settings, norm: Norm = "post") -> list[Measurement]:
+    """Compare time and peak memory of compact with masked, forward and backward; memory without the parameters."""
     module, states = encoder(shape, halting=True, norm=norm).train(), inputs(shape)
     trace, direction = calibrate(module, states, share=SHARE), inputs(shape, seed=2)
     sides: dict[str, Side] = {
@@ -116,19 +99,12 @@ def training(shape: Shape, *, settings: Settings, norm: Literal["post", "pre"] =
         "masked": lambda: train(module, states, direction, form="masked"),
     }
     times = alternate(sides, seconds=settings.seconds)
-    details = {
-        "mean_steps": float(trace.mean_steps()),
-        "steps_histogram": histogram(trace, max_steps=shape.max_steps),
-    }
+    details = step_statistics(trace, max_steps=shape.max_steps)
     time = Measurement(
         case="halting",
-        name=f"training{_called(norm)}: {shape}",
-        shape=_sizes(shape),
-        seconds=medians(times),
-        turns=len(times["compact"]),
-        ours="compact",
-        over="masked",
-        ratio=median_ratio(times["masked"], times["compact"]),
+        name=f"training{_norm_label(norm)}: {shape}",
+        shape=vars(shape),
+        **comparison(times, ours="compact", over="masked"),
         bound=bound(trace),
         least=0.75,
         details=details,
@@ -136,8 +112,8 @@ def training(shape: Shape, *, settings: Settings, norm: Literal["post", "pre"] =
     peaks = {name: peak_bytes(side, device=states.device) for name, side in sides.items()}
     memory = Measurement(
         case="halting",
-        name=f"training memory{_called(norm)}: {shape}",
-        shape=_sizes(shape),
+        name=f"training memory{_norm_label(norm)}: {shape}",
+        shape=vars(shape),
         ours="compact",
         over="masked",
         ratio=peaks["masked"] / peaks["compact"],
@@ -154,15 +130,17 @@ def run(settings: Settings) -> list[Measurement]:
     if settings.quick:
         one = inference(QUICK, share=SHARE, least=0.0, settings=settings, name="inference")
         return [one, *training(QUICK, settings=settings)]
-    found = list[Measurement]()
+    measurements = list[Measurement]()
     for norm in NORMS:
-        found += [
+        measurements += [
             inference(shape, share=SHARE, least=least, settings=settings, name="inference", norm=norm)
             for shape, least in INFERENCE
         ]
         for shape in TRAINING:
-            found += training(shape, settings=settings, norm=norm)
-        for shape, share in BARELY:
+            measurements += training(shape, settings=settings, norm=norm)
+        for shape, share in LITTLE_TO_SAVE:
             name = f"little to save, {share} of the cap"
-            found.append(inference(shape, share=share, least=0.95, settings=settings, name=name, norm=norm))
-    return found
+            measurements.append(
+                inference(shape, share=share, least=0.95, settings=settings, name=name, norm=norm)
+            )
+    return measurements

@@ -1,7 +1,8 @@
-"""Other libraries' tied-layer encoders and cached decoders of the same shape (optional extra ``peers``).
+"""Encoders with tied layers and decoders with a cache from other libraries (optional extra ``peers``).
 
-All have the same products, two LayerNorms a step, and torch's own attention. What differs is small: torch.nn and ALBERT
-add biases in attention, ALBERT normalises its inputs once more; ours adds coordinates at every step.
+All have the same sizes, the same matrix products, two LayerNorms for each step, and torch's attention. The differences
+are small: torch.nn and ALBERT add biases in attention, ALBERT normalises its inputs once more, and this project's
+encoder adds coordinates at every step.
 """
 
 from collections.abc import Callable
@@ -10,12 +11,12 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor, nn
 
-from universal_transformer.bench.subject import Shape
+from universal_transformer.bench.random_models import BenchmarkSizes
 
 Encoder = Callable[[Tensor], Tensor]
 
 
-class Looped(nn.Module):
+class RepeatedLayer(nn.Module):
     """One layer applied ``max_steps`` times."""
 
     def __init__(self, layer: nn.Module, *, max_steps: int) -> None:
@@ -29,9 +30,9 @@ class Looped(nn.Module):
 
 
 class Albert(nn.Module):
-    """ALBERT from embeddings to last states."""
+    """ALBERT, from embeddings to the states of its last layer."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: BenchmarkSizes) -> None:
         super().__init__()
         from transformers import AlbertConfig, AlbertModel
 
@@ -51,23 +52,23 @@ class Albert(nn.Module):
             attn_implementation="sdpa",
         )
         self.model = AlbertModel(config, add_pooling_layer=False)
-        # its sizes are equal: one product less
+        # both sizes are equal: the product is not needed
         self.model.encoder.embedding_hidden_mapping_in = nn.Identity()
 
     def forward(self, states: Tensor) -> Tensor:
         return self.model(inputs_embeds=states).last_hidden_state
 
 
-def torch_nn(shape: Shape) -> nn.Module:
-    """``nn.TransformerEncoderLayer``, looped."""
+def torch_nn(shape: BenchmarkSizes) -> nn.Module:
+    """One ``nn.TransformerEncoderLayer``, applied repeatedly."""
     layer = nn.TransformerEncoderLayer(
         shape.width, shape.heads, shape.filter_width, dropout=0.0, activation="relu", batch_first=True
     )
-    return Looped(layer, max_steps=shape.max_steps)
+    return RepeatedLayer(layer, max_steps=shape.max_steps)
 
 
-def x_transformers(shape: Shape) -> nn.Module:
-    """x-transformers' encoder of one layer, looped."""
+def x_transformers(shape: BenchmarkSizes) -> nn.Module:
+    """The encoder of x-transformers with one layer, applied repeatedly."""
     from x_transformers import Encoder as Layers
 
     layer = Layers(
@@ -80,15 +81,15 @@ def x_transformers(shape: Shape) -> nn.Module:
         ff_custom_activation=nn.ReLU(),
         pre_norm=False,
     )
-    return Looped(layer, max_steps=shape.max_steps)
+    return RepeatedLayer(layer, max_steps=shape.max_steps)
 
 
-PEERS: dict[str, tuple[str, Callable[[Shape], nn.Module]]] = {
+PEERS: dict[str, tuple[str, Callable[[BenchmarkSizes], nn.Module]]] = {
     "torch.nn": ("torch", torch_nn),
     "x-transformers": ("x_transformers", x_transformers),
     "ALBERT": ("transformers", Albert),
 }
-"""Name -> (package, what builds it)."""
+"""Name -> (package, function that builds the encoder)."""
 
 
 def installed(package: str) -> bool:
@@ -96,14 +97,14 @@ def installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
-def encoders(shape: Shape) -> dict[str, nn.Module]:
-    """Those that are installed, with random weights."""
+def encoders(shape: BenchmarkSizes) -> dict[str, nn.Module]:
+    """The encoders of the installed packages, with random weights."""
     torch.manual_seed(0)
-    return {name: make(shape) for name, (package, make) in PEERS.items() if installed(package)}
+    return {name: build(shape) for name, (package, build) in PEERS.items() if installed(package)}
 
 
-def t5(shape: Shape, *, vocabulary: int) -> nn.Module:
-    """T5 of the same sizes, ``max_steps`` layers a side, that never ends a sequence by itself."""
+def t5(shape: BenchmarkSizes, *, vocabulary: int) -> nn.Module:
+    """T5 of the same sizes with ``max_steps`` layers on each side; it never ends a sequence by itself."""
     from transformers import T5Config, T5ForConditionalGeneration
 
     config = T5Config(
@@ -118,5 +119,5 @@ def t5(shape: Shape, *, vocabulary: int) -> nn.Module:
         decoder_start_token_id=0,
     )
     model = T5ForConditionalGeneration(config).eval()
-    model.generation_config.eos_token_id = None  # no end to look for, and no logits to mask for it
+    model.generation_config.eos_token_id = None  # then it neither looks for an end token nor masks its logits
     return model

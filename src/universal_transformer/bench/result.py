@@ -1,4 +1,4 @@
-"""What a benchmark hands back: one measurement a line, the machine beside it, as JSON and as a table."""
+"""The result of a benchmark: measurements and the machine they were made on, as JSON and as a table."""
 
 import os
 import platform
@@ -15,10 +15,10 @@ PACKAGES = ("universal-transformer", "torch", "transformers", "x-transformers")
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """One comparison. ``seconds`` are medians of one call of each side.
+    """One comparison. ``seconds`` are the medians of the time of one call of each side.
 
-    ``ratio`` says how many times faster ``ours`` is than ``over``, the median over turns. ``bound`` is what it could be
-    at most, or ``None``; ``least`` is what this project asks of ``share`` (of ``ratio`` where there is no bound).
+    ``ratio`` is how many times faster ``ours`` is than ``over``, the median over turns. ``bound`` is the largest
+    possible ratio, or ``None``. ``least`` is the required ``share``, or the required ``ratio`` if there is no bound.
     """
 
     case: str
@@ -36,17 +36,17 @@ class Measurement:
 
     @property
     def share(self) -> float | None:
-        """The share of the bound that is reached."""
+        """The ratio divided by its bound."""
         return None if self.ratio is None or self.bound is None else self.ratio / self.bound
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the fields as JSON values."""
         return asdict(self) | {"share": self.share}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """``seconds``: about how long each comparison runs. ``quick``: tiny shapes, which show that it runs and no more."""
+    """``seconds``: about how long each comparison runs. ``quick``: tiny sizes, which only show that the case runs."""
 
     seconds: float = 6.0
     quick: bool = False
@@ -54,18 +54,18 @@ class Settings:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what was measured, as far as installed."""
-    found = {"python": platform.python_version()}
+    """Versions of Python and of the packages that are measured."""
+    installed = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            installed[name] = "not installed"
+    return installed
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, instruction sets that matter, GPU."""
+    """Processor, cores, instruction sets for matrix products, and GPU."""
     import torch
 
     flags = set[str]()
@@ -86,7 +86,7 @@ def machine() -> dict[str, Any]:
 
 
 def report(measurements: Sequence[Measurement], *, settings: Settings) -> dict[str, Any]:
-    """Everything a reader needs to place the figures."""
+    """Return the measurements with the machine, the versions and the settings they depend on."""
     import torch
 
     return {
@@ -102,36 +102,16 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def rows(measurements: Sequence[Measurement]) -> list[list[str]]:
-    """The table: heading first."""
-    table = [["case", "what", "type", "medians (ms)", "ratio", "bound", "share", "asked"]]
-    for each in measurements:
-        medians = ", ".join(f"{name} {1000 * value:.2f}" for name, value in each.seconds.items())
-        table.append(
-            [
-                each.case,
-                each.name,
-                each.dtype,
-                medians,
-                _number(each.ratio),
-                _number(each.bound),
-                _number(each.share),
-                _number(each.least),
-            ]
-        )
-    return table
-
-
-def markdown(found: Mapping[str, Any]) -> str:
-    """The tables of what `report` gave, one a case, and under which conditions."""
-    machine, versions = found["machine"], found["versions"]
+def markdown(results: Mapping[str, Any]) -> str:
+    """Render what `report` returned: the conditions, and one Markdown table for each case."""
+    machine, versions = results["machine"], results["versions"]
     lines = [
         f"{machine['processor']}, {machine['cores']} cores, {machine['gpu'] or 'no GPU'}, "
-        + f"{found['threads']} thread(s); "
+        + f"{results['threads']} thread(s); "
         + ", ".join(f"{name} {value}" for name, value in versions.items())
-        + f"; at least {found['settings']['seconds']:g} s a comparison."
+        + f"; at least {results['settings']['seconds']:g} s a comparison."
     ]
-    measurements = found["measurements"]
+    measurements = results["measurements"]
     for case in dict.fromkeys(each["case"] for each in measurements):
         lines += ["", f"### {case}", "", "| what | type | over | ratio | bound | share | asked | turns |"]
         lines.append("|---|---|---|---|---|---|---|---|")
@@ -144,8 +124,12 @@ def markdown(found: Mapping[str, Any]) -> str:
 
 
 def render(measurements: Sequence[Measurement]) -> str:
-    """The table as text."""
-    table = rows(measurements)
+    """Render the measurements as a table of plain text."""
+    table = [["case", "what", "type", "medians (ms)", "ratio", "bound", "share", "asked"]]
+    for each in measurements:
+        medians = ", ".join(f"{name} {1000 * value:.2f}" for name, value in each.seconds.items())
+        figures = [_number(value) for value in (each.ratio, each.bound, each.share, each.least)]
+        table.append([each.case, each.name, each.dtype, medians, *figures])
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

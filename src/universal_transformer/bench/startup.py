@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
+from universal_transformer.bench.timing import Side, alternate, comparison, medians
 
 HELP = "import sys; from universal_transformer.cli import main; sys.exit(main(['--help']))"
 PROGRAMS = {
@@ -14,7 +14,7 @@ PROGRAMS = {
     "import torch": "import torch",
 }
 LIMIT = 0.3
-"""Seconds in which ``ut --help`` is to answer."""
+"""Required time of ``ut --help`` in seconds."""
 
 
 def _python(code: str) -> Side:
@@ -22,29 +22,27 @@ def _python(code: str) -> Side:
 
 
 def run(settings: Settings) -> list[Measurement]:
-    """Fresh interpreters in turn."""
+    """Start new interpreters in turns."""
     sides = {name: _python(code) for name, code in PROGRAMS.items()}
     times = alternate(sides, seconds=settings.seconds, least=1 if settings.quick else 5, most=15, warm_up=1)
-    middle, torch_times = medians(times), times["import torch"]
+    help_seconds = medians(times)["ut --help"]
     answer = Measurement(
         case="startup",
         name=f"ut --help in {LIMIT} s",
-        seconds={"ut --help": middle["ut --help"]},
-        turns=len(torch_times),
+        seconds={"ut --help": help_seconds},
+        turns=len(times["ut --help"]),
         ours="ut --help",
         over=f"{LIMIT} s",
-        ratio=LIMIT / middle["ut --help"],
+        ratio=LIMIT / help_seconds,
         least=1.0,
     )
     imports = [
         Measurement(
             case="startup",
-            name=f"{name}, beside import torch",
-            seconds={name: middle[name], "import torch": middle["import torch"]},
-            turns=len(torch_times),
-            ours=name,
-            over="import torch",
-            ratio=median_ratio(torch_times, times[name]),
+            name=f"{name}, over import torch",
+            **comparison(
+                {name: times[name], "import torch": times["import torch"]}, ours=name, over="import torch"
+            ),
             least=1 / 1.1,
         )
         for name in ("import universal_transformer", "its models")

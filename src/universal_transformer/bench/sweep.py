@@ -1,24 +1,24 @@
-"""``ut bench sweep``: what halting saves and what a pass costs as one thing changes: mean steps, length, depth.
+"""``ut bench sweep``: what halting saves against mean steps, and the cost of a pass against length and depth.
 
-Each point is short; together they give the figures of ``docs/performance.md`` (``ut bench --plots``).
+Each point is measured for a short time. The points are drawn in ``docs/performance.md`` (``ut bench --plots``).
 """
 
 import dataclasses
 
 from universal_transformer.bench.halting import infer, inference
+from universal_transformer.bench.random_models import BenchmarkSizes, encoder, inputs
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.subject import Shape, encoder, inputs
 from universal_transformer.bench.timing import alternate, medians
 
 CAP = 10
-STEPS = Shape(width=256, heads=4, filter_width=1024, batch=16, length=64, max_steps=CAP)
+STEPS = BenchmarkSizes(width=256, heads=4, filter_width=1024, batch=16, length=64, max_steps=CAP)
 SHARES = (0.12, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98)
 LENGTHS = (64, 128, 256, 512, 1024, 2048)
 DEPTHS = (2, 4, 6, 8, 10, 12)
-QUICK = Shape(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=CAP)
+QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=CAP)
 
 
-def cost(shape: Shape, *, by: str, settings: Settings) -> Measurement:
+def cost(shape: BenchmarkSizes, *, by: str, settings: Settings) -> Measurement:
     """Seconds of one inference pass at a fixed depth."""
     module, states = encoder(shape, halting=False).eval(), inputs(shape)
     times = alternate({"ours": lambda: infer(module, states, form="auto")}, seconds=settings.seconds, least=3)
@@ -33,25 +33,25 @@ def cost(shape: Shape, *, by: str, settings: Settings) -> Measurement:
     )
 
 
-def saving(shape: Shape, *, share: float, settings: Settings) -> Measurement:
-    """Compact over masked where positions make ``share`` of the cap."""
-    found = inference(shape, share=share, least=0.0, settings=settings, name="inference")
-    name = f"saving at {found.details['mean_steps']:.1f} mean steps: {shape}"
-    details = {**found.details, "by": "mean steps"}
-    return dataclasses.replace(found, case="sweep", name=name, least=None, details=details)
+def saving(shape: BenchmarkSizes, *, share: float, settings: Settings) -> Measurement:
+    """Compare compact with masked where positions make ``share`` of the cap on steps."""
+    measured = inference(shape, share=share, least=0.0, settings=settings, name="inference")
+    name = f"saving at {measured.details['mean_steps']:.1f} mean steps: {shape}"
+    details = {**measured.details, "by": "mean steps"}
+    return dataclasses.replace(measured, case="sweep", name=name, least=None, details=details)
 
 
 def run(settings: Settings) -> list[Measurement]:
-    """All points; each for a third of the seconds of a comparison."""
+    """All points; each takes a third of the time of a comparison."""
     short = dataclasses.replace(settings, seconds=settings.seconds / 3)
     steps = QUICK if settings.quick else STEPS
     shares, lengths, depths = ((0.2, 0.9), (12, 24), (1, 3)) if settings.quick else (SHARES, LENGTHS, DEPTHS)
-    found = [saving(steps, share=share, settings=short) for share in shares]
+    savings = [saving(steps, share=share, settings=short) for share in shares]
     one = dataclasses.replace(steps, batch=1, max_steps=6)
     long = [dataclasses.replace(one, length=length) for length in lengths]
     deep = [dataclasses.replace(steps, max_steps=depth) for depth in depths]
     return [
-        *found,
+        *savings,
         *(cost(shape, by="length", settings=short) for shape in long),
         *(cost(shape, by="depth", settings=short) for shape in deep),
     ]

@@ -1,8 +1,9 @@
-"""Sides of a comparison in turn, and the ratio of what they took."""
+"""Time the sides of a comparison in turns, and compute the ratio of their times."""
 
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -10,13 +11,13 @@ Side = Callable[[], object]
 
 
 def wait(device: torch.device) -> None:
-    """Return when a GPU has done what it was given."""
+    """Wait until a GPU has finished all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def seconds_of(side: Side, *, device: torch.device) -> float:
-    """What one call takes."""
+    """Time of one call."""
     wait(device)
     start = time.perf_counter()
     side()
@@ -33,9 +34,9 @@ def alternate(
     warm_up: int = 2,
     device: torch.device | None = None,
 ) -> dict[str, list[float]]:
-    """Seconds of each side, turn by turn: every turn runs every side once, odd turns in reverse order.
+    """Return the seconds of each side in each turn: a turn runs every side once, odd turns in reverse order.
 
-    Turns are made for about ``seconds``, at least ``least`` and at most ``most`` of them.
+    The turns take about ``seconds`` together; there are at least ``least`` and at most ``most`` of them.
     """
     place = device or torch.device("cpu")
     order = list(sides)
@@ -49,6 +50,17 @@ def alternate(
             times[name].append(seconds_of(sides[name], device=place))
         turn += 1
     return times
+
+
+def comparison(times: Mapping[str, Sequence[float]], *, ours: str, over: str) -> dict[str, Any]:
+    """Return the fields of a ``Measurement`` that say how many times faster ``ours`` is than ``over``."""
+    return {
+        "seconds": medians(times),
+        "turns": len(times[ours]),
+        "ours": ours,
+        "over": over,
+        "ratio": median_ratio(times[over], times[ours]),
+    }
 
 
 def median_ratio(slow: Sequence[float], fast: Sequence[float]) -> float:

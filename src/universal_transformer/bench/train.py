@@ -1,27 +1,29 @@
-"""``ut bench train``: forward and backward at a fixed depth, beside tied-layer encoders of other libraries."""
+"""``ut bench train``: forward and backward pass at a fixed depth, compared with tied encoders of other libraries."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from universal_transformer.axes import States
 from universal_transformer.bench.peers import encoders
+from universal_transformer.bench.random_models import BenchmarkSizes, apply, encoder, inputs
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.subject import Shape, apply, encoder, inputs
-from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
+from universal_transformer.bench.timing import Side, alternate, comparison, median_ratio, medians
 from universal_transformer.nn.recurrence import Recurrence
 
 CASES = (
-    (Shape(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=6), 1.0),
-    (Shape(width=128, heads=4, filter_width=512, batch=64, length=20, max_steps=6), 1.2),
+    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=6), 1.0),
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=64, length=20, max_steps=6), 1.2),
 )
-QUICK = Shape(width=16, heads=2, filter_width=32, batch=2, length=8, max_steps=2)
+QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=8, max_steps=2)
 BFLOAT16 = 1.8
 
 
-class Ours(nn.Module):
-    """The recurrence from states to states."""
+class StatesEncoder(nn.Module):
+    """A recurrence as a module from states to states."""
 
     def __init__(self, recurrence: Recurrence) -> None:
         super().__init__()
@@ -31,11 +33,15 @@ class Ours(nn.Module):
         return apply(self.recurrence, states)[0]
 
 
-def flops(shape: Shape) -> float:
-    """Of forward and backward: three times two for each weight and position, and the two products of attention."""
-    weights = 4 * shape.width**2 + 2 * shape.width * shape.filter_width
-    attention = 2 * shape.length * shape.width
-    return 6.0 * shape.max_steps * shape.positions * (weights + attention)
+def flops(shape: BenchmarkSizes) -> int:
+    """Operations of a forward and backward pass, which torch counts on tensors without memory."""
+    with torch.device("meta"):
+        module = StatesEncoder(encoder(shape, halting=False))
+        states = torch.empty(shape.batch, shape.length, shape.width, requires_grad=True)
+    # torch counts the attention that forms its scores, which is the kernel MATH
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        torch.autograd.backward(module(states).sum())
+    return counter.get_total_flops()
 
 
 def step(module: nn.Module, states: States, direction: States, *, dtype: torch.dtype) -> None:
@@ -48,9 +54,9 @@ def step(module: nn.Module, states: States, direction: States, *, dtype: torch.d
 
 
 def sides_of(
-    modules: dict[str, nn.Module], shape: Shape, *, dtype: torch.dtype, suffix: str = ""
+    modules: dict[str, nn.Module], shape: BenchmarkSizes, *, dtype: torch.dtype, suffix: str = ""
 ) -> dict[str, Side]:
-    """One side a module."""
+    """Return one side for each module."""
     states, direction = inputs(shape), inputs(shape, seed=2)
 
     def side(module: nn.Module) -> Callable[[], object]:
@@ -59,9 +65,11 @@ def sides_of(
     return {name + suffix: side(module.train()) for name, module in modules.items()}
 
 
-def against_peers(shape: Shape, *, dtype: torch.dtype, least: float, settings: Settings) -> Measurement:
-    """Ours over the best peer. Every side is in every turn."""
-    modules = {"ours": Ours(encoder(shape, halting=False)), **encoders(shape)}
+def against_peers(
+    shape: BenchmarkSizes, *, dtype: torch.dtype, least: float, settings: Settings
+) -> Measurement:
+    """Compare this project's encoder with the fastest of the others. Every turn runs every side."""
+    modules = {"ours": StatesEncoder(encoder(shape, halting=False)), **encoders(shape)}
     times = alternate(sides_of(modules, shape, dtype=dtype), seconds=settings.seconds * len(modules) / 2)
     middle = medians(times)
     ratios = {name: median_ratio(times[name], times["ours"]) for name in middle if name != "ours"}
@@ -84,9 +92,9 @@ def against_peers(shape: Shape, *, dtype: torch.dtype, least: float, settings: S
     )
 
 
-def bfloat16(shape: Shape, *, settings: Settings) -> Measurement:
-    """Our bfloat16 autocast over our float32."""
-    modules: dict[str, nn.Module] = {"ours": Ours(encoder(shape, halting=False))}
+def bfloat16(shape: BenchmarkSizes, *, settings: Settings) -> Measurement:
+    """Compare bfloat16 autocast with float32."""
+    modules: dict[str, nn.Module] = {"ours": StatesEncoder(encoder(shape, halting=False))}
     sides = sides_of(modules, shape, dtype=torch.float32, suffix=" float32") | sides_of(
         modules, shape, dtype=torch.bfloat16, suffix=" bfloat16"
     )
@@ -96,11 +104,7 @@ def bfloat16(shape: Shape, *, settings: Settings) -> Measurement:
         name=f"autocast over float32: {shape}",
         dtype="bfloat16",
         shape=vars(shape),
-        seconds=medians(times),
-        turns=len(times["ours float32"]),
-        ours="ours bfloat16",
-        over="ours float32",
-        ratio=median_ratio(times["ours float32"], times["ours bfloat16"]),
+        **comparison(times, ours="ours bfloat16", over="ours float32"),
         least=BFLOAT16,
     )
 
@@ -112,9 +116,9 @@ def run(settings: Settings) -> list[Measurement]:
             against_peers(QUICK, dtype=torch.float32, least=0.0, settings=settings),
             bfloat16(QUICK, settings=settings),
         ]
-    found = [
+    measurements = [
         against_peers(shape, dtype=dtype, least=least, settings=settings)
         for shape, least in CASES
         for dtype in (torch.float32, torch.bfloat16)
     ]
-    return [*found, bfloat16(CASES[0][0], settings=settings)]
+    return [*measurements, bfloat16(CASES[0][0], settings=settings)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
 import sys
@@ -10,19 +11,21 @@ from importlib import import_module
 
 from universal_transformer import __version__
 from universal_transformer.cli.arguments import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR
-from universal_transformer.cli.heap import keep_freed_memory
 from universal_transformer.errors import UserError, near
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "train": ("train", "train a recipe, or go on with a run"),
+    "train": ("train", "train a recipe, or continue a run"),
     "evaluate": ("evaluate", "score a run on its test sets"),
-    "predict": ("predict", "answer lines of a file or of standard input"),
-    "plot": ("plot", "make the report of a run again: one HTML file with its plots"),
+    "predict": ("predict", "predict an output for each line of a file or of standard input"),
+    "plot": ("plot", "write the report of a run: one HTML file with its plots"),
     "recipes": ("recipes", "list the recipes"),
     "data": ("data", "list, fetch or check data sets"),
-    "bench": ("bench", "measure this machine: what halting saves, and other libraries beside it"),
-    "reproduce": ("reproduce", "measure a table of the paper, and write it beside the paper's figures"),
-    "demo": ("demo", "train the embedded default in a few minutes, and show what it learned"),
+    "bench": (
+        "bench",
+        "measure this machine: what halting saves, and the speed compared with other libraries",
+    ),
+    "reproduce": ("reproduce", "measure a table of the paper, and write it with the paper's figures"),
+    "demo": ("demo", "train a small model on generated stories in a few minutes, and show its predictions"),
 }
 """Command -> (module of this package with `run(arguments)`, summary)."""
 
@@ -30,7 +33,7 @@ _NO_MEMORY = ("allocate memory", "out of memory")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 2 for what the user can put right, 130 when interrupted."""
+    """Run a command and return its exit code: 0, 2 for a user's mistake, 130 when interrupted."""
     _ready_output()
     try:
         code = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
@@ -39,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         return fail(str(error))
     except BrokenPipeError:
-        # whoever read our output has gone; Python must not try to flush the rest at exit
+        # the reader of the output has closed it; Python must not try to flush the rest at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except KeyboardInterrupt:
@@ -48,25 +51,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return fail(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
     except (MemoryError, RuntimeError) as error:
-        # torch says it with a RuntimeError, on a CPU and on a GPU
+        # torch raises a RuntimeError when memory is short, on a CPU and on a GPU
         if isinstance(error, RuntimeError) and not any(text in str(error) for text in _NO_MEMORY):
             raise
         return fail("not enough memory: try a smaller --batch-tokens, or a smaller model")
 
 
 def _ready_output() -> None:
-    """Print to nowhere where output is closed, and escape letters that the terminal's encoding lacks."""
+    """Discard output if it is closed, and escape characters that the terminal's encoding lacks."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            # a file opened later would else get the number of the closed one, and what others print
+            # otherwise a file opened later would get the number of the closed one, and receive the output
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open until the end
         elif isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def fail(message: str) -> int:
-    """Print one line to standard error; return the exit code of what a user can put right."""
+    """Print one line to standard error; return the exit code of a user's mistake."""
     print("ut:", " ".join(message.split()), file=sys.stderr)
     return USAGE_ERROR
 
@@ -88,6 +91,24 @@ def _dispatch(arguments: list[str]) -> int:
     return int(run(rest))
 
 
+def keep_freed_memory() -> bool:
+    """Let glibc keep up to 2 GiB of freed memory for this process; return whether it does (only on Linux).
+
+    By default glibc returns large blocks to the system at once. The next update gets them back page by page, with a
+    page fault for each: a fifth of the time of a language model's updates on one core, a tenth of a small classifier's
+    (`docs/performance.md`).
+    """
+    if sys.platform != "linux":
+        return False
+    try:
+        set_option = ctypes.CDLL(None).mallopt
+    except AttributeError:  # another C library
+        return False
+    trim_threshold, top_pad, mmap_threshold = -1, -2, -3  # names of malloc.h
+    settings = {mmap_threshold: 1 << 30, trim_threshold: (1 << 31) - 1, top_pad: 1 << 26}
+    return all(set_option(name, value) == 1 for name, value in settings.items())
+
+
 def _help() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
@@ -95,14 +116,14 @@ def _help() -> str:
         (
             "usage: ut COMMAND [...]",
             "",
-            "Universal Transformer: train, test and look into models that think as long as they need.",
+            "Universal Transformer: train, evaluate and inspect models that choose their depth for each position.",
             "",
             *lines,
             "",
-            "ut COMMAND --help says more; ut --version prints the version.",
-            "To begin: ut demo, or ut train stories",
+            "ut COMMAND --help shows the options of a command; ut --version prints the version.",
+            "First steps: ut demo, or ut train stories",
         )
     )
 
 
-__all__ = ["COMMANDS", "fail", "main"]
+__all__ = ["COMMANDS", "fail", "keep_freed_memory", "main"]

@@ -1,4 +1,4 @@
-"""Options of commands and their exit codes: one-line errors, and the data folder. Imports nothing heavy."""
+"""What commands share: options, exit codes, one-line errors and the data folder. Imports no large package."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 from universal_transformer.errors import UserError, near
 
 FAILED, USAGE_ERROR, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
-"""Exit codes: a run or check failed; what the user can put right; as shells have it for Ctrl-C and a closed pipe."""
+"""Exit codes: a run or check failed; a user's mistake; Ctrl-C and a closed pipe, as shells number them."""
 LENGTH_PENALTY = 0.6
-"""Of a beam search, unless another is asked for."""
+"""Default of the length penalty of a beam search."""
 DATA_DIR = "folder with the data sets (default: the environment variable UT_DATA, or else data)"
 
 
@@ -27,8 +28,8 @@ class Parser(argparse.ArgumentParser):
         self._optionals.title = "options"
 
     def error(self, message: str) -> NoReturn:
-        """Raise what is wrong as a UserError."""
-        raise UserError(f"{message.removeprefix('argument ')}; {self.prog} --help says more")
+        """Raise the message as a UserError."""
+        raise UserError(f"{message.removeprefix('argument ')}; {self.prog} --help shows the options")
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Parse all arguments; one that is unknown is a UserError with near matches."""
@@ -37,7 +38,7 @@ class Parser(argparse.ArgumentParser):
             options = [name for name in self._option_string_actions if name.startswith("--")]
             first = unknown[0].split("=", 1)[0]
             if not first.startswith("-"):
-                raise UserError(f"unexpected {first!r}; {self.prog} --help says what may follow")
+                raise UserError(f"unexpected {first!r}; {self.prog} --help shows what may follow")
             raise UserError(
                 f"unknown option {first}{near(first, options)}; {self.prog} takes {', '.join(options)}"
             )
@@ -78,12 +79,12 @@ def number(*, least: float, most: float = math.inf, open_below: bool = False) ->
 
 
 def add_depth(parser: Parser) -> None:
-    """Add the options that change how deep a trained model goes."""
+    """Add the options that change the depth of a trained model."""
     parser.add_argument(
         "--max-steps",
         type=whole(1),
         metavar="T",
-        help="steps, or cap of a halting model (default: as trained)",
+        help="number of steps, or cap on the steps of a halting model (default: as trained)",
     )
     parser.add_argument(
         "--halting-threshold",
@@ -96,7 +97,7 @@ def add_depth(parser: Parser) -> None:
         "--model.execution.halting-execution",
         dest="halting_execution",
         choices=("auto", "masked"),
-        help="leave out halted positions where that is exact and saves time, or never (default: as trained)",
+        help="auto: leave out halted positions where that saves time; masked: never (default: as trained)",
     )
 
 
@@ -109,14 +110,22 @@ def add_beams(parser: Parser) -> None:
         "--length-penalty",
         type=number(least=0.0, most=10.0),
         metavar="A",
-        help=f"of a beam search, 0 to 10 (default: {LENGTH_PENALTY})",
+        help=f"length penalty of a beam search, 0 to 10 (default: {LENGTH_PENALTY})",
     )
 
 
+def add_batches(parser: Parser) -> None:
+    """Add the size of batches and the device."""
+    parser.add_argument(
+        "--batch-tokens", type=whole(1), default=16384, metavar="N", help="positions of a batch"
+    )
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+
+
 def search_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what `add_beams` asked for as arguments of a search; a penalty of no search is refused."""
+    """Return the options of `add_beams` as arguments of a search; a penalty without beams is refused."""
     if options.length_penalty is not None and options.beams == 1:
-        raise UserError("--length-penalty weighs what a beam search finds: give --beams too (2 or more)")
+        raise UserError("--length-penalty is for a beam search: give --beams too (2 or more)")
     alpha = LENGTH_PENALTY if options.length_penalty is None else options.length_penalty
     return {"beams": options.beams, "alpha": alpha}
 
@@ -145,7 +154,7 @@ def take(arguments: list[str], *, values: Sequence[str], flags: Sequence[str]) -
 
 @contextmanager
 def data_dir(folder: str | None) -> Iterator[None]:
-    """Let `folder` be the data folder inside, as if UT_DATA named it."""
+    """Use `folder` as the data folder inside the context, as if UT_DATA named it."""
     before = os.environ.get("UT_DATA")
     if folder:
         os.environ["UT_DATA"] = folder
@@ -158,6 +167,13 @@ def data_dir(folder: str | None) -> Iterator[None]:
             os.environ["UT_DATA"] = before
 
 
+def check_writable(option: str, file: str) -> None:
+    """Refuse a file that cannot be written, before the work whose result it is to hold."""
+    if Path(file).is_dir() or not Path(file).parent.is_dir():
+        what = "this is a folder" if Path(file).is_dir() else f"there is no folder {Path(file).parent}"
+        raise UserError(f"{option} {file}: {what}; expected the name of a file to write")
+
+
 def note(text: str) -> None:
-    """Print a line beside the results: to standard error, so that a pipe gets results only."""
+    """Print a line to standard error, so that a pipe receives only results."""
     print(text, file=sys.stderr)

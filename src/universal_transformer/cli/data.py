@@ -1,4 +1,4 @@
-"""``ut data``: which data sets there are, where, whole or not; and getting them from their official sources."""
+"""``ut data``: list the data sets, fetch one from its official source, or check its files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ACTIONS = ("list", "fetch", "check")
 
 
 def run(arguments: list[str]) -> int:
-    """List, fetch or check; return 1 if a data set that was checked is not whole."""
+    """List, fetch or check; return 1 if a checked data set is incomplete or changed."""
     parser = Parser(
         "data", description="Data sets: list them, fetch one from its official source, check one."
     )
@@ -46,7 +46,9 @@ def _list(folder: str) -> int:
             where = "-"
         print(f"{name:<{width}}  {dataset.about}")
         print(f"{'':<{width}}  licence: {dataset.licence}; here: {where}")
-    print(f"data folder: {data_folder(folder)}; another: --data-dir or the environment variable UT_DATA")
+    print(
+        f"data folder: {data_folder(folder)}; change it with --data-dir or the environment variable UT_DATA"
+    )
     return 0
 
 

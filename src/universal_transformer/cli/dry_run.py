@@ -1,19 +1,16 @@
-"""``ut train RECIPE --dry-run``: what a run would cost, before anything is trained.
+"""``ut train RECIPE --dry-run``: what a run would cost, estimated before anything is trained.
 
-Floating-point operations of one forward pass, a multiplication and an addition counted as two, with width d,
-filter width f, T steps of b blocks, S source and N target positions (padding included) of each of B rows:
-
-=============================== ================================================================
-self-attention, one position    8 d² (queries, keys, values, output) + 4 L d (scores, sums over L)
-attention to the source         4 d² + 4 S d a target position; keys and values 4 d² a source position,
-                                once for all steps
-transition, one position        4 d f; separable convolutions: 4 d f + 6 d + 10 f
-output                          2 d × classes a target position (of a classifier: a row)
-=============================== ================================================================
-
-Backward costs twice the forward pass, so an update costs 3 × the sum. A halting model may stop earlier: its
-figures are upper bounds. Time is these operations over the speed of a matrix product of the model's shape,
-measured here and now, times a factor for all that is no matrix product (`OVERHEAD`).
+==================== =============================================================================================
+figure               how it is found
+==================== =============================================================================================
+parameters           the model is built on torch's "meta" device, where tensors have a shape and no memory
+operations (FLOPs)   torch counts those of a forward pass of this model; an update costs 3 times as many, because the
+                     backward pass costs twice the forward pass. A halting model is counted at its cap on steps, so
+                     that its figures are upper bounds
+memory               parameters, gradients and optimizer state exactly; activations by `activation_bytes`
+time                 operations over the speed of a matrix product of the model's shape, which is measured when the
+                     command runs, times a factor for all other operations (`OVERHEAD`)
+==================== =============================================================================================
 """
 
 from __future__ import annotations
@@ -23,25 +20,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from universal_transformer.baselines import cost
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
+from universal_transformer.data.example import Example, sizes
+from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.models.language_model import LanguageModel
+from universal_transformer.registry import Model, build
+from universal_transformer.typed import replaced
 
 if TYPE_CHECKING:
-    from universal_transformer.data.example import Example
     from universal_transformer.kinds import AnyModelConfig
     from universal_transformer.training.config import RunConfig
 
-SAMPLE = 4096
-"""Training examples that stand for all."""
+EXAMPLES = 4096
+"""Batches are made of a sample of this many training examples."""
+COUNTED_BATCHES = 6
+"""Operations are counted for this many batches, spread evenly over those of the sample."""
 OVERHEAD = 1.8
 """Time of an update over the time of its matrix products: 1.5 to 2.1 on one CPU core, at width 128 to 256."""
 PROCESS_BYTES = 400e6
-"""What Python and torch take before there is a model."""
+"""Memory that Python and torch take before there is a model."""
 
 
 @dataclass(frozen=True)
-class Shape:
-    """A batch: rows, source positions and target positions of each, padding included."""
+class BatchShape:
+    """Rows of a batch, and source and target positions of each row, padding included."""
 
     rows: int
     source: int
@@ -57,13 +66,13 @@ class Estimate:
     parameters: int
     updates_per_epoch: int
     flops: float
-    """Of one update, mean over batches."""
+    """Operations of one update, the mean over batches."""
     memory: float
     """Bytes while training, at the largest batch of the sample."""
     cached: float
-    """Bytes of keys and values for a target as long as the longest of the sample, while it is decoded."""
+    """Bytes of keys and values while a target as long as the longest of the sample is decoded."""
     seconds: float
-    """Of one update."""
+    """Seconds of one update."""
     notes: tuple[str, ...]
 
     def lines(self) -> list[str]:
@@ -91,16 +100,19 @@ class Estimate:
 
 
 def estimate(config: RunConfig) -> Estimate:
-    """Load the data, build the model without weights, and estimate."""
+    """Load the data, build the model without memory for its tensors, and estimate."""
     from universal_transformer.cli.run_folder import load_data
 
     task = load_data(config)
-    model = task.configure(config.model)
+    configured = task.configure(config.model)
+    model = build_on_meta(configured)
     shapes, updates = _batches(task.train, batch_tokens=config.training.batch_tokens)
-    flops = sum(forward_flops(model, shape) for shape in shapes) / len(shapes) * 3
-    parameters = count_parameters(model)
-    copies = 5 + config.training.average_checkpoints  # weights, gradient, Adam's two, the best
-    weights = 4.0 * parameters * copies
+    by_length = sorted(shapes, key=lambda shape: shape.source + shape.target)
+    counted = [by_length[len(shapes) * (2 * i + 1) // (2 * COUNTED_BATCHES)] for i in range(COUNTED_BATCHES)]
+    flops = 3 * sum(forward_flops(model, shape) for shape in counted) / COUNTED_BATCHES
+    parameters = model.num_parameters()
+    copies = 5 + config.training.average_checkpoints  # weights, gradient, two of Adam, the best weights
+    activations = max(activation_bytes(configured, shape) for shape in shapes)
     return Estimate(
         config=config,
         examples={
@@ -111,23 +123,20 @@ def estimate(config: RunConfig) -> Estimate:
         parameters=parameters,
         updates_per_epoch=updates,
         flops=flops,
-        memory=PROCESS_BYTES + weights + max(activation_bytes(model, shape) for shape in shapes),
+        memory=PROCESS_BYTES + 4.0 * parameters * copies + activations,
         cached=cache_bytes(model, length=max(shape.target for shape in shapes)),
-        seconds=flops / _speed(config, model) * OVERHEAD,
+        seconds=flops / _speed(config, configured) * OVERHEAD,
         notes=task.notes,
     )
 
 
-def _batches(examples: Sequence[Example], *, batch_tokens: int) -> tuple[list[Shape], int]:
+def _batches(examples: Sequence[Example], *, batch_tokens: int) -> tuple[list[BatchShape], int]:
     """Return the shapes of the batches that a sample of the examples makes, and the updates of an epoch."""
-    from universal_transformer.data.example import sizes
-    from universal_transformer.data.sampler import BucketSampler
-
-    stride = max(1, len(examples) // SAMPLE)
+    stride = max(1, len(examples) // EXAMPLES)
     sample = [examples[index] for index in range(0, len(examples), stride)]
     batches = BucketSampler(sizes(sample), batch_tokens=batch_tokens, seed=0, shuffle=True).epoch(0)
     shapes = [
-        Shape(
+        BatchShape(
             rows=len(batch),
             source=max(len(sample[index].source) for index in batch),
             target=max(_target_length(sample[index]) for index in batch),
@@ -141,107 +150,109 @@ def _target_length(example: Example) -> int:
     return len(example.target) if isinstance(example.target, tuple) else 1
 
 
-def forward_flops(model: AnyModelConfig, shape: Shape) -> float:
-    """Return the operations of one forward pass of a batch, by the table above (baselines: `baselines.cost`)."""
-    if not isinstance(model, ModelConfig):
-        return cost.forward_flops(model, rows=shape.rows, source=shape.source, target=shape.target)
-    source, target = shape.rows * shape.source, shape.rows * shape.target
-    d, applications = model.sizes.width, _applications(model)
-    if model.architecture == "classifier":
-        encoder = source * applications * _block_flops(model, length=shape.source)
-        return encoder + shape.rows * 2.0 * d * model.vocabulary.num_classes
-    decoder = target * applications * _block_flops(model, length=shape.target)
-    output = target * 2.0 * d * (model.vocabulary.target_size or model.vocabulary.size)
-    if model.architecture == "language_model":
-        return decoder + output
-    encoder = source * applications * _block_flops(model, length=shape.source)
-    cross = target * applications * (4.0 * d * d + 4.0 * shape.source * d)
-    return encoder + decoder + cross + source * _different_blocks(model) * 4.0 * d * d + output
+def build_on_meta(config: AnyModelConfig) -> Model:
+    """Build a model whose tensors have shapes and take no memory."""
+    with torch.device("meta"):
+        return build(config).eval()
 
 
-def _applications(model: ModelConfig) -> int:
-    """How often a block is applied: T steps of b blocks, and the plain layers."""
-    plain = model.tensor2tensor.plain_layers_before + model.tensor2tensor.plain_layers_after
-    return model.max_steps * model.step.blocks + plain
+class _NoPadding(TorchFunctionMode):
+    """Answers False where a model asks whether a tensor without values is true: whether it holds any padding."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        if func is torch.Tensor.__bool__ and args[0].is_meta:
+            return False
+        return func(*args, **(kwargs or {}))
 
 
-def _different_blocks(model: ModelConfig) -> int:
-    plain = model.tensor2tensor.plain_layers_before + model.tensor2tensor.plain_layers_after
-    return model.step.blocks * (1 if model.step.tied else model.max_steps) + plain
+def forward_flops(model: Model, shape: BatchShape) -> int:
+    """Return the operations of one forward pass of a batch; a multiplication and an addition are counted as two.
+
+    `model` is on the meta device (`build_on_meta`). Only matrix products and convolutions are counted.
+    """
+    config = model.config
+    if isinstance(config, ModelConfig) and config.halts:
+        model = build_on_meta(replaced(config, {"halting.side": "none"}))
+    words = (config.vocabulary.max_fact_words,) if config.inputs.kind == "facts" else ()
+    source = torch.zeros(shape.rows, shape.source, *words, dtype=torch.long, device="meta")
+    target = torch.zeros(shape.rows, shape.target, dtype=torch.long, device="meta")
+    inputs = {"encoder_decoder": (source, target), "language_model": (target,), "classifier": (source,)}
+    # torch counts the attention that forms its scores, which is the kernel MATH
+    with (
+        FlopCounterMode(display=False) as counter,
+        torch.no_grad(),
+        sdpa_kernel(SDPBackend.MATH),
+        _NoPadding(),
+    ):
+        model(*inputs[config.architecture])
+    return counter.get_total_flops()
 
 
-def _block_flops(model: ModelConfig, *, length: int) -> float:
-    """Self-attention and transition of one position among `length`."""
-    d, f = model.sizes.width, model.sizes.filter_width
-    transition = 4.0 * d * f
-    if model.transition.kind == "separable_convolution":
-        transition += 6.0 * d + 10.0 * f
-    return 8.0 * d * d + 4.0 * length * d + transition
-
-
-def activation_bytes(model: AnyModelConfig, shape: Shape) -> float:
+def activation_bytes(config: AnyModelConfig, shape: BatchShape) -> float:
     """Return about how many bytes a forward pass keeps for the backward pass, in 32-bit floats.
 
-    Of each position and block: some 16 states of the width (projections, residuals, norms, dropout), 2 of the
-    filter width; of each target position: the logits, their softmax and their gradient. With activation checkpointing:
-    one state of each position and step (two where outputs are interpolated), and one step and the plain layers whole.
+    =============================== =============================================================================
+    model                           what is kept
+    =============================== =============================================================================
+    Universal Transformer           for each position and block: 16 states of the width (projections, residuals,
+                                    norms, dropout) and 2 of the filter width
+    with activation checkpointing   for each position and step: one state (two where outputs are interpolated);
+                                    one step and the plain layers whole
+    LSTM                            for each position and layer: 8 states; the weights of attention
+    Neural GPU                      for each unit and step: 10 images
+    every model                     for each output: the logits, their softmax and their gradient
+    =============================== =============================================================================
     """
-    if not isinstance(model, ModelConfig):
-        return cost.activation_bytes(model, rows=shape.rows, source=shape.source, target=shape.target)
-    source, target = shape.rows * shape.source, shape.rows * shape.target
-    if model.architecture == "classifier":
-        positions, outputs = source, shape.rows * model.vocabulary.num_classes
+    d = config.sizes.width if isinstance(config, ModelConfig) else config.width
+    classes = config.vocabulary.target_size or config.vocabulary.size
+    source, target = shape.source, shape.target
+    if isinstance(config, NeuralGpuConfig):
+        places = config.num_places(source)
+        images = 10.0 * places * config.image_width * d * config.num_layers
+        return 4.0 * shape.rows * places * (images + 3.0 * classes)
+    if config.architecture == "classifier":
+        positions, outputs = source, config.vocabulary.num_classes
     else:
-        positions = source + target
-        outputs = target * (model.vocabulary.target_size or model.vocabulary.size)
-    per_block = 16.0 * model.sizes.width + 2.0 * model.sizes.filter_width
-    kept = _applications(model) * per_block
-    if model.execution.activation_checkpointing:
-        whole = _applications(model) - (model.max_steps - 1) * model.step.blocks
-        states = 2.0 if model.halts and model.halting.output == "interpolate" else 1.0
-        kept = model.max_steps * states * model.sizes.width + whole * per_block
-    return 4.0 * (positions * kept + 3.0 * outputs)
+        positions, outputs = source + target, target * classes
+    if isinstance(config, LstmConfig):
+        kept = 8.0 * d * config.num_layers * positions
+        if config.architecture == "encoder_decoder":
+            kept += target * (2.0 * source + 4.0 * d)
+        return 4.0 * shape.rows * (kept + 3.0 * outputs)
+    plain = config.tensor2tensor.plain_layers_before + config.tensor2tensor.plain_layers_after
+    blocks = config.max_steps * config.step.blocks + plain
+    per_block = 16.0 * d + 2.0 * config.sizes.filter_width
+    kept = blocks * per_block
+    if config.execution.activation_checkpointing:
+        states = 2.0 if config.halts and config.halting.output == "interpolate" else 1.0
+        kept = config.max_steps * states * d + (config.step.blocks + plain) * per_block
+    return 4.0 * shape.rows * (positions * kept + 3.0 * outputs)
 
 
-def cache_bytes(model: AnyModelConfig, *, length: int) -> float:
-    """Return how many bytes a decoder keeps of a sequence of `length` tokens, in 32-bit floats: of each position and
-    block applied, its key and its value (and the input of a convolution), whether or not it has halted by then.
+def cache_bytes(model: Model, *, length: int) -> float:
+    """Return how many bytes of keys and values (and inputs of a convolution) a decoder keeps of `length` tokens.
+
+    A position is kept for each block applied, whether or not it has halted by then.
     """
-    from universal_transformer.nn.cache import cache_elements
-
-    if not isinstance(model, ModelConfig) or model.architecture == "classifier":
+    if not isinstance(model, EncoderDecoder | LanguageModel):
         return 0.0
-    convolution = model.transition.kind == "separable_convolution"
-    slots = _applications(model)
-    return 4.0 * cache_elements(
-        slots, batch=1, capacity=length, width=model.sizes.width, convolution=convolution
-    )
-
-
-def count_parameters(model: AnyModelConfig) -> int:
-    """Return the number of weights, from a model whose tensors take no memory."""
-    import torch
-
-    from universal_transformer.registry import build
-
-    with torch.device("meta"):
-        built = build(model)
-    return sum(parameter.numel() for parameter in built.parameters())
+    cache = model.target.start(batch=1, capacity=length).cache
+    return float(sum(part.nbytes for part in vars(cache).values() if isinstance(part, torch.Tensor)))
 
 
 def _speed(config: RunConfig, model: AnyModelConfig) -> float:
-    """Return operations a second of a matrix product of the transition's shape: the best of many short ones."""
-    import torch
-
+    """Return operations a second of the model's largest matrix product: the best of many short ones."""
     from universal_transformer.cli.run_folder import pick_device
 
     device = pick_device(config.training.device)
     positions = min(config.training.batch_tokens, 1024)
-    inner, outer = (
-        (model.sizes.width, model.sizes.filter_width)
-        if isinstance(model, ModelConfig)
-        else cost.product_shape(model)
-    )
+    match model:
+        case ModelConfig():
+            inner, outer = model.sizes.width, model.sizes.filter_width
+        case LstmConfig():
+            inner, outer = model.width, 4 * model.width
+        case NeuralGpuConfig():
+            inner, outer = model.kernel_size**2 * model.width, 2 * model.width
     states = torch.randn(positions, inner, device=device)
     weight = torch.randn(inner, outer, device=device)
     product = 2.0 * positions * inner * outer
@@ -251,7 +262,7 @@ def _speed(config: RunConfig, model: AnyModelConfig) -> float:
         torch.set_num_threads(config.training.threads or threads)
         while repeats < 20 or time.perf_counter() < ends:
             began = time.perf_counter()
-            float((states @ weight)[0, 0])  # reading a number waits for a GPU to be done
+            float((states @ weight)[0, 0])  # reading a number waits until a GPU has finished
             best = max(best, product / (time.perf_counter() - began))
             repeats += 1
     finally:

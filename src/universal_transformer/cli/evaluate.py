@@ -13,10 +13,11 @@ from universal_transformer.cli.arguments import (
     DATA_DIR,
     LENGTH_PENALTY,
     Parser,
+    add_batches,
     add_beams,
     add_depth,
+    check_writable,
     data_dir,
-    search_of,
     whole,
 )
 from universal_transformer.errors import UserError
@@ -47,9 +48,7 @@ def run(arguments: list[str]) -> int:
             other=options.data,
             halting_execution=options.halting_execution,
         )
-        report = _evaluate(run, task, options)
-    path = folder / _file_name(options)
-    report.save(path)
+        report = evaluate_run(run, task, options)
     if options.record:
         from universal_transformer.cli.record import record
 
@@ -58,7 +57,7 @@ def run(arguments: list[str]) -> int:
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
         print(*report.lines(), sep="\n")
-        print(f"written to {path}")
+        print(f"written to {folder / _file_name(options)}")
     return 0
 
 
@@ -67,7 +66,10 @@ def parser() -> Parser:
     parser = Parser("evaluate", description="Score a run; the report is written to RUN/report.json.")
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument(
-        "--split", default="test", metavar="NAME", help="test (default), validation, train, or one test set"
+        "--split",
+        default="test",
+        metavar="NAME",
+        help="test (default), validation, train, or the name of one test set",
     )
     add_depth(parser)
     add_beams(parser)
@@ -76,15 +78,14 @@ def parser() -> Parser:
     parser.add_argument(
         "--record", metavar="FILE", help="also write the scores with command, hardware, versions and commit"
     )
-    parser.add_argument("--batch-tokens", type=whole(1), default=16384, metavar="N", help="positions at once")
+    add_batches(parser)
     parser.add_argument(
         "--data",
         choices=OTHER_DATA,
         default="",
         metavar="NAME",
-        help=f"score a language model on other data than its own: {', '.join(OTHER_DATA)}",
+        help=f"score a language model on other data than those of its run: {', '.join(OTHER_DATA)}",
     )
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
     return parser
 
@@ -97,7 +98,7 @@ def open_with_task(
     other: str = "",
     halting_execution: Literal["auto", "masked"] | None = None,
 ) -> tuple[Run, Task]:
-    """Load the run in `folder`, and its data (from `data_dir`, if that is given), or the `other` data named."""
+    """Load the run in `folder` and its data (from `data_dir`, if that is given), or the data set `other`."""
     from universal_transformer.cli.run_folder import load_task, open_run, pick_device
 
     run = open_run(folder, device=pick_device(device), halting_execution=halting_execution)
@@ -117,36 +118,16 @@ def open_with_task(
     return run, load_task(run)
 
 
-def evaluate_run(run: Run, task: Task) -> Report:
-    """Do what ``ut evaluate RUN`` does, but print nothing."""
-    options = parser().parse([str(run.folder)])
-    report = _evaluate(run, task, options)
-    report.save(run.folder / _file_name(options))
-    return report
-
-
-def _check_record(file: str | None, folder: Path) -> None:
-    """Refuse, before the work, a place where no record can be written, and a run that does not say how it came."""
-    if not file:
-        return
-    if Path(file).is_dir() or not Path(file).parent.is_dir():
-        what = "this is a folder" if Path(file).is_dir() else f"there is no folder {Path(file).parent}"
-        raise UserError(f"--record {file}: {what}; expected the name of a file to write")
-    if (folder / MODEL).is_dir() and not (folder / METRICS).is_file():
-        raise UserError(
-            f"--record {file}: {show_path(folder)} has no {METRICS}, which says how the run was trained; "
-            "leave --record out"
-        )
-
-
-def _evaluate(run: Run, task: Task, options: argparse.Namespace) -> Report:
+def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None) -> Report:
+    """Evaluate as ``ut evaluate RUN`` does (by default without further options), and write the report."""
     from universal_transformer.evaluation import InferenceOptions, evaluate
 
+    options = options or parser().parse([str(run.folder)])
     inference = InferenceOptions(
         **search_of(options), max_steps=options.max_steps, halting_threshold=options.halting_threshold
     )
     with progress_bar() as progress:
-        return evaluate(
+        report = evaluate(
             run.model,
             task,
             split=options.split,
@@ -155,11 +136,25 @@ def _evaluate(run: Run, task: Task, options: argparse.Namespace) -> Report:
             batch_tokens=options.batch_tokens,
             progress=progress,
         )
+    report.save(run.folder / _file_name(options))
+    return report
+
+
+def _check_record(file: str | None, folder: Path) -> None:
+    """Refuse, before the work, a file that cannot be written and a run without the metrics of its training."""
+    if not file:
+        return
+    check_writable("--record", file)
+    if (folder / MODEL).is_dir() and not (folder / METRICS).is_file():
+        raise UserError(
+            f"--record {file}: {show_path(folder)} has no {METRICS}, which holds how the run was trained; "
+            "leave --record out"
+        )
 
 
 @contextmanager
 def progress_bar() -> Iterator[Progress | None]:
-    """Show a bar on a terminal (standard error), nothing elsewhere."""
+    """Show a progress bar if standard error is a terminal."""
     from rich.console import Console
     from rich.progress import Progress as Bar
 
@@ -173,7 +168,7 @@ def progress_bar() -> Iterator[Progress | None]:
 
 
 def _file_name(options: argparse.Namespace) -> str:
-    """Return ``report.json`` for the test sets as trained; other choices have names of their own."""
+    """Return ``report.json`` for the test sets with the model as trained; other options give other names."""
     chosen = {
         "data-": options.data or None,
         "": options.split if options.split != "test" else None,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: list[str]) -> int:
-    """Evaluate if that was not done yet, and write ``report.html`` and ``plots/``."""
+    """Evaluate the run if it has no report yet, and write ``report.html`` and ``plots/``."""
     options = parser().parse(arguments)
     from universal_transformer.cli.evaluate import evaluate_run, open_with_task
     from universal_transformer.evaluation import Report
@@ -35,7 +35,7 @@ def run(arguments: list[str]) -> int:
 
 def parser() -> Parser:
     """Return the parser of ``ut plot``."""
-    parser = Parser("plot", description="Make the report of a run: RUN/report.html and RUN/plots/*.png.")
+    parser = Parser("plot", description="Write the report of a run: RUN/report.html and RUN/plots/*.png.")
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument(
         "--stories", type=whole(1), default=1, metavar="N", help="examples to show (default: 1)"

@@ -1,4 +1,4 @@
-"""``ut predict``: one result for each line of input (for stories: for each question), in order."""
+"""``ut predict``: one result for each line of input (for stories: for each question), in the order of the input."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from universal_transformer.cli.arguments import (
     USAGE_ERROR,
     Parser,
+    add_batches,
     add_beams,
     add_depth,
     note,
@@ -30,17 +31,19 @@ LINES_AT_ONCE = 512
 
 
 def run(arguments: list[str]) -> int:
-    """Predict; return 2 if a line could not be read (its result is an empty line, the reason on standard error)."""
+    """Predict; return 2 if a line is invalid (its result is an empty line, with a message on standard error)."""
     options = parser().parse(arguments)
     if options.beams > 1 and options.temperature:
         raise UserError("--beams and --temperature: search or sample, not both")
     if not options.temperature and (options.top_k or options.top_p < 1):
         raise UserError(
-            "--top-k and --top-p say what to sample from: give --temperature too (1: as it was learned)"
+            "--top-k and --top-p are for sampling: give --temperature too (1: the model's own distribution)"
         )
     stdin = options.file in (None, "-")
     if stdin and sys.stdin is None:
-        raise UserError("standard input is closed; give it lines to answer, or name a file of them")
+        raise UserError(
+            "standard input is closed; give lines to predict from on standard input, or name a file"
+        )
     from universal_transformer.cli.run_folder import open_run, pick_device
     from universal_transformer.decoding import Sampling
     from universal_transformer.evaluation import InferenceOptions, predict
@@ -74,14 +77,18 @@ def run(arguments: list[str]) -> int:
 
 def parser() -> Parser:
     """Return the parser of ``ut predict``."""
-    parser = Parser("predict", description="Answer a file or standard input: one result a line.")
+    parser = Parser("predict", description="Predict from a file or from standard input: one result a line.")
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument(
-        "file", metavar="FILE", nargs="?", help="UTF-8 text, maybe .gz (default: standard input)"
+        "file", metavar="FILE", nargs="?", help="UTF-8 text, plain or .gz (default: standard input)"
     )
     parser.add_argument("--jsonl", action="store_true", help="one JSON object a line, with scores and steps")
     parser.add_argument(
-        "--choices", type=whole(1), default=3, metavar="K", help="best answers in a JSON object (default: 3)"
+        "--choices",
+        type=whole(1),
+        default=3,
+        metavar="K",
+        help="best predictions in a JSON object (default: 3)",
     )
     add_depth(parser)
     add_beams(parser)
@@ -90,27 +97,28 @@ def parser() -> Parser:
         type=number(least=0.0),
         default=0.0,
         metavar="T",
-        help="sample, from 0 on (default: 0, the likeliest)",
+        help="temperature of sampling (default: 0, the likeliest token)",
     )
     parser.add_argument(
-        "--top-k", type=whole(0), default=0, metavar="K", help="sample from K tokens (0: all)"
+        "--top-k", type=whole(0), default=0, metavar="K", help="sample from the K likeliest tokens (0: all)"
     )
     parser.add_argument(
         "--top-p",
         type=number(least=0.0, most=1.0, open_below=True),
         default=1.0,
         metavar="P",
-        help="sample from the likeliest tokens of this probability",
+        help="sample from the likeliest tokens that together have this probability",
     )
-    parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="of sampling (default: 0)")
-    parser.add_argument("--max-new-tokens", type=whole(1), metavar="N", help="longest output")
-    parser.add_argument("--batch-tokens", type=whole(1), default=16384, metavar="N", help="positions at once")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed of sampling (default: 0)")
+    parser.add_argument(
+        "--max-new-tokens", type=whole(1), metavar="N", help="limit on the length of an output"
+    )
+    add_batches(parser)
     return parser
 
 
 class _Results:
-    """Prints one result for each line, in the order of the lines, as soon as those before it are printed."""
+    """Prints one result for each line in the order of the lines, each as soon as all earlier ones are printed."""
 
     def __init__(self, codec: Codec, *, jsonl: bool) -> None:
         self._codec, self._jsonl = codec, jsonl
@@ -119,22 +127,20 @@ class _Results:
         self._stopped: UserError | None = None
 
     def examples(self, outcomes: Iterator[Example | str]) -> Iterator[Example]:
-        """Yield the examples among `outcomes`; the others say why a line has none."""
+        """Yield the examples among `outcomes`, which holds an error message for each line without an example."""
         try:
             for outcome in outcomes:
+                self._pending.append(outcome)
                 if not isinstance(outcome, str):
-                    self._pending.append(outcome)
                     yield outcome
-                elif self._pending:
-                    self._pending.append(outcome)
-                else:
-                    self._fail(outcome)
+                elif len(self._pending) == 1:
+                    self._show_failures()
                     sys.stdout.flush()
         except UserError as error:
-            self._stopped = error  # what was read before it is answered first
+            self._stopped = error  # the lines before it get their results first
 
     def show(self, answer: Prediction) -> None:
-        """Print the answer to the next example, after the results of unreadable lines before it."""
+        """Print the prediction for the next example, after the results of the invalid lines before it."""
         self._show_failures()
         example = self._pending.popleft()
         assert not isinstance(example, str)
@@ -143,7 +149,7 @@ class _Results:
             sys.stdout.flush()
 
     def end(self) -> int:
-        """Print what is left and return the exit code; raise what ended the input before its end."""
+        """Print the remaining results and return the exit code; raise the error that stopped the input, if any."""
         self._show_failures()
         if self._stopped is not None:
             raise self._stopped
@@ -151,21 +157,19 @@ class _Results:
 
     def _show_failures(self) -> None:
         while self._pending and isinstance(self._pending[0], str):
-            self._fail(str(self._pending.popleft()))
-
-    def _fail(self, reason: str) -> None:
-        self._failures += 1
-        note(f"ut: {one_line(reason)}")
-        print(json.dumps({"error": reason}, ensure_ascii=False) if self._jsonl else "")
+            reason = self._pending.popleft()
+            self._failures += 1
+            note(f"ut: {one_line(str(reason))}")
+            print(json.dumps({"error": reason}, ensure_ascii=False) if self._jsonl else "")
 
 
 def _outcomes(codec: Codec, file: str | None) -> Iterator[Example | str]:
-    """Yield, for each line of `file` (None: standard input), its example or why there is none."""
+    """Yield, for each line of `file` (None: standard input), its example or an error message."""
     from universal_transformer.files import read_lines, read_stream, try_lines, try_stream
     from universal_transformer.tasks.facts import FactCodec
 
     name = "standard input" if file is None else file
-    if isinstance(codec, FactCodec):  # a story is many lines: they cannot be taken one by one
+    if isinstance(codec, FactCodec):  # a story has many lines: they cannot be read one at a time
         whole = read_stream(sys.stdin.buffer, name) if file is None else read_lines(file)
         yield from list(codec.read(whole, name=name))
         return
@@ -173,7 +177,7 @@ def _outcomes(codec: Codec, file: str | None) -> Iterator[Example | str]:
         try:
             if isinstance(line, UserError):
                 raise line
-            missing = f"{name}:{place}: an empty line; expected something to answer"
+            missing = f"{name}:{place}: an empty line; expected input for a prediction"
             yield next(codec.read([(place, line)], name=name), missing)
         except UserError as error:
             yield str(error)

@@ -1,9 +1,9 @@
-"""From a model to tokens: greedy, sampled, and by beam search; batched, with keys and values cached."""
+"""Generation of tokens: greedy search, sampling and beam search, in batches, with cached keys and values."""
 
 from universal_transformer.decoding.beam import beam_search
 from universal_transformer.decoding.continuous import Request, generate_continuously, generate_stream
+from universal_transformer.decoding.generation import Generated
 from universal_transformer.decoding.sampling import GREEDY, Sampling, generate
-from universal_transformer.decoding.session import Generated
 
 __all__ = [
     "GREEDY",

@@ -14,16 +14,16 @@ from typing import TypeGuard
 import torch
 
 from universal_transformer.axes import Int, Tensor
-from universal_transformer.decoding.sampling import GREEDY, Row, Sampling, extend, generate
-from universal_transformer.decoding.session import (
+from universal_transformer.decoding.generation import (
     Generated,
     Generator,
     check_model,
     evaluating,
     next_log_probabilities,
-    open_session,
     prepared,
+    start_generation,
 )
+from universal_transformer.decoding.sampling import GREEDY, Continuation, Sampling, extend, generate
 from universal_transformer.errors import UserError
 from universal_transformer.execution.stream import RowStream, stream_obstacle
 from universal_transformer.models.encoder_decoder import EncoderDecoder
@@ -58,7 +58,7 @@ class Job:
     """
 
     number: int
-    sequence: Row
+    sequence: Continuation
     source_steps: list[float]
     state: DecoderState
     row: int
@@ -242,13 +242,13 @@ class ContinuousBatch:
     def prepare(self, requests: Sequence[Request]) -> list[tuple[int, Generated]]:
         """Encode sources and feed prompts, together. The results of those that end with their first token."""
         options = self.options
-        session = open_session(
+        session = start_generation(
             self.model,
             _sources(self.model, requests),
             max_new_tokens=options.max_new_tokens,
             max_steps=options.max_steps,
             halting_threshold=options.halting_threshold,
-            room=False,
+            reserve=False,
         )
         state = session.state
         assert isinstance(state, DecoderState)
@@ -260,7 +260,7 @@ class ContinuousBatch:
                     f"{self.capacity}: at least {given + limit - 1} is needed, or fewer max_new_tokens"
                 )
         sequences = [
-            Row(limit, number=request.number, seed=options.sampling.seed)
+            Continuation(limit, number=request.number, seed=options.sampling.seed)
             for request, limit in zip(requests, session.limits, strict=True)
         ]
         chosen = extend(

@@ -13,16 +13,15 @@ from dataclasses import dataclass
 import torch
 
 from universal_transformer.axes import Float, Int, Tensor
-from universal_transformer.decoding.session import (
+from universal_transformer.decoding.generation import (
     Generated,
     Generator,
-    Session,
     Source,
     check_limit,
     check_source,
     evaluating,
     next_log_probabilities,
-    open_session,
+    start_generation,
 )
 from universal_transformer.errors import UserError
 from universal_transformer.models.roles import NonAutoregressive, refuse_depth
@@ -30,16 +29,16 @@ from universal_transformer.models.roles import NonAutoregressive, refuse_depth
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How the next token is chosen. A value that is not allowed is a UserError."""
+    """How the next token is chosen. A value that is not allowed raises a UserError."""
 
     temperature: float = 0.0
-    """0 takes the likeliest token; 1 draws from the model's distribution; more is more varied."""
+    """0 takes the likeliest token; 1 draws from the model's distribution; larger values flatten the distribution."""
     top_k: int = 0
-    """Draw from that many likeliest tokens; 0: from all."""
+    """Draw from this number of likeliest tokens; 0: from all tokens."""
     top_p: float = 1.0
-    """Draw from the smallest set of likeliest tokens that holds this probability; 1: from all."""
+    """Draw from the smallest set of likeliest tokens whose probability is at least this; 1: from all tokens."""
     seed: int = 0
-    """With the number of a row it decides all draws of that row."""
+    """The seed and the number of a row determine all draws of that row."""
 
     def __post_init__(self) -> None:
         if not (_is_number(self.temperature) and 0.0 <= self.temperature < math.inf):
@@ -104,13 +103,14 @@ def generate(
     max_steps: int | None = None,
     halting_threshold: float | None = None,
 ) -> list[Generated]:
-    """One sequence for each row of ``source``.
+    """Return one generated sequence for each row of ``source``.
 
-    ``source``: source tokens ``[batch, source]`` of an EncoderDecoder, or the prompts of a LanguageModel, lists of
-    ids that begin with ``start_id``; only the continuation is returned. A row ends with the end token or after
-    ``max_new_tokens`` (end token included; by default twice the length of its source and ten more).
-    ``indices`` number the rows (by default 0, 1, 2 …): what is drawn for a row depends on the seed and its number
-    only, so that it is the same in whatever batch it is. ``max_steps`` and ``halting_threshold`` as in the model.
+    ``source`` is a tensor of source tokens ``[batch, source]`` for an EncoderDecoder. For a LanguageModel it holds the
+    prompts, which are lists of ids that begin with ``start_id``; only the continuation is returned. A row ends with
+    the end token or after ``max_new_tokens`` (end token included; by default twice the length of its source plus ten).
+    ``indices`` are the numbers of the rows (by default 0, 1, 2 …). The draws for a row depend on the seed and on its
+    number alone, so that the other rows of the batch do not change them. ``max_steps`` and ``halting_threshold`` are
+    those of the model's call.
 
     Raises UserError for an empty prompt, ids out of the vocabulary, and lengths that do not fit.
     """
@@ -119,16 +119,26 @@ def generate(
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=model)
         return _at_once(model, source, limit=max_new_tokens, sampling=sampling, indices=indices)
     with evaluating(model):
-        session = open_session(
+        batch = start_generation(
             model,
             source,
             max_new_tokens=max_new_tokens,
             max_steps=max_steps,
             halting_threshold=halting_threshold,
         )
-        rows = _rows(session.limits, sampling=sampling, indices=indices)
-        _run(session, rows, sampling=sampling)
-    return [row.result(steps) for row, steps in zip(rows, session.source_steps, strict=True)]
+        rows = _continuations(batch.limits, sampling=sampling, indices=indices)
+        inside, end_id = rows, model.config.vocabulary.end_id
+        while True:
+            chosen = extend(inside, batch.log_probabilities, batch.steps, sampling=sampling, end_id=end_id)
+            running = [place for place, row in enumerate(inside) if not row.done]
+            if not running:
+                break
+            if 2 * len(running) <= len(inside):  # until then, rows that are done are fed padding
+                index = torch.tensor(running, device=chosen.device)
+                batch.keep(index)
+                chosen, inside = chosen[index], [inside[place] for place in running]
+            batch.advance(chosen, done=torch.tensor([row.done for row in inside], device=chosen.device))
+    return [row.result(steps) for row, steps in zip(rows, batch.source_steps, strict=True)]
 
 
 def _at_once(
@@ -139,12 +149,12 @@ def _at_once(
     sampling: Sampling,
     indices: Sequence[int] | None,
 ) -> list[Generated]:
-    """The same from a model that predicts all tokens at once: each place is chosen by itself, up to the end token."""
+    """The same for a model that predicts all tokens at once: each token is chosen independently."""
     source = check_source(source, model=model)
     with evaluating(model):
         logits, inside = model.output_logits(source)
     limits = [places if limit is None else min(limit, places) for places in inside.sum(dim=1).tolist()]
-    rows = _rows(limits, sampling=sampling, indices=indices)
+    rows = _continuations(limits, sampling=sampling, indices=indices)
     no_steps = logits.new_zeros(len(rows))
     for place in range(max(limits)):
         done = torch.tensor([row.done for row in rows], device=logits.device)
@@ -155,18 +165,21 @@ def _at_once(
     return [row.result([]) for row in rows]
 
 
-def _rows(limits: Sequence[int], *, sampling: Sampling, indices: Sequence[int] | None) -> list["Row"]:
-    """Rows of nothing yet, numbered by ``indices`` (by default 0, 1, 2 …)."""
+def _continuations(
+    limits: Sequence[int], *, sampling: Sampling, indices: Sequence[int] | None
+) -> list["Continuation"]:
+    """Return empty continuations, numbered by ``indices`` (by default 0, 1, 2 …)."""
     numbers = range(len(limits)) if indices is None else indices
     if len(numbers) != len(limits):
         raise UserError(f"indices numbers {len(numbers)} rows, but there are {len(limits)}")
     return [
-        Row(limit, number=number, seed=sampling.seed) for limit, number in zip(limits, numbers, strict=True)
+        Continuation(limit, number=number, seed=sampling.seed)
+        for limit, number in zip(limits, numbers, strict=True)
     ]
 
 
-class Row:
-    """A sequence in the making. ``number`` and ``seed`` decide what is drawn for it."""
+class Continuation:
+    """A sequence that is being generated. ``number`` and ``seed`` determine its random draws."""
 
     def __init__(self, limit: int, *, number: int, seed: int) -> None:
         self.limit = limit
@@ -178,11 +191,11 @@ class Row:
 
     @property
     def done(self) -> bool:
-        """Ended, or as long as it may get."""
+        """Whether it has ended or has reached its limit."""
         return self.finished or len(self.tokens) == self.limit
 
     def add(self, token: int, *, log_probability: float, steps: float, end_id: int) -> None:
-        """One more token, or the end."""
+        """Append a token, or mark the sequence as finished if it is the end token."""
         self.log_probability += log_probability
         self.steps.append(steps)
         if token == end_id:
@@ -191,7 +204,7 @@ class Row:
             self.tokens.append(token)
 
     def result(self, source_steps: list[float]) -> Generated:
-        """What it became."""
+        """Return the generated sequence."""
         return Generated(
             tokens=self.tokens,
             score=self.log_probability,
@@ -203,14 +216,14 @@ class Row:
 
 
 def extend(
-    rows: Sequence[Row],
+    rows: Sequence[Continuation],
     log_probabilities: Float[Tensor, "rows classes"],
     steps: Float[Tensor, "rows"],
     *,
     sampling: Sampling,
     end_id: int,
 ) -> Int[Tensor, "rows"]:
-    """Give each row that is not done its next token; ``steps`` is what each token cost. Returns the tokens."""
+    """Append a token to each row that is not done, and return the tokens; ``steps`` are the depth steps of each."""
     if sampling.temperature == 0.0:
         chosen = log_probabilities.argmax(dim=-1)
     else:
@@ -227,20 +240,3 @@ def extend(
         if not row.done:
             row.add(token, log_probability=score, steps=made, end_id=end_id)
     return chosen
-
-
-def _run(session: Session, rows: Sequence[Row], *, sampling: Sampling) -> None:
-    """Extend ``rows`` until all are done. Done rows are fed padding, and leave once they are half of the batch."""
-    end_id = session.model.config.vocabulary.end_id
-    inside = list(rows)
-    while inside:
-        chosen = extend(inside, session.log_probabilities, session.steps, sampling=sampling, end_id=end_id)
-        running = [place for place, row in enumerate(inside) if not row.done]
-        if not running:
-            return
-        if 2 * len(running) <= len(inside):
-            index = torch.tensor(running, device=chosen.device)
-            session.keep(index)
-            chosen, inside = chosen[index], [inside[place] for place in running]
-        done = torch.tensor([row.done for row in inside], device=chosen.device)
-        session.advance(chosen, done=done)

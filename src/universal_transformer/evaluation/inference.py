@@ -8,7 +8,7 @@ from typing import Any
 
 from universal_transformer.axes import Tensor
 from universal_transformer.decoding import GREEDY, Generated, Sampling, beam_search, generate
-from universal_transformer.decoding.session import Source, check_model
+from universal_transformer.decoding.generation import Source, check_model
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.roles import AnyEncoderDecoder, AnyLanguageModel, NonAutoregressive

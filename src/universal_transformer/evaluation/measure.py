@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from universal_transformer.data.example import Example, sizes, spread
-from universal_transformer.decoding.session import evaluating
+from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.memory_check import check_batch_tokens, check_batches

@@ -11,7 +11,7 @@ from universal_transformer.data.batch import collate
 from universal_transformer.data.example import Example, size
 from universal_transformer.decoding import Generated, Request, generate_stream
 from universal_transformer.decoding.continuous import PROBE
-from universal_transformer.decoding.session import Source, evaluating, prepared
+from universal_transformer.decoding.generation import Source, evaluating, prepared
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.memory_check import check_batch_tokens, check_batches
@@ -179,7 +179,7 @@ class _Predictor:
 def _given(model: AnyEncoderDecoder | AnyLanguageModel, example: Example) -> list[int]:
     """Return the prompt of a language model, or the source."""
     if isinstance(model, AnyLanguageModel):
-        return [model.config.start_id, *target_ids(example)]
+        return [model.config.vocabulary.start_id, *target_ids(example)]
     return [token for token in example.source if isinstance(token, int)]
 
 

@@ -12,7 +12,7 @@ from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import NO_CLASS, Example, spread
 from universal_transformer.decoding import generate
-from universal_transformer.decoding.session import evaluating
+from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation import predict
 from universal_transformer.models.classifier import Classifier

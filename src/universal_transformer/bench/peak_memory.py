@@ -7,11 +7,11 @@ from torch.profiler import ProfilerActivity, profile
 
 
 def peak_bytes(work: Callable[[], object], *, device: torch.device) -> int:
-    """The most memory held at once beyond what was held before.
+    """Return the peak of the memory in use, minus what was in use before.
 
-    On a GPU the allocator counts. On a CPU every allocation and release of torch's allocator is taken from the
-    profiler's memory events and summed up in the order of time: activations, temporaries and what autograd keeps,
-    wherever it is kept. Memory that kernels take past the allocator (packed weights, say) is not seen.
+    On a GPU this is the allocator's figure. On a CPU it is the largest sum, in order of time, of the allocations and
+    releases that the profiler records for torch's allocator: activations, temporary tensors and all that autograd
+    keeps. Memory that kernels allocate by other means (packed weights, for example) is not included.
     """
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -1,8 +1,8 @@
-"""What is measured: a recurrence with random weights, and a halting bias that gives the mean number of steps wanted."""
+"""Recurrences with random weights, and a halting bias that is calibrated to a given mean number of steps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -15,13 +15,14 @@ from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
 
+Norm = Literal["post", "pre"]
 SPREAD = 2.0
-"""Standard deviation of the halting logits over positions: enough that steps differ from position to position."""
+"""Standard deviation of the halting logits over positions; it makes the steps differ between positions."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
-    """Sizes of one comparison."""
+class BenchmarkSizes:
+    """Sizes of the model and of the batch in one comparison."""
 
     width: int
     heads: int
@@ -40,9 +41,9 @@ class Shape:
 
 
 def encoder(
-    shape: Shape, *, halting: bool, decoder: bool = False, norm: Literal["post", "pre"] = "post"
+    shape: BenchmarkSizes, *, halting: bool, decoder: bool = False, norm: Norm = "post"
 ) -> Recurrence:
-    """The recurrence of the paper with random weights (ReLU, sinusoids at every step), no dropout."""
+    """Build the recurrence of the paper with random weights (ReLU, sinusoids at every step), without dropout."""
     config = ModelConfig(
         architecture="language_model" if decoder else "classifier",
         sizes=Sizes(width=shape.width, filter_width=shape.filter_width, num_heads=shape.heads),
@@ -59,7 +60,7 @@ def encoder(
     return module
 
 
-def inputs(shape: Shape, *, seed: int = 1) -> States:
+def inputs(shape: BenchmarkSizes, *, seed: int = 1) -> States:
     """Random states."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape.batch, shape.length, shape.width, generator=generator)
@@ -73,7 +74,7 @@ def apply(module: Recurrence, states: States) -> tuple[States, Trace]:
 
 @torch.no_grad()
 def bisect(unit: HaltingUnit, mean_steps: Callable[[], float], *, wanted: float, turns: int) -> None:
-    """Halve the range of halting biases ``turns`` times; with the last one, ``mean_steps()`` is about ``wanted``."""
+    """Find the halting bias for which ``mean_steps()`` is about ``wanted`` by ``turns`` bisections."""
     low, high = -12.0, 8.0
     for _ in range(turns):
         middle = (low + high) / 2
@@ -84,7 +85,7 @@ def bisect(unit: HaltingUnit, mean_steps: Callable[[], float], *, wanted: float,
 
 @torch.no_grad()
 def calibrate(module: Recurrence, states: States, *, share: float) -> Trace:
-    """Give the mean of N about ``share`` of the cap; return the trace."""
+    """Set the halting bias so that the mean number of steps is about ``share`` of the cap; return the trace."""
     assert module.halting is not None
 
     def mean_steps() -> float:
@@ -94,12 +95,13 @@ def calibrate(module: Recurrence, states: States, *, share: float) -> Trace:
     return apply(module, states)[1]
 
 
-def histogram(trace: Trace, *, max_steps: int) -> list[int]:
-    """How many positions made 1, 2, … ``max_steps`` steps."""
-    return torch.bincount(trace.steps.flatten().long(), minlength=max_steps + 1)[1:].tolist()
+def step_statistics(trace: Trace, *, max_steps: int) -> dict[str, Any]:
+    """Return the mean number of steps, and the numbers of positions that made 1, 2, … ``max_steps`` steps."""
+    counts = torch.bincount(trace.steps.flatten().long(), minlength=max_steps + 1)[1:]
+    return {"mean_steps": float(trace.mean_steps()), "steps_histogram": counts.tolist()}
 
 
 def bound(trace: Trace) -> float:
-    """What halting can save at most: position-steps of the masked loop over those of running positions."""
+    """The largest possible ratio: position-steps of the masked loop over those of the positions that still run."""
     made = float(trace.steps.max()) * trace.steps.numel()
     return made / max(1.0, float(trace.steps.sum()))

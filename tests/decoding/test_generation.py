@@ -1,4 +1,4 @@
-"""What a cache may never change: the logits and the steps of any token, however it was fed."""
+"""A cache changes neither the logits nor the steps of any token, in whatever chunks tokens are fed."""
 
 import contextlib
 
@@ -7,7 +7,7 @@ import torch
 from jaxtyping import TypeCheckError
 
 from small_models import SOURCES, small, variants
-from universal_transformer.decoding.session import evaluating, open_session, prepared
+from universal_transformer.decoding.generation import evaluating, prepared, start_generation
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import packs
 
@@ -57,7 +57,7 @@ def test_tokens_fed_in_chunks_give_the_logits_and_steps_of_one_pass(fields):
     ids=str,
 )
 @torch.no_grad()
-def test_ragged_prompts_continue_as_each_does_alone(fields, side):
+def test_prompts_of_different_lengths_continue_as_each_does_alone(fields, side):
     model = small(architecture="language_model", **fields)
     lengths = [4, 1, 6]
     prompts = [torch.cat((torch.tensor([1]), torch.randint(2, 9, (length - 1,)))) for length in lengths]
@@ -81,7 +81,7 @@ def test_ragged_prompts_continue_as_each_does_alone(fields, side):
 
 @pytest.mark.parametrize("fields", HALF.values(), ids=HALF.keys())
 @torch.no_grad()
-def test_reordered_rows_continue_as_if_they_had_always_stood_so(fields):
+def test_reordered_rows_continue_like_rows_that_were_in_this_order(fields):
     model, source = small(**fields), sources(3)
     tokens = shifted(model, torch.randint(2, 9, (3, LENGTH)))
     index = torch.tensor([2, 0, 0, 1, 2])
@@ -95,12 +95,12 @@ def test_reordered_rows_continue_as_if_they_had_always_stood_so(fields):
 
 
 @pytest.mark.parametrize("fields", [{}, {"halting": True}, {"transition": "separable_convolution"}])
-def test_a_done_row_is_fed_padding_and_the_others_do_not_notice(fields):
+def test_a_done_row_is_fed_padding_without_effect_on_the_others(fields):
     model = small(**fields)
     source, draws = sources(3), torch.randint(2, 9, (5, 3))
     with evaluating(model):
         options = {"max_new_tokens": 7, "max_steps": None, "halting_threshold": None}
-        session, other = (open_session(model, source, **options) for _ in range(2))
+        session, other = (start_generation(model, source, **options) for _ in range(2))
         for tokens in draws:
             session.advance(tokens)
             other.advance(tokens, done=torch.tensor([False, True, False]))
@@ -138,12 +138,12 @@ def test_prepared_matrices_give_the_same_probabilities(fields, kind, architectur
 
 
 def opened(model, source, **options):
-    return open_session(
+    return start_generation(
         model, source, **{"max_new_tokens": None, "max_steps": None, "halting_threshold": None, **options}
     )
 
 
-def test_rows_get_twice_their_source_and_ten_more_unless_told_otherwise():
+def test_the_default_limit_of_a_row_is_twice_its_source_plus_ten():
     model = small()
     assert opened(model, torch.tensor([[3, 4, 2], [5, 0, 0]])).limits == [16, 12]
     assert opened(model, torch.tensor([[3, 4, 2]]), max_new_tokens=3).limits == [3]
@@ -191,7 +191,7 @@ def test_what_cannot_be_continued_is_refused_in_one_line(source, options, messag
         (torch.tensor([[3, 9]]), "token id 9"),
     ],
 )
-def test_a_source_that_is_none_is_refused(source, message):
+def test_an_invalid_source_is_refused(source, message):
     with pytest.raises(UserError, match=message):
         opened(small(), source)
 
@@ -212,6 +212,6 @@ def test_logits_that_are_not_finite_stop_generation():
         opened(model, torch.tensor([[3, 2]]))
 
 
-def test_a_cache_beyond_all_memory_is_refused():
+def test_a_cache_larger_than_memory_is_refused():
     with pytest.raises(UserError, match="capacity"):
         opened(small(), torch.tensor([[3, 2]]), max_new_tokens=10**13)

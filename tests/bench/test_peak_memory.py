@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from universal_transformer.bench.memory import peak_bytes
+from universal_transformer.bench.peak_memory import peak_bytes
 
 CPU = torch.device("cpu")
 MEGABYTE = 2**20

@@ -1,7 +1,8 @@
-"""What greedy search, sampling and beam search share: a batch of sequences being continued token by token.
+"""What greedy search, sampling and beam search share: a batch of sequences that are continued token by token.
 
-A sequence is a row. :func:`open_session` checks and feeds what is given (a source, or prompts of any lengths, padded
-on the left), :meth:`Session.advance` feeds one more token a row, and :meth:`Session.keep` picks, repeats or drops rows.
+Each sequence is one row. :func:`start_generation` checks the input (a source, or prompts of any lengths, padded on the
+left) and feeds it to the model. :meth:`GenerationBatch.advance` feeds one more token for each row, and
+:meth:`GenerationBatch.keep` selects, repeats or drops rows.
 """
 
 import math
@@ -37,10 +38,10 @@ Source = Int[Tensor, "batch source"] | Sequence[Sequence[int]]
 class Generated:
     """One generated sequence.
 
-    ``log_probability`` sums the model's log-probabilities of its tokens (and of the end token, when ``finished``);
-    ``score`` is what sequences are ranked by: the same, over the length penalty in a beam search. ``steps`` is the
-    mean number of depth steps the decoder made for a token, ``source_steps`` those of the encoder for each source
-    position (empty for a language model).
+    ``log_probability`` is the sum of the model's log-probabilities of its tokens (and of the end token, when
+    ``finished``). Sequences are ranked by ``score``: in a beam search the log-probability over the length penalty,
+    elsewhere the log-probability. ``steps`` is the mean number of depth steps that the decoder made for a token,
+    ``source_steps`` the number that the encoder made for each source position (empty for a language model).
     """
 
     tokens: list[int]
@@ -53,7 +54,7 @@ class Generated:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """No dropout, nothing kept for gradients; afterwards every module is in the mode it was in."""
+    """Use evaluation mode and ``torch.inference_mode``; afterwards every module is in its earlier mode again."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -65,10 +66,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @dataclass
-class Session:
-    """Rows being continued. ``log_probabilities`` are those of the next token of each row, ``steps`` what they cost.
+class GenerationBatch:
+    """Sequences that are being continued, one a row.
 
-    ``limits`` is how many tokens each row may get, end token included.
+    ``log_probabilities`` are those of the next token of each row, and ``steps`` are the depth steps that the model made
+    to predict it. ``limits`` is how many tokens each row may get, end token included.
     """
 
     model: Generator
@@ -79,7 +81,7 @@ class Session:
     source_steps: list[list[float]]
 
     def advance(self, tokens: Int[Tensor, "rows"], *, done: Bool[Tensor, "rows"] | None = None) -> None:
-        """Feed one token a row; rows that are ``done`` are fed padding, which nothing sees."""
+        """Feed one token for each row; rows that are ``done`` are fed padding, to which no position attends."""
         padding = None
         if done is not None:
             padding = done.unsqueeze(1)
@@ -89,7 +91,7 @@ class Session:
         self.steps = _last_steps(self.state, self.log_probabilities)
 
     def keep(self, index: Int[Tensor, "kept"]) -> None:
-        """Rows ``index``, in that order, in place of the present ones: picked, repeated or dropped."""
+        """Replace the rows by the rows ``index``, in that order: rows may be left out or repeated."""
         self.state.reorder(index)
         self.log_probabilities, self.steps = self.log_probabilities[index], self.steps[index]
 
@@ -98,7 +100,7 @@ def check_model(model: nn.Module) -> None:
     """UserError unless ``model`` generates token by token."""
     if isinstance(model, NonAutoregressive):
         raise UserError(
-            f"{type(model).__name__} writes all tokens at once: there are no beams to search; use beams=1"
+            f"{type(model).__name__} predicts all tokens at once: there are no beams to search; use beams=1"
         )
     if not isinstance(model, AnyEncoderDecoder | AnyLanguageModel):
         raise UserError(f"{type(model).__name__} cannot generate: EncoderDecoder and LanguageModel can")
@@ -117,17 +119,19 @@ def check_source(source: Source, *, model: nn.Module) -> Int[Tensor, "batch sour
 
 
 def prepared(model: AnyModel) -> AnyModel:
-    """A twin of ``model`` that shares its parameters and has its matrices packed for a CPU's products, where that can
-    be. What is done to the weights later does not reach it; a twin is its own twin.
+    """Return a copy of ``model`` that shares its parameters and whose matrices are packed for fast products on a CPU.
+
+    The model itself is returned where nothing can be packed, or where it is packed already. The packed matrices do not
+    follow later changes of the weights.
     """
     if not isinstance(model, EncoderDecoder | LanguageModel):
         return model
     if any(isinstance(part, PackedLinear) for part in model.modules()):
         return model
-    twin = packed(model)
-    assert isinstance(twin.target, TargetSide)
-    twin.target.pack_logits()
-    return twin
+    copy = packed(model)
+    assert isinstance(copy.target, TargetSide)
+    copy.target.pack_logits()
+    return copy
 
 
 def next_log_probabilities(
@@ -135,10 +139,10 @@ def next_log_probabilities(
 ) -> Float[Tensor, "rows classes"]:
     """``log softmax(logits)``, then minus infinity for padding and the start token, which are never generated.
 
-    So a score is the log-likelihood that the same model gives to the same target when it is teacher-forced.
+    A score is therefore the log-likelihood that the same model gives to the same target under teacher forcing.
     UserError when a row that is not ``done`` has logits that are not finite.
     """
-    least, most = logits.aminmax()  # not a number, if one of them is not
+    least, most = logits.aminmax()  # both are NaN if one logit is NaN
     if not math.isfinite((most - least).item()):
         bad = ~torch.isfinite(logits).all(dim=1)
         if bool((bad if done is None else bad & ~done).any()):
@@ -153,25 +157,26 @@ def next_log_probabilities(
 def _last_steps(
     state: GenerationState, log_probabilities: Float[Tensor, "rows classes"]
 ) -> Float[Tensor, "rows"]:
-    """What the last token of each row cost; 0 of a model without depth."""
+    """Depth steps of the last token of each row; 0 for a model without depth."""
     if state.trace is None:
         return log_probabilities.new_zeros(log_probabilities.shape[0])
     return state.trace.steps[:, -1]
 
 
-def open_session(
+def start_generation(
     model: Generator,
     source: Source,
     *,
     max_new_tokens: int | None,
     max_steps: int | None,
     halting_threshold: float | None,
-    room: bool = True,
-) -> Session:
-    """Check what is given, encode the source or feed the prompts, and stand before the first new token.
+    reserve: bool = True,
+) -> GenerationBatch:
+    """Check the input, then encode the source or feed the prompts; the first new token comes next.
 
-    ``max_new_tokens=None`` gives each row twice the length of its source (or prompt) and ten more, as far as a
-    learned position table reaches. Without ``room`` the caches hold what is fed here and no more.
+    With ``max_new_tokens=None`` the limit of a row is twice the length of its source (or prompt) plus ten, or the end
+    of a learned position table. With ``reserve`` the caches have space for the new tokens, without it only for the
+    tokens that are fed here.
     """
     check_model(model)
     model, config = prepared(model), model.config
@@ -181,7 +186,7 @@ def open_session(
         limits = _limits(lengths, [1] * len(lengths), max_new_tokens=max_new_tokens, config=config)
         state = model.start(
             source,
-            capacity=max(limits) if room else 1,
+            capacity=max(limits) if reserve else 1,
             max_steps=max_steps,
             halting_threshold=halting_threshold,
         )
@@ -195,14 +200,14 @@ def open_session(
         limits = _limits(lengths, lengths, max_new_tokens=max_new_tokens, config=config)
         state = model.start(
             batch=len(source),
-            capacity=tokens.shape[1] + (max(limits) - 1 if room else 0),
+            capacity=tokens.shape[1] + (max(limits) - 1 if reserve else 0),
             max_steps=max_steps,
             halting_threshold=halting_threshold,
         )
         source_steps = [[] for _ in source]
     logits = model.advance(tokens, state, padding=padding)[:, -1]
     first = next_log_probabilities(logits, config=config)
-    return Session(model, state, first, _last_steps(state, first), limits, source_steps)
+    return GenerationBatch(model, state, first, _last_steps(state, first), limits, source_steps)
 
 
 def check_limit(max_new_tokens: int | None) -> None:
@@ -214,29 +219,29 @@ def check_limit(max_new_tokens: int | None) -> None:
 def _limits(
     lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int | None, config: BaseConfig
 ) -> list[int]:
-    """New tokens each row may get; ``fed`` tokens (start token included) stand in front of them."""
+    """New tokens that each row may get after its ``fed`` tokens (start token included)."""
     check_limit(max_new_tokens)
     wanted = [2 * length + 10 if max_new_tokens is None else max_new_tokens for length in lengths]
     if not isinstance(config, ModelConfig) or config.coordinates.position != "learned":
         return wanted
     limits = []
     for row, (given, limit) in enumerate(zip(fed, wanted, strict=True)):
-        room = config.coordinates.max_positions - given + 1  # the last new token is not fed
-        if room < 1 or (max_new_tokens is not None and limit > room):
+        free = config.coordinates.max_positions - given + 1  # the last new token is not fed
+        if free < 1 or (max_new_tokens is not None and limit > free):
             asked = f" and max_new_tokens={max_new_tokens}" if max_new_tokens is not None else ""
             raise UserError(
                 f"row {row}: a prompt of {given} tokens{asked} does not fit the learned table of "
                 f"max_positions={config.coordinates.max_positions}"
-                + (f": at most {room} new tokens" if room > 0 else ": shorten the prompt")
+                + (f": at most {free} new tokens" if free > 0 else ": shorten the prompt")
             )
-        limits.append(min(limit, room))
+        limits.append(min(limit, free))
     return limits
 
 
 def _pad_left(
     prompts: Sequence[Sequence[int]], *, model: AnyLanguageModel
 ) -> tuple[Int[Tensor, "batch prompt"], Bool[Tensor, "batch prompt"]]:
-    """One tensor of all prompts, aligned at their ends, and where it holds no token."""
+    """Return one tensor of all prompts, aligned at their ends, and its padding mask."""
     config = model.config
     if not prompts:
         raise UserError("no prompts: give at least one, of at least the start token")
@@ -244,7 +249,7 @@ def _pad_left(
         if not prompt or prompt[0] != config.start_id:
             raise UserError(
                 f"prompt {row} begins with {prompt[0] if prompt else 'nothing'}: "
-                f"the model learned from sequences that begin with start_id={config.start_id}"
+                f"the model was trained on sequences that begin with start_id={config.start_id}"
             )
         for token in prompt[1:]:
             if not 0 <= token < config.vocabulary.size or token == config.vocabulary.padding_id:
@@ -260,7 +265,7 @@ def _pad_left(
 
 
 def _per_row(trace: Trace | None, *, real: Bool[Tensor, "batch source"]) -> list[list[float]]:
-    """Depth steps of the real positions of each row; none of a model without depth."""
+    """Depth steps of the real positions of each row; an empty list for a model without depth."""
     if trace is None:
         return [[] for _ in real]
     return [

@@ -1,15 +1,15 @@
-"""Freed memory stays with the process: where the C library can be told so, faults do not come back with each use."""
+"""Freed memory stays with the process where the C library supports it, so that page faults are not repeated."""
 
 import subprocess
 import sys
 
 import pytest
 
-from universal_transformer.cli.heap import keep_freed_memory
+from universal_transformer.cli import keep_freed_memory
 
 FAULTS = """
 import resource, torch
-from universal_transformer.cli.heap import keep_freed_memory
+from universal_transformer.cli import keep_freed_memory
 if {keep}:
     assert keep_freed_memory()
 def faults():
@@ -28,10 +28,10 @@ def faults(*, keep):
 
 
 @pytest.mark.skipif(not keep_freed_memory(), reason="not glibc on Linux")
-def test_large_tensors_made_again_cost_no_page_faults():
+def test_repeated_large_tensors_cost_no_page_faults():
     assert faults(keep=True) < faults(keep=False) / 10
 
 
-def test_other_systems_are_left_alone(monkeypatch):
+def test_other_systems_are_not_changed(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     assert keep_freed_memory() is False
