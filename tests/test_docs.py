@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import universal_transformer
 from universal_transformer import ModelConfig
 
 ROOT = Path(__file__).parents[1]
@@ -121,3 +122,8 @@ def test_links_between_pages_lead_somewhere(page):
 @pytest.mark.parametrize(("page", "lines"), [("README.md", 120), ("docs/performance.md", 120)])
 def test_a_page_stays_short(page, lines):
     assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= lines
+
+
+def test_the_citation_names_the_version():
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.search(r"^version: (.+)$", text, re.MULTILINE)[1] == universal_transformer.__version__
