@@ -1,4 +1,4 @@
-"""Every example runs as a user would run it, and the README shows the one it says it shows."""
+"""Every example runs as a user would run it, and the README shows the training loop."""
 
 import subprocess
 import sys
