@@ -13,6 +13,7 @@ import pytest
 
 import universal_transformer
 from universal_transformer import ModelConfig
+from universal_transformer.cli import main
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -79,6 +80,14 @@ def test_the_blocks_of_the_page_about_extending_are_short():
 def test_a_command_of_the_readme_exists(command, tmp_path):
     words = command.split()
     run(" ".join([*words[: 3 if words[1] == "train" else 2], "--help"]), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "command", re.findall(r"`(ut reproduce [^`]*)`", (ROOT / "README.md").read_text(encoding="utf-8"))
+)
+def test_a_row_of_the_results_names_runs_that_exist(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([*shlex.split(command)[1:], "--dry-run"]) == 0
 
 
 def test_the_architecture_page_is_up_to_date():
