@@ -8,7 +8,15 @@ trains two small models on the same task, with the paper's rule and with this on
 import torch
 from torch.nn.functional import cross_entropy
 
-from universal_transformer import Classifier, DepthConfig, HaltingConfig, ModelConfig, Sizes, VocabularyConfig
+from universal_transformer import (
+    Classifier,
+    DepthConfig,
+    HaltingConfig,
+    ModelConfig,
+    Sizes,
+    StepConfig,
+    VocabularyConfig,
+)
 from universal_transformer.nn.config import HALTING_RULES
 from universal_transformer.nn.halting import Decision
 
@@ -33,13 +41,14 @@ def batch(size):
     return tokens, tokens.gather(1, tokens[:, :1]).squeeze(1) - 1
 
 
-def train(rule, *, updates=150):
+def train(rule, *, updates=300):
     torch.manual_seed(0)
     model = Classifier(
         ModelConfig(
             architecture="classifier",
             vocabulary=VocabularyConfig(size=CLASSES + 1, num_classes=CLASSES),
             sizes=Sizes(width=32, filter_width=64, num_heads=2),
+            step=StepConfig(norm="pre", dropout=0.0),
             depth=DepthConfig(max_steps=4),
             halting=HaltingConfig(side="encoder", rule=rule),
         )

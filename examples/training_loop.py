@@ -26,7 +26,7 @@ config = ut.ModelConfig(
 )
 model = ut.EncoderDecoder(config)
 optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-for _ in range(200):
+for _ in range(150):
     output = model(source, target)  # teacher forcing: the shift to the right happens inside
     loss = cross_entropy(output.logits.flatten(0, 1), target.flatten(), ignore_index=0)
     (loss + 0.01 * output.ponder_cost).backward()  # ponder cost: mean of N + R (paper, section 2.2)
