@@ -41,7 +41,7 @@ def batch(size):
     return tokens, tokens.gather(1, tokens[:, :1]).squeeze(1) - 1
 
 
-def train(rule, *, updates=300):
+def train(rule, *, updates=400):
     torch.manual_seed(0)
     model = Classifier(
         ModelConfig(
