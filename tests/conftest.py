@@ -6,9 +6,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 import torch
-from torch.nn.attention import flex_attention
 
-from universal_transformer.nn import flex, worth
+from universal_transformer.execution import policy
 
 DATA = Path(os.environ.get("UT_DATA") or Path(__file__).parents[1] / "../shared/data")
 
@@ -41,32 +40,11 @@ def shared_data(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def compact_whatever_it_saves(monkeypatch):
-    """Small batches, too, leave out halted positions: the tests' batches are small, and what is tested is exactness."""
-    monkeypatch.setattr(worth, "WORTH", 0)
+def compact_small_batches(request, monkeypatch):
+    """Halted positions are left out of small batches too, because tests use small batches. A test with the marker
+    ``default_policy`` runs with the policy as users have it.
+    """
+    if request.node.get_closest_marker("default_policy"):
+        return
+    monkeypatch.setattr(policy, "LEAST_SAVED", 0)
 
-
-@pytest.fixture
-def flex_through(monkeypatch):
-    """Called with a kernel: FlexAttention goes through it on a CPU too, with gradients, which torch refuses there."""
-
-    def through(kernel):
-        monkeypatch.setattr(flex_attention, "_validate_device", lambda *_: None)
-        monkeypatch.setattr(flex, "kernel", lambda _: kernel)
-        monkeypatch.setattr(flex, "EAGER", True)
-
-    return through
-
-
-@pytest.fixture
-def eager_flex(monkeypatch, flex_through):
-    """FlexAttention on a CPU, as torch's plain operations and with gradients. Gives what was attended with it."""
-    calls = []
-
-    def counted(*parts, **choices):
-        calls.append(1)
-        return flex_attention.flex_attention(*parts, **choices)
-
-    monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
-    flex_through(counted)
-    return calls

@@ -122,14 +122,14 @@ class Run:
 
 
 def step_blocks(recurrence, step):
-    first = 0 if recurrence.tied else step * recurrence.layers_per_step
-    return list(recurrence.blocks)[first : first + recurrence.layers_per_step]
+    first = 0 if recurrence.tied else step * recurrence.blocks_per_step
+    return list(recurrence.blocks)[first : first + recurrence.blocks_per_step]
 
 
 def timed(recurrence, states, step):
     """``X = H + P^t`` with sinusoids for both parts."""
     width = states[0].shape[0]
-    layout = recurrence.coordinates.layout
+    layout = recurrence.coordinates.config.layout
     moment = coordinate(step, width=width, layout=layout)
     return [x + coordinate(i, width=width, layout=layout) + moment for i, x in enumerate(states)]
 
@@ -161,15 +161,15 @@ def halting(recurrence, states, *, max_steps, threshold, source=None):
             break
         xs = timed(recurrence, states, step)
         p = [1 / (1 + math.exp(-float(unit.weight[0] @ x + unit.bias[0]))) for x in xs]
-        if unit.scope == "sequence":
+        if unit.config.scope == "sequence":
             p = [sum(p) / count] * count
         new = xs
         for module in step_blocks(recurrence, step):
             new = block(module, new, causal=recurrence.decoder, source=source)
-        capped = recurrence.remainder_at_cap and step == max_steps - 1
+        capped = unit.config.remainder_at_cap and step == max_steps - 1
         for i in range(count):
             if not running[i]:
-                if recurrence.state == "evolving":
+                if unit.config.state == "evolving":
                     states[i] = new[i]
                 continue
             run.margin = min(run.margin, abs(h[i] + p[i] - threshold))
@@ -181,9 +181,9 @@ def halting(recurrence, states, *, max_steps, threshold, source=None):
                 weight = p[i]
                 h[i] += p[i]
                 running[i] = h[i] < 1
-            if recurrence.output == "mean":
+            if unit.config.output == "mean":
                 output[i] = output[i] + weight * new[i]
-            elif recurrence.output == "interpolate":
+            elif unit.config.output == "interpolate":
                 output[i] = weight * new[i] + (1 - weight) * output[i]
             else:
                 output[i] = new[i]

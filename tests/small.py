@@ -3,13 +3,46 @@
 import torch
 from torch import nn
 
+from universal_transformer.execution.install import install
+from universal_transformer.nn.attention import CrossAttention, SelfAttention
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.cache import KeyValueCache
+from universal_transformer.nn.config import (
+    AttentionConfig,
+    CoordinatesConfig,
+    HaltingConfig,
+    Sizes,
+    StepConfig,
+    Tensor2TensorConfig,
+    TransitionConfig,
+)
 from universal_transformer.nn.coordinates import Coordinates, count_positions
 from universal_transformer.nn.halting import HaltingUnit
-from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.recurrence import Depth, PlainLayers, Recurrence
 
 WIDTH, HEADS, FILTER = 8, 2, 12
+SIZES = Sizes(width=WIDTH, filter_width=FILTER, num_heads=HEADS)
+
+
+def sizes(width=WIDTH, num_heads=HEADS):
+    return Sizes(width=width, num_heads=num_heads)
+
+
+def coordinates(width=WIDTH, *, num_heads=HEADS, max_steps=6, concatenate=False, shift_by_step=False, scale=False, **choices):
+    """Coordinates whose tensor2tensor variants are keywords like the other choices."""
+    t2t = Tensor2TensorConfig(
+        concatenate_coordinates=concatenate, shift_positions_by_step=shift_by_step, scale_step_table=scale
+    )
+    return Coordinates(sizes(width, num_heads), CoordinatesConfig(**choices), max_steps=max_steps, t2t=t2t)
+
+
+def self_attention(width=WIDTH, *, num_heads=HEADS, **choices):
+    return SelfAttention(sizes(width, num_heads), AttentionConfig(**choices))
+
+
+def cross_attention(width=WIDTH, *, num_heads=HEADS, rotary=False, sink=False, **choices):
+    config = AttentionConfig(rotary_source=rotary, source_sink=sink, **choices)
+    return CrossAttention(sizes(width, num_heads), config)
 
 
 def stir(module, *, scale=0.4):
@@ -20,15 +53,34 @@ def stir(module, *, scale=0.4):
 
 
 def small_block(*, decoder=False, cross_attention=False, **choices):
-    module = Block(
-        WIDTH,
-        num_heads=HEADS,
-        filter_width=FILTER,
+    return stir(block(decoder=decoder, cross_attention=cross_attention, **choices)).double().eval()
+
+
+def block(
+    *,
+    decoder=False,
+    cross_attention=False,
+    norm="post",
+    transition="feed_forward",
+    zero_padding=False,
+    dropout=0.0,
+    attention_dropout=0.0,
+    transition_dropout=0.0,
+    attention_bias=False,
+    rotary_source=False,
+    source_sink=False,
+):
+    return Block(
+        SIZES,
+        step=StepConfig(norm=norm, dropout=dropout),
+        attention=AttentionConfig(
+            bias=attention_bias, dropout=attention_dropout, rotary_source=rotary_source, source_sink=source_sink
+        ),
+        transition=TransitionConfig(kind=transition, dropout=transition_dropout),
         decoder=decoder,
         cross_attention=cross_attention,
-        **choices,
+        zero_padding=zero_padding,
     )
-    return stir(module).double().eval()
 
 
 def small_recurrence(
@@ -40,28 +92,35 @@ def small_recurrence(
     tied=True,
     layers_per_step=1,
     max_steps=5,
+    min_steps=1,
     halting=False,
     bias=None,
-    scope="position",
     coordinates=None,
+    before=(),
+    after=(),
+    plain_coordinates=None,
+    checkpointed=False,
+    threshold=0.99,
+    execution="auto",
     **choices,
 ):
-    """A recurrence in float64 over states of width 8."""
+    """A recurrence in float64 over states of width 8; ``choices`` are those of the halting unit."""
     count = layers_per_step * (1 if tied else max_steps)
     module = Recurrence(
-        coordinates or Coordinates(WIDTH, num_heads=HEADS, max_steps=max_steps),
+        coordinates or Coordinates(SIZES, max_steps=max_steps),
         [
             small_block(decoder=decoder, cross_attention=cross_attention, norm=norm, transition=transition)
             for _ in range(count)
         ],
-        layers_per_step=layers_per_step,
-        tied=tied,
-        max_steps=max_steps,
+        depth=Depth(max_steps, min_steps, threshold),
+        step=StepConfig(norm=norm, tied=tied, blocks=layers_per_step, dropout=0.0),
         decoder=decoder,
         closing_norm=stir(nn.LayerNorm(WIDTH, eps=1e-6)) if norm == "pre" else None,
-        halting=HaltingUnit(WIDTH, bias=bias or 0.0, scope=scope) if halting else None,
-        **choices,
+        halting=HaltingUnit(WIDTH, HaltingConfig(bias=bias or 0.0, **choices)) if halting else None,
+        plain=PlainLayers(before=before, after=after, coordinates=plain_coordinates),
+        checkpointed=checkpointed,
     )
+    install(module, execution)
     module = module.double().eval()
     if module.halting is not None:
         nn.init.normal_(module.halting.weight, std=1.0)
@@ -75,14 +134,14 @@ def spread(module, *, logit=-0.4):
     """Give the halting unit the bias with which its logits of the second step lie around ``logit``: some positions
     then halt early and some late."""
     states = torch.randn(16, 5, WIDTH, dtype=torch.float64)
-    placed = module.coordinates.place(torch.arange(5).unsqueeze(0))
+    encoding = module.coordinates.encode(torch.arange(5).unsqueeze(0))
     for step in range(2):
         signals = module.coordinates.step_signals(2, like=states)
-        timed = module.coordinates(states, placed=placed, step=step, num_steps=2, signals=signals)
-        memory = None
+        timed = module.coordinates(states, encoding, step=step, num_steps=2, signals=signals)
+        source = None
         if module.blocks[0].cross_attention is not None:
-            memory = module.blocks[0].cross_attention.remember(states)
-        states = module.blocks[0](timed, causal=module.decoder, memory=memory)
+            source = module.blocks[0].cross_attention.project_source(states)
+        states = module.blocks[0](timed, causal=module.decoder, source=source)
     module.halting.bias.fill_(logit - float((timed @ module.halting.weight[0]).mean()))
 
 
@@ -96,28 +155,28 @@ def left_padding(lengths, longest):
     return right_padding(lengths, longest).flip(1)
 
 
-def go(recurrence, states, *, padding=None, source=None, source_padding=None, **depth):
+def go(recurrence, states, *, padding=None, source=None, source_padding=None, max_steps=None, threshold=None, **call):
     """Run a recurrence over states, positions counted over the real ones."""
     where = torch.arange(states.shape[1]).unsqueeze(0) if padding is None else count_positions(padding)
-    memory = None if source is None else recurrence.remember(source, padding=source_padding)
-    placed = recurrence.coordinates.place(where, padding=padding)
-    return recurrence(states, placed=placed, padding=padding, memory=memory, **depth)
+    projected = None if source is None else recurrence.project_source(source, padding=source_padding)
+    encoding = recurrence.coordinates.encode(where, padding=padding)
+    depth = recurrence.depth(max_steps=max_steps, threshold=threshold)
+    return recurrence(states, encoding=encoding, padding=padding, source=projected, depth=depth, **call)
 
 
 def cache_for(module, *, batch, capacity, convolution=False, max_steps=None):
     return KeyValueCache(
-        module.num_slots(max_steps),
+        module.num_slots(max_steps or module.trained_depth.max_steps),
         batch=batch,
         num_heads=HEADS,
         capacity=capacity,
         width=WIDTH,
         convolution=convolution,
-        dtype=torch.float64,
-        device=torch.device("cpu"),
+        like=torch.zeros(1, dtype=torch.float64),
     )
 
 
-def piecewise(module, states, pieces, *, cache, padding=None, memory=None, **depth):
+def piecewise(module, states, pieces, *, cache, padding=None, source=None, max_steps=None, threshold=None):
     """Outputs and steps of ``states`` fed in ``pieces``."""
     outputs, steps = [], []
     for count in pieces:
@@ -126,12 +185,12 @@ def piecewise(module, states, pieces, *, cache, padding=None, memory=None, **dep
         blank = None if padding is None else padding[:, cache.length : end]
         output, trace = module(
             states[:, cache.length : end],
-            placed=module.coordinates.place(where[:, cache.length :]),
+            encoding=module.coordinates.encode(where[:, cache.length :]),
             padding=blank,
             cache=cache,
             cached_padding=None if padding is None else padding[:, :end],
-            memory=memory,
-            **depth,
+            source=source,
+            depth=module.depth(max_steps=max_steps, threshold=threshold),
         )
         cache.length = end
         outputs.append(output)

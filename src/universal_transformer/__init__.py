@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from universal_transformer.models.encoder_decoder import EncoderDecoder
     from universal_transformer.models.language_model import LanguageModel
     from universal_transformer.models.outputs import ModelOutput
-    from universal_transformer.nn.recurrence import Trace
+    from universal_transformer.nn.trace import Trace
 
 __version__ = "0.1.0"
 
@@ -29,7 +29,7 @@ _HOME = {
     "EncoderDecoder": "models.encoder_decoder",
     "LanguageModel": "models.language_model",
     "ModelOutput": "models.outputs",
-    "Trace": "nn.recurrence",
+    "Trace": "nn.trace",
 }
 
 __all__ = [

@@ -9,7 +9,7 @@ from jaxtyping import TypeCheckError
 from small_models import SOURCES, small, variants
 from universal_transformer.decoding.session import evaluating, open_session, prepared
 from universal_transformer.errors import UserError
-from universal_transformer.nn.packed import packs
+from universal_transformer.execution.packing import packs
 
 VARIANTS = variants()
 HALF = dict(list(VARIANTS.items())[::2])

@@ -15,7 +15,7 @@ from universal_transformer.evaluation.measure import natural
 from universal_transformer.evaluation.scoring import corpus_scores
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks.task import Task
 
 # -- a classifier that says and thinks what its input tells it

@@ -8,7 +8,6 @@ from universal_transformer.models.build import build
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.pointer import FLOOR, Pointer
-from universal_transformer.nn.straight import straight
 
 CONFIG = ModelConfig(
     architecture="classifier",

@@ -222,7 +222,7 @@ def test_the_form_of_its_recurrences_can_be_changed_and_changes_nothing():
     model = single(halting=True)
     found = []
     for form in ("auto", "masked", "flex"):
-        model.use_recurrence(form)
+        model.use_halting_execution(form)
         assert model.source.recurrence.form == form
         found.append(logits(model))
     torch.testing.assert_close(found[0], found[1])

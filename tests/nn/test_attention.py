@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from small import HEADS, WIDTH, left_padding, right_padding, stir
+from small import HEADS, WIDTH, coordinates, left_padding, right_padding, stir
 from universal_transformer.nn.attention import (
     CrossAttention,
     SelfAttention,
@@ -15,7 +15,6 @@ from universal_transformer.nn.attention import (
     merge_heads,
     split_heads,
 )
-from universal_transformer.nn.coordinates import Coordinates
 
 
 def self_attention(**choices):
@@ -112,7 +111,7 @@ def test_causal_mask_is_the_naive_rule(stored, new, lengths):
 def test_cross_attention_is_the_naive_loop_and_sees_no_padding(bias):
     module, x, source = cross_attention(bias=bias), states(2, 3), states(2, 5)
     padding = right_padding([5, 2], 5)
-    ours = module(x, memory=module.remember(source, padding=padding))
+    ours = module(x, source=module.project_source(source, padding=padding))
     for row, length in ((0, 5), (1, 2)):
         for i in range(3):
             naive = oracles.cross_attention(module, list(x[row]), i, source=list(source[row, :length]))
@@ -125,28 +124,28 @@ def test_a_sink_takes_what_nothing_in_the_source_fits():
     plain.load_state_dict({name: value for name, value in module.state_dict().items() if name != "sink"})
     torch.nn.init.normal_(module.sink)
     padding, weights = right_padding([5, 2], 5), []
-    ours = module(x, memory=module.remember(source, padding=padding), record=weights)
+    ours = module(x, source=module.project_source(source, padding=padding), record=weights)
     rest = 1 - weights[0].sum(dim=-1, keepdim=True)  # what the sink gets, by head
     value = split_heads(module.key_value(source).chunk(2, dim=-1)[1], num_heads=HEADS)
     nothing = split_heads(module.sink.view(1, 1, -1), num_heads=HEADS)
     torch.testing.assert_close(ours, module.output(merge_heads(weights[0] @ value + rest * nothing)))
     assert (weights[0][1, :, :, 2:] == 0).all()
     scores = attention_weights(
-        split_heads(module.query(x), num_heads=HEADS), plain.remember(source).key, mask=None
+        split_heads(module.query(x), num_heads=HEADS), plain.project_source(source).key, mask=None
     )
     torch.testing.assert_close(weights[0][0] / weights[0][0].sum(-1, keepdim=True), scores[0])
 
 
 def test_rotary_attention_to_a_source_knows_distances_alone():
     module, x, source = cross_attention(rotary=True), states(2, 4), states(2, 6)
-    coordinates = Coordinates(WIDTH, num_heads=HEADS, position="rotary")
+    rotary = coordinates(position="rotary")
 
     def at(first, apart=0):
         asked, looked = (
-            coordinates.place(begin + torch.arange(n).unsqueeze(0)).rotary
+            rotary.encode(begin + torch.arange(n).unsqueeze(0)).rotary
             for begin, n in ((first + apart, 4), (first, 6))
         )
-        return module(x, memory=module.remember(source, rotary=looked), rotary=asked)
+        return module(x, source=module.project_source(source, rotary=looked), rotary=asked)
 
     torch.testing.assert_close(at(0), at(31), atol=1e-5, rtol=0)
     assert (at(0) - at(0, apart=3)).abs().max() > 1e-3
@@ -157,7 +156,7 @@ def test_recorded_weights_are_those_used_and_change_nothing():
     seen = []
     ours = module(x, mask=key_mask(padding), record=seen)
     assert torch.equal(ours, module(x, mask=key_mask(padding)))
-    _, _, value = module.project(x)
+    value = split_heads(module.query_key_value(x).chunk(3, dim=-1)[2], num_heads=HEADS)
     torch.testing.assert_close(ours, module.output(merge_heads(seen[0] @ value)))
     assert (seen[0][1, :, :, 2:] == 0).all()
     assert not seen[0].requires_grad
@@ -165,11 +164,11 @@ def test_recorded_weights_are_those_used_and_change_nothing():
 
 def test_rotary_attention_does_not_know_where_it_stands():
     module, x = self_attention(), states(2, 4)
-    coordinates = Coordinates(WIDTH, num_heads=HEADS, position="rotary")
+    rotary = coordinates(position="rotary")
 
     def at(first, stretch=1):
         where = first + stretch * torch.arange(4).unsqueeze(0)
-        return module(x, rotary=coordinates.place(where).rotary)
+        return module(x, rotary=rotary.encode(where).rotary)
 
     torch.testing.assert_close(at(0), at(31), atol=1e-5, rtol=0)
     assert (at(0) - at(0, stretch=3)).abs().max() > 1e-3

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 import oracles
-from small import FILTER, HEADS, WIDTH, right_padding, small_block
+from small import HEADS, WIDTH, block, right_padding, small_block
 from universal_transformer.nn.attention import key_mask
-from universal_transformer.nn.block import AttentionRecord, Block
+from universal_transformer.nn.context import AttentionRecord
 
 
 def states(batch, length):
@@ -28,16 +28,16 @@ def test_encoder_block_is_the_naive_one(norm, transition):
 def test_decoder_block_is_the_naive_one(norm, transition):
     module = small_block(decoder=True, cross_attention=True, norm=norm, transition=transition)
     x, source, lengths = states(2, 5), states(2, 4), (4, 2)
-    memory = module.cross_attention.remember(source, padding=right_padding(lengths, 4))
+    memory = module.cross_attention.project_source(source, padding=right_padding(lengths, 4))
     naive = stacked(
         [
             oracles.block(module, list(row), causal=True, source=list(source[i, : lengths[i]]))
             for i, row in enumerate(x)
         ]
     )
-    ours = module(x, causal=True, memory=memory)
+    ours = module(x, causal=True, source=memory)
     torch.testing.assert_close(ours, naive)
-    assert (ours - module(x, memory=memory)).abs().max() > 1e-3
+    assert (ours - module(x, source=memory)).abs().max() > 1e-3
 
 
 def test_where_the_norm_stands_matters():
@@ -72,10 +72,10 @@ def test_without_coordinates_order_of_positions_does_not_matter():
 
 def test_recording_attention_changes_nothing():
     module = small_block(decoder=True, cross_attention=True)
-    x, memory = states(2, 5), module.cross_attention.remember(states(2, 4))
+    x, memory = states(2, 5), module.cross_attention.project_source(states(2, 4))
     record = AttentionRecord()
-    ours = module(x, causal=True, memory=memory, record=record)
-    assert torch.equal(ours, module(x, causal=True, memory=memory))
+    ours = module(x, causal=True, source=memory, record=record)
+    assert torch.equal(ours, module(x, causal=True, source=memory))
     (own,), (cross,) = record.self_attention, record.cross_attention
     assert own.shape == (2, HEADS, 5, 5)
     assert cross.shape == (2, HEADS, 5, 4)
@@ -83,15 +83,7 @@ def test_recording_attention_changes_nothing():
 
 
 def test_dropout_stands_on_each_sublayer_and_only_while_training():
-    module = Block(
-        WIDTH,
-        num_heads=HEADS,
-        filter_width=FILTER,
-        decoder=False,
-        cross_attention=False,
-        norm="pre",
-        dropout=0.999999,
-    ).double()
+    module = block(norm="pre", dropout=0.999999).double()
     x = states(2, 5)
     assert torch.equal(module.train()(x), x)  # every sub-layer dropped, every residual kept
     assert not torch.equal(module.eval()(x), x)

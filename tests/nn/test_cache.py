@@ -5,9 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from small import HEADS, WIDTH, cache_for, go, piecewise, right_padding, small_recurrence
+from small import HEADS, WIDTH, cache_for, coordinates, go, piecewise, right_padding, small_recurrence
 from universal_transformer.errors import UserError
-from universal_transformer.nn.coordinates import Coordinates
 
 PIECES = st.lists(st.integers(1, 4), min_size=1, max_size=5)
 
@@ -34,8 +33,8 @@ def test_piece_by_piece_is_all_at_once(choices, pieces):
     cache = cache_for(
         module, batch=2, capacity=sum(pieces), convolution=choices.get("transition") is not None
     )
-    memory = module.remember(source, padding=hidden)
-    ours, steps = piecewise(module, states, pieces, cache=cache, memory=memory)
+    memory = module.project_source(source, padding=hidden)
+    ours, steps = piecewise(module, states, pieces, cache=cache, source=memory)
     torch.testing.assert_close(ours, whole)
     assert torch.equal(steps, trace.steps)
 
@@ -58,7 +57,7 @@ def test_ragged_prompts_padded_on_the_left_are_their_real_tokens_alone(choices, 
 
 
 def test_rotary_positions_and_another_depth_are_cached_too():
-    rotary = Coordinates(WIDTH, num_heads=HEADS, position="rotary")
+    rotary = coordinates(position="rotary")
     module = small_recurrence(decoder=True, halting=True, coordinates=rotary)
     states = torch.randn(2, 6, WIDTH, dtype=torch.float64)
     whole, _ = go(module, states, max_steps=9, threshold=0.8)
@@ -73,7 +72,7 @@ def test_a_forgetful_cache_would_be_noticed():
     cache = cache_for(module, batch=1, capacity=4)
     piecewise(module, states[:, :3], [3], cache=cache)
     cache.keys[0, :, :, 1] = 0.0
-    last, _ = module(states[:, 3:], placed=module.coordinates.place(torch.tensor([[3]])), cache=cache)
+    last, _ = module(states[:, 3:], encoding=module.coordinates.encode(torch.tensor([[3]])), cache=cache)
     assert (last[:, 0] - whole[:, 3]).abs().max() > 1e-4
 
 
@@ -86,7 +85,7 @@ def test_rows_may_be_reordered_and_repeated():
     cache = cache_for(module, batch=3, capacity=5)
     piecewise(module, states[:, :3], [3], cache=cache)
     cache.reorder(index)
-    rest, _ = module(states[index, 3:], placed=module.coordinates.place(torch.tensor([[3, 4]])), cache=cache)
+    rest, _ = module(states[index, 3:], encoding=module.coordinates.encode(torch.tensor([[3, 4]])), cache=cache)
     whole, _ = go(module, states[index])
     torch.testing.assert_close(rest, whole[:, 3:])
 

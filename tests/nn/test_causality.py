@@ -5,8 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from small import HEADS, WIDTH, go, small_recurrence
-from universal_transformer.nn.coordinates import Coordinates
+from small import HEADS, WIDTH, coordinates, go, small_recurrence
 
 CHOICES = [
     {"norm": norm, "transition": transition, "halting": halting, "state": state}
@@ -41,7 +40,7 @@ def test_an_encoder_does_see_it(choices):
 
 
 def test_rotary_decoders_are_causal_too():
-    rotary = Coordinates(WIDTH, num_heads=HEADS, position="rotary")
+    rotary = coordinates(position="rotary")
     assert not moved(small_recurrence(decoder=True, coordinates=rotary), at=3)[:3].any()
 
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import coordinate
+from small import coordinates
 from universal_transformer.errors import UserError
 from universal_transformer.nn.coordinates import (
-    Coordinates,
     count_positions,
     count_separators,
     draw_positions,
@@ -22,10 +22,10 @@ from universal_transformer.nn.coordinates import (
 LAYOUTS = ("interleaved", "split")
 
 
-def timed(module, states, *, placed, step, num_steps):
+def timed(module, states, *, encoding, step, num_steps):
     """``X = H + P^t``."""
     signals = module.step_signals(num_steps, like=states)
-    return module(states, placed=placed, step=step, num_steps=num_steps, signals=signals)
+    return module(states, encoding, step=step, num_steps=num_steps, signals=signals)
 
 
 @given(
@@ -48,9 +48,9 @@ def test_layouts_and_counts_differ():
 
 
 def test_first_equation_of_the_paper_position_plus_step():
-    module = Coordinates(8, num_heads=2)
-    placed = module.place(torch.arange(3).unsqueeze(0))
-    added = timed(module, torch.zeros(2, 3, 8), placed=placed, step=4, num_steps=6)
+    module = coordinates(8)
+    encoding = module.encode(torch.arange(3).unsqueeze(0))
+    added = timed(module, torch.zeros(2, 3, 8), encoding=encoding, step=4, num_steps=6)
     for i in range(3):
         for j in range(4):
             scale = 10000 ** (2 * j / 8)
@@ -141,26 +141,26 @@ def test_restarting_behind_separators_is_the_naive_loop(marks, left, right, firs
 
 
 def test_half_of_the_heads_count_a_source_from_its_end():
-    module = Coordinates(16, num_heads=4, position="rotary")
+    module = coordinates(16, num_heads=4, position="rotary")
     where, padding = torch.tensor([[3, 5, 8, 9]]), torch.tensor([[False, False, False, True]])
-    angles = module.place_source(where, padding=padding, from_end=True)
-    first, last = module.place(where).rotary, module.place(torch.tensor([[8, 5, 3]])).rotary
+    angles = module.source_angles(where, padding=padding, from_end=True)
+    first, last = module.encode(where).rotary, module.encode(torch.tensor([[8, 5, 3]])).rotary
     torch.testing.assert_close(angles[:, :, :2], first.expand(2, 1, 2, 4, 2))
     torch.testing.assert_close(angles[:, :, 2:, :3], last.expand(2, 1, 2, 3, 2))
 
 
 def test_end_coordinates_tell_the_distance_from_the_last_real_position():
-    module = Coordinates(8, num_heads=2, end=True)
-    plain = Coordinates(8, num_heads=2)
+    module = coordinates(8, from_end=True)
+    plain = coordinates(8)
     padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
     where = torch.arange(5).unsqueeze(0)
-    extra = module.place(where, padding=padding).signal - plain.place(where).signal
+    extra = module.encode(where, padding=padding).signal - plain.encode(where).signal
     for row, count in ((0, 5), (1, 3)):
         for i in range(count):
             wanted = coordinate(count - 1 - i, width=8).float() @ fixed_rotation(8)
             torch.testing.assert_close(extra[row, i], wanted, atol=1e-5, rtol=0)
-    unpadded = module.place(where[:, :3]).signal
-    torch.testing.assert_close(module.place(where, padding=padding).signal[1, :3], unpadded[0])
+    unpadded = module.encode(where[:, :3]).signal
+    torch.testing.assert_close(module.encode(where, padding=padding).signal[1, :3], unpadded[0])
 
 
 def test_the_rotation_is_orthogonal_and_always_the_same():
@@ -173,15 +173,15 @@ def test_the_rotation_is_orthogonal_and_always_the_same():
 
 
 def test_a_learned_position_table_that_is_too_short_says_how_long_it_is():
-    module = Coordinates(8, num_heads=2, position="learned", max_positions=4)
+    module = coordinates(8, position="learned", max_positions=4)
     torch.nn.init.normal_(module.position_table)
-    assert torch.equal(module.place(torch.arange(4).unsqueeze(0)).signal[0], module.position_table)
+    assert torch.equal(module.encode(torch.arange(4).unsqueeze(0)).signal[0], module.position_table)
     with pytest.raises(UserError, match="position 5 lies beyond the learned table of 4 positions"):
-        module.place(torch.arange(5).unsqueeze(0))
+        module.encode(torch.arange(5).unsqueeze(0))
 
 
 def test_a_learned_step_table_that_is_too_short_says_how_long_it_is():
-    module = Coordinates(8, num_heads=2, step="learned", max_steps=3, scale_step_table=True)
+    module = coordinates(8, step="learned", max_steps=3, scale=True)
     torch.nn.init.normal_(module.step_table)
     like = torch.zeros(1)
     torch.testing.assert_close(module.step_signals(3, like=like), module.step_table * 8**0.5)
@@ -190,48 +190,48 @@ def test_a_learned_step_table_that_is_too_short_says_how_long_it_is():
 
 
 def test_no_coordinates_change_nothing():
-    module = Coordinates(8, num_heads=2, position="none", step="none")
+    module = coordinates(8, position="none", step="none")
     states = torch.randn(2, 3, 8)
-    placed = module.place(torch.arange(3).unsqueeze(0))
-    assert torch.equal(timed(module, states, placed=placed, step=1, num_steps=2), states)
+    encoding = module.encode(torch.arange(3).unsqueeze(0))
+    assert torch.equal(timed(module, states, encoding=encoding, step=1, num_steps=2), states)
 
 
 def test_positions_at_the_input_are_added_once():
-    module = Coordinates(8, num_heads=2, every_step=False)
-    states, placed = torch.randn(2, 3, 8), module.place(torch.arange(3).unsqueeze(0))
-    entered = module.enter(states, placed)
+    module = coordinates(8, injection="input")
+    states, encoding = torch.randn(2, 3, 8), module.encode(torch.arange(3).unsqueeze(0))
+    entered = module.add_to_input(states, encoding)
     torch.testing.assert_close(entered, states + sinusoid(torch.arange(3), width=8))
-    later = timed(module, entered, placed=placed, step=1, num_steps=2)
+    later = timed(module, entered, encoding=encoding, step=1, num_steps=2)
     torch.testing.assert_close(later, entered + sinusoid(torch.tensor(1), width=8))
-    always = Coordinates(8, num_heads=2)
-    assert always.enter(states, always.place(torch.arange(3).unsqueeze(0))) is states
+    always = coordinates(8)
+    assert always.add_to_input(states, always.encode(torch.arange(3).unsqueeze(0))) is states
 
 
 def test_a_start_that_moves_with_the_step():
-    module = Coordinates(8, num_heads=2, layout="split", step="none", shift_by_step=True)
-    placed = module.place(torch.arange(5).unsqueeze(0))
+    module = coordinates(8, layout="split", step="none", shift_by_step=True)
+    encoding = module.encode(torch.arange(5).unsqueeze(0))
     for step, shift in ((0, 0), (1, 1), (2, 3)):  # trunc(5 * step / 3)
-        added = timed(module, torch.zeros(1, 5, 8), placed=placed, step=step, num_steps=3)
+        added = timed(module, torch.zeros(1, 5, 8), encoding=encoding, step=step, num_steps=3)
         torch.testing.assert_close(added[0], sinusoid(torch.arange(5) + shift, width=8, layout="split"))
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "none"])
 def test_concatenated_coordinates_are_one_matrix_over_the_parts(position):
-    module = Coordinates(8, num_heads=2, position=position, concatenate=True)
-    states, placed = torch.randn(2, 3, 8), module.place(torch.arange(3).unsqueeze(0))
+    module = coordinates(8, position=position, concatenate=True)
+    states, encoding = torch.randn(2, 3, 8), module.encode(torch.arange(3).unsqueeze(0))
     moment = module.step_signals(2, like=states)[1].expand(2, 3, -1)
-    parts = [states, moment] if position == "none" else [states, placed.signal.expand(2, 3, 8), moment]
+    parts = [states, moment] if position == "none" else [states, encoding.signal.expand(2, 3, 8), moment]
     wanted = torch.cat(parts, dim=-1) @ module.join.weight.T
-    torch.testing.assert_close(timed(module, states, placed=placed, step=1, num_steps=2), wanted)
+    torch.testing.assert_close(timed(module, states, encoding=encoding, step=1, num_steps=2), wanted)
 
 
 def test_rotary_scores_depend_on_distance_alone():
-    module = Coordinates(16, num_heads=2, position="rotary")
+    module = coordinates(16, num_heads=2, position="rotary")
     query, key = torch.randn(1, 2, 1, 8), torch.randn(1, 2, 1, 8)
 
     def score(i, j):
         turned = (
-            rotate(x, rotary=module.place(torch.tensor([[at]])).rotary) for x, at in ((query, i), (key, j))
+            rotate(x, rotary=module.encode(torch.tensor([[at]])).rotary) for x, at in ((query, i), (key, j))
         )
         a, b = turned
         return (a * b).sum(-1)
@@ -241,10 +241,10 @@ def test_rotary_scores_depend_on_distance_alone():
 
 
 def test_rotary_turns_and_never_stretches():
-    module = Coordinates(16, num_heads=2, position="rotary")
-    placed = module.place(torch.arange(5).unsqueeze(0))
-    assert placed.signal is None
+    module = coordinates(16, num_heads=2, position="rotary")
+    encoding = module.encode(torch.arange(5).unsqueeze(0))
+    assert encoding.signal is None
     heads = torch.randn(3, 2, 5, 8)
-    turned = rotate(heads, rotary=placed.rotary)
+    turned = rotate(heads, rotary=encoding.rotary)
     torch.testing.assert_close(turned.norm(dim=-1), heads.norm(dim=-1))
     torch.testing.assert_close(turned[:, :, 0], heads[:, :, 0])  # position 0 is not turned

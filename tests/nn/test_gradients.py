@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from small import HEADS, WIDTH, go, right_padding, small_recurrence
-from universal_transformer.nn.coordinates import Coordinates
+from small import WIDTH, coordinates, go, right_padding, small_recurrence
 
 CHOICES = [
     {},
@@ -26,7 +25,7 @@ def check(module, *, decoder):
     def run(states, source, *parameters):
         values = dict(zip(names, parameters, strict=True))
 
-        class Call(torch.nn.Module):  # `remember` and `forward` under the same parameters
+        class Call(torch.nn.Module):  # `project_source` and `forward` under the same parameters
             def __init__(self):
                 super().__init__()
                 self.module = module
@@ -47,35 +46,33 @@ def check(module, *, decoder):
 
 @pytest.mark.parametrize("choices", CHOICES, ids=lambda c: "-".join(map(str, c.values())))
 def test_gradients_are_those_of_finite_differences(choices):
-    check(small_recurrence(max_steps=3, form="masked", **choices), decoder=False)
+    check(small_recurrence(max_steps=3, execution="masked", **choices), decoder=False)
 
 
 @pytest.mark.parametrize("choices", CHOICES[:-1], ids=lambda c: "-".join(map(str, c.values())))
 def test_gradients_of_a_decoder_are_those_of_finite_differences(choices):
-    module = small_recurrence(decoder=True, cross_attention=True, max_steps=3, form="masked", **choices)
+    module = small_recurrence(decoder=True, cross_attention=True, max_steps=3, execution="masked", **choices)
     check(module, decoder=True)
 
 
 @pytest.mark.parametrize("concatenate", [False, True])
 def test_learned_coordinates_learn(concatenate):
-    coordinates = Coordinates(
-        WIDTH,
-        num_heads=HEADS,
+    learned = coordinates(
         position="learned",
         step="learned",
         max_positions=4,
         max_steps=3,
-        scale_step_table=True,
+        scale=True,
         concatenate=concatenate,
     )
-    for parameter in coordinates.parameters():
+    for parameter in learned.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    module = small_recurrence(coordinates=coordinates, max_steps=3)
+    module = small_recurrence(coordinates=learned, max_steps=3)
     check(module, decoder=False)
     go(module, torch.randn(1, 3, WIDTH, dtype=torch.float64))[0].sin().sum().backward()
-    assert (coordinates.position_table.grad[:3].abs().sum(1) > 0).all()
-    assert (coordinates.position_table.grad[3] == 0).all()
-    assert (coordinates.step_table.grad.abs().sum(1) > 0).all()
+    assert (learned.position_table.grad[:3].abs().sum(1) > 0).all()
+    assert (learned.position_table.grad[3] == 0).all()
+    assert (learned.step_table.grad.abs().sum(1) > 0).all()
 
 
 def test_ponder_cost_teaches_to_halt_sooner():

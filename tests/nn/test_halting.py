@@ -6,14 +6,15 @@ from hypothesis import strategies as st
 import oracles
 from small import right_padding
 from universal_transformer.errors import UserError
+from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.nn.halting import (
     Halting,
     HaltingUnit,
-    advance,
+    act,
     check_threshold,
     combine,
-    contribution,
     ponder_cost,
+    weigh,
 )
 
 PROBABILITIES = st.integers(1, 6).flatmap(
@@ -25,13 +26,13 @@ THRESHOLDS = st.one_of(st.sampled_from((0.5, 0.99, 1.0)), st.floats(0.01, 1.0))
 
 
 def run(probabilities, *, threshold, remainder_at_cap, padding=None):
-    """``advance`` over ``[position][step]``: the last state and the weights ``[step, 1, position]``."""
+    """``act`` over ``[position][step]``: the last state and the weights ``[step, 1, position]``."""
     p = torch.tensor(probabilities, dtype=torch.float64).T.unsqueeze(1)
     halting = Halting.start(torch.zeros(*p.shape[1:], 1, dtype=torch.float64), padding=padding)
     weights = []
     for step in range(len(p)):
         stop = remainder_at_cap and step == len(p) - 1
-        halting, weight = advance(halting, p[step], threshold=threshold, stop=stop)
+        halting, weight = halting.advance(act(halting.cumulative, p[step], threshold=threshold, stop=stop))
         weights.append(weight)
     return halting, torch.stack(weights)
 
@@ -89,7 +90,8 @@ def test_gradient_of_the_ponder_cost_flows_through_the_remainder_alone(probabili
     p = torch.tensor(probabilities, dtype=torch.float64).T.unsqueeze(1).requires_grad_()
     halting = Halting.start(p[0].unsqueeze(-1).detach(), padding=None)
     for step in range(len(p)):
-        halting, _ = advance(halting, p[step], threshold=threshold, stop=step == len(p) - 1)
+        decision = act(halting.cumulative, p[step], threshold=threshold, stop=step == len(p) - 1)
+        halting, _ = halting.advance(decision)
     assert not halting.steps.requires_grad
     cost = ponder_cost(halting.steps, halting.remainder, padding=None)
     (gradient,) = torch.autograd.grad(cost, p, allow_unused=True) if cost.requires_grad else (None,)
@@ -108,11 +110,10 @@ def test_outputs_follow_their_rules(data, steps):
     found = {}
     for rule in ("mean", "interpolate", "final"):
         output = torch.zeros(1, 1, 3)
-        for step in range(steps):
-            active = torch.tensor([[step < last]])
+        for step in range(last if rule == "final" else steps):
             weight = weights[step].view(1, 1)
-            made = contribution(states[step].view(1, 1, 3), weight, rule=rule)
-            output = combine(output, made, weight, active=active, rule=rule)
+            term = weigh(states[step].view(1, 1, 3), weight, rule=rule)
+            output = combine(output, term, weight, rule=rule)
         found[rule] = output[0, 0]
     torch.testing.assert_close(found["mean"], sum(w * x for w, x in zip(weights, states, strict=True)))
     share = torch.zeros(3)
@@ -138,7 +139,7 @@ def test_thresholds_that_are_none_are_refused(threshold):
 
 
 def unit(**choices):
-    module = HaltingUnit(4, bias=-0.5, **choices)
+    module = HaltingUnit(4, HaltingConfig(bias=-0.5, **choices))
     torch.nn.init.normal_(module.weight)
     return module
 

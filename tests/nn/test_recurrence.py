@@ -1,13 +1,13 @@
 import copy
+import dataclasses
 from itertools import pairwise
 
 import pytest
 import torch
 
 import oracles
-from small import HEADS, WIDTH, go, left_padding, right_padding, small_recurrence
+from small import HEADS, WIDTH, coordinates, go, left_padding, right_padding, small_recurrence
 from universal_transformer.errors import UserError
-from universal_transformer.nn.coordinates import Coordinates
 
 LENGTHS = (5, 3, 1)
 NEAR = {"atol": 1e-5, "rtol": 0}  # coordinates are computed in float32
@@ -76,7 +76,7 @@ def naive_halting(module, *, max_steps=5, threshold=0.99):
 @pytest.mark.parametrize("scope", ["position", "sequence"])
 @pytest.mark.parametrize("form", ["auto", "masked"])
 def test_halting_is_the_naive_loop_over_positions(choices, scope, form):
-    module = small_recurrence(halting=True, scope=scope, form=form, **choices)
+    module = small_recurrence(halting=True, scope=scope, execution=form, **choices)
     trace = check_against(naive_halting(module), module, padded=right_padding, threshold=0.99)
     assert len(trace.steps[~trace.padding].unique()) > 1, (
         "no position halts before another: nothing is tested"
@@ -87,7 +87,7 @@ def test_halting_is_the_naive_loop_over_positions(choices, scope, form):
 @pytest.mark.parametrize("padded", [right_padding, left_padding])
 @pytest.mark.parametrize("form", ["auto", "masked"])
 def test_halting_decoder_is_the_naive_loop_over_positions(choices, padded, form):
-    module = small_recurrence(halting=True, decoder=True, cross_attention=True, form=form, **choices)
+    module = small_recurrence(halting=True, decoder=True, cross_attention=True, execution=form, **choices)
     source = torch.randn(3, 4, WIDTH, dtype=torch.float64)
     trace = check_against(naive_halting(module), module, padded=padded, source=source)
     assert len(trace.steps[~trace.padding].unique()) > 1
@@ -136,7 +136,7 @@ def test_choices_differ(choice, other):
 
 
 def test_the_loop_ends_when_nothing_runs():
-    module, calls = small_recurrence(halting=True, max_steps=50, form="masked"), []
+    module, calls = small_recurrence(halting=True, max_steps=50, execution="masked"), []
     module.blocks[0].register_forward_hook(lambda *_: calls.append(1))
     _, trace = go(module, batch(), padding=right_padding(LENGTHS, 5))
     assert len(calls) == int(trace.steps.max()) < 50
@@ -165,8 +165,8 @@ def test_padding_that_ponders_has_no_transition_when_asked():
     outputs = []
     for form in ("auto", "masked"):
         torch.manual_seed(3)
-        module = small_recurrence(halting=True, form=form, max_steps=6)
-        module.blocks[0].transition.zero_padding = True
+        module = small_recurrence(halting=True, execution=form, max_steps=6)
+        module.blocks[0].zero_padding = True
         states, padding = batch(), right_padding(LENGTHS, 5)
         outputs.append(go(module, states, padding=padding, ponder_padding=True)[0])
     torch.testing.assert_close(*outputs)
@@ -178,7 +178,7 @@ def test_weights_of_a_position_sum_to_one():
     _, trace = go(module, batch(), padding=padding)
     torch.testing.assert_close(trace.weight.sum(0), (~padding).double())
     open_ended = copy.deepcopy(module)
-    open_ended.remainder_at_cap = False
+    open_ended.halting.config = dataclasses.replace(open_ended.halting.config, remainder_at_cap=False)
     _, trace = go(open_ended, batch(), padding=padding)
     assert (trace.weight.sum(0)[~padding] < 0.99 + 1e-9).any()
 
@@ -289,17 +289,17 @@ def test_what_stands_at_padding_does_not_matter():
 def test_a_longer_depth_is_the_same_walk_continued():
     """The states of T + 1 steps are one step on from those of T: at run time depth is only where to stop."""
     module, states = small_recurrence(max_steps=3), batch()
-    placed = module.coordinates.place(torch.arange(5).unsqueeze(0))
+    encoding = module.coordinates.encode(torch.arange(5).unsqueeze(0))
     walk = [states, *(go(module, states, max_steps=depth)[0] for depth in range(1, 6))]
     for step, (before, after) in enumerate(pairwise(walk)):
         signals = module.coordinates.step_signals(5, like=before)
-        timed = module.coordinates(before, placed=placed, step=step, num_steps=5, signals=signals)
+        timed = module.coordinates(before, encoding, step=step, num_steps=5, signals=signals)
         torch.testing.assert_close(module.blocks[0](timed), after)
 
 
 def test_a_learned_step_table_ends_where_it_ends():
     module = small_recurrence(
-        coordinates=Coordinates(WIDTH, num_heads=HEADS, step="learned", max_steps=3), max_steps=3
+        coordinates=coordinates(step="learned", max_steps=3), max_steps=3
     )
     torch.nn.init.normal_(module.coordinates.step_table)
     go(module, batch(), max_steps=3)

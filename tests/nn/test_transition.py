@@ -2,11 +2,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.nn import functional
 
 import oracles
-from small import FILTER, WIDTH, right_padding, stir
+from small import SIZES, WIDTH, block, right_padding, stir
+from universal_transformer.errors import UserError
 from universal_transformer.nn.cache import KeyValueCache
+from universal_transformer.nn.config import TransitionConfig
 from universal_transformer.nn.transition import FeedForward, SeparableConvolution
 
 
@@ -15,11 +16,11 @@ def states(batch, length):
 
 
 def feed_forward(**choices):
-    return stir(FeedForward(WIDTH, filter_width=FILTER, **choices)).double().eval()
+    return stir(FeedForward(SIZES, TransitionConfig(**choices))).double().eval()
 
 
 def convolution(*, causal, **choices):
-    return stir(SeparableConvolution(WIDTH, filter_width=FILTER, causal=causal, **choices)).double().eval()
+    return stir(SeparableConvolution(SIZES, TransitionConfig(**choices), causal=causal)).double().eval()
 
 
 def test_feed_forward_is_the_naive_loop():
@@ -28,13 +29,22 @@ def test_feed_forward_is_the_naive_loop():
     torch.testing.assert_close(module(x), torch.stack([torch.stack(row) for row in naive]))
 
 
-def test_feed_forward_gives_nothing_at_padding_when_asked():
+def test_a_block_gives_nothing_at_padding_when_asked():
     x, padding = states(2, 3), right_padding([3, 1], 3)
-    zeroed, plain = feed_forward(zero_padding=True), feed_forward()
+    zeroed, plain = (stir(block(norm="pre", zero_padding=zero)).double().eval() for zero in (True, False))
     zeroed.load_state_dict(plain.state_dict())
-    assert torch.equal(zeroed(x, padding=padding)[~padding], plain(x, padding=padding)[~padding])
-    assert (zeroed(x, padding=padding)[padding] == 0).all()
-    assert (plain(x, padding=padding)[padding] != 0).any()
+    first, second = ([], [])
+    zeroed.after_transition.register_forward_hook(lambda _, inputs, output: first.append(output - inputs[0]))
+    plain.after_transition.register_forward_hook(lambda _, inputs, output: second.append(output - inputs[0]))
+    zeroed(x, padding=padding), plain(x, padding=padding)
+    torch.testing.assert_close(first[0][~padding], second[0][~padding])
+    assert (first[0][padding] == 0).all()
+    assert (second[0][padding] != 0).any()
+
+
+def test_an_unknown_transition_is_refused_with_those_that_exist():
+    with pytest.raises(UserError, match=r"'feed_foward' \(did you mean feed_forward\?\): allowed: feed_forward, "):
+        block(transition="feed_foward")
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -91,8 +101,7 @@ def test_convolution_piece_by_piece_is_the_whole(pieces, first):
         capacity=length,
         width=WIDTH,
         convolution=True,
-        dtype=x.dtype,
-        device=x.device,
+        like=x,
     )
     for count in pieces:
         end = cache.length + count
@@ -107,74 +116,3 @@ def test_dropout_after_the_relu_only_while_training(make):
     assert torch.equal(module(x), module(x))
     module.train()
     assert not torch.equal(module(x), module(x))
-
-
-def by_hand(states, module):
-    hidden = functional.linear(states, module.inner.weight, module.inner.bias).relu()
-    return functional.linear(hidden, module.outer.weight, module.outer.bias)
-
-
-def noisy_feed_forward():
-    module = FeedForward(8, filter_width=12)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.normal_()
-    return module
-
-
-@given(rows=st.tuples(st.integers(1, 3), st.integers(0, 4)), frozen=st.sets(st.integers(0, 4), max_size=4))
-def test_trained_in_float32_it_has_the_gradients_of_the_formula(rows, frozen):
-    module, states = noisy_feed_forward(), torch.randn(*rows, 8, requires_grad=True)
-    direction, inputs = torch.randn(*rows, 8), [states, *module.parameters()]
-    for place in frozen:
-        inputs[place].requires_grad_(False)
-    some = [each for each in inputs if each.requires_grad]
-    found, expected = module(states), by_hand(states, module)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-4)
-    pairs = [torch.autograd.grad(output, some, direction) for output in (found, expected)]
-    torch.testing.assert_close(*pairs, rtol=1e-4, atol=1e-3)
-
-
-def far(found, exact):
-    pairs = [
-        (one.detach().double(), other.detach().double()) for one, other in zip(found, exact, strict=True)
-    ]
-    return [float((one - other).norm() / other.norm().clamp_min(1e-9)) for one, other in pairs]
-
-
-def gradients(output, inputs, direction):
-    return [output, *torch.autograd.grad(output, inputs, direction.to(output.dtype))]
-
-
-@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16], ids=["autocast", "all in 16 bits"])
-@given(rows=st.tuples(st.integers(1, 3), st.integers(2, 5)))
-def test_trained_in_bfloat16_it_is_as_near_to_the_formula_as_torch_is(kind, rows):
-    module, states = noisy_feed_forward().to(kind), torch.randn(*rows, 8).to(kind).requires_grad_()
-    direction, inputs = torch.randn(*rows, 8).bfloat16(), [states, *module.parameters()]
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=kind == torch.float32):
-        found, simple = module(states), by_hand(states, module)
-    assert found.dtype == simple.dtype == torch.bfloat16
-    ours, theirs = (gradients(output, inputs, direction) for output in (found, simple))
-    assert [each.dtype for each in ours[1:]] == [kind] * len(inputs)
-    # A step of bfloat16 is 2**-8; where a sum is near 0, the sign that ReLU sees may differ from the exact one.
-    assert max(far(ours, theirs)) < 2**-6
-
-
-def test_in_autocast_gradients_of_many_uses_are_summed_in_the_type_of_the_weights():
-    module, states = noisy_feed_forward(), torch.randn(64, 8)
-
-    def slopes(uses):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            total = torch.stack([module(states).float().sum() for _ in range(uses)]).sum()
-        return torch.autograd.grad(total, list(module.parameters()))
-
-    torch.testing.assert_close(slopes(32), tuple(32 * each for each in slopes(1)), rtol=1e-5, atol=1e-4)
-
-
-def test_a_gradient_of_a_gradient_is_that_of_the_formula():
-    module, states = noisy_feed_forward(), torch.randn(2, 3, 8, requires_grad=True)
-    results = []
-    for output in (module(states), by_hand(states, module)):
-        (slope,) = torch.autograd.grad(output.square().sum(), states, create_graph=True)
-        results.append(torch.autograd.grad(slope.square().sum(), [states, *module.parameters()]))
-    torch.testing.assert_close(*results, rtol=1e-3, atol=1e-1)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from universal_transformer.models.build import build
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 from universal_transformer.training.validation import (
     COLLAPSE_LOOKS,
     COLLAPSE_UPDATES,

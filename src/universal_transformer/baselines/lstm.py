@@ -35,7 +35,7 @@ from universal_transformer.models.roles import (
     AnyLanguageModel,
     refuse_depth,
 )
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 
 Memory = tuple[Float[Tensor, "layers batch hidden"], Float[Tensor, "layers batch hidden"]]
 """What an LSTM remembers: hidden states h and cells c of its layers (one after the other for two directions)."""

@@ -32,7 +32,6 @@ from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import TokenInput
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.roles import AllAtOnce, refuse_depth
-from universal_transformer.nn.straight import is_straight
 
 Image = Float[Tensor, "batch width column place"]
 
@@ -114,13 +113,13 @@ class NeuralGpu(AllAtOnce):
         """Logits of every place of the output, and which places belong to a row."""
         places = self.num_places(source)
         longest = math.ceil(round(source.shape[1] * self.config.output_ratio, 6)) + self.config.output_extra
-        most = longest if is_straight() else int(places.max())
+        most = int(places.max())
         inside = torch.arange(most, device=source.device) < places.unsqueeze(1)
         missing = max(0, most - source.shape[1])
         column = functional.pad(self._to_the_left(source), (0, missing), value=self.config.padding_id)
         first = self.input(column[:, :most]).transpose(1, 2)
         image = functional.pad(first.unsqueeze(2), (0, 0, 0, self.config.image_width - 1))
-        alike = not is_straight() and bool(inside.all())
+        alike = bool(inside.all())
         shown = inside[:, None, None, :].to(image.dtype)
         for step in range(most):
             new = image
@@ -151,7 +150,7 @@ class NeuralGpu(AllAtOnce):
         written = torch.where(real, torch.arange(1, target.shape[1] + 1, device=target.device), 0).amax(dim=1)
         logits, _ = self.write(source)
         places = self.num_places(source)
-        if not is_straight() and bool((written > places).any()):
+        if bool((written > places).any()):
             self._refuse(int((written - places).argmax()), written=written, places=places, source=source)
         missing = max(0, target.shape[1] - logits.shape[1])
         return ModelOutput(functional.pad(logits, (0, 0, 0, missing))[:, : target.shape[1]])

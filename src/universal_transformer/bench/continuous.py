@@ -22,7 +22,7 @@ from universal_transformer.decoding import Request, Sampling, generate, generate
 from universal_transformer.decoding.sampling import Row
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.nn import worth
+from universal_transformer.execution import policy
 
 SAMPLING = Sampling(temperature=1.0)
 VOCABULARY, PROMPT = 1000, 4
@@ -114,7 +114,7 @@ def in_one_stream(model: LanguageModel, prompts: Sequence[list[int]], load: Load
 @contextmanager
 def nobody_leaves() -> Iterator[None]:
     """Halted rows of a call are computed with the others until the last one has halted."""
-    with patch.object(worth, "COMPACT_BELOW", 0.0):
+    with patch.object(policy, "COMPACT_BELOW", 0.0):
         yield
 
 

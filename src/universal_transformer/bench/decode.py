@@ -15,7 +15,7 @@ from universal_transformer.decoding import generate
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.nn.block import Block
-from universal_transformer.nn.packed import PackedLinear, packs
+from universal_transformer.execution.packing import PackedLinear, packs
 
 SHAPE = Shape(width=512, heads=8, filter_width=2048, batch=16, length=32, max_steps=6)
 QUICK = Shape(width=16, heads=2, filter_width=32, batch=2, length=5, max_steps=2)

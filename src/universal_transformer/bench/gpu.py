@@ -19,7 +19,7 @@ from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.recurrence import Recurrence
-from universal_transformer.nn.worth import Form
+from universal_transformer.execution.install import HaltingExecution
 
 FIXED = Shape(width=1024, heads=16, filter_width=4096, batch=64, length=1024, max_steps=6)
 HALTING = dataclasses.replace(FIXED, max_steps=10)

@@ -1,5 +1,7 @@
 """``ut bench halting``: the compact loop beside the masked one, inference and training."""
 
+from typing import Literal
+
 import torch
 
 from universal_transformer.axes import States
@@ -7,12 +9,11 @@ from universal_transformer.bench.memory import peak_bytes
 from universal_transformer.bench.result import Measurement, Settings
 from universal_transformer.bench.subject import Shape, apply, bound, calibrate, encoder, histogram, inputs
 from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
-from universal_transformer.nn.block import Norm
 from universal_transformer.nn.recurrence import Recurrence
-from universal_transformer.nn.worth import Form
+from universal_transformer.execution.install import HaltingExecution, install
 
 STEPS, SHARE = 10, 0.3
-NORMS: tuple[Norm, ...] = ("post", "pre")
+NORMS: tuple[Literal["post", "pre"], ...] = ("post", "pre")
 
 INFERENCE = (
     (Shape(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS), 0.85),
@@ -38,7 +39,7 @@ BARELY = (  # shape, mean steps over the cap
 QUICK = Shape(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=STEPS)
 
 
-def _called(norm: Norm) -> str:
+def _called(norm: Literal["post", "pre"]) -> str:
     return "" if norm == "post" else f" ({norm}-norm)"
 
 
@@ -53,16 +54,16 @@ def _sizes(shape: Shape) -> dict[str, int]:
     }
 
 
-def infer(module: Recurrence, states: States, *, form: Form) -> None:
+def infer(module: Recurrence, states: States, *, form: HaltingExecution) -> None:
     """One pass in evaluation mode."""
-    module.form = form
+    install(module, form)
     with torch.inference_mode():
         apply(module, states)
 
 
-def train(module: Recurrence, states: States, direction: States, *, form: Form) -> None:
+def train(module: Recurrence, states: States, direction: States, *, form: HaltingExecution) -> None:
     """Forward and backward: a random functional of the output, and the ponder cost."""
-    module.form = form
+    install(module, form)
     leaf = states.detach().requires_grad_()
     for parameter in module.parameters():
         if parameter.grad is not None:
@@ -72,7 +73,7 @@ def train(module: Recurrence, states: States, direction: States, *, form: Form) 
 
 
 def inference(
-    shape: Shape, *, share: float, least: float, settings: Settings, name: str, norm: Norm = "post"
+    shape: Shape, *, share: float, least: float, settings: Settings, name: str, norm: Literal["post", "pre"] = "post"
 ) -> Measurement:
     """Compact over masked, no gradient. ``least`` is asked of the share of the bound."""
     module, states = encoder(shape, halting=True, norm=norm).eval(), inputs(shape)
@@ -100,7 +101,7 @@ def inference(
     )
 
 
-def training(shape: Shape, *, settings: Settings, norm: Norm = "post") -> list[Measurement]:
+def training(shape: Shape, *, settings: Settings, norm: Literal["post", "pre"] = "post") -> list[Measurement]:
     """Compact over masked, forward and backward: time, and peak memory beyond parameters and their gradients."""
     module, states = encoder(shape, halting=True, norm=norm).train(), inputs(shape)
     trace, direction = calibrate(module, states, share=SHARE), inputs(shape, seed=2)

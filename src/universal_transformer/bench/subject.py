@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -9,9 +10,9 @@ from universal_transformer.axes import States
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.initialise import initialise
-from universal_transformer.nn.block import Norm
 from universal_transformer.nn.halting import HaltingUnit
-from universal_transformer.nn.recurrence import Recurrence, Trace
+from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.trace import Trace
 
 SPREAD = 2.0
 """Standard deviation of the halting logits over positions: enough that steps differ from position to position."""
@@ -37,7 +38,7 @@ class Shape:
         return f"width {self.width}, {self.batch} x {self.length}, {self.max_steps} steps"
 
 
-def encoder(shape: Shape, *, halting: bool, decoder: bool = False, norm: Norm = "post") -> Recurrence:
+def encoder(shape: Shape, *, halting: bool, decoder: bool = False, norm: Literal["post", "pre"] = "post") -> Recurrence:
     """The recurrence of the paper with random weights (ReLU, sinusoids at every step), no dropout."""
     config = ModelConfig(
         architecture="language_model" if decoder else "classifier",
@@ -67,7 +68,7 @@ def inputs(shape: Shape, *, seed: int = 1) -> States:
 def apply(module: Recurrence, states: States) -> tuple[States, Trace]:
     """One pass over ``states``."""
     where = torch.arange(states.shape[1], device=states.device).unsqueeze(0)
-    return module(states, placed=module.coordinates.place(where))
+    return module(states, encoding=module.coordinates.encode(where))
 
 
 @torch.no_grad()
@@ -89,7 +90,7 @@ def calibrate(module: Recurrence, states: States, *, share: float) -> Trace:
     def mean_steps() -> float:
         return float(apply(module, states)[1].mean_steps())
 
-    bisect(module.halting, mean_steps, wanted=share * module.max_steps, turns=14)
+    bisect(module.halting, mean_steps, wanted=share * module.trained_depth.max_steps, turns=14)
     return apply(module, states)[1]
 
 

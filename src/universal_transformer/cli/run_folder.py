@@ -54,7 +54,7 @@ def open_run(
 
     model = load_pretrained(folder / MODEL)
     if recurrence is not None:
-        model.use_recurrence(recurrence)
+        model.use_halting_execution(recurrence)
     return Run(folder=folder, config=config, model=model.to(device), codec=load_codec(folder / MODEL))
 
 

@@ -1,8 +1,8 @@
-"""Depth-continuous generation: a stream of requests through a fixed number of slots that never wait for each other.
+"""Continuous batching over depth: requests are generated in a fixed number of rows that do not wait for each other.
 
-In one call of the block every slot makes one depth step of its own token. A slot whose token has halted goes on to the
-next token, and a slot whose sequence has ended takes the next request. What comes out for a request is what
-:func:`~universal_transformer.decoding.sampling.generate` finds for it alone.
+In one call of the block every row makes one depth step of its own token. A row whose token has halted goes on to the
+next token, and a row whose sequence has ended takes the next request. The result of a request is what
+:func:`~universal_transformer.decoding.sampling.generate` returns for it alone.
 """
 
 from collections import deque
@@ -25,18 +25,18 @@ from universal_transformer.decoding.session import (
     prepared,
 )
 from universal_transformer.errors import UserError
+from universal_transformer.execution.stream import RowStream, stream_obstacle
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.roles import AnyEncoderDecoder
 from universal_transformer.models.target import DecoderState
-from universal_transformer.nn.lanes import Lanes, takes_lanes
 
 PROBE = 16
-"""Requests that are continued in a batch to see how deep the model thinks; fewer are not worth a stream."""
+"""Requests that are first generated in a batch, to measure the mean number of steps."""
 SHALLOW = 0.5
-"""Mean steps over the cap up to which rows that never wait are faster: a call of theirs costs more than one in
-lock-step (rows are gathered from different slots, and tokens are chosen at every call). Measured on one core, 4 to 64
-rows: 1.1 to 1.4 times as fast at 0.3 of the cap, 0.84 to 0.92 times at 0.65 (width 128)."""
+"""Mean steps over the largest number up to which continuous batching is faster than batches. One of its calls costs more,
+because rows are gathered from different slots and tokens are chosen at every call. Measured on one core, 4 to 64 rows,
+width 128: 1.1 to 1.4 times as fast at 0.3, 0.84 to 0.92 times at 0.65."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Request:
 
 @dataclass
 class Job:
-    """A request that has its first token: its caches stand in row ``row`` of ``state`` until a slot is free.
+    """A request that has its first token. Its cache is row ``row`` of ``state`` until a row of the stream is free.
 
-    ``fed`` tokens are in that cache; ``next`` is the one to be fed.
+    ``fed`` tokens are in that cache; ``next`` is the next token to feed.
     """
 
     number: int
@@ -66,13 +66,13 @@ class Job:
     next: int
 
     def result(self) -> tuple[int, Generated]:
-        """What it became."""
+        """The number of the request and its result."""
         return self.number, self.sequence.result(self.source_steps)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How all requests are continued."""
+    """How all requests are generated."""
 
     sampling: Sampling
     max_new_tokens: int | None
@@ -93,14 +93,14 @@ def generate_continuously(
 ) -> Iterator[tuple[int, Generated]]:
     """Yield the number and the result of each request, as soon as it is done.
 
-    ``slots`` sequences are worked on at a time, each of up to ``capacity`` tokens (start token and prompt included; the
-    last new token takes no place); requests are read ``slots`` at a time. The other arguments are those of
-    :func:`~universal_transformer.decoding.sampling.generate`. A model whose rows cannot stand at different steps
-    (:func:`~universal_transformer.nn.lanes.takes_lanes`) is run in ordinary batches of ``slots`` requests, and so is
-    every model under autocast.
+    ``slots`` sequences are generated at a time, each of up to ``capacity`` tokens (start token and prompt included; the
+    last new token is not stored); requests are read ``slots`` at a time. The other arguments are those of
+    :func:`~universal_transformer.decoding.sampling.generate`. A model whose rows cannot be at different steps
+    (:func:`~universal_transformer.execution.stream.stream_obstacle`) is run in ordinary batches of ``slots`` requests,
+    and so is every model under autocast.
 
     Raises UserError for what ``generate`` refuses, and for a request that does not fit ``capacity``; ordinary batches
-    take what room they need and hold nobody to it.
+    allocate the memory they need and do not check the capacity.
     """
     _check(slots, capacity)
     options = Options(
@@ -112,7 +112,7 @@ def generate_continuously(
     check_model(model)
     if not _shares(model):
         return _in_batches(model, iter(requests), slots=slots, options=options)
-    return _continuously(Engine(model, slots=slots, capacity=capacity, options=options), iter(requests))
+    return _continuously(ContinuousBatch(model, slots=slots, capacity=capacity, options=options), iter(requests))
 
 
 def generate_stream(
@@ -126,10 +126,10 @@ def generate_stream(
     max_steps: int | None = None,
     halting_threshold: float | None = None,
 ) -> Iterator[tuple[int, Generated]]:
-    """As :func:`generate_continuously`, in whichever way is faster: the first requests tell how much is halted.
+    """As :func:`generate_continuously`, or in batches where they are faster: the first requests decide.
 
-    Without halting, where rows must wait for each other, and for a mean number of steps above ``SHALLOW`` of the cap,
-    requests are continued in batches.
+    Requests are generated in batches without halting, where rows cannot be at different steps, and where the mean
+    number of steps is above ``SHALLOW`` of the largest.
     """
     _check(slots, capacity)
     check_model(model)
@@ -145,7 +145,7 @@ def generate_stream(
         steps.append(found.steps)
         yield number, found
     following = list(islice(stream, 1))
-    if not following:  # no cache for nobody
+    if not following:
         return
     stream = chain(following, stream)
     if (
@@ -159,11 +159,11 @@ def generate_stream(
 
 
 def _shares(model: Generator) -> TypeGuard[EncoderDecoder | LanguageModel]:
-    """Whether rows of a step can stand at different depths; the caches of those that do are of one type."""
+    """Whether rows of the model can be at different depth steps."""
     if not isinstance(model, EncoderDecoder | LanguageModel):
         return False
     autocast = torch.is_autocast_enabled(next(model.parameters()).device.type)
-    return takes_lanes(model.target.recurrence) and not autocast
+    return stream_obstacle(model.target.recurrence) is None and not autocast
 
 
 def _check(slots: int, capacity: int) -> None:
@@ -198,17 +198,17 @@ def _in_batches(
         yield from zip(numbers, found, strict=True)
 
 
-def _continuously(engine: "Engine", requests: Iterator[Request]) -> Iterator[tuple[int, Generated]]:
+def _continuously(batch: "ContinuousBatch", requests: Iterator[Request]) -> Iterator[tuple[int, Generated]]:
     while True:
-        with evaluating(engine.model):
-            done = engine.work(requests)
+        with evaluating(batch.model):
+            done = batch.work(requests)
         if not done:
             return
         yield from done
 
 
-class Engine:
-    """Jobs and the lanes they run in: ``jobs[row]`` is that of each row, ``None`` while a row is free."""
+class ContinuousBatch:
+    """Requests and the rows they run in: ``jobs[row]`` is that of each row, ``None`` while a row is free."""
 
     def __init__(
         self, model: EncoderDecoder | LanguageModel, *, slots: int, capacity: int, options: Options
@@ -216,20 +216,16 @@ class Engine:
         model = prepared(model)
         self.model, self.slots, self.capacity, self.options = model, slots, capacity, options
         self.config, self.device = model.config, model.target.embedding.weight.device
-        self.lanes = Lanes(
-            model.target.recurrence,
-            rows=slots,
-            capacity=capacity,
-            max_steps=options.max_steps,
-            threshold=options.halting_threshold,
-        )
+        recurrence = model.target.recurrence
+        depth = recurrence.depth(max_steps=options.max_steps, threshold=options.halting_threshold)
+        self.stream = RowStream(recurrence, rows=slots, capacity=capacity, depth=depth)
         self.jobs: list[Job | None] = [None] * slots
         self.places = list(range(slots))  # the row of the cache of each job
         self.free = list(range(slots))  # rows without a job
         self.waiting: deque[Job] = deque()
 
     def work(self, requests: Iterator[Request]) -> list[tuple[int, Generated]]:
-        """Tick until something is done; nothing when there is nothing left to do."""
+        """Make steps until a request is done; nothing when no request is left."""
         done: list[tuple[int, Generated]] = []
         while not done:
             while len(self.waiting) < len(self.free) and (chunk := list(islice(requests, self.slots))):
@@ -238,7 +234,7 @@ class Engine:
                 self.admit()
             if not self.jobs:
                 break
-            done += self.tick()
+            done += self.step()
         return done
 
     def prepare(self, requests: Sequence[Request]) -> list[tuple[int, Generated]]:
@@ -288,7 +284,7 @@ class Engine:
         return [job.result() for job in jobs if job.sequence.done]
 
     def admit(self) -> None:
-        """Waiting jobs into free rows; rows that stay free leave."""
+        """Move waiting requests to free rows; rows that stay free are removed."""
         taken = [(row, self.waiting.popleft()) for row in self.free[: len(self.waiting)]]
         for row, job in taken:
             self._load(job, row)
@@ -300,30 +296,30 @@ class Engine:
         self.free = self.free[len(taken) :]
         if self.free:
             kept = [row for row, job in enumerate(self.jobs) if job is not None]
-            self.lanes.leave(torch.tensor(kept, dtype=torch.long, device=self.device))
+            self.stream.keep(torch.tensor(kept, dtype=torch.long, device=self.device))
             self.jobs, self.places = [self.jobs[row] for row in kept], [self.places[row] for row in kept]
             self.free = []
 
     def _load(self, job: Job, row: int) -> None:
-        """What was computed of the job so far, into the caches of a row."""
+        """Copy what has been computed of the request to a row of the stream."""
         state = job.state
-        first = state.cache.length - job.fed  # prompts stand at the end
-        self.lanes.cache.load(state.cache, source=job.row, first=first, row=self.places[row])
-        if state.memory is not None:
-            self.lanes.remember(state.memory[0], row=job.row, at=row)
+        first = state.cache.length - job.fed  # prompts are padded on the left
+        self.stream.load(state.cache, source=job.row, first=first, row=self.places[row])
+        if state.source is not None:
+            self.stream.attach_source(state.source[0], row=job.row, at=row)
         self.jobs[row] = job
 
     def _feed(self, tokens: Int[Tensor, "fed"], *, at: Int[Tensor, "fed"], place: Int[Tensor, "fed"]) -> None:
-        """Tokens to be thought about, into the rows ``at``."""
-        self.lanes.enter(self.model.target.embedding(tokens.unsqueeze(0)).squeeze(0), at=at, place=place)
+        """Start tokens in the rows ``at``."""
+        self.stream.enter(self.model.target.embedding(tokens.unsqueeze(0)).squeeze(0), at=at, position=place)
 
-    def tick(self) -> list[tuple[int, Generated]]:
-        """One call of the block, and the next token of every row whose token is through. Results that are done."""
-        ended = self.lanes.tick()
+    def step(self) -> list[tuple[int, Generated]]:
+        """One call of the block, then the next token of every row whose token is finished. Returns finished requests."""
+        ended = self.stream.step()
         rows: list[int] = ended.tolist()
         if not rows:
             return []
-        states, steps, places = self.lanes.result(ended)
+        states, steps, places = self.stream.result(ended)
         logits = self.model.target.logits(states.unsqueeze(0)).squeeze(0)
         jobs = [job for row in rows if (job := self.jobs[row]) is not None]
         chosen = extend(

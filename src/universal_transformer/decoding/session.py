@@ -21,8 +21,8 @@ from universal_transformer.models.kinds import AnyModelConfig
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.roles import AllAtOnce, AnyEncoderDecoder, AnyLanguageModel, GenerationState
 from universal_transformer.models.target import TargetSide
-from universal_transformer.nn.packed import PackedLinear, packed
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.execution.packing import PackedLinear, packed
+from universal_transformer.nn.trace import Trace
 
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 Generator = AnyEncoderDecoder | AnyLanguageModel

@@ -33,7 +33,7 @@ from universal_transformer.models.build import Model
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.roles import AllAtOnce, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
-from universal_transformer.nn.lanes import takes_lanes
+from universal_transformer.execution.stream import stream_obstacle
 from universal_transformer.tasks.task import Codec, Prediction
 
 WINDOW = 1024
@@ -145,7 +145,7 @@ def _ahead(
     """Outputs by number of the example, where a halting decoder finds them faster for all examples in one stream."""
     if not isinstance(model, EncoderDecoder | LanguageModel) or search.beams > 1 or len(examples) <= PROBE:
         return {}
-    if model.target.recurrence.halting is None or not takes_lanes(model.target.recurrence):
+    if model.target.recurrence.halting is None or stream_obstacle(model.target.recurrence) is not None:
         return {}
     order = sorted(range(len(examples)), key=lambda index: -room[index])  # what takes longest begins first
     requests = [Request(first + index, _given(model, examples[index])) for index in order]

@@ -10,7 +10,7 @@ from universal_transformer.evaluation.scoring import device_of
 from universal_transformer.models.build import Model
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.roles import AnyLanguageModel
-from universal_transformer.nn.memory import check_room
+from universal_transformer.execution.memory import check_memory
 
 
 def position_bytes(model: Model) -> int:
@@ -34,7 +34,7 @@ def check_batches(model: Model, sizes: Sequence[int], *, batch_tokens: int) -> B
     sampler = BucketSampler(sizes, batch_tokens, seed=0, shuffle=False)
     shapes = [(len(batch), max(sizes[index] for index in batch)) for batch in sampler.epoch(0)]
     rows, length = max(shapes, key=lambda shape: shape[0] * shape[1], default=(0, 0))
-    check_room(
+    check_memory(
         rows * length * position_bytes(model),
         device=device_of(model),
         what=f"batch_tokens={batch_tokens}: a batch of {rows:,} rows of {length:,} positions",

@@ -23,7 +23,7 @@ from universal_transformer.evaluation.report import Side, StepCounts
 from universal_transformer.models.build import Model
 from universal_transformer.models.roles import AllAtOnce, AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
 from universal_transformer.nn.halting import check_threshold
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks.scoring import character_accuracy, sequence_accuracy, until_end
 from universal_transformer.tasks.task import Codec, Measure
 from universal_transformer.tasks.text import TextCodec

@@ -19,7 +19,7 @@ from universal_transformer.models.build import Model
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks.scoring import until_end
 from universal_transformer.tasks.task import Codec, Task
 

@@ -87,8 +87,8 @@ class Body(nn.Module):
         if self.space is not None:
             inputs = inputs + self.space[target_space]
         positions = default_positions(inputs.shape[1], padding=None, device=inputs.device)
-        placed = self.encoder.coordinates.place(positions)
-        states, trace = self.encoder(inputs, placed=placed, padding=padding, ponder_padding=True)
+        encoding = self.encoder.coordinates.encode(positions)
+        states, trace = self.encoder(inputs, encoding=encoding, padding=padding, ponder_padding=True)
         return states, padding, trace
 
     def decode(
@@ -101,10 +101,10 @@ class Body(nn.Module):
         """The decoder's last states: position ``i`` sees the targets to its left (zeros come first)."""
         assert self.decoder is not None
         positions = default_positions(targets.shape[1], padding=None, device=targets.device)
-        placed = self.decoder.coordinates.place(positions)
-        memory = None if source is None else self.decoder.remember(source, padding=padding)
+        encoding = self.decoder.coordinates.encode(positions)
+        projected = None if source is None else self.decoder.project_source(source, padding=padding)
         shifted = pad(targets, (0, 0, 1, 0))[:, :-1]
-        states, trace = self.decoder(shifted, placed=placed, memory=memory)
+        states, trace = self.decoder(shifted, encoding=encoding, source=projected)
         return states, trace
 
 

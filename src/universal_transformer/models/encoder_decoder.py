@@ -11,7 +11,7 @@ from universal_transformer.models.positions import training_positions
 from universal_transformer.models.roles import AnyEncoderDecoder
 from universal_transformer.models.source import SourceSide
 from universal_transformer.models.target import DecoderState, TargetSide
-from universal_transformer.nn.attention import Memory
+from universal_transformer.nn.attention import ProjectedSource
 
 
 class EncoderDecoder(AnyEncoderDecoder):
@@ -49,14 +49,14 @@ class EncoderDecoder(AnyEncoderDecoder):
         drawn = training_positions(self.config, batch, max(source, target), device=device)
         return drawn[:, :source], drawn[:, :target]
 
-    def _remember(self, states: States, *, positions: Positions, padding: Padding | None) -> list[Memory]:
-        """What the target side looks at."""
+    def _project_source(self, states: States, *, positions: Positions, padding: Padding | None) -> list[ProjectedSource]:
+        """Keys and values of the source, for the target side."""
         recurrence, rotary = self.target.recurrence, None
         if self.config.rotary_source:
-            rotary = recurrence.coordinates.place_source(
+            rotary = recurrence.coordinates.source_angles(
                 positions, padding=padding, from_end=self.config.end_coordinates
             )
-        return recurrence.remember(states, padding=padding, rotary=rotary)
+        return recurrence.project_source(states, padding=padding, rotary=rotary)
 
     def forward(
         self,
@@ -87,7 +87,7 @@ class EncoderDecoder(AnyEncoderDecoder):
         )
         logits, decoder = self.target(
             target,
-            memory=self._remember(states, positions=source_positions, padding=padding),
+            source=self._project_source(states, positions=source_positions, padding=padding),
             positions=target_positions,
             max_steps=max_steps,
             threshold=halting_threshold,
@@ -111,7 +111,7 @@ class EncoderDecoder(AnyEncoderDecoder):
         state = self.target.start(
             batch=source.shape[0],
             capacity=capacity,
-            memory=self._remember(states, positions=positions, padding=padding),
+            source=self._project_source(states, positions=positions, padding=padding),
             max_steps=max_steps,
             threshold=halting_threshold,
         )

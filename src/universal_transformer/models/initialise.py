@@ -39,7 +39,7 @@ def initialise(model: nn.Module, *, noisy_masks: bool = True) -> None:
             init.zeros_(module.bias)
         elif isinstance(module, HaltingUnit):
             init.xavier_uniform_(module.weight)
-            init.constant_(module.bias, module.initial_bias)
+            init.constant_(module.bias, module.config.bias)
         elif isinstance(module, Coordinates):
             for table in (module.position_table, module.step_table):
                 if table is not None:

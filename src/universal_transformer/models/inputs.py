@@ -8,12 +8,11 @@ from torch.nn.functional import embedding
 
 from universal_transformer.axes import Float, Int, Padding, States, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.nn.straight import is_straight
 
 
 def _check_ids(ids: Int[Tensor, "..."], *, size: int) -> None:
     """UserError when an id lies outside the vocabulary (on a CPU; a GPU would have to wait for the answer)."""
-    if ids.device.type == "cpu" and ids.numel() and not (torch.compiler.is_compiling() or is_straight()):
+    if ids.device.type == "cpu" and ids.numel() and not torch.compiler.is_compiling():
         least, most = (int(extreme) for extreme in ids.aminmax())
         if least < 0 or most >= size:
             raise UserError(f"token id {least if least < 0 else most}: allowed are 0 to {size - 1}")

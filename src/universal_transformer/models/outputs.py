@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from universal_transformer.axes import Float, Scalar, Tensor
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 
 
 @dataclass(frozen=True)

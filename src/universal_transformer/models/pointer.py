@@ -9,7 +9,6 @@ from torch import nn
 
 from universal_transformer.axes import Float, Int, Padding, States, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.nn.straight import is_straight
 
 FLOOR = 1e-9
 """Probability of a word that does not occur."""
@@ -22,8 +21,8 @@ class Pointer(nn.Module):
     candidates i are the positions before the first ``start_id``, behind which the question stands; all positions of a
     source without one. The logits are ``log(p + 1e-9)``, one for each token of the vocabulary.
 
-    Raises UserError for a source whose question has nothing in front of it, on a CPU and outside of `straight`; where
-    the answer would have to be waited for, such a source gives logits that are not numbers.
+    Raises UserError for a source whose question has nothing in front of it, on a CPU. Elsewhere such a source gives logits that are
+    not numbers, because a check would wait for the device.
     """
 
     def __init__(self, width: int, *, num_classes: int, start_id: int) -> None:
@@ -37,7 +36,7 @@ class Pointer(nn.Module):
     ) -> Float[Tensor, "batch classes"]:
         real = torch.ones_like(source, dtype=torch.bool) if padding is None else ~padding
         candidates = real & ((source == self.start_id).cumsum(1) == 0)
-        if source.device.type == "cpu" and not is_straight() and not bool(candidates.any(dim=1).all()):
+        if source.device.type == "cpu" and not bool(candidates.any(dim=1).all()):
             raise UserError("a question without a text: there is no word to point at before the start id")
         last = source.shape[1] - 1 - real.long().flip(1).argmax(dim=1)
         query = self.query(states[torch.arange(states.shape[0], device=states.device), last])

@@ -5,17 +5,16 @@ import torch
 from universal_transformer.axes import Padding, Positions
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.coordinates import count_positions, draw_positions
-from universal_transformer.nn.straight import is_straight
 
 
 def without_padding(padding: Padding) -> Padding | None:
     """``None`` when nothing is padding, which lets attention take its fastest path."""
-    return padding if is_straight() or bool(padding.any()) else None
+    return padding if bool(padding.any()) else None
 
 
 def default_positions(length: int, *, padding: Padding | None, device: torch.device) -> Positions:
     """0, 1, 2 … over the real tokens; one row for all when no sequence starts with padding."""
-    if padding is not None and not is_straight() and bool(padding[:, 0].any()):
+    if padding is not None and bool(padding[:, 0].any()):
         return count_positions(padding)
     return torch.arange(length, device=device).unsqueeze(0)
 

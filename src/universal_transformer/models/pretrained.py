@@ -15,7 +15,7 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.kinds import AnyModelConfig, config_from_dict
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.recurrence import Recurrence
-from universal_transformer.nn.worth import Form
+from universal_transformer.execution.install import HaltingExecution, install
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 AnyModel = TypeVar("AnyModel", bound="Pretrained")  # typing.Self is more than the shape checks can read
@@ -55,18 +55,16 @@ class Pretrained(nn.Module):
             if isinstance(module, Block):
                 module.compile(dynamic=True)
 
-    def use_recurrence(self, form: Form) -> None:
-        """Leave out halted positions where that is exact and saves time, or never: the outputs are the same.
-
-        ``flex`` is ``auto`` with FlexAttention on a GPU, not measured there yet (``nn/worth.py``).
-        """
-        found = [module for module in self.modules() if isinstance(module, Recurrence)]
-        if form not in get_args(Form):
-            raise UserError(f"recurrence={form!r}: allowed: {', '.join(get_args(Form))}")
-        if not found:
-            raise UserError(f"recurrence={form!r}: {type(self).__name__} has no recurrence over depth")
-        for module in found:
-            module.form = form
+    def use_halting_execution(self, choice: HaltingExecution) -> None:
+        """Leave out halted positions where the result is the same and that saves time ("auto"), or never ("masked")."""
+        if choice not in get_args(HaltingExecution):
+            allowed = ", ".join(get_args(HaltingExecution))
+            raise UserError(f"halting_execution={choice!r}: allowed: {allowed}")
+        if not any(isinstance(module, Recurrence) for module in self.modules()):
+            raise UserError(
+                f"halting_execution={choice!r}: {type(self).__name__} has no recurrence over depth"
+            )
+        install(self, choice)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write ``config.json`` and ``model.safetensors`` into ``folder``."""

@@ -21,7 +21,7 @@ from typing import Any, Protocol, runtime_checkable
 from universal_transformer.axes import Bool, Float, Int, Padding, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.pretrained import Pretrained
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 
 
 @runtime_checkable

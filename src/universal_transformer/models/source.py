@@ -9,7 +9,7 @@ from universal_transformer.models.depth import recurrence
 from universal_transformer.models.inputs import FactInput, TokenInput
 from universal_transformer.models.positions import default_positions, without_padding
 from universal_transformer.nn.coordinates import count_separators, restart_positions
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 
 
 def source_input(config: ModelConfig) -> TokenInput | FactInput:
@@ -104,11 +104,10 @@ class SourceSide(nn.Module):
             positions = default_positions(states.shape[1], padding=seen, device=states.device)
         states, trace = self.recurrence(
             self.dropout(states),
-            placed=self.recurrence.coordinates.place(positions, padding=padding),
+            encoding=self.recurrence.coordinates.encode(positions, padding=padding),
             padding=padding,
             ponder_padding=self.config.ponder_padding,
-            max_steps=max_steps,
-            threshold=threshold,
+            depth=self.recurrence.depth(max_steps=max_steps, threshold=threshold),
             keep_attention=keep_attention,
         )
         return states, padding, trace

@@ -9,14 +9,16 @@ from torch.nn.functional import linear
 
 from universal_transformer.axes import Bool, Float, Int, Padding, Positions, States, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.execution.memory import allocate_cache, reorder_cache
+from universal_transformer.execution.packing import PackedLinear, packs
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.inputs import TokenInput
 from universal_transformer.models.positions import default_positions, without_padding
-from universal_transformer.nn.attention import Memory
+from universal_transformer.nn.attention import ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
-from universal_transformer.nn.packed import PackedLinear, packs
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.recurrence import Depth
+from universal_transformer.nn.trace import Trace
 
 
 @dataclass
@@ -24,22 +26,21 @@ class DecoderState:
     """What generation carries from token to token. ``lengths`` counts real tokens, ``padding`` the stored blanks."""
 
     cache: KeyValueCache
-    memory: list[Memory] | None
+    source: list[ProjectedSource] | None
     lengths: Int[Tensor, "batch"]
     padding: Bool[Tensor, "batch capacity"]
     padded: bool = False
-    max_steps: int | None = None
-    halting_threshold: float | None = None
+    depth: Depth | None = None
     trace: Trace | None = None
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
         """Rows ``index`` in place of the present ones (beam search); the source moves along."""
-        self.cache.reorder(index)
+        reorder_cache(self.cache, index)
         self.lengths, self.padding = self.lengths[index], self.padding[index]
-        if self.memory is not None:
-            self.memory = [
-                Memory(key[index], value[index], None if mask is None else mask[index])
-                for key, value, mask in self.memory
+        if self.source is not None:
+            self.source = [
+                ProjectedSource(key[index], value[index], None if mask is None else mask[index])
+                for key, value, mask in self.source
             ]
 
 
@@ -69,7 +70,7 @@ class TargetSide(nn.Module):
         return self.embedding.weight if self.output is None else self.output.weight
 
     def pack_logits(self) -> None:
-        """Pack the matrix of the logits as it is now (:mod:`~universal_transformer.nn.packed`)."""
+        """Pack the matrix of the logits as it is now (:mod:`~universal_transformer.execution.packing`)."""
         if packs(self.matrix):
             self.packed_logits = PackedLinear(self.matrix, self.bias)
 
@@ -77,7 +78,7 @@ class TargetSide(nn.Module):
         self,
         labels: Int[Tensor, "batch target"],
         *,
-        memory: Sequence[Memory] | None = None,
+        source: Sequence[ProjectedSource] | None = None,
         positions: Positions | None = None,
         max_steps: int | None = None,
         threshold: float | None = None,
@@ -94,11 +95,10 @@ class TargetSide(nn.Module):
             positions = default_positions(labels.shape[1], padding=padding, device=labels.device)
         states, trace = self.recurrence(
             self.dropout(self.embedding(ids)),
-            placed=self.recurrence.coordinates.place(positions, padding=padding),
+            encoding=self.recurrence.coordinates.encode(positions, padding=padding),
             padding=padding,
-            memory=memory,
-            max_steps=max_steps,
-            threshold=threshold,
+            source=source,
+            depth=self.recurrence.depth(max_steps=max_steps, threshold=threshold),
             keep_attention=keep_attention,
         )
         return self.logits(states), trace
@@ -108,7 +108,7 @@ class TargetSide(nn.Module):
         *,
         batch: int,
         capacity: int,
-        memory: list[Memory] | None = None,
+        source: list[ProjectedSource] | None = None,
         max_steps: int | None = None,
         threshold: float | None = None,
     ) -> DecoderState:
@@ -119,23 +119,24 @@ class TargetSide(nn.Module):
                 "it can score given targets but not generate"
             )
         weight = self.embedding.weight
-        cache = KeyValueCache(
-            self.recurrence.num_slots(max_steps),
+        depth = self.recurrence.depth(max_steps=max_steps, threshold=threshold)
+        cache = allocate_cache(
+            self.recurrence.num_slots(depth.max_steps),
             batch=batch,
             num_heads=self.config.num_heads,
             capacity=capacity,
             width=self.config.width,
-            convolution=self.config.transition == "separable_convolution",
-            dtype=weight.dtype,
-            device=weight.device,
+            convolution=not getattr(self.recurrence.blocks[0].transition, "pointwise", False),
+            like=weight.detach(),
         )
+        if source is not None:  # a few queries read these many times: one stretch of memory for each head
+            source = [ProjectedSource(each.key.contiguous(), each.value.contiguous(), each.mask) for each in source]
         return DecoderState(
             cache=cache,
-            memory=None if memory is None else [each.contiguous() for each in memory],
+            source=source,
             lengths=torch.zeros(batch, dtype=torch.long, device=weight.device),
             padding=torch.zeros(batch, capacity, dtype=torch.bool, device=weight.device),
-            max_steps=max_steps,
-            halting_threshold=threshold,
+            depth=depth,
         )
 
     def advance(
@@ -162,13 +163,12 @@ class TargetSide(nn.Module):
             state.lengths = state.lengths + new
         states, state.trace = self.recurrence(
             self.embedding(tokens),
-            placed=self.recurrence.coordinates.place(positions),
+            encoding=self.recurrence.coordinates.encode(positions),
             padding=blank,
-            memory=state.memory,
+            source=state.source,
             cache=cache,
             cached_padding=state.padding[:, :end] if state.padded else None,
-            max_steps=state.max_steps,
-            threshold=state.halting_threshold,
+            depth=state.depth,
         )
         cache.length = end
         return self.logits(states)

@@ -1,4 +1,4 @@
-"""One step of the Universal Transformer: attention, then transition, each with its residual, dropout and norm.
+"""One block of a step: attention, then transition, each with its residual, dropout and LayerNorm.
 
 ``norm="post"`` (paper, equations 4 and 5): ``A = LayerNorm(X + Dropout(SelfAttention(X)))``, then
 ``H = LayerNorm(A + Dropout(Transition(A)))``; a decoder attends to the encoder's output in between.
@@ -6,108 +6,66 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal
 
 from torch import nn
-from torch.nn.functional import layer_norm
 
 from universal_transformer.axes import Bool, Float, States, Tensor
-from universal_transformer.nn.attention import CrossAttention, Memory, SelfAttention
+from universal_transformer.nn.attention import CrossAttention, ProjectedSource, SelfAttention
 from universal_transformer.nn.cache import LayerCache
-from universal_transformer.nn.recall import Recall, make
-from universal_transformer.nn.transition import FeedForward, SeparableConvolution
-
-Norm = Literal["post", "pre"]
-
-
-@dataclass
-class AttentionRecord:
-    """Attention weights, one tensor ``[batch, heads, query, key]`` a layer application, in order."""
-
-    self_attention: list[Tensor] = field(default_factory=list)
-    cross_attention: list[Tensor] = field(default_factory=list)
-
-
-def normalise(
-    norm: nn.LayerNorm, states: Float[Tensor, "*rows width"], recall: Recall | None
-) -> Float[Tensor, "*rows width"]:
-    """``norm(states)``, promised to ``recall`` with the parameters of now: those of a functional call go with it."""
-    return make(recall, layer_norm, states, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+from universal_transformer.nn.config import AttentionConfig, Sizes, StepConfig, TransitionConfig
+from universal_transformer.nn.context import AttentionRecord
+from universal_transformer.nn.transition import transition as make_transition
 
 
 class Sublayer(nn.Module):
-    """Residual, dropout and LayerNorm around a function of the states (decision D6 says where the norm stands)."""
+    """Residual, dropout and LayerNorm around a function of the states (decision D6: where the norm stands)."""
 
-    def __init__(self, width: int, *, norm: Norm, epsilon: float, dropout: float) -> None:
+    def __init__(self, width: int, config: StepConfig) -> None:
         super().__init__()
-        self.post: bool = norm == "post"
-        self.norm = nn.LayerNorm(width, eps=epsilon)
-        self.dropout = nn.Dropout(dropout)
+        self.post = config.norm == "post"
+        self.norm = nn.LayerNorm(width, eps=config.norm_epsilon)
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(
         self,
         states: Float[Tensor, "*rows width"],
         function: Callable[[Float[Tensor, "*rows width"]], Float[Tensor, "*rows width"]],
-        recall: Recall | None = None,
     ) -> Float[Tensor, "*rows width"]:
         if self.post:
-            return normalise(self.norm, states + self.dropout(function(states)), recall)
-        return states + self.dropout(function(normalise(self.norm, states, recall)))
+            return self.norm(states + self.dropout(function(states)))
+        return states + self.dropout(function(self.norm(states)))
 
 
 class Block(nn.Module):
-    """Self-attention, attention to a memory (decoder only), transition."""
+    """Self-attention, attention to a source (``cross_attention``), transition.
+
+    ``zero_padding``: the transition gives 0 at padding (tensor2tensor's pad remover).
+    """
 
     def __init__(
         self,
-        width: int,
+        sizes: Sizes,
         *,
-        num_heads: int,
-        filter_width: int,
-        decoder: bool,
-        cross_attention: bool,
-        norm: Norm = "post",
-        norm_epsilon: float = 1e-6,
-        attention_bias: bool = False,
-        transition: Literal["feed_forward", "separable_convolution"] = "feed_forward",
+        step: StepConfig | None = None,
+        attention: AttentionConfig | None = None,
+        transition: TransitionConfig | None = None,
+        decoder: bool = False,
+        cross_attention: bool = False,
         zero_padding: bool = False,
-        dropout: float = 0.0,
-        attention_dropout: float = 0.0,
-        transition_dropout: float = 0.0,
-        rotary_source: bool = False,
-        source_sink: bool = False,
     ) -> None:
         super().__init__()
-
-        def sublayer() -> Sublayer:
-            return Sublayer(width, norm=norm, epsilon=norm_epsilon, dropout=dropout)
-
-        self.attention = SelfAttention(
-            width, num_heads=num_heads, bias=attention_bias, dropout=attention_dropout
-        )
-        self.after_attention = sublayer()
+        step = StepConfig() if step is None else step
+        attention = AttentionConfig() if attention is None else attention
+        transition = TransitionConfig() if transition is None else transition
+        self.attention = SelfAttention(sizes, attention)
+        self.after_attention = Sublayer(sizes.width, step)
         self.cross_attention = self.after_cross_attention = None
         if cross_attention:
-            self.cross_attention = CrossAttention(
-                width,
-                num_heads=num_heads,
-                bias=attention_bias,
-                dropout=attention_dropout,
-                rotary=rotary_source,
-                sink=source_sink,
-            )
-            self.after_cross_attention = sublayer()
-        self.transition: FeedForward | SeparableConvolution
-        if transition == "feed_forward":
-            self.transition = FeedForward(
-                width, filter_width=filter_width, dropout=transition_dropout, zero_padding=zero_padding
-            )
-        else:
-            self.transition = SeparableConvolution(
-                width, filter_width=filter_width, causal=decoder, dropout=transition_dropout
-            )
-        self.after_transition = sublayer()
+            self.cross_attention = CrossAttention(sizes, attention)
+            self.after_cross_attention = Sublayer(sizes.width, step)
+        self.transition = make_transition(sizes, transition, causal=decoder)
+        self.zero_padding = zero_padding
+        self.after_transition = Sublayer(sizes.width, step)
 
     def forward(
         self,
@@ -117,56 +75,30 @@ class Block(nn.Module):
         causal: bool = False,
         rotary: Float[Tensor, "2 rows 1 position half"] | None = None,
         padding: Bool[Tensor, "batch stored"] | None = None,
-        memory: Memory | None = None,
+        source: ProjectedSource | None = None,
         cache: LayerCache | None = None,
         record: AttentionRecord | None = None,
-        recall: Recall | None = None,
     ) -> States:
-        """``mask``/``causal``: what self-attention may see. ``padding``: what the transition must not see.
+        """``mask`` and ``causal`` restrict self-attention; the transition ignores ``padding``.
 
-        ``record`` receives the attention weights of this application, ``recall`` what need not be kept of it.
+        ``record`` receives the attention weights.
         """
-        seen = None if record is None else record.self_attention
+        weights = None if record is None else record.self_attention
         states = self.after_attention(
             states,
-            lambda x: self.attention(x, mask=mask, causal=causal, rotary=rotary, cache=cache, record=seen),
-            recall,
+            lambda x: self.attention(x, mask=mask, causal=causal, rotary=rotary, cache=cache, record=weights),
         )
-        if self.cross_attention is not None and self.after_cross_attention is not None and memory is not None:
-            attention, looked = self.cross_attention, None if record is None else record.cross_attention
+        if self.cross_attention is not None and self.after_cross_attention is not None and source is not None:
+            attention, source_weights = self.cross_attention, None if record is None else record.cross_attention
             states = self.after_cross_attention(
-                states, lambda x: attention(x, memory=memory, rotary=rotary, record=looked), recall
+                states, lambda x: attention(x, source=source, rotary=rotary, record=source_weights)
             )
-        return self.after_transition(
-            states, lambda x: self.transition(x, padding=padding, cache=cache), recall
-        )
+        return self.after_transition(states, lambda x: self._transition(x, padding=padding, cache=cache))
 
-    def forward_rows(
-        self,
-        rows: Float[Tensor, "row width"],
-        *,
-        attend: Callable[[Float[Tensor, "row width"]], Float[Tensor, "row width"]],
-        look: Callable[[Float[Tensor, "row width"]], Float[Tensor, "row width"]] | None,
-        again: Callable[..., Any] | None = None,
-        recall: Recall | None = None,
-    ) -> Float[Tensor, "row width"]:
-        """The same for single rows, whose attention to their sequences and to the source the caller computes.
-
-        ``again`` (of a function and its arguments) computes what comes behind self-attention once more on the way back;
-        ``recall``, of all else, what costs next to nothing.
-        """
-        states = self.after_attention(rows, attend, recall)
-        if again is not None:
-            return again(self._behind, states, look)
-        return self._behind(states, look, recall)
-
-    def _behind(
-        self,
-        states: Float[Tensor, "row width"],
-        look: Callable[[Float[Tensor, "row width"]], Float[Tensor, "row width"]] | None,
-        recall: Recall | None = None,
-    ) -> Float[Tensor, "row width"]:
-        """What follows the attention of rows to their sequences."""
-        if self.after_cross_attention is not None and look is not None:
-            states = self.after_cross_attention(states, look, recall)
-        return self.after_transition(states, self.transition, recall)
+    def _transition(
+        self, states: States, *, padding: Bool[Tensor, "batch stored"] | None, cache: LayerCache | None
+    ) -> States:
+        result = self.transition(states, padding=padding, cache=cache)
+        if self.zero_padding and padding is not None:
+            return result.masked_fill(padding[:, -states.shape[1] :].unsqueeze(-1), 0.0)
+        return result

@@ -1,26 +1,20 @@
-"""What incremental decoding keeps: keys and values by layer application and position.
+"""The cache of incremental decoding: keys and values by layer application and position.
 
-A decoder that applies its block at ``T`` depth steps has ``T`` sets of keys and values per position (one *slot* for
-each application of a layer, in order); :class:`KeyValueCache` holds them all, allocated once.
+A decoder that applies its block at ``T`` depth steps has ``T`` sets of keys and values for each position, one *slot* for
+each application of a block, in order. :class:`KeyValueCache` holds all of them, allocated once.
 """
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
 from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.nn.memory import allocate, check_room
-
-if TYPE_CHECKING:
-    from universal_transformer.nn.refresh import Refresh
 
 
 @dataclass
 class LayerCache:
-    """One slot: a view into the cache that the attention and the transition of one layer application write to."""
+    """One slot: a view of the cache that the attention and the transition of one block application write to."""
 
     keys: Float[Tensor, "batch heads capacity head"]
     values: Float[Tensor, "batch heads capacity head"]
@@ -30,7 +24,7 @@ class LayerCache:
     def append(
         self, key: Float[Tensor, "batch heads new head"], value: Float[Tensor, "batch heads new head"]
     ) -> tuple[Float[Tensor, "batch heads stored head"], Float[Tensor, "batch heads stored head"]]:
-        """Store new keys and values behind the ``length`` earlier ones; return all of them."""
+        """Store new keys and values after the ``length`` earlier ones; return all of them."""
         end = self.length + key.shape[2]
         self.keys[:, :, self.length : end] = key
         self.values[:, :, self.length : end] = value
@@ -39,7 +33,7 @@ class LayerCache:
     def extend(
         self, states: Float[Tensor, "batch new width"], *, reach: int
     ) -> Float[Tensor, "batch seen width"]:
-        """Store new inputs of a convolution; return them behind (at most) ``reach`` earlier ones."""
+        """Store new inputs of a convolution; return them after (at most) ``reach`` earlier ones."""
         assert self.inputs is not None
         end = self.length + states.shape[1]
         self.inputs[:, self.length : end] = states
@@ -47,16 +41,20 @@ class LayerCache:
 
 
 def cache_elements(num_slots: int, *, batch: int, capacity: int, width: int, convolution: bool) -> int:
-    """Numbers that a :class:`KeyValueCache` holds: keys and values, and the inputs of a convolutional transition.
+    """Numbers that a :class:`KeyValueCache` holds: ``(2 or 3) * num_slots * batch * capacity * width``.
 
-    ``(2 or 3) * num_slots * batch * capacity * width``, whatever was halted: a position that stopped thinking still
-    has an entry for every step that others may look from.
+    These are keys and values, and the inputs of a convolutional transition. Halting makes no difference: a halted
+    position still has an entry for every step, because later positions attend to it at every step.
     """
     return (3 if convolution else 2) * num_slots * batch * capacity * width
 
 
 class KeyValueCache:
-    """``num_slots`` layers of keys and values for ``capacity`` positions, allocated once (see `cache_elements`)."""
+    """``num_slots`` sets of keys and values for ``capacity`` positions, allocated once (see :func:`cache_elements`).
+
+    The key and the value of a position are stored next to each other: ``entries[slot, row, position]`` holds both.
+    ``convolution``: the inputs of a convolutional transition are stored too.
+    """
 
     def __init__(
         self,
@@ -66,50 +64,32 @@ class KeyValueCache:
         num_heads: int,
         capacity: int,
         width: int,
-        convolution: bool,
-        dtype: torch.dtype,
-        device: torch.device,
+        convolution: bool = False,
+        like: Tensor,
     ) -> None:
         if capacity < 1:
             raise UserError(f"capacity={capacity}: a cache holds at least 1 position")
-        shape = (num_slots, batch, num_heads, capacity, width // num_heads)
-        what = f"a cache of capacity {capacity} for {batch} sequences"
-        fix = "ask for fewer new tokens, or for fewer sequences at a time"
-        check_room(2 * math.prod(shape) * dtype.itemsize, device=device, what=what, fix=fix)
-        self.keys, self.values = (
-            allocate(shape, dtype=dtype, device=device, what=what, fix=fix) for _ in range(2)
-        )
-        self.inputs = None
-        if convolution:
-            stored = (num_slots, batch, capacity, width)
-            self.inputs = allocate(stored, dtype=dtype, device=device, what=what, fix=fix)
-        self.length = 0
-        self.refresh: Refresh | None = None  # what halted positions look like: see nn/depth_cache.py
+        self.num_heads, self.length = num_heads, 0
+        self.entries = like.new_zeros(num_slots, batch, capacity, 2 * width)
+        self.inputs = like.new_zeros(num_slots, batch, capacity, width) if convolution else None
 
     @property
     def capacity(self) -> int:
-        """Positions that fit."""
-        return self.keys.shape[3]
+        """Positions that the cache can hold."""
+        return self.entries.shape[2]
+
+    def heads(
+        self, slot: int
+    ) -> tuple[Float[Tensor, "batch heads capacity head"], Float[Tensor, "batch heads capacity head"]]:
+        """Keys and values of one slot, as views."""
+        batch, capacity = self.entries.shape[1:3]
+        both = self.entries[slot].view(batch, capacity, 2, self.num_heads, -1).transpose(1, 3)
+        return both[:, :, 0], both[:, :, 1]
 
     def layer(self, slot: int) -> LayerCache:
-        """The slot of one layer application."""
-        inputs = None if self.inputs is None else self.inputs[slot]
-        return LayerCache(self.keys[slot], self.values[slot], inputs, self.length)
-
-    def write(
-        self,
-        key: Float[Tensor, "row width"],
-        value: Float[Tensor, "row width"],
-        *,
-        slot: int | Int[Tensor, "row"],
-        row: Int[Tensor, "row"],
-        place: Int[Tensor, "row"],
-    ) -> None:
-        """Store keys and values of single positions: ``place`` among those of sequence ``row``, in ``slot``."""
-        for stored, new in ((self.keys, key), (self.values, value)):
-            stored[slot, row, :, place] = new.view(len(new), stored.shape[2], stored.shape[4]).to(
-                stored.dtype
-            )
+        """The slot of one block application."""
+        keys, values = self.heads(slot)
+        return LayerCache(keys, values, None if self.inputs is None else self.inputs[slot], self.length)
 
     def check(self, new: int) -> None:
         """UserError unless ``new`` further positions fit."""
@@ -120,15 +100,7 @@ class KeyValueCache:
             )
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
-        """Rows ``index`` in place of the present ones (beam search)."""
-        more = len(index) - self.keys.shape[1]
-        if more > 0:
-            check_room(
-                2 * len(index) * self.keys[:, 0].nbytes,
-                device=self.keys.device,
-                what=f"a cache of capacity {self.capacity} for {len(index)} sequences",
-                fix="ask for fewer beams, fewer new tokens, or fewer sequences at a time",
-            )
-        self.keys, self.values = self.keys[:, index], self.values[:, index]
+        """Rows ``index`` replace the present ones (beam search)."""
+        self.entries = self.entries[:, index]
         if self.inputs is not None:
             self.inputs = self.inputs[:, index]

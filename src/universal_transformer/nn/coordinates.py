@@ -1,4 +1,4 @@
-"""Coordinates: what tells the shared block where and when it is.
+"""Coordinates: the position and step signals of the shared block.
 
 ``P^t[i, 2j] = sin(i / 10000^(2j/d)) + sin(t / 10000^(2j/d))`` and the same with cosines in channel ``2j + 1``
 (paper, section 2.1): a position part π_i plus a step part τ_t, added to the state before every step.
@@ -12,11 +12,9 @@ from torch import nn
 
 from universal_transformer.axes import Bool, Float, Int, Padding, Positions, States, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.nn.straight import is_straight
+from universal_transformer.nn.config import CoordinatesConfig, Sizes, Tensor2TensorConfig
 
 Layout = Literal["interleaved", "split"]
-PositionPart = Literal["sinusoidal", "learned", "rotary", "none"]
-StepPart = Literal["sinusoidal", "learned", "none"]
 Offsets = Literal["none", "random", "scattered", "spread"]
 
 
@@ -46,12 +44,12 @@ def count_positions(padding: Padding) -> Positions:
 def draw_positions(
     batch: int, length: int, *, offsets: Offsets, max_positions: int, device: torch.device | None = None
 ) -> Int[Tensor, "rows length"]:
-    """Positions to train on, so that the positions of longer test sequences have all been met.
+    """Positions to train on, drawn so that the positions of longer test sequences occur in training too.
 
     ``none``: 0, 1, 2 … (one row for all). ``random``: one offset per sequence, uniform over
     ``[0, max_positions - length]``. ``scattered``: a sorted random subset of ``max_positions`` positions per
     sequence (randomised positions; Ruoss et al. 2023). ``spread``: such a subset of a random window, whose length
-    is log-uniform between ``length`` and ``max_positions``: neighbours are met as often as far-off positions.
+    is log-uniform between ``length`` and ``max_positions``, so that all distances occur equally often.
 
     Raises UserError when ``length`` exceeds ``max_positions``.
     """
@@ -94,14 +92,14 @@ def count_separators(separators: Bool[Tensor, "batch position"]) -> Int[Tensor, 
 def restart_positions(
     positions: Positions, *, separators: Bool[Tensor, "batch position"], padding: Padding
 ) -> Int[Tensor, "batch position"]:
-    """Positions that begin again behind every separator.
+    """Positions that begin again after every separator.
 
-    The i-th token of every part gets the i-th of ``positions``, so that tokens of equal rank stand at equal places
-    (position coupling; Cho et al. 2024). Padding gets a place of no meaning.
+    The i-th token of every part gets the i-th of ``positions``, so that tokens of equal rank have equal positions
+    (position coupling; Cho et al. 2024). The position of padding has no meaning.
     """
     rank = count_positions(padding)
-    behind = torch.where(separators, rank + 1, 0).cummax(dim=1).values
-    begin = torch.cat((torch.zeros_like(behind[:, :1]), behind[:, :-1]), dim=1)
+    next_part = torch.where(separators, rank + 1, 0).cummax(dim=1).values
+    begin = torch.cat((torch.zeros_like(next_part[:, :1]), next_part[:, :-1]), dim=1)
     first = padding.long().argmin(dim=1, keepdim=True)
     return positions.expand_as(rank).gather(1, (first + rank - begin).clamp(min=0))
 
@@ -124,146 +122,134 @@ def rotate(
     return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1)
 
 
-class Placed(NamedTuple):
-    """Positions made ready for all steps: what is added at each step, and the rotary angles.
+class PositionEncoding(NamedTuple):
+    """The position part, computed once for all steps."""
 
-    ``longest``: rows of a learned table that they take.
-    """
-
-    where: Positions
-    signal: Float[Tensor, "rows position width"] | None
-    rotary: Float[Tensor, "2 rows 1 position half"] | None
-    longest: int = 0
+    positions: Positions
+    signal: Float[Tensor, "rows position width"] | None  # π
+    rotary: Float[Tensor, "2 rows 1 position half"] | None  # cosines and sines
+    highest: int = 0  # number of rows of a learned table that the positions use
 
 
 class Coordinates(nn.Module):
-    """Adds (or concatenates) position and step signals to states.
+    """Adds ``P^t = π + τ_t`` to states (decisions D1, D2 and D12).
 
-    Arguments are the decisions D1, D2, D12 and their tensor2tensor variants:
-    ``every_step``: position part at every step (paper) or once, by :meth:`enter`.
-    ``shift_by_step``: positions start at ``trunc(length * t / T)`` at step ``t`` (t2t's start index "step").
-    ``concatenate``: ``W [H; π; τ]`` in place of ``H + π + τ``.
-    ``end``: also add the rotated sinusoid of the distance from the last real position.
+    ``max_steps``: rows of a learned step table. ``t2t``: tensor2tensor concatenates (``W [H; π; τ]``), scales the step
+    table, or starts positions at ``trunc(length * t / T)``.
     """
 
     def __init__(
         self,
-        width: int,
+        sizes: Sizes,
+        config: CoordinatesConfig | None = None,
         *,
-        num_heads: int,
-        layout: Layout = "interleaved",
-        position: PositionPart = "sinusoidal",
-        step: StepPart = "sinusoidal",
-        max_positions: int = 512,
         max_steps: int = 6,
-        scale_step_table: bool = False,
-        concatenate: bool = False,
-        every_step: bool = True,
-        shift_by_step: bool = False,
-        end: bool = False,
+        t2t: Tensor2TensorConfig | None = None,
     ) -> None:
         super().__init__()
-        self.width, self.head_width, self.layout = width, width // num_heads, layout
-        self.num_heads = num_heads
-        self.position, self.step = position, step
-        self.every_step, self.shift_by_step = every_step, shift_by_step
-        in_loop = every_step and position in ("sinusoidal", "learned")
-        step_width = 2 * width if concatenate and in_loop else width
-        self.step_scale = math.sqrt(step_width) if scale_step_table else 1.0
-        self.position_table = (
-            nn.Parameter(torch.empty(max_positions, width)) if position == "learned" else None
-        )
-        self.step_table = nn.Parameter(torch.empty(max_steps, step_width)) if step == "learned" else None
-        self.step_width = step_width
-        joined = step_width + (step_width if step != "none" else 0)
-        self.join = nn.Linear(joined, width, bias=False) if concatenate and joined > width else None
+        config = CoordinatesConfig() if config is None else config
+        t2t = Tensor2TensorConfig() if t2t is None else t2t
+        width = sizes.width
+        self.sizes, self.config = sizes, config
+        self.every_step, self.shift_by_step = config.injection == "every_step", t2t.shift_positions_by_step
+        adds_positions = self.every_step and config.position in ("sinusoidal", "learned")
+        self.step_width = 2 * width if t2t.concatenate_coordinates and adds_positions else width
+        self.step_scale = math.sqrt(self.step_width) if t2t.scale_step_table else 1.0
+        self.position_table = self.step_table = self.join = None
+        if config.position == "learned":
+            self.position_table = nn.Parameter(torch.empty(config.max_positions, width))
+        if config.step == "learned":
+            self.step_table = nn.Parameter(torch.empty(max_steps, self.step_width))
+        joined = self.step_width * (1 if config.step == "none" else 2)
+        if t2t.concatenate_coordinates and joined > width:
+            self.join = nn.Linear(joined, width, bias=False)
         self.end_rotation: Tensor | None
-        self.register_buffer("end_rotation", fixed_rotation(width) if end else None)
+        self.register_buffer("end_rotation", fixed_rotation(width) if config.from_end else None)
 
-    def _longest(self, where: Positions) -> int:
-        if self.position_table is None or is_straight() or not where.numel():
-            return 0
-        return int(where.max()) + 1  # the one thing asked of a GPU, once for all steps
+    def encode(self, positions: Positions, *, padding: Padding | None = None) -> PositionEncoding:
+        """π of ``positions`` (counted from 0; one row serves a whole batch).
 
-    def _signal(self, index: Positions, *, longest: int) -> Float[Tensor, "rows position width"]:
+        UserError when a learned table has too few rows.
+        """
+        signal, rotary, highest = None, None, 0
+        if self.position_table is not None and positions.numel():
+            highest = int(positions.max()) + 1
+        if self.config.position in ("sinusoidal", "learned"):
+            signal = self._signal(positions, highest=highest)
+            if self.end_rotation is not None:
+                mirrored = reverse_positions(positions, padding=padding)
+                from_end = sinusoid(mirrored, width=self.sizes.width, layout=self.config.layout)
+                signal = signal + from_end.to(self.end_rotation.dtype) @ self.end_rotation
+        elif self.config.position == "rotary":
+            rotary = self._angles(positions)
+        return PositionEncoding(positions, signal, rotary, highest)
+
+    def _signal(self, positions: Positions, *, highest: int) -> Float[Tensor, "rows position width"]:
         if self.position_table is None:
-            return sinusoid(index, width=self.width, layout=self.layout)
-        length = self.position_table.shape[0]
-        if longest > length:
+            return sinusoid(positions, width=self.sizes.width, layout=self.config.layout)
+        rows = self.position_table.shape[0]
+        if highest > rows:
             raise UserError(
-                f"position {longest} lies beyond the learned table of {length} positions: raise max_positions "
+                f"position {highest} lies beyond the learned table of {rows} positions: raise max_positions "
                 'or use position_coordinates="sinusoidal", which reaches any length'
             )
-        return self.position_table[index]
+        return self.position_table[positions]
 
-    def place(self, where: Positions, *, padding: Padding | None = None) -> Placed:
-        """Prepare ``where`` (positions from 0; one row serves a whole batch) for :meth:`forward`."""
-        signal, rotary, longest = None, None, self._longest(where)
-        if self.position in ("sinusoidal", "learned"):
-            signal = self._signal(where, longest=longest)
-            if self.end_rotation is not None:
-                mirrored = reverse_positions(where, padding=padding)
-                from_end = sinusoid(mirrored, width=self.width, layout=self.layout)
-                signal = signal + from_end.to(self.end_rotation.dtype) @ self.end_rotation
-        elif self.position == "rotary":
-            rotary = self._angles(where)
-        return Placed(where, signal, rotary, longest)
-
-    def _angles(self, where: Positions) -> Float[Tensor, "2 rows 1 position half"]:
-        half = self.head_width // 2
-        rank = torch.arange(half, device=where.device, dtype=torch.float32)
-        angle = where.float().unsqueeze(-1) * torch.exp(-math.log(10_000.0) * rank / half)
+    def _angles(self, positions: Positions) -> Float[Tensor, "2 rows 1 position half"]:
+        half = self.sizes.width // self.sizes.num_heads // 2
+        rank = torch.arange(half, device=positions.device, dtype=torch.float32)
+        angle = positions.float().unsqueeze(-1) * torch.exp(-math.log(10_000.0) * rank / half)
         return torch.stack((angle.cos(), angle.sin())).unsqueeze(2)
 
-    def place_source(
-        self, where: Positions, *, padding: Padding | None, from_end: bool
+    def source_angles(
+        self, positions: Positions, *, padding: Padding | None, from_end: bool
     ) -> Float[Tensor, "2 rows #heads position half"]:
-        """Rotary angles of what a decoder looks at; ``from_end``: half of the heads count from the last position."""
-        angles = self._angles(where)
+        """Rotary angles of source positions (D13). ``from_end``: half of the heads count from the last position."""
+        angles = self._angles(positions)
         if not from_end:
             return angles
-        mirrored = self._angles(reverse_positions(where, padding=padding))
-        each = (2, max(len(where), mirrored.shape[1]), self.num_heads // 2, *angles.shape[3:])
+        mirrored = self._angles(reverse_positions(positions, padding=padding))
+        each = (2, max(len(positions), mirrored.shape[1]), self.sizes.num_heads // 2, *angles.shape[3:])
         return torch.cat((angles.expand(each), mirrored.expand(each)), dim=2)
 
     def step_signals(self, steps: int, *, like: Tensor) -> Float[Tensor, "step channels"] | None:
-        """τ of the first ``steps`` steps, in type and on the device of ``like``; None when steps are not told.
+        """τ of the first ``steps`` steps, in the type and on the device of ``like``; None without step signals.
 
         UserError when a learned table has fewer rows.
         """
-        if self.step == "none":
+        if self.config.step == "none":
             return None
         if self.step_table is None:
             index = torch.arange(steps, device=like.device)
-            return sinusoid(index, width=self.step_width, layout=self.layout).to(like.dtype)
-        learned = self.step_table.shape[0]
-        if steps > learned:
+            return sinusoid(index, width=self.step_width, layout=self.config.layout).to(like.dtype)
+        rows = self.step_table.shape[0]
+        if steps > rows:
             raise UserError(
-                f"step {learned + 1} lies beyond the learned table of {learned} steps: run at most "
+                f"step {rows + 1} lies beyond the learned table of {rows} steps: run at most "
                 'that many, or train with step_coordinates="sinusoidal"'
             )
         return (self.step_table[:steps] * self.step_scale).to(like.dtype)
 
-    def enter(self, states: States, placed: Placed) -> States:
-        """The position part, once, in front of everything (when it is not added at every step)."""
-        if self.every_step or placed.signal is None:
+    def add_to_input(self, states: States, encoding: PositionEncoding) -> States:
+        """``H^0 + π`` where positions are added once, at the input; the states unchanged where they are not."""
+        if self.every_step or encoding.signal is None:
             return states
-        return states + placed.signal.to(states.dtype)
+        return states + encoding.signal.to(states.dtype)
 
     def forward(
         self,
         states: States,
+        encoding: PositionEncoding,
         *,
-        placed: Placed,
         step: int,
         num_steps: int,
         signals: Float[Tensor, "step channels"] | None,
     ) -> States:
-        """``X = H + P^t`` for step ``step`` of ``num_steps``, counted from 0. ``signals``: :meth:`step_signals`."""
-        signal = placed.signal if self.every_step else None
+        """``X = H + P^t`` for ``step`` of ``num_steps``, counted from 0. ``signals``: from :meth:`step_signals`."""
+        signal = encoding.signal if self.every_step else None
         if signal is not None and self.shift_by_step:
             shift = int(states.shape[1] * step / num_steps)
-            signal = self._signal(placed.where + shift, longest=placed.longest + shift)
+            signal = self._signal(encoding.positions + shift, highest=encoding.highest + shift)
         moment = None if signals is None else signals[step]
         if self.join is not None:
             parts = [states]
@@ -272,7 +258,7 @@ class Coordinates(nn.Module):
             if moment is not None:
                 parts.append(moment.expand(*states.shape[:2], -1))
             return self.join(torch.cat([part.to(states.dtype) for part in parts], dim=-1))
-        if moment is not None:  # one row serves a whole batch, mostly, so that this is the small sum
+        if moment is not None:  # mostly one row of π serves the whole batch, so that this is a small sum
             moment = moment.to(states.dtype)
             signal = moment if signal is None else signal.to(states.dtype) + moment
         return states if signal is None else states + signal.to(states.dtype)

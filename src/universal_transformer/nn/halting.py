@@ -1,40 +1,85 @@
-"""Dynamic halting: each position decides for itself when to stop (adaptive computation time).
+"""Dynamic halting: each position decides by itself when to stop (adaptive computation time).
 
 With ``p = sigmoid(w · x + b)`` from the timed state and ``h`` the sum of the earlier ``p`` (Graves 2016, section 2;
 Universal Transformer, section 2.2): a running position *goes on* while ``h + p <= threshold`` with weight ``p``, and
-*halts now* otherwise with weight ``R = 1 - h``, its remainder. Both count one more update in ``N``.
+*halts now* otherwise with weight ``R = 1 - h``, its remainder. Both count one more step in ``N``.
+
+A rule (:func:`act`) and :func:`combine` are pure functions of tensors of any shape whose entries all run, so that the
+loop over all positions and an execution that computes only the running ones share them.
 """
 
+from collections.abc import Callable
+from importlib import import_module
 from typing import Literal, NamedTuple
 
 import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from universal_transformer.axes import (
-    Bool,
-    Float,
-    Index,
-    Padding,
-    PerPosition,
-    PerRow,
-    Rows,
-    Scalar,
-    States,
-    Tensor,
-)
-from universal_transformer.errors import UserError
+from universal_transformer.axes import Bool, Float, Padding, PerPosition, Scalar, States, Tensor
+from universal_transformer.errors import UserError, near
+from universal_transformer.nn.config import HALTING_RULES, HaltingConfig
 
 Output = Literal["mean", "interpolate", "final"]
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """What probabilities are counted in: sums of them meet a threshold, too fine a line for 16 bits."""
+    """The type in which probabilities are summed: 16 bits are too coarse for a comparison with a threshold."""
     return torch.promote_types(dtype, torch.float32)
 
 
+class Decision(NamedTuple):
+    """What a halting rule decides before a step."""
+
+    cumulative: Float[Tensor, "*rows"]  # h after this step; 1 where it halts
+    weight: Float[Tensor, "*rows"]  # of the state that this step computes
+    halts: Bool[Tensor, "*rows"]  # whether this step is the last one
+
+
+Rule = Callable[..., Decision]
+"""``rule(cumulative, probability, *, threshold, stop)``, as :func:`act`."""
+
+
+def act(
+    cumulative: Float[Tensor, "*rows"],
+    probability: Float[Tensor, "*rows"],
+    *,
+    threshold: float,
+    stop: bool | Bool[Tensor, "*rows"],
+) -> Decision:
+    """Adaptive computation time: halt when ``h + p > threshold``, with weight ``1 - h``; else go on, with weight ``p``.
+
+    ``stop``: entries that halt now in any case (the last step, decision D7). Gradient flows through the weights, not
+    through the decision (Graves 2016, section 2).
+    """
+    total = cumulative + probability
+    halts = (total > threshold) | stop
+    return Decision(total.masked_fill(halts, 1.0), torch.where(halts, 1.0 - cumulative, probability), halts)
+
+
+def weigh(new: Float[Tensor, "*rows width"], weight: Float[Tensor, "*rows"], *, rule: Output) -> Tensor:
+    """The term that a step's state adds to the output: ``w x``, or ``x`` itself of the rule ``final``."""
+    return new if rule == "final" else weight.unsqueeze(-1) * new
+
+
+def combine(
+    output: Float[Tensor, "*rows width"],
+    term: Float[Tensor, "*rows width"],
+    weight: Float[Tensor, "*rows"],
+    *,
+    rule: Output,
+) -> Float[Tensor, "*rows width"]:
+    """The output ``S`` after a step whose term is :func:`weigh` (decision D8).
+
+    ``mean``: ``S + w x`` (Graves). ``interpolate``: ``w x + (1 - w) S`` (the paper's listing). ``final``: ``x``.
+    """
+    if rule == "final":
+        return term
+    return output + term if rule == "mean" else term + (1.0 - weight.unsqueeze(-1)) * output
+
+
 class Halting(NamedTuple):
-    """Where every position stands; padding starts halted."""
+    """The halting state of every position; padding starts halted."""
 
     cumulative: PerPosition  # h
     remainder: PerPosition  # R
@@ -48,6 +93,21 @@ class Halting(NamedTuple):
         running = torch.ones_like(zero, dtype=torch.bool) if padding is None else ~padding
         return cls(zero, zero, zero, running)
 
+    def advance(self, decision: Decision) -> tuple["Halting", PerPosition]:
+        """The state after a decision for all positions, and the weights: 0 where a position does not run."""
+        h, running = decision.cumulative, self.running
+        halts = running & decision.halts
+        return (
+            Halting(
+                cumulative=torch.where(running, h, self.cumulative),
+                remainder=torch.where(halts, decision.weight, self.remainder),
+                steps=self.steps + running,
+                # a threshold of 1 can be met exactly, and then no weight is left
+                running=running & ~halts & (h < 1.0),
+            ),
+            torch.where(running, decision.weight, 0.0),
+        )
+
 
 def check_threshold(threshold: float) -> float:
     """UserError unless ``0 < threshold <= 1``."""
@@ -58,80 +118,15 @@ def check_threshold(threshold: float) -> float:
     return threshold
 
 
-def advance(
-    halting: Halting, probability: PerPosition, *, threshold: float, stop: bool | Padding
-) -> tuple[Halting, PerPosition]:
-    """One halting decision: the new state and the weight of the step about to be made.
-
-    ``stop`` makes running positions (all, or those it marks) halt now and take their remainders (the cap, decision
-    D7). Gradient flows through ``R`` and the weights, never through ``N`` or the decisions.
-    """
-    h, running = halting.cumulative, halting.running
-    over = (h + probability > threshold) | stop
-    halts, goes_on = running & over, running & ~over
-    rest = 1.0 - h
-    weight = torch.where(halts, rest, torch.where(goes_on, probability, 0.0))
-    cumulative = torch.where(halts, 1.0, torch.where(goes_on, h + probability, h))
-    unspent = cumulative < 1.0  # a threshold of 1 can be met exactly, and then no weight is left to give
-    return (
-        Halting(
-            cumulative=cumulative,
-            remainder=torch.where(halts, rest, halting.remainder),
-            steps=halting.steps + running,
-            running=goes_on & unspent,
-        ),
-        weight,
-    )
-
-
-def decide(
-    h: PerRow, probability: PerRow, *, threshold: float, stop: bool | Bool[Tensor, "row"]
-) -> tuple[PerRow, PerRow, Bool[Tensor, "row"]]:
-    """:func:`advance` where all rows run: ``h``, the weights, and who halts."""
-    left = 1.0 - h
-    if stop is True:
-        return torch.ones_like(h), left, torch.ones_like(h, dtype=torch.bool)
-    total = h + probability
-    over = total > threshold
-    if isinstance(stop, Tensor):
-        over |= stop
-    return total.masked_fill(over, 1.0), torch.where(over, left, probability), over
-
-
-def contribution(new: States, weight: PerPosition, *, rule: Output) -> States:
-    """What a step's state adds to the output: ``w x``, or ``x`` itself of the rule ``final``."""
-    return new if rule == "final" else weight.unsqueeze(-1) * new
-
-
-def combine(output: States, made: States, weight: PerPosition, *, active: Padding, rule: Output) -> States:
-    """Fold one step's :func:`contribution` into the output (decision D8).
-
-    ``mean``: ``S + w x`` (Graves). ``interpolate``: ``w x + (1 - w) S`` (the paper's listing). ``final``: the state of
-    the last step a position made; ``active`` are the positions that make this one.
-    """
-    if rule == "final":
-        return torch.where(active.unsqueeze(-1), made, output)
-    return output + made if rule == "mean" else made + (1.0 - weight.unsqueeze(-1)) * output
-
-
-def fold(
-    output: Float[Tensor, "position width"],
-    index: Index,
-    new: Rows,
-    weight: PerRow,
-    *,
-    rule: Output,
-) -> None:
-    """:func:`combine` at the rows ``index``, in place."""
-    if rule == "final":
-        output.index_copy_(0, index, new.to(output.dtype))
-        return
-    share = weight.unsqueeze(1)
-    made = (share * new).to(output.dtype)
-    if rule == "mean":
-        output.index_add_(0, index, made)
-        return
-    output.index_copy_(0, index, made + ((1.0 - share) * output.index_select(0, index)).to(output.dtype))
+def halting_rule(name: str) -> Rule:
+    """The rule of that name; UserError for an unknown one."""
+    if name not in HALTING_RULES:
+        raise UserError(
+            f"halting.rule={name!r}{near(name, HALTING_RULES)}: allowed: {', '.join(HALTING_RULES)}"
+        )
+    module, _, attribute = HALTING_RULES[name].partition(":")
+    rule: Rule = getattr(import_module(module), attribute)
+    return rule
 
 
 def ponder_cost(steps: PerPosition, remainder: PerPosition, *, padding: Padding | None) -> Scalar:
@@ -145,29 +140,28 @@ def ponder_cost(steps: PerPosition, remainder: PerPosition, *, padding: Padding 
 class HaltingUnit(nn.Module):
     """``p = sigmoid(w · x + b)``, at least in float32; ``scope="sequence"`` averages ``p`` over the real positions."""
 
-    def __init__(
-        self, width: int, *, bias: float, scope: Literal["position", "sequence"] = "position"
-    ) -> None:
+    def __init__(self, width: int, config: HaltingConfig) -> None:
         super().__init__()
-        self.scope, self.initial_bias = scope, bias
+        self.config, self.rule = config, halting_rule(config.rule)
         self.weight = nn.Parameter(torch.zeros(1, width))
-        self.bias = nn.Parameter(torch.full((1,), bias))
+        self.bias = nn.Parameter(torch.full((1,), float(config.bias)))
 
-    def each(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
+    def probability(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
         """``p`` of every position by itself."""
         if not torch.is_autocast_enabled(states.device.type):
-            return self._each(states)
+            return self._probability(states)
         with torch.autocast(states.device.type, enabled=False):
-            return self._each(states)
+            return self._probability(states)
 
-    def _each(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
+    def _probability(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
         dtype = wide(states.dtype)
         logit = linear(states.to(dtype), self.weight.to(dtype), self.bias.to(dtype))
         return torch.sigmoid(logit.squeeze(-1))
 
     def forward(self, states: States, *, padding: Padding | None = None) -> Float[Tensor, "batch position"]:
-        probability = self.each(states)
-        if self.scope == "position":
+        """``p``, the same for all positions of a sequence where the scope is the sequence."""
+        probability = self.probability(states)
+        if self.config.scope == "position":
             return probability
         if padding is None:
             return probability.mean(dim=1, keepdim=True).expand_as(probability)

@@ -1,14 +1,12 @@
-"""The recurrence over depth: the same step again and again, a fixed number of times or until every position halts.
+"""The recurrence over depth: the same step, a fixed number of times or until every position has halted.
 
 ``H^t = Step(H^{t-1} + P^t)`` for ``t = 1 … T`` (paper, section 2). One class serves encoder and decoder, tied (the
-Universal Transformer) and untied (T blocks of their own: the Transformer), fixed and halting.
+Universal Transformer) and untied (each step has its own blocks: the Transformer), fixed depth and halting.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
-from functools import partial
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -16,46 +14,79 @@ from torch.utils.checkpoint import checkpoint
 
 from universal_transformer.axes import Bool, Float, Padding, PerPosition, States, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.nn import worth
-from universal_transformer.nn.attention import Memory, self_mask
-from universal_transformer.nn.block import AttentionRecord, Block
+from universal_transformer.nn.attention import ProjectedSource, self_mask
+from universal_transformer.nn.block import Block
 from universal_transformer.nn.cache import KeyValueCache
-from universal_transformer.nn.compact import CompactLoop, looked_at
-from universal_transformer.nn.coordinates import Coordinates, Placed
-from universal_transformer.nn.depth_cache import DepthCache
-from universal_transformer.nn.halting import (
-    Halting,
-    HaltingUnit,
-    Output,
-    advance,
-    check_threshold,
-    combine,
-    contribution,
-)
-from universal_transformer.nn.ragged import Layout
-from universal_transformer.nn.recall import Recall
-from universal_transformer.nn.refresh import Refresh
-from universal_transformer.nn.straight import is_straight
+from universal_transformer.nn.config import StepConfig
+from universal_transformer.nn.context import AttentionContext, AttentionRecord
+from universal_transformer.nn.coordinates import Coordinates, PositionEncoding
+from universal_transformer.nn.halting import Halting, HaltingUnit, check_threshold, combine, weigh
 from universal_transformer.nn.trace import Trace
-from universal_transformer.nn.transition import FeedForward
-from universal_transformer.nn.view import View
 
 MOST_STEPS = 2**16
-"""Each has a signal that is made before the first step: beyond, a slip of the pen would fill the memory."""
+"""Limit of ``max_steps``: the signals of all steps are computed before the first one, and a typing error would fill
+the memory."""
 
 
-def again(function: Callable[..., Any], *arguments: object) -> Any:
-    """``function(*arguments)``, of which the way back keeps the arguments alone and computes the rest once more."""
-    return checkpoint(function, *arguments, use_reentrant=False)
+class Depth(NamedTuple):
+    """How deep a call goes."""
+
+    max_steps: int
+    min_steps: int = 1
+    threshold: float = 0.99
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainLayers:
+    """Ordinary layers that are applied once, before and after the recurrence (tensor2tensor).
+
+    ``coordinates`` adds positions once before each group, where the recurrence adds its own inside the loop.
+    """
+
+    before: Sequence[Block] = ()
+    after: Sequence[Block] = ()
+    coordinates: Coordinates | None = None
+
+
+@dataclass
+class HaltingProgress:
+    """What the halting loop carries from step to step. ``probabilities`` and ``weights`` have one entry a step made."""
+
+    states: States
+    output: States
+    halting: Halting
+    probabilities: list[PerPosition] = field(default_factory=list)
+    weights: list[PerPosition] = field(default_factory=list)
+
+    def trace(self, padding: Padding | None) -> Trace:
+        """What happened over depth."""
+        probabilities, weights = torch.stack(self.probabilities), torch.stack(self.weights)
+        return Trace(self.halting.steps, self.halting.remainder, padding, probabilities, weights)
+
+
+class Executor(Protocol):
+    """Another way to compute the halting loop, with the same result."""
+
+    def serves(self, recurrence: "Recurrence", context: AttentionContext) -> bool:
+        """Whether it can compute this call."""
+
+    def run(
+        self,
+        recurrence: "Recurrence",
+        states: States,
+        context: AttentionContext,
+        *,
+        depth: Depth,
+        padding: Padding | None,
+    ) -> tuple[States, Trace]:
+        """What :meth:`Recurrence.halting_loop` returns."""
 
 
 class Recurrence(nn.Module):
-    """Coordinates, then a step of ``layers_per_step`` blocks, ``max_steps`` times.
+    """Coordinates, then a step of ``step.blocks`` blocks, ``depth.max_steps`` times.
 
-    ``blocks`` holds one step's blocks when tied and ``max_steps`` times as many when not. ``before`` and ``after`` are
-    plain layers applied once (t2t's ``mix_with_transformer``). ``closing_norm`` ends a pre-norm model. With
-    ``checkpointed`` what a step computed inside is not kept for the way back but computed again. ``form``: see
-    ``nn/worth.py``.
+    ``blocks`` holds the blocks of one step when tied, and ``max_steps`` times as many when not. ``closing_norm`` ends a
+    pre-norm model. ``checkpointed``: what a step computes inside is not kept for the backward pass but computed again.
     """
 
     def __init__(
@@ -63,78 +94,75 @@ class Recurrence(nn.Module):
         coordinates: Coordinates,
         blocks: Sequence[Block],
         *,
-        layers_per_step: int = 1,
-        tied: bool = True,
-        max_steps: int,
+        depth: Depth,
+        step: StepConfig | None = None,
         decoder: bool = False,
-        before: Sequence[Block] = (),
-        after: Sequence[Block] = (),
-        plain_coordinates: Coordinates | None = None,
-        closing_norm: nn.LayerNorm | None = None,
         halting: HaltingUnit | None = None,
-        threshold: float = 0.99,
-        remainder_at_cap: bool = True,
-        output: Output = "mean",
-        state: Literal["frozen", "evolving"] = "frozen",
-        form: worth.Form = "auto",
+        closing_norm: nn.LayerNorm | None = None,
+        plain: PlainLayers | None = None,
         checkpointed: bool = False,
     ) -> None:
         super().__init__()
-        self.coordinates, self.plain_coordinates = coordinates, plain_coordinates
-        self.before, self.blocks, self.after = (nn.ModuleList(part) for part in (before, blocks, after))
-        self.layers_per_step, self.max_steps, self.decoder = layers_per_step, max_steps, decoder
-        self.tied = tied
+        plain, step = plain or PlainLayers(), step or StepConfig()
+        self.coordinates, self.plain_coordinates = coordinates, plain.coordinates
+        self.before, self.blocks, self.after = map(nn.ModuleList, (plain.before, blocks, plain.after))
+        self.trained_depth, self.blocks_per_step, self.tied = depth, step.blocks, step.tied
+        self.decoder, self.checkpointed = decoder, checkpointed
         self.closing_norm, self.halting = closing_norm, halting
-        self.threshold, self.remainder_at_cap = threshold, remainder_at_cap
-        self.output, self.state, self.form, self.checkpointed = output, state, form, checkpointed
+        self.executor: Executor | None = None
 
-    def depth(self, max_steps: int | None) -> int:
-        """The number of steps to run; UserError when it is not positive or an untied model has fewer blocks."""
-        depth = self.max_steps if max_steps is None else max_steps
-        most = len(self.blocks) // self.layers_per_step
-        if type(depth) is not int or not 1 <= depth <= MOST_STEPS:
-            raise UserError(f"max_steps={depth}: a whole number of steps is needed, from 1 to {MOST_STEPS:,}")
-        if not self.tied and depth > most:
+    def depth(self, *, max_steps: int | None = None, threshold: float | None = None) -> Depth:
+        """The depth of a call, by default as trained.
+
+        UserError when it is not positive, when an untied model has fewer blocks, or for a threshold outside (0, 1].
+        """
+        trained = self.trained_depth
+        steps = trained.max_steps if max_steps is None else max_steps
+        most = len(self.blocks) // self.blocks_per_step
+        if type(steps) is not int or not 1 <= steps <= MOST_STEPS:
+            raise UserError(f"max_steps={steps}: a whole number of steps is needed, from 1 to {MOST_STEPS:,}")
+        if not self.tied and steps > most:
             raise UserError(
-                f"max_steps={depth}: an untied model has one block a step, and this one has {most}"
+                f"max_steps={steps}: an untied model has one block a step, and this one has {most}"
             )
-        return depth
+        limit = check_threshold(trained.threshold if threshold is None else threshold)
+        return Depth(steps, min(trained.min_steps, steps), limit)
 
-    def num_slots(self, max_steps: int | None = None) -> int:
-        """Layer applications of one pass: how many sets of keys and values a cache holds."""
-        return len(self.before) + self.depth(max_steps) * self.layers_per_step + len(self.after)
+    def num_slots(self, max_steps: int) -> int:
+        """Applications of a block in one pass: how many sets of keys and values a cache holds."""
+        return len(self.before) + max_steps * self.blocks_per_step + len(self.after)
 
-    def remember(
+    def project_source(
         self,
         source: States,
         *,
         padding: Padding | None = None,
         rotary: Float[Tensor, "2 rows #heads position half"] | None = None,
-    ) -> list[Memory]:
-        """Source keys and values for every block that looks at the source, in the order of the blocks."""
+    ) -> list[ProjectedSource]:
+        """Source keys and values for every block, in the order of the blocks."""
         blocks = [*self.before, *self.blocks, *self.after]
-        return [block.cross_attention.remember(source, padding=padding, rotary=rotary) for block in blocks]
+        return [block.cross_attention.project_source(source, padding=padding, rotary=rotary) for block in blocks]
 
     def forward(
         self,
         states: States,
         *,
-        placed: Placed,
+        encoding: PositionEncoding,
         padding: Padding | None = None,
         ponder_padding: bool = False,
-        memory: Sequence[Memory] | None = None,
+        source: Sequence[ProjectedSource] | None = None,
         cache: KeyValueCache | None = None,
         cached_padding: Bool[Tensor, "batch stored"] | None = None,
-        max_steps: int | None = None,
-        threshold: float | None = None,
+        depth: Depth | None = None,
         keep_attention: bool = False,
     ) -> tuple[States, Trace]:
         """The states after the last step, and the trace.
 
-        ``placed``: from ``coordinates.place``. ``padding`` is True where there is no token; ``ponder_padding`` lets
-        padding ponder like any other position (t2t). With ``cache`` the positions are new ones behind those stored,
-        and ``cached_padding`` covers both.
+        ``encoding``: from ``coordinates.encode``. ``padding`` is True where there is no token; with ``ponder_padding``
+        padding takes steps like any other position (tensor2tensor). With ``cache`` the positions are new ones after
+        those stored, and ``cached_padding`` covers both. ``depth``: from :meth:`depth`, by default as trained.
         """
+        depth = self.depth() if depth is None else depth
         record = AttentionRecord() if keep_attention else None
         mask, causal = self_mask(
             states.shape[1],
@@ -144,257 +172,156 @@ class Recurrence(nn.Module):
             cached_padding=cached_padding,
             device=states.device,
         )
-        view = View(
-            placed=placed,
+        context = AttentionContext(
+            encoding=encoding,
             padding=padding,
             mask=mask,
             causal=causal,
-            memory=memory,
+            source=source,
             cache=cache,
             cached_padding=cached_padding,
             record=record,
         )
-        limit = check_threshold(self.threshold if threshold is None else threshold)
-        depth = self.depth(max_steps)
-        states = self.coordinates.enter(states, placed)
-        states = self._plain(states, view, first=0, layers=self.before)
+        states = self.coordinates.add_to_input(states, encoding)
+        states = self._plain(states, context, slot=0, layers=self.before)
         if self.halting is None:
-            states, trace = self._fixed(states, view, depth=depth)
+            states, trace = self.fixed_loop(states, context, depth=depth)
         else:
-            pondering = None if ponder_padding else padding
-            states, trace = self._halting(states, view, depth=depth, threshold=limit, padding=pondering)
-        states = self._plain(states, view, first=self.num_slots(depth) - len(self.after), layers=self.after)
+            idle = None if ponder_padding else padding
+            if self.executor is not None and self.executor.serves(self, context):
+                states, trace = self.executor.run(self, states, context, depth=depth, padding=idle)
+            else:
+                states, trace = self.halting_loop(states, context, depth=depth, padding=idle)
+        slot = self.num_slots(depth.max_steps) - len(self.after)
+        states = self._plain(states, context, slot=slot, layers=self.after)
         if self.closing_norm is not None:
             states = self.closing_norm(states)
         if record is not None:
             cross = torch.stack(record.cross_attention) if record.cross_attention else None
-            own = torch.stack(record.self_attention)
-            trace = replace(trace, self_attention=own, cross_attention=cross)
+            trace = replace(trace, self_attention=torch.stack(record.self_attention), cross_attention=cross)
         return states, trace
 
-    def _forgets(self, view: View) -> bool:
-        """Whether a step's inner results are computed again on the way back."""
-        return self.checkpointed and torch.is_grad_enabled() and view.cache is None and view.record is None
-
-    def _layer(self, block: nn.Module, states: States, view: View, *, slot: int, memory: int) -> States:
-        padding = view.padding
-        if view.cache is not None:
-            padding = view.cached_padding
-        return block(
-            states,
-            mask=view.mask,
-            causal=view.causal,
-            rotary=view.placed.rotary,
-            padding=padding,
-            memory=None if view.memory is None else view.memory[memory],
-            cache=None if view.cache is None else view.cache.layer(slot),
-            record=view.record,
-            recall=view.recall,
-        )
-
-    def _recall(self, view: View) -> Recall | None:
-        """What need not be kept of the steps that all positions make before halted ones are left out."""
-        block = self.block
-        wide = worth.recalls(block.after_attention.norm.weight.numel())
-        learns = wide and torch.is_grad_enabled() and view.cache is None and not self._forgets(view)
-        if not learns or torch.compiler.is_compiling() or block._compiled_call_impl is not None:
-            return None
-        return Recall(device=block.after_attention.norm.weight.device)
-
-    def _step(self, states: States, view: View, *, step: int) -> States:
-        """One depth step (from 0): ``layers_per_step`` blocks."""
-        first = 0 if self.tied else step * self.layers_per_step
-        for layer in range(self.layers_per_step):
-            slot = len(self.before) + step * self.layers_per_step + layer
-            states = self._layer(
-                self.blocks[first + layer],
-                states,
-                view,
-                slot=slot,
-                memory=len(self.before) + first + layer,
-            )
-        return states
-
-    def _plain(self, states: States, view: View, *, first: int, layers: nn.ModuleList) -> States:
-        """Plain layers before or after the recurrence; the position is added once in front of them."""
-        if len(layers) and self.plain_coordinates is not None:
-            states = self.plain_coordinates.enter(
-                states, self.plain_coordinates.place(view.placed.where, padding=view.padding)
-            )
-        offset = 0 if layers is self.before else len(self.before) + len(self.blocks)
-        for layer, block in enumerate(layers):
-            states = self._layer(block, states, view, slot=first + layer, memory=offset + layer)
-        return states
-
-    def _fixed(self, states: States, view: View, *, depth: int) -> tuple[States, Trace]:
-        signals = self.coordinates.step_signals(depth, like=states)
+    def fixed_loop(self, states: States, context: AttentionContext, *, depth: Depth) -> tuple[States, Trace]:
+        """``max_steps`` steps of all positions."""
+        signals = self.coordinates.step_signals(depth.max_steps, like=states)
 
         def whole(states: States, step: int) -> States:
-            timed = self.coordinates(states, placed=view.placed, step=step, num_steps=depth, signals=signals)
-            return self._step(timed, view, step=step)
+            return self.step(self._timed(states, context, step, depth, signals), context, step=step)
 
-        for step in range(depth):
-            states = again(whole, states, step) if self._forgets(view) else whole(states, step)
-        steps = torch.full(states.shape[:2], float(depth), device=states.device)
-        if view.padding is not None:
-            steps = steps.masked_fill(view.padding, 0.0)
-        return states, Trace(steps, torch.zeros_like(steps), view.padding)
+        for step in range(depth.max_steps):
+            states = self.checkpoint(context, whole, states, step)
+        steps = torch.full(states.shape[:2], float(depth.max_steps), device=states.device)
+        if context.padding is not None:
+            steps = steps.masked_fill(context.padding, 0.0)
+        return states, Trace(steps, torch.zeros_like(steps), context.padding)
+
+    def halting_loop(
+        self, states: States, context: AttentionContext, *, depth: Depth, padding: Padding | None
+    ) -> tuple[States, Trace]:
+        """Adaptive computation time (paper, section 2.2): every step computes all positions, and the halted ones keep
+        what they have. ``padding`` takes no step.
+
+        The loop ends when no position runs. With a cache it makes all steps, because later positions may run longer
+        and then attend to these positions at every step.
+        """
+        progress = HaltingProgress(states, torch.zeros_like(states), Halting.start(states, padding=padding))
+        signals = self.coordinates.step_signals(depth.max_steps, like=states)
+        for step in range(depth.max_steps):
+            if step and context.cache is None and not bool(progress.halting.running.any()):
+                break
+            self.halting_step(progress, context, step=step, depth=depth, signals=signals, padding=padding)
+        return progress.output.to(states.dtype), progress.trace(padding)
+
+    def halting_step(
+        self,
+        progress: HaltingProgress,
+        context: AttentionContext,
+        *,
+        step: int,
+        depth: Depth,
+        signals: Float[Tensor, "step channels"] | None,
+        padding: Padding | None,
+    ) -> None:
+        """One step of all positions, of which the halted ones keep their states and outputs."""
+        unit, active = self.unit, progress.halting.running
+        rule, last = unit.config.output, step == depth.max_steps - 1
+
+        def whole(states: States, halting: Halting) -> tuple[States, Halting, PerPosition, PerPosition, States]:
+            timed = self._timed(states, context, step, depth, signals)
+            probability = unit(timed, padding=padding)
+            if step < depth.min_steps - 1:
+                probability = torch.zeros_like(probability)
+            stop = unit.config.remainder_at_cap and last
+            decision = unit.rule(halting.cumulative, probability, threshold=depth.threshold, stop=stop)
+            halting, weight = halting.advance(decision)
+            new = self.step(timed, context, step=step)
+            term = weigh(new, weight, rule=rule)
+            if unit.config.state == "frozen":
+                new = torch.where(active.unsqueeze(-1), new, states)
+            return new, halting, probability, weight, term
+
+        progress.states, progress.halting, probability, weight, term = self.checkpoint(
+            context, whole, progress.states, progress.halting
+        )
+        output = combine(progress.output, term, weight, rule=rule)
+        if rule == "final":  # of the other rules a weight of 0 changes nothing
+            output = torch.where(active.unsqueeze(-1), output, progress.output)
+        progress.output = output
+        progress.probabilities.append(torch.where(active, probability, 0.0))
+        progress.weights.append(weight)
+
+    def step(self, states: States, context: AttentionContext, *, step: int) -> States:
+        """One depth step (counted from 0): the blocks of a step, one after another."""
+        first = 0 if self.tied else step * self.blocks_per_step
+        for index in range(self.blocks_per_step):
+            slot = len(self.before) + step * self.blocks_per_step + index
+            states = self._layer(states, context, slot=slot, index=len(self.before) + first + index)
+        return states
+
+    def checkpoint(self, context: AttentionContext, function: Callable[..., Any], *arguments: object) -> Any:
+        """``function(*arguments)``. A checkpointed recurrence keeps only the arguments for the backward pass."""
+        if self.checkpointed and torch.is_grad_enabled() and context.cache is None and context.record is None:
+            return checkpoint(function, *arguments, use_reentrant=False)
+        return function(*arguments)
 
     @property
-    def block(self) -> Block:
-        """The block of all steps, where they have one in common."""
-        block = self.blocks[0]
-        assert isinstance(block, Block)
-        return block
-
-    @property
-    def steps_alike(self) -> bool:
-        """Whether depth steps differ in ``τ`` alone, so that rows at different ones can share a call of the block."""
-        transition, coordinates = self.block.transition, self.coordinates
-        return (
-            self.tied
-            and self.layers_per_step == 1
-            and isinstance(transition, FeedForward)
-            and not transition.zero_padding
-            and not coordinates.shift_by_step
-            and coordinates.join is None
-            and coordinates.position != "rotary"
-        )
-
-    @property
-    def compactible(self) -> bool:
-        """Whether what others see of halted positions follows from their last states (``nn/refresh.py``)."""
-        return self.form != "masked" and self.state == "frozen" and self.steps_alike
-
-    def _compacts(self, view: View) -> bool:
-        """Whether leaving out halted positions gives the same numbers in this call."""
-        return (
-            self.compactible
-            and view.record is None
-            # padding on a decoder's left is a mask a query; a cache knows its padding by place
-            and (view.cache is not None or view.mask is None or view.mask.shape[2] == 1)
-        )
-
-    def depth_cache(self, cache: KeyValueCache, *, depth: int) -> DepthCache:
-        """``cache`` by depth step, for a recurrence that compacts."""
-        if cache.refresh is None:
-            signals = self.coordinates.step_signals(depth, like=cache.keys)
-            cache.refresh = Refresh(self.block, signals=signals)
-        return DepthCache(cache, self.block.attention, cache.refresh, first=len(self.before), depth=depth)
-
-    def _pays(self, running: int, view: View, *, positions: int, width: int) -> bool:
-        """Whether leaving out what has halted saves more than it costs."""
-        learns = torch.is_grad_enabled()
-        return worth.pays(
-            running,
-            positions=positions,
-            width=width,
-            learns=learns,
-            plain=not learns and not self.training and view.cache is None and self._unit.scope == "position",
-            renews=not self.block.after_attention.post and self.coordinates.step != "none",
-        )
-
-    def _compact_loop(
-        self, states: States, view: View, *, cache: DepthCache | None, signals: Tensor | None
-    ) -> CompactLoop:
-        return CompactLoop(
-            self.block,
-            self._unit,
-            looked_at(self.block, view, states=states, cache=cache, signals=signals),
-            states=states,
-            signal=view.placed.signal if self.coordinates.every_step else None,
-            memory=None if view.memory is None else view.memory[len(self.before)],
-            again=again if self._forgets(view) else None,
-        )
-
-    @property
-    def _unit(self) -> HaltingUnit:
+    def unit(self) -> HaltingUnit:
+        """The halting unit, of a recurrence that has one."""
         assert self.halting is not None
         return self.halting
 
-    def _think(
-        self,
-        states: States,
-        halting: Halting,
-        step: int,
-        *,
-        view: View,
-        depth: int,
-        signals: Tensor | None,
-        threshold: float,
-        padding: Padding | None,
-    ) -> tuple[States, Halting, PerPosition, PerPosition, States, Padding]:
-        """One step of all positions: states, halting, probability, weight, what it adds to the output, who ran."""
-        active = halting.running
-        timed = self.coordinates(states, placed=view.placed, step=step, num_steps=depth, signals=signals)
-        probability = self._unit(timed, padding=padding)
-        stop = self.remainder_at_cap and step == depth - 1
-        halting, weight = advance(halting, probability, threshold=threshold, stop=stop)
-        new = self._step(timed, view, step=step)
-        made = contribution(new, weight, rule=self.output)
-        states = torch.where(active.unsqueeze(-1), new, states) if self.state == "frozen" else new
-        return states, halting, probability, weight, made, active
-
-    def _halting(
-        self, states: States, view: View, *, depth: int, threshold: float, padding: Padding | None
-    ) -> tuple[States, Trace]:
-        """Adaptive computation time: every position computed and the halted ones masked, until leaving them out pays.
-
-        It ends as soon as nothing runs. Later positions behind a cache may think longer and then need the keys and
-        values of these at every step: where they cannot be had otherwise (``nn/depth_cache.py``) all steps are made.
-        """
-        compacts = self._compacts(view) and not is_straight()
-        cache = self.depth_cache(view.cache, depth=depth) if compacts and view.cache is not None else None
-        halting = Halting.start(states, padding=padding)
-        output = torch.zeros_like(states)
-        probabilities, weights = [], []
-        signals = self.coordinates.step_signals(depth, like=states)
-        endless = is_straight() or (view.cache is not None and cache is None)
-        positions, width = halting.running.numel(), states.shape[2]
-        recall = self._recall(view) if compacts else None
-        think = partial(
-            self._think,
-            view=replace(view, recall=recall),
-            depth=depth,
-            signals=signals,
-            threshold=threshold,
-            padding=padding,
+    def _timed(
+        self, states: States, context: AttentionContext, step: int, depth: Depth, signals: Tensor | None
+    ) -> States:
+        """``X = H^{t-1} + P^t``."""
+        return self.coordinates(
+            states, context.encoding, step=step, num_steps=depth.max_steps, signals=signals
         )
-        stored, flexes = cache.cache.length if cache else 0, self.form == "flex"
-        for step in range(depth):
-            counts = None if endless else halting.running.sum(dim=1).tolist()
-            running = positions if counts is None else sum(counts)
-            if step and not running:
-                if cache is not None:
-                    self._compact_loop(states, view, cache=cache, signals=signals).settle(halting, step=step)
-                break
-            if compacts and counts and self._pays(running, view, positions=positions, width=width):
-                loop = self._compact_loop(states, view, cache=cache, signals=signals)
-                output, halting, *more = loop.run(
-                    output,
-                    halting,
-                    Layout.of(halting.running, counts=counts, stored=stored, flexes=flexes),
-                    steps=range(step, depth),
-                    signals=signals,
-                    threshold=threshold,
-                    remainder_at_cap=self.remainder_at_cap,
-                    rule=self.output,
-                )
-                probabilities += more[0]
-                weights += more[1]
-                break
-            part = (states, halting, step)
-            with nullcontext() if recall is None else recall.around():
-                states, halting, probability, weight, made, active = (
-                    again(think, *part) if self._forgets(view) else think(*part)
-                )
-            output = combine(output, made, weight, active=active, rule=self.output)
-            probabilities.append(torch.where(active, probability, 0.0))
-            weights.append(weight)
-        trace = Trace(
-            halting.steps, halting.remainder, padding, torch.stack(probabilities), torch.stack(weights)
+
+    def _layer(self, states: States, context: AttentionContext, *, slot: int, index: int) -> States:
+        """Block number ``index`` of all; ``slot`` of the cache is its own."""
+        cache = context.cache
+        block = (*self.before, *self.blocks, *self.after)[index]
+        return block(
+            states,
+            mask=context.mask,
+            causal=context.causal,
+            rotary=context.encoding.rotary,
+            padding=context.padding if cache is None else context.cached_padding,
+            source=None if context.source is None else context.source[index],
+            cache=None if cache is None else cache.layer(slot),
+            record=context.record,
         )
-        return output.to(states.dtype), trace
 
+    def _plain(
+        self, states: States, context: AttentionContext, *, slot: int, layers: nn.ModuleList
+    ) -> States:
+        """Plain layers before or after the recurrence; positions are added once before them."""
+        if len(layers) and self.plain_coordinates is not None:
+            encoding = self.plain_coordinates.encode(context.encoding.positions, padding=context.padding)
+            states = self.plain_coordinates.add_to_input(states, encoding)
+        first = 0 if layers is self.before else len(self.before) + len(self.blocks)
+        for number in range(len(layers)):
+            states = self._layer(states, context, slot=slot + number, index=first + number)
+        return states
 
-__all__ = ["Recurrence", "Trace"]

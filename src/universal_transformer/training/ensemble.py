@@ -36,8 +36,7 @@ from universal_transformer.models.build import Model, build
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.kinds import AnyModelConfig
 from universal_transformer.nn.coordinates import draw_positions
-from universal_transformer.nn.recurrence import Trace
-from universal_transformer.nn.straight import straight
+from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import folder as folders
 from universal_transformer.training.config import RunConfig

@@ -12,7 +12,7 @@ from universal_transformer.data.batch import Batch
 from universal_transformer.data.example import NO_CLASS, PADDING
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.pretrained import Pretrained
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 
 
 @dataclass(frozen=True)

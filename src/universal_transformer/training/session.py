@@ -16,7 +16,7 @@ import torch
 from universal_transformer.axes import Scalar, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.build import Model
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import checkpoint as checkpoints
 from universal_transformer.training import folder as folders

@@ -15,7 +15,7 @@ from universal_transformer.data.example import Example, sizes
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.report import stuck
 from universal_transformer.models.pretrained import Pretrained
-from universal_transformer.nn.recurrence import Trace
+from universal_transformer.nn.trace import Trace
 from universal_transformer.training.objective import objective
 
 Precision = Callable[[], AbstractContextManager[object]]

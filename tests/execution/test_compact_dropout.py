@@ -5,7 +5,7 @@ import torch
 
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn import compact
+from universal_transformer.execution import executor
 
 ROWS = 6000
 
@@ -33,9 +33,9 @@ def drawn(form, *, dropouts, norm):
 )
 def test_same_distribution(dropouts, norm, monkeypatch):
     ran = []
-    run = compact.CompactLoop.run
+    run = executor.CompactLoop.run
     monkeypatch.setattr(
-        compact.CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1]
+        executor.CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1]
     )
     masked = drawn("masked", dropouts=dropouts, norm=norm)
     assert not ran

@@ -1,68 +1,59 @@
-"""Attention of some positions of a batch: queries of the running rows only, over all keys of their own sequences."""
+"""The rows of the engine: positions that still run, where they stand, and what each of them carries."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
-from torch.nn.attention.flex_attention import BlockMask
 
-from universal_transformer.axes import Bool, Float, Int, Tensor
-from universal_transformer.nn import flex
-from universal_transformer.nn.attention import attend
+from universal_transformer.axes import Bool, Float, Index, Int, PerRow, Rows, Tensor
+from universal_transformer.execution.kernels import attend
 
-Rows = Float[Tensor, "row width"]
 Keys = Float[Tensor, "batch heads key head"]
 Mask = Bool[Tensor, "batch 1 1 key"]
 
 LONG = 256
-"""Keys from which on a CPU attends to sequences one by one rather than pads them to the one with most queries."""
+"""Number of keys from which a CPU computes the attention of each sequence separately instead of padding the queries."""
 FEW = 3
-"""Sequences with queries up to which it does so whatever their length."""
+"""Number of sequences with queries up to which it does so for any number of keys."""
 
 
 def find(marked: Bool[Tensor, "row"], *, count: int) -> Int[Tensor, "count"]:
-    """Indices of the ``count`` rows that are marked; a GPU is not waited for."""
+    """Indices of the ``count`` rows that are marked, without waiting for a GPU."""
     return torch.nonzero_static(marked, size=count).squeeze(1)
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Which positions of a batch run: flat indices ``batch * length + position`` in order, and how many a sequence.
+class BatchLayout:
+    """Where the running positions of a batch stand: flat indices ``sequence * length + position`` in order, and the
+    number of them in each sequence, known to the host.
 
-    ``stored`` keys of each sequence stand in front of those of the positions. ``flexes``: a GPU attends to all
-    sequences at once rather than pads them (``nn/flex.py``).
+    A cache holds ``stored`` keys of each sequence before those of the positions.
     """
 
     index: Int[Tensor, "row"]
     counts: tuple[int, ...]
     length: int
     stored: int = 0
-    flexes: bool = False
 
     @classmethod
     def of(
-        cls,
-        running: Bool[Tensor, "batch position"],
-        *,
-        counts: list[int],
-        stored: int = 0,
-        flexes: bool = False,
-    ) -> "Layout":
+        cls, running: Bool[Tensor, "batch position"], *, counts: list[int], stored: int = 0
+    ) -> "BatchLayout":
         """The layout of the positions that run, ``counts`` of each sequence."""
         index = find(running.flatten(), count=sum(counts))
-        return cls(index, tuple(counts), running.shape[1], stored, flexes)
+        return cls(index, tuple(counts), running.shape[1], stored)
 
     @cached_property
     def sequence(self) -> Int[Tensor, "row"]:
-        """Whose positions they are."""
+        """The sequence of each row."""
         return self.index.div(self.length, rounding_mode="floor")
 
     @cached_property
-    def _seen(self) -> list[tuple[Mask | None, int, bool, BlockMask]]:
-        """Which keys are seen, for each mask, number of keys and kind of attention asked for so far."""
-        return []
+    def position(self) -> Int[Tensor, "row"]:
+        """The position of each row in its sequence, after the stored ones."""
+        return self.index % self.length + self.stored
 
-    def choose(self, staying: Bool[Tensor, "row"]) -> tuple["Layout", Int[Tensor, "kept"]]:
+    def choose(self, staying: Bool[Tensor, "row"]) -> tuple["BatchLayout", Int[Tensor, "kept"]]:
         """The layout of the rows that stay, and their numbers among these; reads from a GPU once."""
         if len(self.counts) == 1:
             kept = staying.nonzero().squeeze(1)
@@ -85,30 +76,14 @@ class Layout:
         causal: bool = False,
         dropout: float = 0.0,
     ) -> Rows:
-        """Attention of each running row over the keys of its own sequence.
+        """Attention of each row over the keys of its own sequence.
 
-        ``mask``: keys that may be seen. ``causal``: none behind the row's own position.
+        ``mask``: keys that may be attended to. ``causal``: none after the row's own position.
         """
         active = len(self.counts) - self.counts.count(0)
-        if self.flexes and active > 1 and flex.serves(query, keys, sequences=active, dropout=dropout):
-            seen = self._blocks(keys.shape[2], mask=mask, causal=causal)
-            return flex.attend(query, keys, values, seen=seen)
-        apart = query.device.type == "cpu" and (keys.shape[2] >= LONG or active <= FEW)
-        if active == 1 or apart:
-            return self._one_by_one(query, keys, values, mask=mask, causal=causal, dropout=dropout)
-        return self._padded(query, keys, values, mask=mask, causal=causal, dropout=dropout)
-
-    def _blocks(self, keys: int, *, mask: Mask | None, causal: bool) -> BlockMask:
-        """What each row sees of ``keys`` keys a sequence; made once."""
-        for known, many, ahead, found in self._seen:
-            if known is mask and (many, ahead) == (keys, causal):
-                return found
-        position = self.index % self.length + self.stored if causal else None
-        first, last = flex.spans(self.sequence, position, keys=keys, mask=mask)
-        visible = None if mask is None else mask.flatten()
-        found = flex.blocks(first, last, keys=len(self.counts) * keys, visible=visible)
-        self._seen.append((mask, keys, causal, found))
-        return found
+        separate = query.device.type == "cpu" and (keys.shape[2] >= LONG or active <= FEW)
+        compute = self._one_by_one if active == 1 or separate else self._padded
+        return compute(query, keys, values, mask=mask, causal=causal, dropout=dropout)
 
     def _one_by_one(
         self,
@@ -128,7 +103,7 @@ class Layout:
             asked = query[first : first + count].view(1, count, heads, head).transpose(1, 2)
             visible = None if mask is None else mask[row : row + 1]
             if causal:
-                position = self.index[first : first + count] - row * self.length + self.stored
+                position = self.position[first : first + count]
                 seen = _earlier(position, keys.shape[2])
                 visible = seen if visible is None else visible & seen
             result = attend(asked, keys[row : row + 1], values[row : row + 1], mask=visible, dropout=dropout)
@@ -146,7 +121,7 @@ class Layout:
         causal: bool,
         dropout: float,
     ) -> Rows:
-        """Every sequence with as many queries as the one that has most; the queries it lacks are 0."""
+        """Queries of each sequence are padded with zeros to the sequence that has most of them."""
         rows, most, width = len(self.counts), max(self.counts), query.shape[1]
         slot = None
         if rows * most > len(query):
@@ -154,7 +129,7 @@ class Layout:
             query = query.new_zeros(rows * most, width).index_copy(0, slot, query)
         visible: Tensor | None = mask
         if causal:
-            position = self.index % self.length + self.stored
+            position = self.position
             if slot is not None:
                 position = position.new_zeros(rows * most).index_copy(0, slot, position)
             seen = _earlier(position.view(rows, most), keys.shape[2]).unsqueeze(1)
@@ -165,12 +140,38 @@ class Layout:
         return flat if slot is None else flat.index_select(0, slot)
 
     def _slots(self, most: int) -> Int[Tensor, "row"]:
-        """Where rows stand when each sequence is given ``most`` places."""
+        """Where rows stand when each sequence has ``most`` rows."""
         rank = torch.arange(len(self.index), device=self.index.device)
         counts = self.index.new_zeros(len(self.counts)).index_add_(0, self.sequence, torch.ones_like(rank))
         missing = most * torch.arange(len(self.counts), device=rank.device) - (counts.cumsum(0) - counts)
         return rank + missing[self.sequence]
 
+
+@dataclass(frozen=True)
+class Places:
+    """Where rows stand of which each has a sequence of its own."""
+
+    sequence: Index
+    position: Index
+
+    def select(self, kept: Index) -> "Places":
+        """Only the rows ``kept``."""
+        return Places(self.sequence.index_select(0, kept), self.position.index_select(0, kept))
+
+
+@dataclass
+class RowState:
+    """What the running rows carry from step to step.
+
+    ``layout`` has the sequence and the position of each row. ``step`` is one number where all rows are at the same step.
+    """
+
+    layout: BatchLayout | Places
+    step: int | Index  # steps made
+    base: Rows  # b = h + π
+    signal: Rows | None  # π, where it is added at every step
+    output: Rows
+    cumulative: PerRow  # h of the halting rule
 
 def _earlier(position: Int[Tensor, "*rows"], keys: int) -> Bool[Tensor, "*rows key"]:
     """Keys that stand no later than each position."""

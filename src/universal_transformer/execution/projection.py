@@ -1,15 +1,15 @@
-"""Keys and values of positions whose states rest, at every depth step, from one projection.
+"""Keys and values of halted positions at every depth step, from one projection.
 
 A position that has halted keeps its state ``h``; what others see of it at step ``t`` is ``b + τ_t`` with ``b = h + π``.
-Behind post-norm it is projected as it is, ``(b + τ_t) W = b W + τ_t W``. The second term is the same for all keys, adds
-the same number to every logit of a query, and softmax does not see it; of a value it is a constant behind attention,
+After post-norm it is projected as it is, ``(b + τ_t) W = b W + τ_t W``. The second term is the same for all keys, adds
+the same number to every logit of a query, and softmax does not see it; of a value it is a constant after attention,
 whose weights sum to 1. With pre-norm a LayerNorm stands in between,
 
 ``LayerNorm(b + τ_t) W = (c(b) + c(τ_t)) γ W / σ_t + β W``,  ``σ_t² = var(b) + 2 cov(b, τ_t) + var(τ_t) + ε``,
 
 where ``c(x) = x - mean(x)``. So ``c(b) γ W`` is computed once, ``c(τ_t) γ W`` is a row of a table, ``σ_t`` is one
-number a position and step, and ``β W`` is a constant as above. Either way a position that rests is projected once, when
-it halts, however many steps others make.
+number a position and step, and ``β W`` is a constant as above. Either way a halted position is projected once, when
+it halts, however many steps other positions make.
 """
 
 from typing import NamedTuple
@@ -18,21 +18,21 @@ import torch
 from torch.nn.functional import linear
 
 from universal_transformer.axes import Both, Float, Int, Rows, Tensor
-from universal_transformer.nn.block import Block, normalise
+from universal_transformer.execution.recompute import Recompute, compute, normalise
+from universal_transformer.nn.block import Block
 from universal_transformer.nn.halting import wide
-from universal_transformer.nn.recall import Recall, make
 
 
-class Kept(NamedTuple):
-    """What is kept of rows: keys and values without step part, and ``σ_t²`` of all steps where it is needed."""
+class Projected(NamedTuple):
+    """Keys and values of rows without their step part, and ``σ_t²`` of all steps where it is needed."""
 
     rows: Both
     variance: Float[Tensor, "row step"] | None
 
-    def choose(self, index: Int[Tensor, "kept"]) -> "Kept":
+    def choose(self, index: Int[Tensor, "kept"]) -> "Projected":
         """Only the rows ``index``."""
         variance = None if self.variance is None else self.variance.index_select(0, index)
-        return Kept(self.rows.index_select(0, index), variance)
+        return Projected(self.rows.index_select(0, index), variance)
 
 
 def read(
@@ -55,10 +55,10 @@ def _centre(base: Rows, dtype: torch.dtype) -> Rows:
     return exact - exact.mean(-1, keepdim=True)
 
 
-class Refresh:
-    """The projection of a block's keys and values, for resting positions.
+class HaltedProjection:
+    """The projection of a block's keys and values, for halted positions.
 
-    ``signals``: ``τ`` of all steps, None when steps are not told (then nothing of a resting position ever changes).
+    ``signals``: ``τ`` of all steps; None without step signals (then a halted position looks the same at every step).
     """
 
     def __init__(self, block: Block, *, signals: Float[Tensor, "step width"] | None) -> None:
@@ -85,42 +85,42 @@ class Refresh:
 
     @property
     def moves(self) -> bool:
-        """Whether what is kept looks different at every step."""
+        """Whether a halted position looks different at every step."""
         return self.norm is not None and self.part is not None
 
-    def keep(self, base: Rows, *, recall: Recall | None = None) -> Kept:
-        """What to keep of rows that rest at ``b``."""
+    def project(self, base: Rows, *, recompute: Recompute | None = None) -> Projected:
+        """The projection of rows whose states are ``b``."""
         if not self.moves:
-            seen = base if self.norm is None else normalise(self.norm, base, recall)
-            return Kept(linear(seen, self.weight, self.bias), None)
+            seen = base if self.norm is None else normalise(self.norm, base, recompute)
+            return Projected(linear(seen, self.weight, self.bias), None)
         if not torch.is_autocast_enabled(base.device.type):
-            variance, centred = self._spread(base, recall)
+            variance, centred = self._spread(base, recompute)
         else:
             with torch.autocast(base.device.type, enabled=False):
-                variance, centred = self._spread(base, recall)
-        return Kept(linear(centred, self.weight), variance)
+                variance, centred = self._spread(base, recompute)
+        return Projected(linear(centred, self.weight), variance)
 
-    def _spread(self, base: Rows, recall: Recall | None) -> tuple[Float[Tensor, "row step"], Rows]:
+    def _spread(self, base: Rows, recompute: Recompute | None) -> tuple[Float[Tensor, "row step"], Rows]:
         """``σ_t²`` of every step, and ``c(b)``."""
         assert self.norm is not None
         exact = base.to(self.variance.dtype)
-        centred = make(recall, _centre, base, self.variance.dtype)
+        centred = compute(recompute, _centre, base, self.variance.dtype)
         own = torch.linalg.vecdot(centred, centred).unsqueeze(1) * (1.0 / centred.shape[1])
         variance = torch.addmm(self.variance, exact, self.covariance) + own
         return variance.clamp_min(self.norm.eps), centred.to(base.dtype)  # rounding must not turn it negative
 
     def at(self, step: int) -> Float[Tensor, "channel"] | None:
-        """What :func:`read` adds at ``step``."""
+        """The ``part`` that :func:`read` adds at ``step``."""
         return self.part[step] if self.moves and self.part is not None else None
 
     def shift(self, step: int) -> Float[Tensor, "width"] | None:
-        """What is the same for all values that ``step`` sees, and not in :func:`read`."""
+        """The part of all values at ``step`` that :func:`read` leaves out because it is the same for all."""
         whole = self.constant if self.moves else None if self.part is None else self.part[step]
         return None if whole is None else whole.chunk(2)[1]
 
     def whole(self, base: Rows, *, steps: Int[Tensor, "row seen"]) -> Float[Tensor, "row seen channel"]:
-        """Keys and values, nothing left out, of each row at ``steps`` of its own."""
-        kept = self.keep(base)
+        """Complete keys and values of each row at its own ``steps``."""
+        kept = self.project(base)
         rows = kept.rows.unsqueeze(1)
         if self.part is None:
             return rows.expand(-1, steps.shape[1], -1)

@@ -1,8 +1,8 @@
-"""Matrices laid out as a CPU's products read them: packed once, used for every token and every depth step.
+"""Matrices stored in the layout in which a CPU's products read them: packed once, used for every token and every step.
 
-``y = x W^T + b`` of a few rows spends more than half of its time on bringing ``W`` into the order that the vector units
-want. Generation multiplies the same matrices by a handful of rows hundreds of times, so that the order is worth
-keeping (oneDNN's blocked layout). On other devices and in other number formats nothing changes.
+``y = x W^T + b`` of a few rows spends more than half of its time on reordering ``W`` for the vector units. Generation
+multiplies the same matrices by a few rows hundreds of times, so that keeping them in oneDNN's blocked layout saves time.
+On other devices and in other number formats nothing changes.
 """
 
 import platform
@@ -17,9 +17,6 @@ from universal_transformer.axes import Float, Tensor
 
 FEW = 16
 """Rows of a product that the layout is chosen for; it serves any number."""
-
-TURNED = (2, 3)
-"""Rows that a CPU multiplies faster the other way round; packing pays only where many more calls follow."""
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
@@ -38,30 +35,8 @@ def packs(weight: Tensor, *, dtype: torch.dtype | None = None) -> bool:
     return kind == torch.float32
 
 
-def product(
-    states: Float[Tensor, "*rows width"],
-    weight: Float[Tensor, "out width"],
-    bias: Float[Tensor, "out"] | None,
-) -> Float[Tensor, "*rows out"]:
-    """``x W^T + b``; two or three rows without gradient as ``(W x^T + b)^T``, in about half of the time on a CPU."""
-    if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
-        return linear(states, weight, bias)
-    if states.device.type != "cpu" or states.dim() != 2 or len(states) not in TURNED:
-        return linear(states, weight, bias)
-    made = weight @ states.t() if bias is None else torch.addmm(bias.unsqueeze(1), weight, states.t())
-    return made.t().contiguous()
-
-
-class TurningLinear(nn.Linear):
-    """``nn.Linear`` by :func:`product`."""
-
-    def forward(self, input: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows out"]:  # noqa: A002
-        """The product."""
-        return product(input, self.weight, self.bias)
-
-
 class PackedLinear(nn.Linear):
-    """``x W^T + b`` without gradient. ``weight`` and ``bias`` are the caller's own; ``packed`` is ``W`` as it was."""
+    """``x W^T + b`` without gradient. ``weight`` and ``bias`` are shared with the caller; ``packed`` holds ``W`` as it was."""
 
     def __init__(self, weight: Float[Tensor, "out width"], bias: Float[Tensor, "out"] | None) -> None:
         nn.Module.__init__(self)  # not nn.Linear's own, which would draw a new matrix
@@ -70,14 +45,14 @@ class PackedLinear(nn.Linear):
         self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), FEW)
 
     def forward(self, input: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows out"]:  # noqa: A002
-        """The product; of other types than packed for (autocast), the ordinary one."""
+        """The product; the ordinary one for another type than the packed one (autocast)."""
         if torch.is_autocast_enabled("cpu") or input.dtype != self.weight.dtype:
             return linear(input, self.weight, self.bias)
         return torch.ops.mkldnn._linear_pointwise(input, self.packed, self.bias, "none", [], "")
 
 
 def packed(module: AnyModule) -> AnyModule:
-    """A twin of ``module`` that shares its parameters and whose matrices are packed as they are now."""
+    """A copy of ``module`` that shares its parameters and whose matrices are packed as they are now."""
     twin, parts = copy(module), dict[str, nn.Module | None]()
     for name, part in module._modules.items():
         if isinstance(part, nn.Linear) and packs(part.weight):

@@ -4,9 +4,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from small import WIDTH, cache_for, go, right_padding, small_recurrence
-from universal_transformer.nn.coordinates import Coordinates
-from universal_transformer.nn.ragged import Layout
+from small import WIDTH, cache_for, coordinates, go, right_padding, small_recurrence
 
 WAITS = {
     "_local_scalar_dense",
@@ -66,7 +64,7 @@ def test_what_waits_is_counted(waits):
 @pytest.mark.parametrize("decoder", [False, True], ids=["encoder", "decoder"])
 @pytest.mark.parametrize(
     "choices",
-    [{}, {"norm": "pre"}, {"form": "masked"}, {"scope": "sequence"}, {"transition": "separable_convolution"}],
+    [{}, {"norm": "pre"}, {"execution": "masked"}, {"scope": "sequence"}, {"transition": "separable_convolution"}],
     ids=str,
 )
 def test_once_a_step(choices, decoder, batch, learn, waits):
@@ -88,8 +86,7 @@ def test_once_a_step(choices, decoder, batch, learn, waits):
 
 def test_once_a_step_where_learned_positions_start_later_and_later(waits):
     """That they lie in the table is asked once, not at every step."""
-    shifted = Coordinates(
-        WIDTH, num_heads=2, max_steps=20, position="learned", max_positions=12, shift_by_step=True
+    shifted = coordinates(max_steps=20, position="learned", max_positions=12, shift_by_step=True
     )
     torch.nn.init.normal_(shifted.position_table)
     module = small_recurrence(halting=True, max_steps=20, bias=-3.0, coordinates=shifted)
@@ -100,26 +97,15 @@ def test_once_a_step_where_learned_positions_start_later_and_later(waits):
     assert len(trace.weight) > 3
 
 
-def test_never_for_what_flex_attention_may_see(waits):
-    running, mask = torch.rand(4, 400) < 0.6, ~right_padding((400, 3, 200, 10), 417)[:, None, None, :]
-    layout = Layout.of(running, counts=running.sum(1).tolist(), stored=17)
-    waits.count = 0
-    with waits:
-        for causal in (False, True):
-            for seen in (None, mask):
-                layout._blocks(417, mask=seen, causal=causal)
-    assert not waits.count
-
-
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @torch.no_grad()
 def test_once_a_step_behind_a_cache(norm, waits):
     module = small_recurrence(decoder=True, halting=True, norm=norm, max_steps=20, bias=-3.0)
     states, cache = torch.randn(5, 6, WIDTH, dtype=torch.float64), cache_for(module, batch=5, capacity=6)
     for place in range(6):
-        placed, waits.count = module.coordinates.place(torch.tensor([[place]])), 0
+        encoding, waits.count = module.coordinates.encode(torch.tensor([[place]])), 0
         with waits:
-            _, trace = module(states[:, place : place + 1], placed=placed, cache=cache)
+            _, trace = module(states[:, place : place + 1], encoding=encoding, cache=cache)
         cache.length += 1
         assert (
             waits.count <= len(trace.weight) + 2

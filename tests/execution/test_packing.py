@@ -11,7 +11,8 @@ from small import WIDTH, go, small_recurrence
 from small_models import small
 from universal_transformer.decoding import beam_search, generate
 from universal_transformer.decoding.continuous import Request, generate_continuously
-from universal_transformer.nn.packed import PackedLinear, TurningLinear, packed, packs
+from universal_transformer.execution.kernels import product
+from universal_transformer.execution.packing import PackedLinear, packed, packs
 
 KINDS = [kind for kind in (torch.float32, torch.bfloat16) if packs(torch.zeros(1, dtype=kind))]
 pytestmark = pytest.mark.skipif(not KINDS, reason="this CPU's torch packs nothing")
@@ -39,9 +40,9 @@ def test_a_packed_product_is_the_product(kind, rows, sizes, bias):
 
 @given(rows=st.integers(0, 5), sizes=st.tuples(*[st.integers(1, 40)] * 2), bias=st.booleans())
 @torch.no_grad()
-def test_a_product_turned_round_is_the_product(rows, sizes, bias):
-    module, states = TurningLinear(*sizes, bias=bias), torch.randn(rows, sizes[0], dtype=torch.float64)
-    found = module.double()(states)
+def test_a_transposed_product_is_the_product(rows, sizes, bias):
+    module, states = nn.Linear(*sizes, bias=bias).double(), torch.randn(rows, sizes[0], dtype=torch.float64)
+    found = product(states, module.weight, module.bias)
     assert found.is_contiguous()
     torch.testing.assert_close(found, linear(states, module.weight, module.bias))
 

@@ -7,16 +7,15 @@ import torch
 from torch import nn
 
 from universal_transformer import LanguageModel, ModelConfig
-from universal_transformer.nn.block import normalise
-from universal_transformer.nn.recall import Recall, make
+from universal_transformer.execution.recompute import Recompute, compute, normalise
 
 
-def chain(recall, norm, outer, states):
+def chain(recompute, norm, outer, states):
     """A sum, a choice of rows and a LayerNorm, the results of which products and products by elements look at."""
     index = torch.tensor([3, 1, 1])
-    normed = normalise(norm, states, recall)
-    shifted = make(recall, torch.add, normed, torch.full((5,), 0.3, dtype=torch.float64))
-    chosen = make(recall, torch.index_select, shifted, 0, index)
+    normed = normalise(norm, states, recompute)
+    shifted = compute(recompute, torch.add, normed, torch.full((5,), 0.3, dtype=torch.float64))
+    chosen = compute(recompute, torch.index_select, shifted, 0, index)
     return outer(chosen).sin() * chosen, [weakref.ref(x) for x in (normed, shifted, chosen)]
 
 
@@ -31,30 +30,30 @@ def test_gradients_are_the_same_and_nothing_promised_is_kept():
     norm, outer, states = both()
     inputs = [*norm.parameters(), *outer.parameters(), states]
     kept = torch.autograd.grad(chain(None, norm, outer, states)[0].sum(), inputs)
-    recall = Recall(device=states.device)
-    with recall.around():
-        result, made = chain(recall, norm, outer, states)
-    recall.forget()
+    recompute = Recompute(device=states.device)
+    with recompute.hooks():
+        result, made = chain(recompute, norm, outer, states)
+    recompute.forget()
     assert not any(one() is not None for one in made)
     for one, two in zip(torch.autograd.grad(result.sum(), inputs), kept, strict=True):
         assert torch.equal(one, two)
 
 
 def test_a_tensor_at_the_place_of_one_that_is_gone_is_not_taken_for_it():
-    recall = Recall(device=torch.device("cpu"))
+    recompute = Recompute(device=torch.device("cpu"))
     first = torch.ones(4, 5)
-    recall.promise(first, torch.zeros, 4, 5)
-    assert not isinstance(recall._pack(first), torch.Tensor)
+    recompute.register(first, torch.zeros, 4, 5)
+    assert not isinstance(recompute._pack(first), torch.Tensor)
     alias = first.detach()
     del first
-    assert recall._pack(alias) is alias
+    assert recompute._pack(alias) is alias
 
 
 def test_changed_parameters_are_noticed():
     norm, outer, states = both()
-    recall = Recall(device=states.device)
-    with recall.around():
-        result, _ = chain(recall, norm, outer, states)
+    recompute = Recompute(device=states.device)
+    with recompute.hooks():
+        result, _ = chain(recompute, norm, outer, states)
     with torch.no_grad():
         norm.weight.mul_(2.0)
     with pytest.raises(RuntimeError, match="changed in place"):

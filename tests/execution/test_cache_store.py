@@ -7,9 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from small import HEADS, WIDTH, cache_for, piecewise, right_padding, small_recurrence
-from universal_transformer.nn import worth
-from universal_transformer.nn.coordinates import Coordinates
+from small import HEADS, WIDTH, cache_for, coordinates, piecewise, right_padding, small_recurrence
+from universal_transformer.execution import policy
 
 PIECES = st.lists(st.integers(1, 4), min_size=1, max_size=5)
 BLANKS = st.lists(st.integers(0, 4), min_size=3, max_size=3)
@@ -19,17 +18,17 @@ def twins(**choices):
     """A halting decoder twice: as it is, and in the masked form."""
     module = small_recurrence(decoder=True, halting=True, **choices)
     masked = copy.deepcopy(module)
-    masked.form = "masked"
+    masked.executor = None
     return module, masked
 
 
 CHOICES = [
     {},
     {"cross_attention": True, "output": "interpolate", "remainder_at_cap": False},
-    {"output": "final", "max_steps": 12, "coordinates": Coordinates(WIDTH, num_heads=HEADS, step="none")},
-    {"coordinates": Coordinates(WIDTH, num_heads=HEADS, every_step=False), "max_steps": 9},
+    {"output": "final", "max_steps": 12, "coordinates": coordinates(step="none")},
+    {"coordinates": coordinates(injection="input"), "max_steps": 9},
     {"norm": "pre", "cross_attention": True},
-    {"norm": "pre", "max_steps": 12, "coordinates": Coordinates(WIDTH, num_heads=HEADS, step="none")},
+    {"norm": "pre", "max_steps": 12, "coordinates": coordinates(step="none")},
 ]
 
 
@@ -43,15 +42,15 @@ def test_outputs_steps_and_the_cache_itself_are_those_of_all_steps(choices, belo
     padding = torch.arange(length) < torch.tensor(blanks).unsqueeze(1)
     padding = None if sum(blanks) % 3 == 0 else padding
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worth, "COMPACT_BELOW", below)
+        patch.setattr(policy, "COMPACT_BELOW", below)
         for module in twins(**choices):
             memory = None
             if module.blocks[0].cross_attention is not None:
                 source = torch.ones(3, 4, WIDTH, dtype=torch.float64).cumsum(1)
-                memory = module.remember(source, padding=right_padding((4, 2, 3), 4))
+                memory = module.project_source(source, padding=right_padding((4, 2, 3), 4))
             cache = cache_for(module, batch=3, capacity=length)
             found.append(
-                (*piecewise(module, states, pieces, cache=cache, padding=padding, memory=memory), cache)
+                (*piecewise(module, states, pieces, cache=cache, padding=padding, source=memory), cache)
             )
     real = torch.ones(3, length, dtype=torch.bool) if padding is None else ~padding
     (ours, steps, cache), (wanted, all_steps, full) = found
@@ -76,12 +75,12 @@ def test_a_call_applies_the_block_as_often_as_its_slowest_position_steps(pieces,
         rows.clear()
         end = cache.length + count
         where = torch.arange(cache.length, end).unsqueeze(0)
-        _, trace = module(states[:, cache.length : end], placed=module.coordinates.place(where), cache=cache)
+        _, trace = module(states[:, cache.length : end], encoding=module.coordinates.encode(where), cache=cache)
         cache.length = end
         assert len(rows) == len(trace.weight) == trace.steps.max() < 50
         for step, computed in enumerate(rows):
             running = int((trace.steps > step).sum())
-            assert running <= computed <= running / worth.COMPACT_BELOW
+            assert running <= computed <= running / policy.COMPACT_BELOW
         applied, made = applied + sum(rows), [*made, trace.steps]
     assert applied < 1.4 * torch.cat(made, dim=1).sum()
     assert len(torch.cat(made, dim=1).unique()) > 2
@@ -96,7 +95,7 @@ def test_rows_without_a_token_keep_no_loop_alive():
     padding = torch.tensor([[False], [True]])
     _, trace = module(
         torch.randn(2, 1, WIDTH, dtype=torch.float64),
-        placed=module.coordinates.place(torch.tensor([[0], [0]])),
+        encoding=module.coordinates.encode(torch.tensor([[0], [0]])),
         padding=padding,
         cache=cache,
         cached_padding=padding,
@@ -110,7 +109,7 @@ def test_rows_without_a_token_keep_no_loop_alive():
         {"state": "evolving"},
         {"transition": "separable_convolution"},
         {"layers_per_step": 2},
-        {"coordinates": Coordinates(WIDTH, num_heads=HEADS, position="rotary")},
+        {"coordinates": coordinates(position="rotary")},
     ],
     ids=str,
 )
@@ -120,6 +119,6 @@ def test_who_cannot_be_served_from_the_last_entry_makes_all_steps(choices):
     states = torch.randn(2, 3, WIDTH, dtype=torch.float64)
     convolution = choices.get("transition") is not None
     cache = cache_for(module, batch=2, capacity=3, convolution=convolution)
-    _, trace = module(states, placed=module.coordinates.place(torch.arange(3).unsqueeze(0)), cache=cache)
+    _, trace = module(states, encoding=module.coordinates.encode(torch.arange(3).unsqueeze(0)), cache=cache)
     assert len(trace.weight) == 7
     assert (trace.steps == 1).all()

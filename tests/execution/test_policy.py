@@ -6,8 +6,8 @@ import torch
 from small import WIDTH, go, small_recurrence
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn import worth
-from universal_transformer.nn.compact import CompactLoop
+from universal_transformer.execution import policy
+from universal_transformer.execution.executor import CompactLoop
 
 
 def test_little_to_save_stays_masked(monkeypatch):
@@ -23,7 +23,7 @@ def test_little_to_save_stays_masked(monkeypatch):
     monkeypatch.setattr(CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
     source, results = torch.arange(3, 9).expand(4, -1), []
     for least, expected in ((10**12, 0), (0, 1)):
-        monkeypatch.setattr(worth, "WORTH", least)
+        monkeypatch.setattr(policy, "LEAST_SAVED", least)
         with torch.no_grad():
             results.append(model(source).logits)
         assert len(ran) == expected
@@ -35,7 +35,7 @@ def test_few_halted_stay_with_norms_in_front(norm, runs, monkeypatch):
     """One position of ten halts: worth leaving out where it costs nothing, not where it differs at every step."""
     module = small_recurrence(norm=norm, halting=True, max_steps=4, remainder_at_cap=False).eval()
     states = torch.zeros(1, 10, WIDTH, dtype=torch.float64)
-    monkeypatch.setattr(worth, "WORTH", 0)
+    monkeypatch.setattr(policy, "LEAST_SAVED", 0)
     chosen = torch.full((1, 10), 1e-3, dtype=torch.float64)
     chosen[0, 3] = 1.0
     monkeypatch.setattr(module.halting, "forward", lambda *_, **__: chosen)

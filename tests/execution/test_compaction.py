@@ -5,13 +5,13 @@ import copy
 import pytest
 import torch
 
-from small import HEADS, WIDTH, go, right_padding, small_recurrence
-from universal_transformer.nn import compact, ragged, worth
-from universal_transformer.nn.coordinates import Coordinates
+from small import WIDTH, coordinates, go, right_padding, small_recurrence
+from universal_transformer.execution import executor, policy, rows
+from universal_transformer.execution.install import install
 
 
-def coordinates(**choices):
-    module = Coordinates(WIDTH, num_heads=HEADS, max_steps=9, max_positions=6, **choices)
+def lively(**choices):
+    module = coordinates(max_steps=9, max_positions=6, **choices)
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return module
@@ -20,7 +20,7 @@ def coordinates(**choices):
 COORDINATES = {
     "sinusoids": {},
     "no steps": {"step": "none"},
-    "at the input": {"every_step": False},
+    "at the input": {"injection": "input"},
     "learned": {"position": "learned", "step": "learned"},
     "nothing": {"position": "none", "step": "none"},
 }
@@ -35,9 +35,9 @@ NEAR = {torch.float64: {"rtol": 1e-10, "atol": 1e-10}, torch.float32: {"rtol": 1
 @pytest.fixture
 def runs(monkeypatch):
     """What ran compact."""
-    ran, run = [], compact.CompactLoop.run
+    ran, run = [], executor.CompactLoop.run
     monkeypatch.setattr(
-        compact.CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1]
+        executor.CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1]
     )
     return ran
 
@@ -45,16 +45,16 @@ def runs(monkeypatch):
 @pytest.fixture(params=[False, True], ids=["keeping", "recalling"])
 def recalling(request, monkeypatch):
     """Norms, sums and choices of rows are kept for the way back, or made again on it."""
-    monkeypatch.setattr(worth, "RECALLS", 0 if request.param else 10**9)
+    monkeypatch.setattr(policy, "RECOMPUTE_FROM_WIDTH", 0 if request.param else 10**9)
     return request.param
 
 
 def both(module, states, source, *, padding, hidden, learn):
     """Outputs, trace and gradients, compact and masked."""
     found = []
-    for form in ("auto", "masked"):
+    for choice in ("auto", "masked"):
         one = copy.deepcopy(module)
-        one.form = form
+        install(one, choice)
         one.requires_grad_(learn)
         inputs = [None if x is None else x.clone().requires_grad_(learn) for x in (states, source)]
         output, trace = go(one, inputs[0], padding=padding, source=inputs[1], source_padding=hidden)
@@ -79,7 +79,7 @@ def both(module, states, source, *, padding, hidden, learn):
 def test_compact_is_masked(name, choices, norm, decoder, learn, runs):
     module = small_recurrence(
         decoder=decoder, cross_attention=decoder, norm=norm, halting=True, max_steps=9,
-        coordinates=coordinates(**COORDINATES[name]), **choices,
+        coordinates=lively(**COORDINATES[name]), **choices,
     )  # fmt: skip
     states, padding = torch.randn(4, 6, WIDTH, dtype=torch.float64), right_padding((6, 3, 5, 1), 6)
     source = torch.randn(4, 3, WIDTH, dtype=torch.float64) if decoder else None
@@ -101,8 +101,8 @@ def test_any_number_of_sequences_any_padding_short_or_long(
     module = small_recurrence(decoder=causal, norm=norm, halting=True, max_steps=9)
     states = torch.randn(batch, 7, WIDTH, dtype=torch.float64)
     padding = right_padding([7 - row % 5 for row in range(1, batch + 1)], 7) if padded else None
-    for long in (ragged.LONG, 2):
-        monkeypatch.setattr(ragged, "LONG", long)
+    for long in (rows.LONG, 2):
+        monkeypatch.setattr(rows, "LONG", long)
         ours, masked = both(module, states, None, padding=padding, hidden=None, learn=True)
         torch.testing.assert_close(ours, masked, **NEAR[torch.float64])
     assert len(runs) == 2
@@ -127,7 +127,7 @@ def test_in_bfloat16_it_is_no_further_from_single_precision_than_the_masked_form
     module = small_recurrence(norm=norm, halting=True, max_steps=9).float()
     states, padding = torch.randn(16, 6, WIDTH), right_padding([6 - row % 4 for row in range(16)], 6)
     exact = copy.deepcopy(module)
-    exact.form = "masked"
+    exact.executor = None
     wanted, _ = go(exact, states, padding=padding)
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.set_grad_enabled(learn):
         ours, masked = both(module, states, None, padding=padding, hidden=None, learn=learn)
@@ -141,7 +141,7 @@ def test_in_bfloat16_it_is_no_further_from_single_precision_than_the_masked_form
 
 def test_states_that_a_signal_cancels_stay_finite():
     """``h + π + τ`` all alike has no variance: its LayerNorm is 0, and rounding must not make a root of less than 0."""
-    module = small_recurrence(norm="pre", halting=True, max_steps=9, coordinates=coordinates(position="none"))
+    module = small_recurrence(norm="pre", halting=True, max_steps=9, coordinates=lively(position="none"))
     module = module.float()
     states = torch.randn(4, 6, WIDTH)
     states[:, :3] = -module.coordinates.step_signals(1, like=states)

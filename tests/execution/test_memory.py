@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from universal_transformer.errors import UserError
-from universal_transformer.nn import memory
-from universal_transformer.nn.memory import allocate, check_room, free_bytes, show_bytes
+from universal_transformer.execution import memory
+from universal_transformer.execution.memory import allocate_cache, check_memory, free_bytes, show_bytes
 
 CPU = torch.device("cpu")
 
@@ -22,16 +22,20 @@ def test_free_memory_is_the_least_of_what_the_system_and_the_container_say(tmp_p
     assert free_bytes(torch.device("meta")) is None
 
 
-def test_what_does_not_fit_says_how_much_it_is_and_what_to_do(monkeypatch):
+def cache(capacity):
+    return allocate_cache(2, batch=1, num_heads=2, capacity=capacity, width=4, like=torch.zeros(1))
+
+
+def test_a_cache_that_does_not_fit_says_how_large_it_is_and_what_to_do(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda _: 5000)
-    found = allocate((3, 4), dtype=torch.float64, device=CPU, what="this", fix="ask for less")
-    assert (found.shape, found.dtype, float(found.abs().sum())) == ((3, 4), torch.float64, 0.0)
-    with pytest.raises(UserError, match=r"^this takes 5\.1 KiB, and 4\.9 KiB are free on cpu: ask for less$"):
-        allocate((1300,), dtype=torch.float32, device=CPU, what="this", fix="ask for less")
+    assert cache(3).entries.abs().sum() == 0
+    message = r"^a cache of capacity 100 for 1 sequences takes 6\.2 KiB, and 4\.9 KiB are free on cpu: ask for fewer"
+    with pytest.raises(UserError, match=message):
+        cache(100)
     monkeypatch.setattr(memory, "free_bytes", lambda _: None)
-    check_room(10**20, device=CPU, what="this", fix="nothing")
-    with pytest.raises(UserError, match=r"^this does not fit into memory: ask for less$"):
-        allocate((10**17,), dtype=torch.float32, device=CPU, what="this", fix="ask for less")
+    check_memory(10**20, device=CPU, what="this", fix="nothing")
+    with pytest.raises(UserError, match=r"^a cache .* does not fit into memory: ask for fewer"):
+        cache(10**16)
 
 
 def test_sizes_read_well():

@@ -1,0 +1,83 @@
+"""Keys and values of running rows in a cache by depth step: for decoding with a cache, and for rows at different steps.
+
+A position that halted after ``N`` steps keeps its state. What others attend to at the deeper steps follows from one
+projection (``projection.py``), and each of the slots ``N … T - 1`` receives it. So attention at step ``t`` reads one slot
+and does not depend on which positions have halted.
+"""
+
+import torch
+
+from universal_transformer.axes import Float, Index, Int, Rows, Tensor
+from universal_transformer.execution.projection import HaltedProjection
+from universal_transformer.nn.attention import SelfAttention
+from universal_transformer.nn.cache import KeyValueCache
+
+Keys = Float[Tensor, "row heads stored head"]
+
+
+class CacheStore:
+    """A :class:`KeyValueCache` by (step, sequence, position). ``first``: the slot of step 0.
+
+    Where rows are at different steps, one slot after the last step receives what no step reads.
+    """
+
+    def __init__(
+        self,
+        cache: KeyValueCache,
+        attention: SelfAttention,
+        projection: HaltedProjection,
+        *,
+        depth: int,
+        first: int = 0,
+    ) -> None:
+        self.cache, self.attention, self.projection = cache, attention, projection
+        self.depth, self.first = depth, first
+        self.sequences, self.capacity = cache.entries.shape[1:3]
+        self.flat = cache.entries.view(-1, cache.entries.shape[3])
+        self.slots = cache.entries.flatten(0, 1)
+        number = torch.arange(depth + 1, device=cache.entries.device)
+        # by number of steps made: the steps that a position that halts then is written to
+        self.deeper = torch.maximum(number[1:], number.unsqueeze(1))
+
+    def slot(self, step: int | Index, sequence: Index) -> Index:
+        """Number of the slot of each row at a step: one number for step and sequence."""
+        if isinstance(step, int):
+            return sequence + (self.first + step) * self.sequences
+        return torch.add(sequence, step, alpha=self.sequences)
+
+    def query(self, states: Rows, *, slot: Index, position: Index) -> Rows:
+        """Queries of rows, whose keys and values are written to their slots first."""
+        width = states.shape[1]
+        projected = self.attention.query_key_value(states)
+        entry = torch.add(position, slot, alpha=self.capacity)
+        self.flat.index_copy_(0, entry, projected[:, width:].to(self.flat.dtype))
+        return projected[:, :width]
+
+    def keys_at(self, step: int, *, stored: int) -> tuple[Keys, Keys]:
+        """Keys and values of all sequences at one step, of the first ``stored`` positions."""
+        keys, values = self.cache.heads(self.first + step)
+        return keys[:, :, :stored], values[:, :, :stored]
+
+    def keys_of(self, slot: Index, *, stored: int) -> tuple[Keys, Keys]:
+        """Keys and values in the slots of rows, of the first ``stored`` positions."""
+        heads = self.attention.num_heads
+        both = self.slots[:, :stored].index_select(0, slot).view(len(slot), stored, 2 * heads, -1)
+        both = both.transpose(1, 2)
+        return both[:, :heads], both[:, heads:]
+
+    def write_deeper(self, base: Rows, *, step: int | Index, sequence: Index, position: Index) -> None:
+        """Write the keys and values of halted rows with ``b = h + π``, which made ``step`` steps, to all deeper steps."""
+        if isinstance(step, int):
+            steps: Int[Tensor, "row seen"] = torch.arange(step, self.depth, device=base.device)
+            steps = steps.expand(len(base), -1)
+            known = steps
+        else:
+            # rows that made different numbers of steps are written equally often, the surplus to the last slot
+            steps = self.deeper.index_select(0, step)
+            known = steps.clamp(max=self.depth - 1)
+        if not steps.shape[1]:
+            return
+        found = self.projection.whole(base, steps=known)
+        entry = torch.add(position, sequence, alpha=self.capacity).unsqueeze(1)
+        entry = torch.add(entry, steps + self.first, alpha=self.sequences * self.capacity)
+        self.flat.index_copy_(0, entry.flatten(), found.flatten(0, 1).to(self.flat.dtype))

@@ -1,0 +1,121 @@
+"""One step of single rows: positions that still run, wherever they stand and however deep they are.
+
+Exact, not approximate (``docs/model.md`` has the derivation): a halted position keeps its state, and what others attend
+to at a later step follows from one projection. So queries, projections and transition are computed for running rows only.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from universal_transformer.axes import Bool, Float, PerRow, Rows, Tensor
+from universal_transformer.execution.recompute import Recompute, compute, normalise
+from universal_transformer.execution.rows import RowState
+from universal_transformer.nn.block import Block, Sublayer
+from universal_transformer.nn.halting import combine, weigh
+from universal_transformer.nn.recurrence import Depth, Recurrence
+
+Attend = Callable[[Rows], Rows]
+
+
+class StepResult(NamedTuple):
+    """What a step decided: probability, weight, whether the halting rule stopped a row, and whether it is done."""
+
+    probability: PerRow
+    weight: PerRow
+    halts: Bool[Tensor, "row"]
+    done: Bool[Tensor, "row"]
+
+
+class RowEngine:
+    """Makes steps of rows. ``signals``: τ of all steps. ``checkpoint``: as :meth:`Recurrence.checkpoint`."""
+
+    def __init__(
+        self,
+        recurrence: Recurrence,
+        *,
+        depth: Depth,
+        signals: Float[Tensor, "step width"] | None,
+        recompute: Recompute | None = None,
+        checkpoint: Callable[..., Any] | None = None,
+    ) -> None:
+        block = recurrence.blocks[0]
+        assert isinstance(block, Block)
+        self.block, self.unit, self.depth, self.signals = block, recurrence.halting, depth, signals
+        self.recompute, self.checkpoint = recompute, checkpoint
+
+    def step(
+        self,
+        rows: RowState,
+        *,
+        attend: Attend,
+        attend_source: Attend | None,
+        mean: Callable[[PerRow], PerRow] | None = None,
+    ) -> StepResult | None:
+        """One depth step of every row, in place; None without halting.
+
+        ``attend`` and ``attend_source`` compute the attention of the rows. ``mean`` averages probabilities over each
+        sequence where the halting scope is the sequence.
+        """
+        timed = rows.base
+        if self.signals is not None:
+            signal = (
+                self.signals[rows.step]
+                if isinstance(rows.step, int)
+                else self.signals.index_select(0, rows.step)
+            )
+            timed = compute(self.recompute, torch.add, rows.base, signal)
+        new = self._block(timed, attend, attend_source)
+        result = None
+        if self.unit is None:
+            rows.output = new
+        else:
+            result = self._halt(rows, timed, new, mean)
+        rows.step = rows.step + 1
+        rows.base = new if rows.signal is None else compute(self.recompute, torch.add, new, rows.signal)
+        return result
+
+    def _halt(
+        self, rows: RowState, timed: Rows, new: Rows, mean: Callable[[PerRow], PerRow] | None
+    ) -> StepResult:
+        """The halting rule, and the new state's term of the output."""
+        assert self.unit is not None
+        config, depth = self.unit.config, self.depth
+        probability = self.unit.probability(timed)
+        if mean is not None:
+            probability = mean(probability)
+        if depth.min_steps > 1:
+            early = torch.as_tensor(rows.step < depth.min_steps - 1, device=probability.device)
+            probability = probability.masked_fill(early, 0.0)
+        last = rows.step == depth.max_steps - 1
+        stop = last if config.remainder_at_cap else False
+        decision = self.unit.rule(rows.cumulative, probability, threshold=depth.threshold, stop=stop)
+        term = weigh(new.to(rows.output.dtype), decision.weight, rule=config.output)
+        rows.output = combine(rows.output, term, decision.weight, rule=config.output)
+        rows.cumulative = decision.cumulative
+        done = decision.halts | (decision.cumulative >= 1.0)
+        return StepResult(probability, decision.weight, decision.halts, done if config.remainder_at_cap else done | last)
+
+    def _block(self, timed: Rows, attend: Attend, attend_source: Attend | None) -> Rows:
+        """The block, as ``Block.forward`` computes it."""
+        states = self._sublayer(self.block.after_attention, timed, attend, self.recompute)
+        if self.checkpoint is None:
+            return self._after_attention(states, attend_source, self.recompute)
+        return self.checkpoint(self._after_attention, states, attend_source, None)
+
+    def _after_attention(
+        self, states: Rows, attend_source: Attend | None, recompute: Recompute | None
+    ) -> Rows:
+        block = self.block
+        if block.after_cross_attention is not None and attend_source is not None:
+            states = self._sublayer(block.after_cross_attention, states, attend_source, recompute)
+        return self._sublayer(block.after_transition, states, block.transition, recompute)
+
+    def _sublayer(
+        self, layer: Sublayer, states: Rows, function: Attend, recompute: Recompute | None
+    ) -> Rows:
+        if layer.post:
+            return normalise(layer.norm, states + layer.dropout(function(states)), recompute)
+        return states + layer.dropout(function(normalise(layer.norm, states, recompute)))
+

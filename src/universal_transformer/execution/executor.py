@@ -1,0 +1,283 @@
+"""The halting loop with halted positions left out, from the step on where that saves time.
+
+It starts as the loop of ``nn/recurrence.py``. When enough positions have halted, the remaining steps are made for the
+running rows only (``engine.py``), in training and in inference, with and without a cache.
+"""
+
+import weakref
+from contextlib import nullcontext
+from functools import partial
+
+import torch
+
+from universal_transformer.axes import Float, Index, Padding, PerPosition, PerRow, Rows, States, Tensor
+from universal_transformer.execution.cache_store import CacheStore
+from universal_transformer.execution.engine import RowEngine, StepResult
+from universal_transformer.execution.kernels import apply_linear
+from universal_transformer.execution.policy import compaction_obstacle, compaction_pays, recompute_pays
+from universal_transformer.execution.projection import HaltedProjection
+from universal_transformer.execution.recompute import Recompute, compute
+from universal_transformer.execution.rows import BatchLayout, RowState, find
+from universal_transformer.execution.store import BatchStore
+from universal_transformer.nn.cache import KeyValueCache
+from universal_transformer.nn.context import AttentionContext
+from universal_transformer.nn.halting import Halting
+from universal_transformer.nn.recurrence import Depth, HaltingProgress, Recurrence
+from universal_transformer.nn.trace import Trace
+
+_PROJECTIONS: weakref.WeakKeyDictionary[KeyValueCache, HaltedProjection] = weakref.WeakKeyDictionary()
+"""The projection that the entries of a cache were computed with: made once for a cache."""
+
+
+class CompactingExecutor:
+    """Leaves out halted positions where the result is the same (``policy.py``)."""
+
+    def serves(self, recurrence: Recurrence, context: AttentionContext) -> bool:
+        """Whether halted positions can be left out of this call."""
+        return compaction_obstacle(recurrence, context) is None
+
+    def run(
+        self,
+        recurrence: Recurrence,
+        states: States,
+        context: AttentionContext,
+        *,
+        depth: Depth,
+        padding: Padding | None,
+    ) -> tuple[States, Trace]:
+        """The outputs and the trace of ``recurrence.halting_loop``."""
+        progress = HaltingProgress(states, torch.zeros_like(states), Halting.start(states, padding=padding))
+        signals = recurrence.coordinates.step_signals(depth.max_steps, like=states)
+        loop = CompactLoop(recurrence, context, depth=depth, signals=signals)
+        for step in range(depth.max_steps):
+            counts = progress.halting.running.sum(dim=1).tolist()
+            running = sum(counts)
+            if step and not running:
+                loop.write_halted(progress, step=step)
+                break
+            positions = progress.halting.running.numel()
+            if counts and compaction_pays(
+                running, recurrence=recurrence, context=context, positions=positions
+            ):
+                loop.run(progress, step=step, counts=counts)
+                break
+            recurrence.halting_step(
+                progress, context, step=step, depth=depth, signals=signals, padding=padding
+            )
+        return progress.output.to(states.dtype), progress.trace(padding)
+
+
+def cache_store(recurrence: Recurrence, cache: KeyValueCache, *, depth: int) -> CacheStore:
+    """The cache by depth step."""
+    block = recurrence.blocks[0]
+    projection = _PROJECTIONS.get(cache)
+    if projection is None:
+        signals = recurrence.coordinates.step_signals(depth, like=cache.entries)
+        projection = _PROJECTIONS[cache] = HaltedProjection(block, signals=signals)
+    return CacheStore(cache, block.attention, projection, depth=depth, first=len(recurrence.before))
+
+
+def _add_positions(states: Rows, signal: Float[Tensor, "#batch position width"]) -> Rows:
+    """``h + π`` of all positions."""
+    return (states.view(-1, *signal.shape[1:]) + signal).flatten(0, 1)
+
+
+class Record:
+    """Probabilities, weights, decisions and outputs of the rows that ran, step by step."""
+
+    def __init__(self) -> None:
+        self.index: list[Tensor] = []
+        self.values: tuple[list[Tensor], ...] = [], [], []
+        self.outputs: list[tuple[Tensor, Tensor]] = []
+
+    def add(self, index: Index, result: StepResult) -> None:
+        """One more step of the rows ``index``."""
+        self.index.append(index)
+        for values, value in zip(self.values, (result.probability, result.weight, result.halts), strict=True):
+            values.append(value)
+
+    def write(self, progress: HaltingProgress) -> None:
+        """Add the steps to ``progress``; the cumulative probabilities are not needed any more."""
+        halting, steps = progress.halting, len(self.index)
+        like = halting.cumulative
+        size, index = like.numel(), torch.cat(self.index)
+        at = torch.cat([index + step * size for step, index in enumerate(self.index)])
+        probability, weight, halts = (torch.cat(values) for values in self.values)
+
+        def total(values: PerRow) -> PerPosition:
+            return torch.zeros_like(like).flatten().index_add(0, index, values).view_as(like)
+
+        progress.halting = halting._replace(
+            remainder=halting.remainder + total(weight * halts),
+            steps=halting.steps + total(torch.ones_like(weight)),
+        )
+        for found, values in ((progress.probabilities, probability), (progress.weights, weight)):
+            found += like.new_zeros(steps * size).index_copy(0, at, values).view(steps, *like.shape)
+        rows, outputs = (torch.cat(parts) for parts in zip(*self.outputs, strict=True))
+        output = progress.output.to(outputs.dtype).flatten(0, 1)
+        progress.output = output.index_copy(0, rows, outputs).view_as(progress.output)
+
+
+class CompactLoop:
+    """The remaining steps of a call, for running rows only."""
+
+    def __init__(
+        self,
+        recurrence: Recurrence,
+        context: AttentionContext,
+        *,
+        depth: Depth,
+        signals: Float[Tensor, "step width"] | None,
+    ) -> None:
+        self.recurrence, self.context, self.depth, self.signals = recurrence, context, depth, signals
+        self._signals = context.encoding.signal if recurrence.coordinates.every_step else None  # π
+        self.cache: CacheStore | None = None
+        if context.cache is not None:
+            self.cache = cache_store(recurrence, context.cache, depth=depth.max_steps)
+        self.recompute: Recompute | None = None
+
+    def run(self, progress: HaltingProgress, *, step: int, counts: list[int]) -> None:
+        """Make the steps from ``step`` on. ``counts``: the number of running positions of each sequence."""
+        recurrence, context, states = self.recurrence, self.context, progress.states
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling() and recompute_pays(states.shape[-1]):
+            self.recompute = Recompute(device=states.device)
+        stored = 0 if context.cache is None else context.cache.length
+        layout = BatchLayout.of(progress.halting.running, counts=counts, stored=stored)
+        checkpoint = None
+        if recurrence.checkpointed and torch.is_grad_enabled() and context.cache is None:
+            checkpoint = partial(recurrence.checkpoint, context)
+        engine = RowEngine(
+            recurrence,
+            depth=self.depth,
+            signals=self.signals,
+            recompute=self.recompute,
+            checkpoint=checkpoint,
+        )
+        if self._signals is not None:
+            self._signals = self._signals.to(states.dtype)
+        with nullcontext() if self.recompute is None else self.recompute.hooks():
+            self._steps(progress, engine, layout, step=step)
+        if self.recompute is not None:
+            self.recompute.forget()
+
+    def _steps(self, progress: HaltingProgress, engine: RowEngine, layout: BatchLayout, *, step: int) -> None:
+        base, record = self.write_halted(progress, step=step), Record()
+        store = None if self.cache is not None else self._store(progress.states)
+        if store is not None:
+            store.update(None, base, recompute=self.recompute)
+        h, output = progress.halting.cumulative.flatten(), progress.output.flatten(0, 1)
+        rows = RowState(
+            layout=layout,
+            step=step,
+            base=compute(self.recompute, torch.index_select, base, 0, layout.index),
+            signal=self._signal(layout),
+            output=output.to(torch.promote_types(output.dtype, h.dtype)).index_select(0, layout.index),
+            cumulative=h.index_select(0, layout.index),
+        )
+        by_sequence = self.recurrence.unit.config.scope == "sequence"
+        for number in range(step, self.depth.max_steps):
+            attend = self._attend if store is None else store.attend
+            result = engine.step(
+                rows,
+                attend=partial(attend, step=number, layout=layout),
+                attend_source=None if self.context.source is None else partial(self._attend_source, layout=layout),
+                mean=partial(_mean_over_sequences, layout=layout) if by_sequence else None,
+            )
+            assert result is not None
+            record.add(layout.index, result)
+            if number == self.depth.max_steps - 1:
+                record.outputs.append((layout.index, rows.output))
+                break
+            further, kept = layout.choose(~result.done)
+            if len(kept) and store is not None:
+                store.update(layout.index, rows.base, recompute=self.recompute)
+            if further is layout:
+                continue
+            left = find(result.done, count=len(layout.index) - len(kept))
+            record.outputs.append((layout.index.index_select(0, left), rows.output.index_select(0, left)))
+            if self.cache is not None:
+                self._write_deeper(rows.base, layout.index, left, step=number + 1)
+            if not len(kept):
+                break
+            layout = further
+            rows.layout, rows.signal = layout, self._signal(layout)
+            rows.base = compute(self.recompute, torch.index_select, rows.base, 0, kept)
+            rows.output, rows.cumulative = rows.output.index_select(0, kept), rows.cumulative.index_select(0, kept)
+        record.write(progress)
+
+    def write_halted(self, progress: HaltingProgress, *, step: int) -> Rows:
+        """``b = h + π`` of all positions. With a cache, those that have halted are written to the slots from ``step`` on."""
+        signal, base = self._signals, progress.states.flatten(0, 1)
+        if signal is not None:
+            base = compute(self.recompute, _add_positions, base, signal)
+        if self.cache is not None:
+            halted = ~progress.halting.running & (progress.halting.steps > 0)
+            index = halted.flatten().nonzero().squeeze(1)
+            self._write_deeper(base, None, index, step=step)
+        return base
+
+    def _write_deeper(self, base: Rows, index: Index | None, rows: Index, *, step: int) -> None:
+        """Write ``rows`` of ``base``, at the flat indices ``index`` (None: the rows themselves), to the deeper slots."""
+        if self.cache is None or step >= self.depth.max_steps or not len(rows):
+            return
+        flat = rows if index is None else index.index_select(0, rows)
+        length = self.context.encoding.positions.shape[1]
+        self.cache.write_deeper(
+            base.index_select(0, rows),
+            step=step,
+            sequence=flat.div(length, rounding_mode="floor"),
+            position=flat % length + self.cache.cache.length,
+        )
+
+    def _store(self, states: States) -> BatchStore:
+        block = self.recurrence.blocks[0]
+        projection = HaltedProjection(block, signals=self.signals)
+        return BatchStore(
+            block.attention,
+            projection,
+            batch=len(states),
+            mask=self.context.mask,
+            causal=self.context.causal,
+        )
+
+    def _attend(self, states: Rows, *, step: int, layout: BatchLayout) -> Rows:
+        """Self-attention of running rows in a cache, to which their keys and values are written first."""
+        cache, context = self.cache, self.context
+        assert cache is not None
+        slot = cache.slot(step, layout.sequence)
+        query = cache.query(states, slot=slot, position=layout.position)
+        key, value = cache.keys_at(step, stored=layout.stored + layout.length)
+        hidden = context.cached_padding
+        mask = None if hidden is None else ~hidden[:, None, None, :]
+        attention = cache.attention
+        dropout = attention.dropout if attention.training else 0.0
+        mixed = layout.attend(query, key, value, mask=mask, causal=layout.length > 1, dropout=dropout)
+        return apply_linear(attention.output, mixed)
+
+    def _attend_source(self, states: Rows, *, layout: BatchLayout) -> Rows:
+        """Attention of running rows to the source."""
+        recurrence, context = self.recurrence, self.context
+        attention = recurrence.blocks[0].cross_attention
+        assert context.source is not None
+        source = context.source[len(recurrence.before)]
+        dropout = attention.dropout if attention.training else 0.0
+        query = apply_linear(attention.query, states)
+        mixed = layout.attend(query, source.key, source.value, mask=source.mask, dropout=dropout)
+        return apply_linear(attention.output, mixed)
+
+    def _signal(self, layout: BatchLayout) -> Rows | None:
+        """π of the rows."""
+        signal = self._signals
+        if signal is None:
+            return None
+        index = layout.index if len(signal) == len(layout.counts) else layout.index % layout.length
+        return compute(self.recompute, torch.index_select, signal.flatten(0, 1), 0, index)
+
+
+def _mean_over_sequences(probability: PerRow, *, layout: BatchLayout) -> PerRow:
+    """The mean over the running rows of each sequence, for every row."""
+    empty = probability.new_zeros(len(layout.counts))
+    total, count = (
+        empty.index_add(0, layout.sequence, part) for part in (probability, torch.ones_like(probability))
+    )
+    return (total / count.clamp(min=1)).index_select(0, layout.sequence)

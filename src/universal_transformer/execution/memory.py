@@ -1,0 +1,105 @@
+"""Checks that there is enough memory before a large tensor is allocated."""
+
+import os
+from pathlib import Path
+
+import torch
+
+from universal_transformer.axes import Int, Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.nn.cache import KeyValueCache, cache_elements
+
+GROUP = Path("/sys/fs/cgroup")
+"""The folder in which Linux shows the memory limit of a container."""
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Free memory of ``device``; None where the system does not say."""
+    if device.type == "cuda":
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + kept
+    if device.type != "cpu":
+        return None
+    found = [value for value in (_system(), _group()) if value is not None]
+    return min(found) if found else None
+
+
+def _system() -> int | None:
+    """Available memory by the kernel's estimate, without swapping; elsewhere all memory of the machine."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024 * int(line.split()[1])
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _group() -> int | None:
+    """The rest of a container's limit."""
+    try:
+        most = int((GROUP / "memory.max").read_text())
+        return max(0, most - int((GROUP / "memory.current").read_text()))
+    except (OSError, ValueError):  # no container, or "max"
+        return None
+
+
+def check_memory(wanted: int, *, device: torch.device, what: str, fix: str) -> None:
+    """UserError when ``wanted`` bytes are more than ``device`` has free."""
+    free = free_bytes(device)
+    if free is not None and wanted > free:
+        raise UserError(
+            f"{what} takes {show_bytes(wanted)}, and {show_bytes(free)} are free on {device}: {fix}"
+        )
+
+
+def allocate_cache(
+    num_slots: int,
+    *,
+    batch: int,
+    num_heads: int,
+    capacity: int,
+    width: int,
+    convolution: bool = False,
+    like: Tensor,
+) -> KeyValueCache:
+    """A :class:`KeyValueCache`; UserError when it does not fit into the free memory."""
+    what = f"a cache of capacity {capacity} for {batch} sequences"
+    fix = "ask for fewer new tokens, or for fewer sequences at a time"
+    elements = cache_elements(
+        num_slots, batch=batch, capacity=capacity, width=width, convolution=convolution
+    )
+    check_memory(elements * like.element_size(), device=like.device, what=what, fix=fix)
+    try:
+        return KeyValueCache(
+            num_slots,
+            batch=batch,
+            num_heads=num_heads,
+            capacity=capacity,
+            width=width,
+            convolution=convolution,
+            like=like,
+        )
+    except RuntimeError:  # raised by torch when the memory does not suffice after all
+        raise UserError(f"{what} does not fit into memory: {fix}") from None
+
+
+def reorder_cache(cache: KeyValueCache, index: Int[Tensor, "rows"]) -> None:
+    """``cache.reorder(index)``; UserError when more rows do not fit into the free memory."""
+    if len(index) > cache.entries.shape[1]:
+        check_memory(
+            len(index) * cache.entries[:, 0].nbytes,
+            device=cache.entries.device,
+            what=f"a cache of capacity {cache.capacity} for {len(index)} sequences",
+            fix="ask for fewer beams, fewer new tokens, or fewer sequences at a time",
+        )
+    cache.reorder(index)
+
+
+def show_bytes(number: int) -> str:
+    """1,234 B, 1.2 MiB, …"""
+    value, units = float(number), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{value:,.0f} {units[0]}" if units[0] == "B" else f"{value:,.1f} {units[0]}"

@@ -1,0 +1,83 @@
+"""When halted positions are left out: whether the result is the same, and whether it saves time.
+
+Nothing here changes a number. The constants were measured on one core of a CPU; ``docs/performance.md`` has the tables.
+"""
+
+import torch
+
+from universal_transformer.nn.context import AttentionContext
+from universal_transformer.nn.recurrence import Recurrence
+
+COMPACT_BELOW = 0.75
+"""Share of running positions below which halted ones are left out in training and with a cache: above it, moving rows
+costs what leaving them out saves (`ut bench halting`, training)."""
+INFER_BELOW = 0.95
+"""The same where neither gradients nor a cache are kept (`ut bench halting`, inference with little to save)."""
+RENEWED_BELOW = 0.85
+"""The same for pre-norm, where halted positions look different at every step, which costs about a tenth of a step."""
+LEAST_SAVED = 2**17
+"""Least number of halted positions times squared width: below it a step costs as much as starting its operations."""
+GRADIENT_FACTOR = 4
+"""LEAST_SAVED is multiplied by this with gradients, and again with pre-norm: more operations are started for each step."""
+RECOMPUTE_FROM_WIDTH = 256
+"""Width from which norms, sums and choices of rows are computed again in the backward pass: matrix products are far more
+expensive there. At width 512 it lowers the peak memory of training from 1.40 (post-norm) and 1.51 (pre-norm) of its share."""
+MOST_GATHERED = 2**19
+"""Numbers that rows at different steps attend to together on a CPU: a larger copy does not stay in its cache."""
+
+
+def shared_call_obstacle(recurrence: Recurrence) -> str | None:
+    """Why rows at different depth steps cannot share a call of the block; None if they can.
+
+    They can when steps differ in ``τ_t`` alone and positions interact in attention alone.
+    """
+    coordinates, block = recurrence.coordinates, recurrence.blocks[0]
+    reasons = {
+        "steps have separate blocks (tied=False)": not recurrence.tied,
+        "a step has several blocks": recurrence.blocks_per_step != 1,
+        "the transition computes a position from its neighbours": not getattr(
+            block.transition, "pointwise", False
+        ),
+        "the transition gives 0 at padding (zero_padding)": block.zero_padding,
+        "positions are shifted at every step": coordinates.shift_by_step,
+        "coordinates are concatenated": coordinates.join is not None,
+        "positions are rotary": coordinates.config.position == "rotary",
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def compaction_obstacle(recurrence: Recurrence, context: AttentionContext | None = None) -> str | None:
+    """Why leaving out halted positions would change the result, in this call or (without ``context``) in any.
+
+    None if it would not. What other positions see of a halted one must follow from its last state (``projection.py``).
+    """
+    unit = recurrence.halting
+    if unit is None:
+        return "no position halts: the depth is fixed"
+    if unit.config.state != "frozen":
+        return 'halted positions go on changing (state="evolving")'
+    if (reason := shared_call_obstacle(recurrence)) is not None or context is None:
+        return reason
+    if context.record is not None:
+        return "attention weights of all positions are kept"
+    if context.cache is None and context.mask is not None and context.mask.shape[2] != 1:
+        return "a decoder's sequences are padded on the left"
+    return None
+
+
+def compaction_pays(running: int, *, recurrence: Recurrence, context: AttentionContext, positions: int) -> bool:
+    """Whether leaving out all but ``running`` of ``positions`` saves more time than it costs."""
+    block, gradients = recurrence.blocks[0], torch.is_grad_enabled()
+    width = recurrence.coordinates.sizes.width
+    renewed = not block.after_attention.post and recurrence.coordinates.config.step != "none"
+    plain = not gradients and not recurrence.training and context.cache is None
+    below = COMPACT_BELOW
+    if plain and recurrence.unit.config.scope == "position":
+        below = RENEWED_BELOW if renewed else INFER_BELOW
+    least = LEAST_SAVED * GRADIENT_FACTOR ** (int(renewed) + int(gradients))
+    return 0 < running < below * positions and (positions - running) * width**2 >= least
+
+
+def recompute_pays(width: int) -> bool:
+    """Whether states are wide enough to compute again in the backward pass what is not a matrix product."""
+    return width >= RECOMPUTE_FROM_WIDTH

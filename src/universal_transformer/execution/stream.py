@@ -1,0 +1,180 @@
+"""Rows at different tokens and different depth steps, refined by one call of the block (depth-continuous decoding).
+
+Weights are shared over depth, so that two rows at different steps differ only in their signal ``τ_t`` and in the slot of
+the cache that they attend to. A row that has halted goes on to its next token while the other rows continue. A batch
+costs its mean number of steps a token, not its largest.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch.nn.functional import pad
+
+from universal_transformer.axes import Float, Index, Int, Rows, Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.execution.cache_store import CacheStore
+from universal_transformer.execution.engine import RowEngine
+from universal_transformer.execution.kernels import attend
+from universal_transformer.execution.policy import MOST_GATHERED, compaction_obstacle, shared_call_obstacle
+from universal_transformer.execution.projection import HaltedProjection
+from universal_transformer.execution.rows import Places, RowState
+from universal_transformer.nn.attention import ProjectedSource
+from universal_transformer.nn.cache import KeyValueCache
+from universal_transformer.nn.halting import wide
+from universal_transformer.nn.recurrence import Depth, Recurrence
+
+
+def stream_obstacle(recurrence: Recurrence) -> str | None:
+    """Why rows of this recurrence cannot be at different steps; None if they can."""
+    if not recurrence.decoder:
+        return "it is not a decoder"
+    if len(recurrence.before) or len(recurrence.after):
+        return "plain layers stand before or after the recurrence"
+    if recurrence.halting is None:
+        return shared_call_obstacle(recurrence)
+    if recurrence.executor is None:
+        return 'halting_execution="masked" was chosen'
+    return compaction_obstacle(recurrence)
+
+
+class RowStream:
+    """Sequences in a cache, each at its own token. :meth:`enter` starts tokens, :meth:`step` makes one depth step."""
+
+    def __init__(self, recurrence: Recurrence, *, rows: int, capacity: int, depth: Depth) -> None:
+        if (reason := stream_obstacle(recurrence)) is not None:
+            raise UserError(f"rows cannot be at different depth steps: {reason}")
+        self.recurrence, self.depth = recurrence, depth
+        self.attention, self.cross_attention = recurrence.blocks[0].attention, recurrence.blocks[0].cross_attention
+        weight, coordinates = self.attention.query_key_value.weight, recurrence.coordinates
+        width, device = weight.shape[1], weight.device
+        signals = coordinates.step_signals(depth.max_steps, like=weight)
+        self.engine = RowEngine(recurrence, depth=depth, signals=signals)
+        cache = KeyValueCache(
+            depth.max_steps + 1,
+            batch=rows,
+            num_heads=self.attention.num_heads,
+            capacity=capacity,
+            width=width,
+            like=weight,
+        )
+        projection = HaltedProjection(recurrence.blocks[0], signals=signals)
+        self.cache = CacheStore(cache, self.attention, projection, depth=depth.max_steps)
+        reach = capacity  # of the learned table, where there is one: requests are checked against it
+        if coordinates.position_table is not None:
+            reach = min(capacity, len(coordinates.position_table))
+        signal = coordinates.encode(torch.arange(reach, device=device).unsqueeze(0)).signal
+        self.positions = None if signal is None else signal.squeeze(0).to(weight.dtype)  # π of every position
+        self.numbers = torch.arange(capacity, device=device)
+        number, base = torch.arange(rows, device=device), weight.new_zeros(rows, width)
+        self.rows = RowState(
+            layout=Places(number, torch.zeros_like(number)),
+            step=torch.zeros_like(number),
+            base=base,
+            signal=base.clone() if coordinates.every_step and signal is not None else None,
+            output=torch.zeros_like(base, dtype=wide(base.dtype)),
+            cumulative=torch.zeros(rows, dtype=wide(base.dtype), device=device),
+        )
+        self.source: ProjectedSource | None = None  # one a row, padded to the longest source so far
+
+    def __len__(self) -> int:
+        return len(self.rows.base)
+
+    def load(self, cache: KeyValueCache, *, source: int, first: int, row: int) -> None:
+        """Copy the positions of sequence ``source`` of another cache, from ``first`` on, to the beginning of ``row``."""
+        count = cache.length - first
+        self.cache.cache.entries[:-1, row, :count] = cache.entries[:, source, first : cache.length]
+
+    def enter(self, states: Rows, *, at: Index, position: Index) -> None:
+        """Start embedded tokens in the rows ``at``; ``position`` tokens are stored before each."""
+        rows = self.rows
+        assert isinstance(rows.step, Tensor)
+        if self.positions is not None:
+            signal = self.positions.index_select(0, position)
+            states = states + signal
+            if rows.signal is not None:
+                rows.signal.index_copy_(0, at, signal)
+        rows.base.index_copy_(0, at, states)
+        rows.layout.position.index_copy_(0, at, position)
+        for part in (rows.step, rows.output, rows.cumulative):
+            part.index_fill_(0, at, 0)
+
+    def keep(self, kept: Int[Tensor, "kept"]) -> None:
+        """Only the rows ``kept`` go on."""
+        rows = self.rows
+        assert isinstance(rows.layout, Places)
+        parts = {name: getattr(rows, name) for name in ("step", "base", "signal", "output", "cumulative")}
+        chosen = {name: None if part is None else part.index_select(0, kept) for name, part in parts.items()}
+        self.rows = replace(rows, layout=rows.layout.select(kept), **chosen)
+        if self.source is not None:
+            key, value, mask = self.source
+            assert mask is not None
+            self.source = ProjectedSource(key[kept], value[kept], mask[kept])
+
+    def attach_source(self, source: ProjectedSource, *, row: int, at: int) -> None:
+        """Let the row ``at`` attend to the sequence ``row`` of ``source``."""
+        length = source.key.shape[2]
+        if self.source is None:
+            blank = source.key.new_zeros(len(self), *source.key.shape[1:])
+            hidden = torch.zeros(len(self), 1, 1, length, dtype=torch.bool, device=blank.device)
+            self.source = ProjectedSource(blank, blank.clone(), hidden)
+        key, value, mask = self.source
+        assert mask is not None
+        more = length - key.shape[2]
+        if more > 0:
+            key, value, mask = pad(key, (0, 0, 0, more)), pad(value, (0, 0, 0, more)), pad(mask, (0, more))
+            self.source = ProjectedSource(key, value, mask)
+        key[at, :, :length], value[at, :, :length] = source.key[row], source.value[row]
+        mask[at] = False
+        mask[at, :, :, :length] = True if source.mask is None else source.mask[row]
+
+    def step(self) -> Int[Tensor, "ended"]:
+        """One depth step of every row. Returns the rows whose token is finished."""
+        rows = self.rows
+        result = self.engine.step(
+            rows,
+            attend=self._attend,
+            attend_source=None if self.source is None else self._attend_source,
+        )
+        assert isinstance(rows.step, Tensor)
+        if result is None:
+            return (rows.step == self.depth.max_steps).nonzero().squeeze(1)
+        ended = result.done.nonzero().squeeze(1)
+        if len(ended):
+            step, sequence, position = (
+                part.index_select(0, ended) for part in (rows.step, rows.layout.sequence, rows.layout.position)
+            )
+            base = rows.base.index_select(0, ended)
+            self.cache.write_deeper(base, step=step, sequence=sequence, position=position)
+        return ended
+
+    def result(self, at: Int[Tensor, "ended"]) -> tuple[Rows, Float[Tensor, "ended"], Index]:
+        """The last states of rows whose token is finished, the steps that it took, and its position."""
+        rows, norm = self.rows, self.recurrence.closing_norm
+        assert isinstance(rows.step, Tensor)
+        output, step, position = (
+            part.index_select(0, at) for part in (rows.output, rows.step, rows.layout.position)
+        )
+        output = output.to(rows.base.dtype)
+        return output if norm is None else norm(output), step.to(wide(output.dtype)), position
+
+    def _attend(self, states: Rows) -> Rows:
+        """Each row over the positions up to its own, in the slot of its step."""
+        rows, cache, size = self.rows, self.cache, len(states)
+        position = rows.layout.position
+        stored = int(position.max()) + 1
+        slot = cache.slot(rows.step, rows.layout.sequence)
+        query = cache.query(states, slot=slot, position=position).view(size, self.attention.num_heads, 1, -1)
+        if query.device.type == "cpu":
+            size = max(1, min(size, MOST_GATHERED // (2 * states.shape[1] * stored)))
+        seen = (self.numbers[:stored] <= position.unsqueeze(1))[:, None, None]
+        parts = zip(*(torch.split(each, size) for each in (query, slot, seen)), strict=True)
+        mixed = [attend(one, *cache.keys_of(at, stored=stored), mask=mask) for one, at, mask in parts]
+        return self.attention.output(torch.cat(mixed).view(states.shape))
+
+    def _attend_source(self, states: Rows) -> Rows:
+        """Each row over its own source."""
+        attention, source = self.cross_attention, self.source
+        assert source is not None
+        query = attention.query(states).view(len(states), attention.num_heads, 1, -1)
+        mixed = attend(query, source.key, source.value, mask=source.mask)
+        return attention.output(mixed.flatten(1))

@@ -1,0 +1,35 @@
+"""What the positions of one call may attend to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from universal_transformer.axes import Bool, Padding, Tensor
+from universal_transformer.nn.attention import ProjectedSource
+from universal_transformer.nn.cache import KeyValueCache
+from universal_transformer.nn.coordinates import PositionEncoding
+
+
+@dataclass
+class AttentionRecord:
+    """Attention weights, one tensor ``[batch, heads, query, key]`` for each application of a block, in order."""
+
+    self_attention: list[Tensor] = field(default_factory=list)
+    cross_attention: list[Tensor] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionContext:
+    """What the positions of one call may attend to: the same at every step.
+
+    ``mask`` (True where a query may look) or ``causal`` (the plain causal mask) restricts self-attention. ``padding``
+    covers the positions of this call, ``cached_padding`` also those that the cache holds already.
+    """
+
+    encoding: PositionEncoding
+    padding: Padding | None
+    mask: Bool[Tensor, "..."] | None
+    causal: bool
+    source: Sequence[ProjectedSource] | None
+    cache: KeyValueCache | None
+    cached_padding: Bool[Tensor, "batch stored"] | None
+    record: AttentionRecord | None
