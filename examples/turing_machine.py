@@ -30,9 +30,16 @@ from typing import NamedTuple
 import torch
 
 from universal_transformer.nn.block import Block
+from universal_transformer.nn.config import (
+    CoordinatesConfig,
+    HaltingConfig,
+    Sizes,
+    StepConfig,
+    Tensor2TensorConfig,
+)
 from universal_transformer.nn.coordinates import Coordinates
 from universal_transformer.nn.halting import HaltingUnit
-from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.recurrence import Depth, PlainLayers, Recurrence
 
 HALT, EDGE, BLANK = ("halt", "#", "_")  # the edge ends the tape; a machine must not reach it
 WAVES = 6  # frequencies that encode positions
@@ -124,14 +131,14 @@ def compile_machine(machine, *, longest):
     """The machine as a recurrence over depth, for tapes of up to ``longest`` cells."""
     channels = Channels(machine)
     listen = _listen(machine, channels)
-    halting = HaltingUnit(channels.width, bias=0.0)
+    halting = HaltingUnit(channels.width, HaltingConfig(bias=0.0))
     halting.weight[0] = channels.read((("flag", "stop"), 100.0), (("flag", "go"), -100.0))
     recurrence = Recurrence(
         _coordinates(channels),
         [_move(machine, channels, longest=longest), listen],
-        layers_per_step=2,
-        before=[listen],  # a machine that halts after one step has to be found before that step
-        max_steps=1,
+        depth=Depth(max_steps=1),
+        step=StepConfig(blocks=2),
+        plain=PlainLayers(before=[listen]),  # a machine that halts after one step is found before that step
         halting=halting,
     )
     return recurrence.eval(), channels
@@ -139,7 +146,11 @@ def compile_machine(machine, *, longest):
 
 def _coordinates(channels):
     """``X = W [H; π]``: the waves of H are replaced by some of the paper's sinusoids, everything else stays."""
-    coordinates = Coordinates(channels.width, num_heads=3, step="none", concatenate=True)
+    coordinates = Coordinates(
+        Sizes(width=channels.width, num_heads=3),
+        CoordinatesConfig(step="none"),
+        t2t=Tensor2TensorConfig(concatenate_coordinates=True),
+    )
     weight = torch.zeros(channels.width, 2 * channels.width)
     for place in range(channels.content):
         weight[place, place] = weight[place + channels.half, place + channels.half] = 1.0
@@ -152,9 +163,7 @@ def _coordinates(channels):
 
 def _block(channels, *, num_heads, filter_width):
     """A block of the library with all weights 0. Its norms keep the length that all states have."""
-    block = Block(
-        channels.width, num_heads=num_heads, filter_width=filter_width, decoder=False, cross_attention=False
-    )
+    block = Block(Sizes(width=channels.width, num_heads=num_heads, filter_width=filter_width))
     for parameter in block.parameters():
         parameter.zero_()
     for sublayer in (block.after_attention, block.after_transition):
@@ -247,8 +256,8 @@ def run_transformer(recurrence, channels, tapes, *, limit):
     number = {cell: place for place, cell in enumerate(channels.cells)}
     table = torch.stack([channels.start(cell) for cell in channels.cells])
     states = table[torch.tensor([[number[cell] for cell in tape] for tape in tapes])]
-    placed = recurrence.coordinates.place(torch.arange(states.shape[1])[None])
-    states, trace = recurrence(states, placed=placed, max_steps=limit)
+    encoding = recurrence.coordinates.encode(torch.arange(states.shape[1])[None])
+    states, trace = recurrence(states, encoding=encoding, depth=recurrence.depth(max_steps=limit))
     found = states[..., : len(channels.cells)].argmax(dim=-1)
     return [[channels.cells[cell] for cell in row] for row in found.tolist()], trace.steps.int()
 

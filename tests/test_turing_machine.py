@@ -77,9 +77,9 @@ def test_states_stay_exact_however_long_it_runs():
     recurrence, channels = example.compile_machine(machine, longest=len(tape))
     table = torch.stack([channels.start(cell) for cell in channels.cells])
     states = table[torch.tensor([[channels.cells.index(cell) for cell in tape]])]
-    placed = recurrence.coordinates.place(torch.arange(len(tape))[None])
+    encoding = recurrence.coordinates.encode(torch.arange(len(tape))[None])
     with torch.no_grad():
-        states, trace = recurrence(states, placed=placed, max_steps=2000)
+        states, trace = recurrence(states, encoding=encoding, depth=recurrence.depth(max_steps=2000))
     content = states[..., : channels.content]
     assert (trace.steps == steps).all()
     assert steps > 200
