@@ -33,13 +33,9 @@ class SortingData:
 
     def load(self) -> Task:
         codec, draw = CharacterCodec(symbols="abcdefgh"), Random(self.seed)
-        words = {
-            "".join(draw.choices(codec.symbols, k=draw.randint(4, self.longest))): None for _ in range(3000)
-        }
-        examples = [
-            Example(source=codec.encode(word), target=(*codec.encode("".join(sorted(word))), END))
-            for word in words
-        ]
+        words = ["".join(draw.choices(codec.symbols, k=draw.randint(4, self.longest))) for _ in range(3000)]
+        ids = [(codec.encode(word), codec.encode("".join(sorted(word)))) for word in dict.fromkeys(words)]
+        examples = [Example(source=source, target=(*target, END)) for source, target in ids]
         return Task(
             name="sorting",
             codec=codec,
