@@ -30,7 +30,7 @@ bench: $(VENV)/.installed-peers
 
 # every figure of docs/performance.md that a CPU gives: data, tables, plots (about half an hour, on a quiet machine)
 bench-docs: $(VENV)/.installed-peers
-	$(BIN)/ut bench halting continuous encoding sweep train decode startup --threads 1 --seconds 3 \
+	$(BIN)/ut bench halting continuous sweep train decode startup --threads 1 --seconds 3 \
 	  --json results/bench_cpu.json --markdown --plots docs/images > results/bench_cpu.md
 
 bench-gpu: $(VENV)/.installed

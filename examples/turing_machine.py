@@ -1,26 +1,26 @@
-"""A Universal Transformer can be any Turing machine: this compiles the machine's table into its weights.
+"""A Universal Transformer can be any Turing machine: this script compiles the table of a machine into its weights.
 
-Why depth recurrence gives universality: a Transformer of fixed depth makes a fixed number of steps, however long its
-input; one block applied for as long as it takes makes as many as a computation needs. Here a position is a cell of the
-tape, a depth step is a step of the machine, and a position halts when the machine does. Nothing is trained, no part is
-left out: sinusoids tell positions, attention carries the machine's head from cell to cell, the transition writes, every
-residual and LayerNorm is in place (post-norm), and the halting unit counts N.
+Why recurrence over depth gives universality: a Transformer of fixed depth makes a fixed number of steps for any input.
+A block that is applied until every position has halted makes as many steps as the computation needs. Here a position is
+a cell of the tape, a depth step is a step of the machine, and a position halts when the machine halts. Nothing is
+trained and no part is left out: sinusoids encode positions, attention moves the machine's head from cell to cell, the
+transition writes, every residual and LayerNorm is in place (post-norm), and the halting unit counts N.
 
-How a state of a position is written. Let u hold four groups of channels, each with one 1 and else 0 (or, for the last,
-with sines and cosines):
+The state of a position. Let u hold four groups of channels. In each of the first three, one channel is 1 and the others
+are 0; the last has sines and cosines:
 
-    cell      what stands here: a symbol, and if the machine's head is here, its state too
-    arrival   which state the head arrives in, "none" at first
-    flag      go, or stop: the next step is the machine's last
+    cell      the content of the cell: a symbol, and the state of the machine if its head is here
+    arrival   the state in which the head arrives, "none" at first
+    flag      go, or stop: the next step is the last step of the machine
     wave      sine and cosine of the position, at a few frequencies
 
-The state is (u, -u). Its mean is 0 and its length is always the same, so that LayerNorm does not change it: with the
-right scale it is the identity on all states there are. A step is two blocks:
+The state is (u, -u). Its mean is 0 and its length is constant, so that LayerNorm with the right scale is the identity
+on all states that occur. A step has two blocks:
 
-    move      head number m of attention (m = -1, 0, 1) looks at the cell from which a move by m leads here, and fetches
-              the state in which the machine arrives, if that cell's rule moves by m. The transition is an AND for each
-              cell that could stand here: "the rule here writes s" and "the arriving state is q" make the cell (q, s).
-    listen    attention finds the machine's head wherever it is; if its next step is the last, everyone stops after it.
+    move      attention head m (m = -1, 0, 1) attends to the cell from which a move by m leads here, and reads the state
+              in which the machine arrives, if the rule of that cell moves by m. The transition is an AND for each
+              possible content of the cell: "the rule here writes s" and "the arriving state is q" give the cell (q, s).
+    listen    attention finds the machine's head. If its next step is the last, all positions stop after it.
 """
 
 import random
@@ -30,17 +30,20 @@ from typing import NamedTuple
 import torch
 
 from universal_transformer.nn.block import Block
+from universal_transformer.nn.config import (
+    CoordinatesConfig,
+    HaltingConfig,
+    Sizes,
+    StepConfig,
+    Tensor2TensorConfig,
+)
 from universal_transformer.nn.coordinates import Coordinates
 from universal_transformer.nn.halting import HaltingUnit
-from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.recurrence import Depth, PlainLayers, Recurrence
 
-HALT, EDGE, BLANK = (
-    "halt",
-    "#",
-    "_",
-)  # the edge ends the piece of tape that is there; a machine must not reach it
-WAVES = 6  # frequencies that tell positions
-SHARP = 60.0  # by how much the logit of the right cell exceeds all others: exp(-60) is 0 beside 1
+HALT, EDGE, BLANK = ("halt", "#", "_")  # the edge ends the tape; a machine must not reach it
+WAVES = 6  # frequencies that encode positions
+SHARP = 60.0  # difference between the logit of the right cell and all others: exp(-60) is negligible
 
 
 class Machine(NamedTuple):
@@ -64,9 +67,9 @@ class Machine(NamedTuple):
     def rule(self, state, symbol):
         return self.table.get((state, symbol), (symbol, 0, HALT))
 
-    def tape(self, text, *, room):
-        """Cells (state or None, symbol): ``text`` with the head on its first symbol, ``room`` blanks on both sides."""
-        blanks = [(None, BLANK)] * room
+    def tape(self, text, *, margin):
+        """Cells (state or None, symbol): ``text`` head on its first symbol, ``margin`` blanks on each side."""
+        blanks = [(None, BLANK)] * margin
         cells = [(None, symbol) for symbol in text]
         cells[0] = (self.states[0], text[0])
         return [(None, EDGE), *blanks, *cells, *blanks, (None, EDGE)]
@@ -87,7 +90,7 @@ class Machine(NamedTuple):
 
 
 class Channels:
-    """Where things stand in u, and matrices that read and write them by name."""
+    """The order of the channels in u, and matrices that read and write them by name."""
 
     def __init__(self, machine):
         self.cells = [(None, EDGE), *product([None, *machine.states], machine.symbols)]
@@ -112,7 +115,7 @@ class Channels:
         return row
 
     def write(self, *parts):
-        """The column that adds weights to channels of u, and takes them from -u."""
+        """The column that adds weights to channels of u, and subtracts them from -u."""
         column = self.read(*parts)
         column[self.half :] = -column[: self.half]
         return column
@@ -128,14 +131,14 @@ def compile_machine(machine, *, longest):
     """The machine as a recurrence over depth, for tapes of up to ``longest`` cells."""
     channels = Channels(machine)
     listen = _listen(machine, channels)
-    halting = HaltingUnit(channels.width, bias=0.0)
+    halting = HaltingUnit(channels.width, HaltingConfig(bias=0.0))
     halting.weight[0] = channels.read((("flag", "stop"), 100.0), (("flag", "go"), -100.0))
     recurrence = Recurrence(
         _coordinates(channels),
         [_move(machine, channels, longest=longest), listen],
-        layers_per_step=2,
-        before=[listen],  # who halts after one step has to know before it
-        max_steps=1,
+        depth=Depth(max_steps=1),
+        step=StepConfig(blocks=2),
+        plain=PlainLayers(before=[listen]),  # a machine that halts after one step is found before that step
         halting=halting,
     )
     return recurrence.eval(), channels
@@ -143,7 +146,11 @@ def compile_machine(machine, *, longest):
 
 def _coordinates(channels):
     """``X = W [H; π]``: the waves of H are replaced by some of the paper's sinusoids, everything else stays."""
-    coordinates = Coordinates(channels.width, num_heads=3, step="none", concatenate=True)
+    coordinates = Coordinates(
+        Sizes(width=channels.width, num_heads=3),
+        CoordinatesConfig(step="none"),
+        t2t=Tensor2TensorConfig(concatenate_coordinates=True),
+    )
     weight = torch.zeros(channels.width, 2 * channels.width)
     for place in range(channels.content):
         weight[place, place] = weight[place + channels.half, place + channels.half] = 1.0
@@ -155,10 +162,8 @@ def _coordinates(channels):
 
 
 def _block(channels, *, num_heads, filter_width):
-    """A block of the library, all weights 0, whose norms keep the length that all our states have."""
-    block = Block(
-        channels.width, num_heads=num_heads, filter_width=filter_width, decoder=False, cross_attention=False
-    )
+    """A block of the library with all weights 0. Its norms keep the length that all states have."""
+    block = Block(Sizes(width=channels.width, num_heads=num_heads, filter_width=filter_width))
     for parameter in block.parameters():
         parameter.zero_()
     for sublayer in (block.after_attention, block.after_transition):
@@ -170,7 +175,7 @@ def _block(channels, *, num_heads, filter_width):
 
 
 def _move(machine, channels, *, longest):
-    """Attention: who arrives here, and in which state. Transition: what stands here now."""
+    """Attention: the state that arrives here. Transition: the new content of the cell."""
     cells, width = channels.cells, channels.width
     known = [cell for cell in cells if cell[1] != EDGE]
     block = _block(channels, num_heads=3, filter_width=2 * len(cells) + 2 * channels.content)
@@ -181,9 +186,7 @@ def _move(machine, channels, *, longest):
         sharpness = SHARP * size**0.5 / _gap(channels.frequency, longest)
         for k, frequency in enumerate(channels.frequency):
             sine, cosine = ("wave", (k, "sine")), ("wave", (k, "cosine"))
-            angle = torch.tensor(
-                -move * frequency
-            )  # the waves of the cell at distance -move: a rotation of our own
+            angle = torch.tensor(-move * frequency)  # rotates to the waves of the cell at distance -move
             query[first + 2 * k] = sharpness * channels.read((sine, angle.cos()), (cosine, angle.sin()))
             query[first + 2 * k + 1] = sharpness * channels.read((cosine, angle.cos()), (sine, -angle.sin()))
             key[first + 2 * k], key[first + 2 * k + 1] = channels.read((sine, 1)), channels.read((cosine, 1))
@@ -198,10 +201,10 @@ def _move(machine, channels, *, longest):
 
 
 def _write_cells(machine, channels, transition):
-    """What is written and who arrives make the new cell; whatever stood here is taken away.
+    """The written symbol and the arriving state give the new content; the old content is subtracted.
 
-    ReLU(4 v - 6) - ReLU(4 v - 7) is 1 where both terms of v are 1 and 0 where one or none is: an AND that forgives
-    errors. What stood here goes by ReLU(x) - ReLU(-x) = x. So no error outlives a step.
+    ReLU(4 v - 6) - ReLU(4 v - 7) is 1 where both terms of v are 1, and 0 where one or none is: an AND that removes
+    rounding errors. The old content is subtracted by ReLU(x) - ReLU(-x) = x. So no error lasts longer than a step.
     """
     inner, outer = transition.inner, transition.outer
     for unit, (state, symbol) in enumerate(channels.cells):
@@ -226,9 +229,9 @@ def _write_cells(machine, channels, transition):
 
 
 def _listen(machine, channels):
-    """Everyone finds the cell with the machine's head if its next step is the last (or past), or else nothing.
+    """Every position finds the cell with the machine's head if its next step is the last (or over), otherwise nothing.
 
-    Where no key answers, all weights are equal and all values 0. The transition of this block does nothing.
+    Where no key matches, all weights are equal and all values 0. The transition of this block does nothing.
     """
     block = _block(channels, num_heads=1, filter_width=1)
     query, key, value = block.attention.query_key_value.weight.split(channels.width)
@@ -242,27 +245,27 @@ def _listen(machine, channels):
 
 
 def _gap(frequency, longest):
-    """How much better a position matches itself than any other, before it is sharpened."""
+    """The difference between the logit of a position with itself and with any other, before scaling."""
     distance = torch.arange(1.0, longest)
     return float(sum(1 - torch.cos(w * distance) for w in frequency).min())
 
 
 @torch.no_grad()
-def think(recurrence, channels, tapes, *, limit):
+def run_transformer(recurrence, channels, tapes, *, limit):
     """Run the transformer on tapes of equal length: the tapes at the end, and N of each position."""
     number = {cell: place for place, cell in enumerate(channels.cells)}
     table = torch.stack([channels.start(cell) for cell in channels.cells])
     states = table[torch.tensor([[number[cell] for cell in tape] for tape in tapes])]
-    placed = recurrence.coordinates.place(torch.arange(states.shape[1])[None])
-    states, trace = recurrence(states, placed=placed, max_steps=limit)
+    encoding = recurrence.coordinates.encode(torch.arange(states.shape[1])[None])
+    states, trace = recurrence(states, encoding=encoding, depth=recurrence.depth(max_steps=limit))
     found = states[..., : len(channels.cells)].argmax(dim=-1)
     return [[channels.cells[cell] for cell in row] for row in found.tolist()], trace.steps.int()
 
 
 def compare(machine, tapes, *, limit):
-    """Compile, run both ways, and see that every cell and every number of steps is the same."""
+    """Compile, run both ways, and check that every cell and every number of steps is the same."""
     recurrence, channels = compile_machine(machine, longest=len(tapes[0]))
-    found, steps = think(recurrence, channels, tapes, limit=limit)
+    found, steps = run_transformer(recurrence, channels, tapes, limit=limit)
     expected = [machine.run(tape, limit=limit) for tape in tapes]
     assert found == [tape for tape, _ in expected], f"{machine.name}: tapes differ"
     made = torch.tensor([made for _, made in expected])
@@ -327,7 +330,7 @@ PALINDROME = Machine(
 
 
 def random_machine(draw, *, states=4, symbols=3):
-    """A table drawn at random; one rule in six halts."""
+    """A random table; one rule in six halts."""
     names, alphabet = [f"q{number}" for number in range(states)], f"{BLANK}ab"[:symbols]
     return Machine(
         "random machine",
@@ -343,7 +346,7 @@ def random_machine(draw, *, states=4, symbols=3):
 
 
 def random_text(draw, machine):
-    """An input that the machine is for, or any text for a machine that is for nothing; blanks behind it."""
+    """An input that the machine expects, or any text for a random machine, followed by blanks."""
     length = draw.randint(1, 8)
     if machine is ADDITION:
         left = draw.randint(0, length - 1)
@@ -359,23 +362,25 @@ def random_text(draw, machine):
 
 
 def show(cells):
-    """A tape as text, the machine's head as (state)symbol."""
+    """A tape as text. The machine's head is shown as (state)symbol."""
     return "".join(symbol if state is None else f"({state}){symbol}" for state, symbol in cells)
 
 
 def main():
     draw = random.Random(0)
-    print("The 3-state busy beaver on a blank tape, as the transformer sees it after so many depth steps:")
-    tape = BUSY_BEAVER.tape([BLANK], room=5)
+    print(
+        "The 3-state busy beaver on a blank tape, as the transformer computes it, by number of depth steps:"
+    )
+    tape = BUSY_BEAVER.tape([BLANK], margin=5)
     recurrence, channels = compile_machine(BUSY_BEAVER, longest=len(tape))
     for depth in range(1, 15):
-        ((cells,), steps) = think(recurrence, channels, [tape], limit=depth)
+        ((cells,), steps) = run_transformer(recurrence, channels, [tape], limit=depth)
         print(f"{depth:3}  {show(cells)}")
-    (_, steps) = think(recurrence, channels, [tape], limit=100)
-    print(f"Allowed 100 steps, it stops by itself. N of its positions: {steps[0].tolist()}\n")
+    (_, steps) = run_transformer(recurrence, channels, [tape], limit=100)
+    print(f"With at most 100 steps it halts by itself. N of its positions: {steps[0].tolist()}\n")
 
     print("machine             tapes  width  steps made  every cell of every tape and every N the same")
-    for machine, tapes, room, limit in (
+    for machine, tapes, margin, limit in (
         (INCREMENT, 1000, 1, 40),
         (ADDITION, 1000, 1, 40),
         (BUSY_BEAVER, 1000, 20, 20),
@@ -383,7 +388,7 @@ def main():
         (COUNTER, 10, 1, 2000),
         *((random_machine(draw), 100, 20, 20) for _ in range(10)),
     ):
-        inputs = [machine.tape(random_text(draw, machine), room=room) for _ in range(tapes)]
+        inputs = [machine.tape(random_text(draw, machine), margin=margin) for _ in range(tapes)]
         width, made = compare(machine, inputs, limit=limit)
         steps = f"{int(made.min())} to {int(made.max())}"
         print(f"{machine.name:19} {tapes:5}  {width:5}  {steps:>10}  yes")

@@ -1,4 +1,4 @@
-"""Every example runs as a user would run it, and the README shows the one it says it shows."""
+"""Every example runs as a user would run it, and the README shows the training loop."""
 
 import subprocess
 import sys
@@ -17,6 +17,6 @@ def test_runs(path, tmp_path):
     assert done.stdout
 
 
-def test_the_readme_shows_the_first_example():
-    code = (ROOT / "examples" / "first_look.py").read_text().split('"""\n\n', 1)[1]
+def test_the_readme_shows_the_training_loop():
+    code = (ROOT / "examples" / "training_loop.py").read_text().split('"""\n\n', 1)[1]
     assert code in (ROOT / "README.md").read_text()

@@ -1,4 +1,4 @@
-"""The compiled machines of the example: any table, and the meaning of the tables that have one."""
+"""The compiled machines of the example: random tables, and machines with a known result."""
 
 import importlib.util
 from pathlib import Path
@@ -27,11 +27,11 @@ def test_any_machine_is_compiled_exactly(seed, states, symbols, limit):
     draw = Random(seed)
     machine = example.random_machine(draw, states=states, symbols=symbols)
     texts = ["".join(draw.choices(machine.symbols, k=4)) for _ in range(4)]
-    example.compare(machine, [machine.tape(text, room=limit) for text in texts], limit=limit)
+    example.compare(machine, [machine.tape(text, margin=limit) for text in texts], limit=limit)
 
 
 def written(machine, text):
-    tape, _ = machine.run(machine.tape(text, room=1), limit=10_000)
+    tape, _ = machine.run(machine.tape(text, margin=1), limit=10_000)
     return "".join(symbol for _, symbol in tape).strip("#_")
 
 
@@ -51,35 +51,35 @@ def test_the_checker_knows_palindromes(text):
 
 
 def test_the_busy_beaver_is_the_champion():
-    tape, steps = example.BUSY_BEAVER.run(example.BUSY_BEAVER.tape("_", room=6), limit=100)
+    tape, steps = example.BUSY_BEAVER.run(example.BUSY_BEAVER.tape("_", margin=6), limit=100)
     assert steps == 14
     assert [symbol for _, symbol in tape].count("1") == 6
 
 
 @pytest.mark.parametrize("sublayer", ["after_attention", "after_transition"])
-def test_the_norms_are_at_work(sublayer):
-    """A norm that gives nothing leaves nothing of the machine: none is gone round."""
+def test_the_norms_are_used(sublayer):
+    """Without one of the norms the machine does not work, so that no norm is bypassed."""
     machine = example.INCREMENT
-    tapes = [machine.tape("1011", room=1)]
+    tapes = [machine.tape("1011", margin=1)]
     recurrence, channels = example.compile_machine(machine, longest=len(tapes[0]))
     right = machine.run(tapes[0], limit=50)
-    assert example.think(recurrence, channels, tapes, limit=50)[0] == [right[0]]
+    assert example.run_transformer(recurrence, channels, tapes, limit=50)[0] == [right[0]]
     with torch.no_grad():
         getattr(recurrence.blocks[0], sublayer).norm.weight.zero_()
-    assert example.think(recurrence, channels, tapes, limit=50)[0] != [right[0]]
+    assert example.run_transformer(recurrence, channels, tapes, limit=50)[0] != [right[0]]
 
 
 def test_states_stay_exact_however_long_it_runs():
-    """After hundreds of steps every channel is still 0 or 1 but for what one step's rounding leaves."""
+    """After hundreds of steps every channel is 0 or 1 up to the rounding of one step."""
     machine = example.COUNTER
-    tape = machine.tape("0" * 6, room=1)
+    tape = machine.tape("0" * 6, margin=1)
     _, steps = machine.run(tape, limit=2000)
     recurrence, channels = example.compile_machine(machine, longest=len(tape))
     table = torch.stack([channels.start(cell) for cell in channels.cells])
     states = table[torch.tensor([[channels.cells.index(cell) for cell in tape]])]
-    placed = recurrence.coordinates.place(torch.arange(len(tape))[None])
+    encoding = recurrence.coordinates.encode(torch.arange(len(tape))[None])
     with torch.no_grad():
-        states, trace = recurrence(states, placed=placed, max_steps=2000)
+        states, trace = recurrence(states, encoding=encoding, depth=recurrence.depth(max_steps=2000))
     content = states[..., : channels.content]
     assert (trace.steps == steps).all()
     assert steps > 200

@@ -18,6 +18,7 @@ from universal_transformer.cli.arguments import (
     add_depth,
     check_writable,
     data_dir,
+    search_of,
     whole,
 )
 from universal_transformer.errors import UserError

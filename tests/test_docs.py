@@ -1,0 +1,138 @@
+"""The pages of the documentation: their code runs, their commands exist, and their generated parts are up to date."""
+
+import dataclasses
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import universal_transformer
+from universal_transformer import ModelConfig
+from universal_transformer.cli import main
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+UT = "import sys; from universal_transformer.cli import main; sys.exit(main())"
+BRIEFLY = re.compile(r"--training\.minutes \d+")
+LIMIT = 40  # lines of a block of extending.md
+
+
+def blocks(page):
+    return BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
+
+
+def run(command, folder):
+    """Run one line of a console block in `folder`, with trainings cut to a few updates."""
+    command = BRIEFLY.sub("--training.max-updates 2 --training.minutes 0", command)
+    command = re.sub(r"\bpython (?=\S+\.py)", f"{shlex.quote(sys.executable)} ", command)
+    command = re.sub(r"(^|\| )ut ", rf"\1{shlex.quote(sys.executable)} -c {shlex.quote(UT)} ", command)
+    environment = os.environ | {"MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def walk(page, folder):
+    """Write the python blocks that begin with the name of a file, run the others, and run every command."""
+    for kind, text in blocks(page):
+        name = re.match(r"# (\w+\.py)\n", text)
+        if kind == "python":
+            path = folder / (name[1] if name else "block.py")
+            path.write_text(text.replace("5000", "200"), encoding="utf-8")
+            if not name:
+                run(f"python {path.name}", folder)
+        else:
+            for line in text.splitlines():
+                if line.startswith("$ "):
+                    run(line[2:], folder)
+
+
+@pytest.mark.parametrize("page", ["docs/extending.md", "docs/tutorial.md"])
+def test_a_page_does_what_it_says(page, tmp_path):
+    walk(page, tmp_path)
+
+
+def test_the_blocks_of_the_page_about_extending_are_short():
+    assert all(len(text.splitlines()) <= LIMIT for _, text in blocks("docs/extending.md"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        line[2:].split("  #")[0].strip()
+        for kind, text in blocks("README.md")
+        for line in text.splitlines()
+        if kind == "console" and line.startswith("$ ut ")
+    ],
+)
+def test_a_command_of_the_readme_exists(command, tmp_path):
+    words = command.split()
+    run(" ".join([*words[: 3 if words[1] == "train" else 2], "--help"]), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "command", re.findall(r"`(ut reproduce [^`]*)`", (ROOT / "README.md").read_text(encoding="utf-8"))
+)
+def test_a_row_of_the_results_names_runs_that_exist(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([*shlex.split(command)[1:], "--dry-run"]) == 0
+
+
+def test_the_architecture_page_is_up_to_date():
+    spec = importlib.util.spec_from_file_location("make_architecture", ROOT / "docs" / "make_architecture.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.page() == script.PAGE.read_text(encoding="utf-8"), "run python docs/make_architecture.py"
+
+
+def test_the_page_about_the_model_names_fields_that_exist():
+    fields = {
+        f"{component.name}.{field.name}"
+        for component in dataclasses.fields(ModelConfig)
+        if dataclasses.is_dataclass(component.default)
+        for field in dataclasses.fields(component.default)
+    }
+    components = "|".join({name.split(".")[0] for name in fields})
+    text = (ROOT / "docs" / "model.md").read_text(encoding="utf-8")
+    named = set(re.findall(rf"`(?:--model\.)?((?:{components})\.\w+)", text))
+    assert named
+    assert named <= fields
+    described = {name for name in fields if name.split(".")[0] not in ("vocabulary", "sizes")}
+    assert all(name.split(".")[1] in text for name in described)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md")),
+    ],
+)
+def test_links_between_pages_lead_somewhere(page):
+    path = ROOT / page
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8")):
+        assert (path.parent / link).exists(), f"{page}: {link}"
+
+
+@pytest.mark.parametrize(("page", "lines"), [("README.md", 120), ("docs/performance.md", 120)])
+def test_a_page_stays_short(page, lines):
+    assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= lines
+
+
+def test_the_citation_names_the_version():
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.search(r"^version: (.+)$", text, re.MULTILINE)[1] == universal_transformer.__version__
