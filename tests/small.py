@@ -198,6 +198,7 @@ def cache_for(module, *, batch, capacity, convolution=False, max_steps=None):
     )
 
 
+@torch.no_grad()
 def piecewise(module, states, pieces, *, cache, padding=None, source=None, max_steps=None, threshold=None):
     """Outputs and steps of ``states`` fed in ``pieces``."""
     outputs, steps = [], []

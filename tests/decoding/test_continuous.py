@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from universal_transformer.nn.lanes import Lanes, takes_lanes
 
 from small_models import HALTING, small
 from universal_transformer.decoding import continuous
@@ -14,7 +15,6 @@ from universal_transformer.decoding.sampling import GREEDY, Sampling, generate
 from universal_transformer.decoding.session import check_model
 from universal_transformer.errors import UserError
 from universal_transformer.nn import lanes
-from universal_transformer.nn.lanes import Lanes, takes_lanes
 
 HOT = Sampling(temperature=1.3, top_k=7, top_p=0.97, seed=5)
 LANES = {

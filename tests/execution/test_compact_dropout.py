@@ -18,7 +18,7 @@ def drawn(form, *, dropouts, norm):
         max_steps=5, halting=True, halting_bias=-0.5, norm=norm, **({"dropout": 0.0} | dropouts),
     )  # fmt: skip
     model = Classifier(config).train()
-    model.source.recurrence.form = form
+    model.use_halting_execution(form)
     with torch.no_grad():
         model.source.recurrence.halting.weight.mul_(4.0)
     source = torch.tensor([[3, 4, 5, 6, 7, 8]]).expand(ROWS, -1)

@@ -1,4 +1,4 @@
-"""The CPU kernel of the feed-forward transition has the values and gradients of the formula."""
+"""The CPU kernels have the values and gradients of the formulas."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from universal_transformer.execution.kernels import install_kernels
+from universal_transformer.execution.kernels import attend, install_kernels
 from universal_transformer.nn.config import Sizes, TransitionConfig
 from universal_transformer.nn.transition import FeedForward
 
@@ -81,3 +81,24 @@ def test_a_gradient_of_a_gradient_is_that_of_the_formula():
         (slope,) = torch.autograd.grad(output.square().sum(), states, create_graph=True)
         results.append(torch.autograd.grad(slope.square().sum(), [states, *module.parameters()]))
     torch.testing.assert_close(*results, rtol=1e-3, atol=1e-1)
+
+
+@pytest.mark.parametrize("cast", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(1, 1, 700), (2, 5, 5), (2, 3, 40)])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_short_attention_in_16_bits_on_a_cpu_is_that_of_float32_rounded(cast, shape, autocast):
+    batch, asked, stored = shape
+    query, key, value = (
+        torch.randn(batch, 2, n, 8).to(cast).requires_grad_() for n in (asked, stored, stored)
+    )
+    direction = torch.randn(batch, 2, asked, 8)
+    exact = [each.detach().float().requires_grad_() for each in (query, key, value)]
+    causal = asked == stored
+    with torch.autocast("cpu", dtype=cast, enabled=autocast):
+        found = attend(query, key, value, causal=causal)
+    expected = attend(*exact, causal=causal)
+    assert torch.equal(found, expected.to(cast))
+    slopes = torch.autograd.grad(found, [query, key, value], direction.to(cast))
+    wanted = torch.autograd.grad(expected, exact, direction.to(cast).float())
+    for ours, theirs in zip(slopes, wanted, strict=True):
+        assert torch.equal(ours, theirs.to(cast))

@@ -73,7 +73,7 @@ def run_ours(kind, model, data):
         states = inputs if kind == "encoder" else targets
         final, trace = model(
             states,
-            placed=model.coordinates.place(torch.arange(states.shape[1]).unsqueeze(0)),
+            encoding=model.coordinates.encode(torch.arange(states.shape[1]).unsqueeze(0)),
             padding=torch.from_numpy(data["padding"]) if kind == "encoder" else None,
             ponder_padding=True,
         )

@@ -176,9 +176,9 @@ def test_facts_are_for_classifiers():
 def test_given_positions_are_taken_in_training_too():
     model, source, target = small(position_offsets="random", dropout=0.0).train(), ragged(), ragged()
     seen = []
-    place = model.target.recurrence.coordinates.place
-    model.target.recurrence.coordinates.place = lambda where, **more: (
-        seen.append(where) or place(where, **more)
+    encode = model.target.recurrence.coordinates.encode
+    model.target.recurrence.coordinates.encode = lambda where, **more: (
+        seen.append(where) or encode(where, **more)
     )
     given = torch.arange(7, 7 + target.shape[1]).unsqueeze(0)
     model(source, target, target_positions=given)

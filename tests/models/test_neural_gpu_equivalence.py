@@ -15,10 +15,13 @@ from configs import config_of
 from small import right_padding, stir
 from universal_transformer import EncoderDecoder
 from universal_transformer.nn.block import Block
+from universal_transformer.nn.config import CoordinatesConfig, Sizes, StepConfig, TransitionConfig
 from universal_transformer.nn.coordinates import Coordinates
-from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.recurrence import Depth, Recurrence
 
 WIDTH, FILTER, HEADS = 6, 10, 2
+CONVOLUTION = TransitionConfig(kind="separable_convolution")
+NO_COORDINATES = CoordinatesConfig(position="none", step="none")
 
 
 @torch.no_grad()
@@ -87,23 +90,15 @@ def neural_gpu(row, block, *, steps):
 
 def recurrence(norm):
     """A tied recurrence without coordinates, in float64."""
-    block = Block(
-        WIDTH,
-        num_heads=HEADS,
-        filter_width=FILTER,
-        decoder=False,
-        cross_attention=False,
-        norm=norm,
-        transition="separable_convolution",
-    )
+    sizes = Sizes(width=WIDTH, num_heads=HEADS, filter_width=FILTER)
+    block = Block(sizes, step=StepConfig(norm=norm), transition=CONVOLUTION)
     silence_attention(stir(block))
-    coordinates = Coordinates(WIDTH, num_heads=HEADS, position="none", step="none")
-    return Recurrence(coordinates, [block], max_steps=1).double().eval()
+    return Recurrence(Coordinates(sizes, NO_COORDINATES), [block], depth=Depth(1)).double().eval()
 
 
 def run(module, states, **arguments):
-    placed = module.coordinates.place(torch.arange(states.shape[1]).unsqueeze(0))
-    return module(states, placed=placed, max_steps=states.shape[1], **arguments)[0]
+    encoding = module.coordinates.encode(torch.arange(states.shape[1]).unsqueeze(0))
+    return module(states, encoding=encoding, depth=Depth(states.shape[1]), **arguments)[0]
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -135,14 +130,8 @@ def automaton(rule):
     Two more ReLUs carry the old cell, to take the residual away.
     """
     hinges = torch.arange(-14, 15)
-    block = Block(
-        2,
-        num_heads=1,
-        filter_width=len(hinges) + 2,
-        decoder=False,
-        cross_attention=False,
-        transition="separable_convolution",
-    ).double()
+    sizes = Sizes(width=2, num_heads=1, filter_width=len(hinges) + 2)
+    block = Block(sizes, transition=CONVOLUTION).double()
     silence_attention(block)
     for sublayer in (block.after_attention, block.after_transition):
         sublayer.norm.weight.fill_((1.0 + sublayer.norm.eps) ** 0.5)
@@ -160,8 +149,7 @@ def automaton(rule):
             weights[0, hinge + 14] += factor * (1.0 if rule >> neighbours & 1 else -1.0)
     weights[0, -2:] = torch.tensor([1.0, -1.0])  # the second channel is minus the cell
     weights[1] = -weights[0]
-    coordinates = Coordinates(2, num_heads=1, position="none", step="none")
-    return Recurrence(coordinates, [block], max_steps=1).eval()
+    return Recurrence(Coordinates(sizes, NO_COORDINATES), [block], depth=Depth(1)).eval()
 
 
 @given(

@@ -4,10 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
+import small
 from small import HEADS, WIDTH, coordinates, left_padding, right_padding, stir
 from universal_transformer.nn.attention import (
-    CrossAttention,
-    SelfAttention,
     attend,
     attention_weights,
     causal_mask,
@@ -18,11 +17,11 @@ from universal_transformer.nn.attention import (
 
 
 def self_attention(**choices):
-    return stir(SelfAttention(WIDTH, num_heads=HEADS, **choices)).double().eval()
+    return stir(small.self_attention(**choices)).double().eval()
 
 
 def cross_attention(**choices):
-    return stir(CrossAttention(WIDTH, num_heads=HEADS, **choices)).double().eval()
+    return stir(small.cross_attention(**choices)).double().eval()
 
 
 def states(batch, length):
@@ -180,24 +179,3 @@ def test_attention_dropout_only_while_training():
     assert torch.equal(module(x), module(x))
     module.train()
     assert not torch.equal(module(x), module(x))
-
-
-@pytest.mark.parametrize("cast", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("shape", [(1, 1, 700), (2, 5, 5), (2, 3, 40)])
-@pytest.mark.parametrize("autocast", [False, True])
-def test_short_attention_in_16_bits_on_a_cpu_is_that_of_float32_rounded(cast, shape, autocast):
-    batch, asked, stored = shape
-    query, key, value = (
-        torch.randn(batch, 2, n, 8).to(cast).requires_grad_() for n in (asked, stored, stored)
-    )
-    direction = torch.randn(batch, 2, asked, 8)
-    exact = [each.detach().float().requires_grad_() for each in (query, key, value)]
-    causal = asked == stored
-    with torch.autocast("cpu", dtype=cast, enabled=autocast):
-        found = attend(query, key, value, causal=causal)
-    expected = attend(*exact, causal=causal)
-    assert torch.equal(found, expected.to(cast))
-    slopes = torch.autograd.grad(found, [query, key, value], direction.to(cast))
-    wanted = torch.autograd.grad(expected, exact, direction.to(cast).float())
-    for ours, theirs in zip(slopes, wanted, strict=True):
-        assert torch.equal(ours, theirs.to(cast))

@@ -71,11 +71,12 @@ def test_a_forgetful_cache_would_be_noticed():
     whole, _ = go(module, states)
     cache = cache_for(module, batch=1, capacity=4)
     piecewise(module, states[:, :3], [3], cache=cache)
-    cache.keys[0, :, :, 1] = 0.0
+    cache.entries[0, :, 1, :WIDTH] = 0.0  # its key
     last, _ = module(states[:, 3:], encoding=module.coordinates.encode(torch.tensor([[3]])), cache=cache)
     assert (last[:, 0] - whole[:, 3]).abs().max() > 1e-4
 
 
+@torch.no_grad()
 def test_rows_may_be_reordered_and_repeated():
     module, states = (
         small_recurrence(decoder=True, halting=True),
@@ -94,7 +95,7 @@ def test_rows_may_be_reordered_and_repeated():
 
 def test_capacity_is_kept_and_said():
     module = small_recurrence(decoder=True, layers_per_step=2, max_steps=3)
-    assert module.num_slots() == 6
+    assert module.num_slots(3) == 6
     assert module.num_slots(5) == 10
     cache = cache_for(module, batch=1, capacity=4)
     assert cache.capacity == 4

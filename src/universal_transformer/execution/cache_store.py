@@ -1,8 +1,8 @@
 """Keys and values of running rows in a cache by depth step: for decoding with a cache, and for rows at different steps.
 
 A position that halted after ``N`` steps keeps its state. What others attend to at the deeper steps follows from one
-projection (``projection.py``), and each of the slots ``N … T - 1`` receives it. So attention at step ``t`` reads one slot
-and does not depend on which positions have halted.
+projection (``projection.py``), and each of the slots ``N … T - 1`` receives it. So attention at step ``t`` reads one
+slot and does not depend on which positions have halted.
 """
 
 import torch
@@ -55,8 +55,7 @@ class CacheStore:
 
     def keys_at(self, step: int, *, stored: int) -> tuple[Keys, Keys]:
         """Keys and values of all sequences at one step, of the first ``stored`` positions."""
-        keys, values = self.cache.heads(self.first + step)
-        return keys[:, :, :stored], values[:, :, :stored]
+        return self.cache.layer(self.first + step).heads(stored)
 
     def keys_of(self, slot: Index, *, stored: int) -> tuple[Keys, Keys]:
         """Keys and values in the slots of rows, of the first ``stored`` positions."""
@@ -66,7 +65,7 @@ class CacheStore:
         return both[:, :heads], both[:, heads:]
 
     def write_deeper(self, base: Rows, *, step: int | Index, sequence: Index, position: Index) -> None:
-        """Write the keys and values of halted rows with ``b = h + π``, which made ``step`` steps, to all deeper steps."""
+        """Write keys and values of halted rows with ``b = h + π``, which made ``step`` steps, to all deeper steps."""
         if isinstance(step, int):
             steps: Int[Tensor, "row seen"] = torch.arange(step, self.depth, device=base.device)
             steps = steps.expand(len(base), -1)

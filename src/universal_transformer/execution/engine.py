@@ -1,7 +1,8 @@
 """One step of single rows: positions that still run, wherever they stand and however deep they are.
 
 Exact, not approximate (``docs/model.md`` has the derivation): a halted position keeps its state, and what others attend
-to at a later step follows from one projection. So queries, projections and transition are computed for running rows only.
+to at a later step follows from one projection. So queries, projections and transition are computed for running rows
+only.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import torch
 from universal_transformer.axes import Bool, Float, PerRow, Rows, Tensor
 from universal_transformer.execution.recompute import Recompute, compute, normalise
 from universal_transformer.execution.rows import RowState
-from universal_transformer.nn.block import Block, Sublayer
+from universal_transformer.nn.block import Sublayer
 from universal_transformer.nn.halting import combine, weigh
 from universal_transformer.nn.recurrence import Depth, Recurrence
 
@@ -40,9 +41,8 @@ class RowEngine:
         recompute: Recompute | None = None,
         checkpoint: Callable[..., Any] | None = None,
     ) -> None:
-        block = recurrence.blocks[0]
-        assert isinstance(block, Block)
-        self.block, self.unit, self.depth, self.signals = block, recurrence.halting, depth, signals
+        self.block, self.unit = recurrence.block, recurrence.halting
+        self.depth, self.signals = depth, signals
         self.recompute, self.checkpoint = recompute, checkpoint
 
     def step(
@@ -95,9 +95,9 @@ class RowEngine:
         rows.output = combine(rows.output, term, decision.weight, rule=config.output)
         rows.cumulative = decision.cumulative
         done = decision.halts | (decision.cumulative >= 1.0)
-        return StepResult(
-            probability, decision.weight, decision.halts, done if config.remainder_at_cap else done | last
-        )
+        if not config.remainder_at_cap:
+            done = done | last
+        return StepResult(probability, decision.weight, decision.halts, done)
 
     def _block(self, timed: Rows, attend: Attend, attend_source: Attend | None) -> Rows:
         """The block, as ``Block.forward`` computes it."""

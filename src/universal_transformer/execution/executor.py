@@ -69,7 +69,7 @@ class CompactingExecutor:
 
 def cache_store(recurrence: Recurrence, cache: KeyValueCache, *, depth: int) -> CacheStore:
     """The cache by depth step."""
-    block = recurrence.blocks[0]
+    block = recurrence.block
     projection = _PROJECTIONS.get(cache)
     if projection is None:
         signals = recurrence.coordinates.step_signals(depth, like=cache.entries)
@@ -211,7 +211,7 @@ class CompactLoop:
         record.write(progress)
 
     def write_halted(self, progress: HaltingProgress, *, step: int) -> Rows:
-        """``b = h + π`` of all positions. With a cache, those that have halted are written to the slots from ``step`` on."""
+        """``b = h + π`` of all positions. A cache receives those that have halted, in the slots from ``step`` on."""
         signal, base = self._signals, progress.states.flatten(0, 1)
         if signal is not None:
             base = compute(self.recompute, _add_positions, base, signal)
@@ -222,7 +222,7 @@ class CompactLoop:
         return base
 
     def _write_deeper(self, base: Rows, index: Index | None, rows: Index, *, step: int) -> None:
-        """Write ``rows`` of ``base``, at the flat indices ``index`` (None: the rows themselves), to the deeper slots."""
+        """Write ``rows`` of ``base`` to the deeper slots; ``index`` has flat indices, None: the rows themselves."""
         if self.cache is None or step >= self.depth.max_steps or not len(rows):
             return
         flat = rows if index is None else index.index_select(0, rows)
@@ -235,7 +235,7 @@ class CompactLoop:
         )
 
     def _store(self, states: States) -> BatchStore:
-        block = self.recurrence.blocks[0]
+        block = self.recurrence.block
         projection = HaltedProjection(block, signals=self.signals)
         return BatchStore(
             block.attention,
@@ -262,7 +262,8 @@ class CompactLoop:
     def _attend_source(self, states: Rows, *, layout: BatchLayout) -> Rows:
         """Attention of running rows to the source."""
         recurrence, context = self.recurrence, self.context
-        attention = recurrence.blocks[0].cross_attention
+        attention = recurrence.block.cross_attention
+        assert attention is not None
         assert context.source is not None
         source = context.source[len(recurrence.before)]
         dropout = attention.dropout if attention.training else 0.0

@@ -1,8 +1,8 @@
 """Matrices stored in the layout in which a CPU's products read them: packed once, used for every token and every step.
 
 ``y = x W^T + b`` of a few rows spends more than half of its time on reordering ``W`` for the vector units. Generation
-multiplies the same matrices by a few rows hundreds of times, so that keeping them in oneDNN's blocked layout saves time.
-On other devices and in other number formats nothing changes.
+multiplies the same matrices by a few rows hundreds of times, so that keeping them in oneDNN's blocked layout saves
+time. On other devices and in other number formats nothing changes.
 """
 
 import platform
@@ -36,7 +36,7 @@ def packs(weight: Tensor, *, dtype: torch.dtype | None = None) -> bool:
 
 
 class PackedLinear(nn.Linear):
-    """``x W^T + b`` without gradient. ``weight`` and ``bias`` are shared with the caller; ``packed`` holds ``W`` as it was."""
+    """``x W^T + b`` without gradient. ``weight`` and ``bias`` are shared; ``packed`` holds ``W`` as it was."""
 
     def __init__(self, weight: Float[Tensor, "out width"], bias: Float[Tensor, "out"] | None) -> None:
         nn.Module.__init__(self)  # not nn.Linear's own, which would draw a new matrix

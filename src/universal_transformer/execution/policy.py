@@ -14,14 +14,15 @@ costs what leaving them out saves (`ut bench halting`, training)."""
 INFER_BELOW = 0.95
 """The same where neither gradients nor a cache are kept (`ut bench halting`, inference with little to save)."""
 RENEWED_BELOW = 0.85
-"""The same for pre-norm, where halted positions look different at every step, which costs about a tenth of a step."""
+"""The same for pre-norm: halted positions look different at every step, which costs about a tenth of a step."""
 LEAST_SAVED = 2**17
 """Least number of halted positions times squared width: below it a step costs as much as starting its operations."""
 GRADIENT_FACTOR = 4
-"""LEAST_SAVED is multiplied by this with gradients, and again with pre-norm: more operations are started for each step."""
+"""LEAST_SAVED is multiplied by this with gradients, and again with pre-norm: a step then starts more operations."""
 RECOMPUTE_FROM_WIDTH = 256
-"""Width from which norms, sums and choices of rows are computed again in the backward pass: matrix products are far more
-expensive there. At width 512 it lowers the peak memory of training from 1.40 (post-norm) and 1.51 (pre-norm) of its share."""
+"""Width from which norms, sums and choices of rows are computed again in the backward pass: matrix products are far
+more expensive there. Without it the peak memory of training at width 512 was 1.40 (post-norm) and 1.51 (pre-norm)
+times its share."""
 MOST_GATHERED = 2**19
 """Numbers that rows at different steps attend to together on a CPU: a larger copy does not stay in its cache."""
 
@@ -31,7 +32,7 @@ def shared_call_obstacle(recurrence: Recurrence) -> str | None:
 
     They can when steps differ in ``τ_t`` alone and positions interact in attention alone.
     """
-    coordinates, block = recurrence.coordinates, recurrence.blocks[0]
+    coordinates, block = recurrence.coordinates, recurrence.block
     reasons = {
         "steps have separate blocks (tied=False)": not recurrence.tied,
         "a step has several blocks": recurrence.blocks_per_step != 1,
@@ -69,7 +70,7 @@ def compaction_pays(
     running: int, *, recurrence: Recurrence, context: AttentionContext, positions: int
 ) -> bool:
     """Whether leaving out all but ``running`` of ``positions`` saves more time than it costs."""
-    block, gradients = recurrence.blocks[0], torch.is_grad_enabled()
+    block, gradients = recurrence.block, torch.is_grad_enabled()
     width = recurrence.coordinates.sizes.width
     renewed = not block.after_attention.post and recurrence.coordinates.config.step != "none"
     plain = not gradients and not recurrence.training and context.cache is None

@@ -163,7 +163,7 @@ class Places:
 class RowState:
     """What the running rows carry from step to step.
 
-    ``layout`` has the sequence and the position of each row. ``step`` is one number where all rows are at the same step.
+    ``layout`` has the sequence and the position of each row. ``step`` is a number where all rows are at the same step.
     """
 
     layout: BatchLayout | Places

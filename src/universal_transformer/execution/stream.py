@@ -1,11 +1,9 @@
 """Rows at different tokens and different depth steps, refined by one call of the block (depth-continuous decoding).
 
-Weights are shared over depth, so that two rows at different steps differ only in their signal ``τ_t`` and in the slot of
-the cache that they attend to. A row that has halted goes on to its next token while the other rows continue. A batch
+Weights are shared over depth, so that two rows at different steps differ only in their signal ``τ_t`` and in the slot
+of the cache that they attend to. A row that has halted goes on to its next token while the other rows continue. A batch
 costs its mean number of steps a token, not its largest.
 """
-
-from dataclasses import replace
 
 import torch
 from torch.nn.functional import pad
@@ -15,6 +13,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.execution.cache_store import CacheStore
 from universal_transformer.execution.engine import RowEngine
 from universal_transformer.execution.kernels import attend
+from universal_transformer.execution.memory import allocate_cache
 from universal_transformer.execution.policy import MOST_GATHERED, compaction_obstacle, shared_call_obstacle
 from universal_transformer.execution.projection import HaltedProjection
 from universal_transformer.execution.rows import Places, RowState
@@ -44,23 +43,21 @@ class RowStream:
         if (reason := stream_obstacle(recurrence)) is not None:
             raise UserError(f"rows cannot be at different depth steps: {reason}")
         self.recurrence, self.depth = recurrence, depth
-        self.attention, self.cross_attention = (
-            recurrence.blocks[0].attention,
-            recurrence.blocks[0].cross_attention,
-        )
+        block = recurrence.block
+        self.attention, self.cross_attention = block.attention, block.cross_attention
         weight, coordinates = self.attention.query_key_value.weight, recurrence.coordinates
         width, device = weight.shape[1], weight.device
         signals = coordinates.step_signals(depth.max_steps, like=weight)
         self.engine = RowEngine(recurrence, depth=depth, signals=signals)
-        cache = KeyValueCache(
+        cache = allocate_cache(
             depth.max_steps + 1,
             batch=rows,
             num_heads=self.attention.num_heads,
             capacity=capacity,
             width=width,
-            like=weight,
+            like=weight.detach(),
         )
-        projection = HaltedProjection(recurrence.blocks[0], signals=signals)
+        projection = HaltedProjection(block, signals=signals)
         self.cache = CacheStore(cache, self.attention, projection, depth=depth.max_steps)
         reach = capacity  # of the learned table, where there is one: requests are checked against it
         if coordinates.position_table is not None:
@@ -83,7 +80,7 @@ class RowStream:
         return len(self.rows.base)
 
     def load(self, cache: KeyValueCache, *, source: int, first: int, row: int) -> None:
-        """Copy the positions of sequence ``source`` of another cache, from ``first`` on, to the beginning of ``row``."""
+        """Copy sequence ``source`` of another cache, from position ``first`` on, to the beginning of ``row``."""
         count = cache.length - first
         self.cache.cache.entries[:-1, row, :count] = cache.entries[:, source, first : cache.length]
 
@@ -105,9 +102,15 @@ class RowStream:
         """Only the rows ``kept`` go on."""
         rows = self.rows
         assert isinstance(rows.layout, Places)
-        parts = {name: getattr(rows, name) for name in ("step", "base", "signal", "output", "cumulative")}
-        chosen = {name: None if part is None else part.index_select(0, kept) for name, part in parts.items()}
-        self.rows = replace(rows, layout=rows.layout.select(kept), **chosen)
+        assert isinstance(rows.step, Tensor)
+        self.rows = RowState(
+            layout=rows.layout.select(kept),
+            step=rows.step.index_select(0, kept),
+            base=rows.base.index_select(0, kept),
+            signal=None if rows.signal is None else rows.signal.index_select(0, kept),
+            output=rows.output.index_select(0, kept),
+            cumulative=rows.cumulative.index_select(0, kept),
+        )
         if self.source is not None:
             key, value, mask = self.source
             assert mask is not None
@@ -178,6 +181,7 @@ class RowStream:
     def _attend_source(self, states: Rows) -> Rows:
         """Each row over its own source."""
         attention, source = self.cross_attention, self.source
+        assert attention is not None
         assert source is not None
         query = attention.query(states).view(len(states), attention.num_heads, 1, -1)
         mixed = attend(query, source.key, source.value, mask=source.mask)

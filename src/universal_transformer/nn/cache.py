@@ -1,7 +1,7 @@
 """The cache of incremental decoding: keys and values by layer application and position.
 
-A decoder that applies its block at ``T`` depth steps has ``T`` sets of keys and values for each position, one *slot* for
-each application of a block, in order. :class:`KeyValueCache` holds all of them, allocated once.
+A decoder that applies its block at ``T`` depth steps has ``T`` sets of keys and values for each position, one *slot*
+for each application of a block, in order. :class:`KeyValueCache` holds all of them, allocated once.
 """
 
 from dataclasses import dataclass
@@ -14,19 +14,25 @@ from universal_transformer.errors import UserError
 class LayerCache:
     """One slot: a view of the cache that the attention and the transition of one block application write to."""
 
-    keys: Float[Tensor, "batch heads capacity head"]
-    values: Float[Tensor, "batch heads capacity head"]
+    entries: Float[Tensor, "batch capacity 2 heads head"]
     inputs: Float[Tensor, "batch capacity width"] | None  # of a convolutional transition
     length: int
+
+    def heads(
+        self, stored: int
+    ) -> tuple[Float[Tensor, "batch heads stored head"], Float[Tensor, "batch heads stored head"]]:
+        """Keys and values of the first ``stored`` positions, as views."""
+        both = self.entries[:, :stored].transpose(1, 3)
+        return both[:, :, 0], both[:, :, 1]
 
     def append(
         self, key: Float[Tensor, "batch heads new head"], value: Float[Tensor, "batch heads new head"]
     ) -> tuple[Float[Tensor, "batch heads stored head"], Float[Tensor, "batch heads stored head"]]:
         """Store new keys and values after the ``length`` earlier ones; return all of them."""
         end = self.length + key.shape[2]
-        self.keys[:, :, self.length : end] = key
-        self.values[:, :, self.length : end] = value
-        return self.keys[:, :, :end], self.values[:, :, :end]
+        for part, new in enumerate((key, value)):
+            self.entries[:, self.length : end, part] = new.transpose(1, 2)
+        return self.heads(end)
 
     def extend(
         self, states: Float[Tensor, "batch new width"], *, reach: int
@@ -76,18 +82,10 @@ class KeyValueCache:
         """Positions that the cache can hold."""
         return self.entries.shape[2]
 
-    def heads(
-        self, slot: int
-    ) -> tuple[Float[Tensor, "batch heads capacity head"], Float[Tensor, "batch heads capacity head"]]:
-        """Keys and values of one slot, as views."""
-        batch, capacity = self.entries.shape[1:3]
-        both = self.entries[slot].view(batch, capacity, 2, self.num_heads, -1).transpose(1, 3)
-        return both[:, :, 0], both[:, :, 1]
-
     def layer(self, slot: int) -> LayerCache:
         """The slot of one block application."""
-        keys, values = self.heads(slot)
-        return LayerCache(keys, values, None if self.inputs is None else self.inputs[slot], self.length)
+        entries = self.entries[slot].unflatten(2, (2, self.num_heads, -1))
+        return LayerCache(entries, None if self.inputs is None else self.inputs[slot], self.length)
 
     def check(self, new: int) -> None:
         """UserError unless ``new`` further positions fit."""

@@ -289,6 +289,13 @@ class Recurrence(nn.Module):
         return function(*arguments)
 
     @property
+    def block(self) -> Block:
+        """The first block: the only one, where steps are tied and have one block."""
+        block = self.blocks[0]
+        assert isinstance(block, Block)
+        return block
+
+    @property
     def unit(self) -> HaltingUnit:
         """The halting unit, of a recurrence that has one."""
         assert self.halting is not None
