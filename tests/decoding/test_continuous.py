@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from universal_transformer.nn.lanes import Lanes, takes_lanes
 
 from small_models import HALTING, small
 from universal_transformer.decoding import continuous
@@ -14,10 +13,11 @@ from universal_transformer.decoding.continuous import Request, generate_continuo
 from universal_transformer.decoding.sampling import GREEDY, Sampling, generate
 from universal_transformer.decoding.session import check_model
 from universal_transformer.errors import UserError
-from universal_transformer.nn import lanes
+from universal_transformer.execution import stream
+from universal_transformer.execution.stream import RowStream, stream_obstacle
 
 HOT = Sampling(temperature=1.3, top_k=7, top_p=0.97, seed=5)
-LANES = {
+STREAMS = {
     "fixed": {},
     "fixed pre": {"norm": "pre"},
     "pre": {"halting": True, "norm": "pre", "attention_bias": True},
@@ -35,7 +35,7 @@ BATCHES = {
     "untied": {"tied": False},
     "layered": {"plain_layers_before": 1},
 }
-ALL = {**LANES, **BATCHES}
+ALL = {**STREAMS, **BATCHES}
 
 
 def model_and_requests(architecture, fields, *, count=7):
@@ -67,7 +67,7 @@ def same(found, expected):
 @pytest.mark.parametrize("name", ALL)
 def test_a_request_comes_out_as_it_does_alone_whenever_it_arrives(name, architecture):
     model, requests = model_and_requests(architecture, ALL[name])
-    assert takes_lanes(model.target.recurrence) == (name in LANES)
+    assert (stream_obstacle(model.target.recurrence) is None) == (name in STREAMS)
     options = {"max_steps": 4 if name == "mean frozen" else None}
     wanted = {
         sampling: {
@@ -102,8 +102,8 @@ def test_no_row_waits_and_none_thinks_in_vain(architecture, slots, monkeypatch):
     """Every row of every call belongs to a token that runs: their number is the sum of N. And the calls are no more
     than those of any schedule without idle slots: the slots' even share, and the longest request."""
     model, requests = model_and_requests(architecture, {"halting": True}, count=12)
-    rows, tick = [], Lanes.tick
-    monkeypatch.setattr(Lanes, "tick", lambda self, **more: rows.append(len(self)) or tick(self, **more))
+    rows, step = [], RowStream.step
+    monkeypatch.setattr(RowStream, "step", lambda self: rows.append(len(self)) or step(self))
     found = dict(generate_continuously(model, requests, slots=slots, capacity=30, sampling=HOT))
     work = []
     for request in requests:
@@ -123,7 +123,7 @@ def test_no_row_waits_and_none_thinks_in_vain(architecture, slots, monkeypatch):
 @pytest.mark.parametrize("together", [1, 100])
 def test_rows_that_look_at_much_take_turns(fields, together, monkeypatch):
     """At width 8 a place is 16 numbers: 100 of them are two rows behind three places, and one row behind more."""
-    monkeypatch.setattr(lanes, "TOGETHER", together)
+    monkeypatch.setattr(stream, "MOST_GATHERED", together)
     model, requests = model_and_requests("language_model", fields)
     for number, result in generate_continuously(model, requests, slots=3, capacity=30):
         same(result, alone(model, requests[number // 3]))
@@ -131,8 +131,8 @@ def test_rows_that_look_at_much_take_turns(fields, together, monkeypatch):
 
 def test_fixed_depth_fills_free_slots_too(monkeypatch):
     model, requests = model_and_requests("encoder_decoder", {}, count=12)
-    rows, tick = [], Lanes.tick
-    monkeypatch.setattr(Lanes, "tick", lambda self, **more: rows.append(len(self)) or tick(self, **more))
+    rows, step = [], RowStream.step
+    monkeypatch.setattr(RowStream, "step", lambda self: rows.append(len(self)) or step(self))
     found = list(generate_continuously(model, requests, slots=3, capacity=30))
     assert sum(rows) == 5 * sum(len(each.tokens) + each.finished - 1 for _, each in found)
 
@@ -149,7 +149,7 @@ def test_requests_are_read_as_they_are_needed():
     assert len(read) <= 10 + 2 * 2 + 2
 
 
-@pytest.mark.parametrize("fields", [{"halting": True}, BATCHES["evolving"]], ids=["lanes", "batches"])
+@pytest.mark.parametrize("fields", [{"halting": True}, BATCHES["evolving"]], ids=["stream", "batches"])
 def test_between_results_the_model_is_as_it_was(fields):
     model, requests = model_and_requests("encoder_decoder", fields)
     model.train()

@@ -84,7 +84,7 @@ def captured(
 
     def keep(name: str, side: Recurrence):
         def hook(_module, positional, named, result):
-            outputs[f"{name}_input"] = side.coordinates.enter(positional[0], named["placed"])
+            outputs[f"{name}_input"] = side.coordinates.add_to_input(positional[0], named["encoding"])
             outputs[f"{name}_output"], traces[name] = result
 
         return side.register_forward_hook(hook, with_kwargs=True)
@@ -104,9 +104,9 @@ def run_side(case: Case) -> Ran:
     side = load(case.variables, case.hparams)
     states = case.states(f"in/{name}_input").requires_grad_()
     padding = torch.from_numpy(case.arrays["in/padding"] > 0.5) if name == "encoder" else None
-    placed = side.coordinates.place(torch.arange(states.shape[1]).unsqueeze(0))
+    encoding = side.coordinates.encode(torch.arange(states.shape[1]).unsqueeze(0))
     with captured({name: side}) as (outputs, traces):
-        final, _ = side(states, placed=placed, padding=padding, ponder_padding=True)
+        final, _ = side(states, encoding=encoding, padding=padding, ponder_padding=True)
     return Ran(side, outputs, traces, final, {f"{name}_input": states})
 
 

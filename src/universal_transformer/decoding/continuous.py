@@ -34,9 +34,9 @@ from universal_transformer.models.target import DecoderState
 PROBE = 16
 """Requests that are first generated in a batch, to measure the mean number of steps."""
 SHALLOW = 0.5
-"""Mean steps over the largest number up to which continuous batching is faster than batches. One of its calls costs more,
-because rows are gathered from different slots and tokens are chosen at every call. Measured on one core, 4 to 64 rows,
-width 128: 1.1 to 1.4 times as fast at 0.3, 0.84 to 0.92 times at 0.65."""
+"""Mean steps over the largest number up to which continuous batching is faster than batches. One of its calls costs
+more, because rows are gathered from different slots and tokens are chosen at every call. Measured on one core, 4 to 64
+rows, width 128: 1.1 to 1.4 times as fast at 0.3, 0.84 to 0.92 times at 0.65."""
 
 
 @dataclass(frozen=True)
@@ -316,7 +316,7 @@ class ContinuousBatch:
         self.stream.enter(self.model.target.embedding(tokens.unsqueeze(0)).squeeze(0), at=at, position=place)
 
     def step(self) -> list[tuple[int, Generated]]:
-        """One call of the block, then the next token of every row whose token is finished. Returns finished requests."""
+        """One call of the block, then the next token of rows whose token is finished. Returns finished requests."""
         ended = self.stream.step()
         rows: list[int] = ended.tolist()
         if not rows:
