@@ -1,9 +1,9 @@
-"""Results of runs that nobody made."""
+"""Invented results of runs."""
 
 import dataclasses
 
-from universal_transformer.recipes.results import Result
-from universal_transformer.recipes.tables import TABLES
+from universal_transformer.reproduction.results import Result
+from universal_transformer.reproduction.tables import TABLES
 from universal_transformer.tasks import BabiData
 from universal_transformer.tasks.babi import TASK_NAMES
 

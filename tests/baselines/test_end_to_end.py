@@ -58,8 +58,8 @@ def test_data_that_a_baseline_cannot_take_are_refused(tmp_path):
     file = tmp_path / "own.tsv"
     file.write_text("".join(f"the number {n}\t{n % 2}\n" for n in range(40)))
     from universal_transformer.recipes import RECIPES
-    from universal_transformer.recipes.baselines import with_neural_gpu
+    from universal_transformer.recipes.variants import neural_gpu
 
-    config = with_neural_gpu(RECIPES["labelled"]())
-    with pytest.raises(ValueError, match="a Neural GPU maps a sequence of tokens to another"):
+    config = neural_gpu(RECIPES["labelled"])()
+    with pytest.raises(ValueError, match="a Neural GPU turns a sequence of tokens into another"):
         type(config.data)(train=str(file)).load().configure(config.model)

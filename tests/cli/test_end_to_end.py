@@ -289,20 +289,20 @@ def test_an_interrupted_demo_goes_on(tmp_path, monkeypatch, capsys):
 
     from universal_transformer.cli.fields import override
     from universal_transformer.recipes import RECIPES
-    from universal_transformer.training.trainer import Session
+    from universal_transformer.training.trainer import TrainingRun
 
     small = override(RECIPES["stories"](), [*SMALL, *STORIES], prog="ut demo")
     monkeypatch.setitem(RECIPES, "stories", lambda: small)
     monkeypatch.chdir(tmp_path)
-    update = Session._update
+    update = TrainingRun._update
 
-    def interrupted(session):
-        update(session)
-        if session.standing.update == 7:
+    def interrupted(run):
+        update(run)
+        if run.state.update == 7:
             os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Session, "_update", interrupted)
+        patched.setattr(TrainingRun, "_update", interrupted)
         assert main(["demo"]) == 130
         assert "call ut demo (or make demo) again to go on" in capsys.readouterr().err
         assert main(["demo", "--run", "my demo"]) == 130

@@ -13,7 +13,7 @@ from small_stories import write_stories
 from universal_transformer.cli import main, reproduce
 from universal_transformer.cli.fields import override
 from universal_transformer.recipes import RECIPES
-from universal_transformer.recipes.runs import Workshop
+from universal_transformer.reproduction.runs import Runner
 from universal_transformer.tasks import StoriesData
 from universal_transformer.tasks.babi import TASK_NAMES
 
@@ -70,8 +70,8 @@ def test_runs_are_made_recorded_and_not_made_again(place, capsys):
     assert "2 of 2 runs are recorded" in capsys.readouterr().out
     assert (place / "results" / "table1.jsonl").read_bytes() == before
     table = (place / "results" / "table1.md").read_text()
-    assert "2 of 20 tasks, see below" in table
-    assert f"\\* {PARTIAL}" in table
+    assert "2 of 20 tasks" in table
+    assert f"] {PARTIAL}" in table
 
 
 def test_a_run_that_was_trained_but_not_recorded_is_recorded_without_training(place, capsys):
@@ -116,17 +116,17 @@ def test_a_run_is_recorded_with_what_trained_it_last_and_a_change_is_noted(place
 
 
 def test_an_interrupted_run_goes_on_from_its_folder(place, capsys, monkeypatch):
-    from universal_transformer.training.session import Session
+    from universal_transformer.training.run import TrainingRun
 
-    update = Session._update
+    update = TrainingRun._update
 
-    def interrupted(session):
-        update(session)
-        if session.standing.update == 1:
+    def interrupted(run):
+        update(run)
+        if run.state.update == 1:
             os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "_update", interrupted)
+        patch.setattr(TrainingRun, "_update", interrupted)
         assert main([*COMMAND, "--minutes", "0.02", "--tasks", "1,2"]) == 130
     assert "the same command goes on" in capsys.readouterr().err
     assert not (place / "results" / "table1.jsonl").exists()
@@ -157,16 +157,16 @@ def test_killed_after_its_first_run_nothing_is_lost_or_doubled(place):
 
 
 def test_a_run_that_the_budget_cuts_off_goes_on_with_the_next_call(place, capsys, monkeypatch):
-    from universal_transformer.training.session import Session
+    from universal_transformer.training.run import TrainingRun
 
-    update, updates = Session._update, []
+    update, updates = TrainingRun._update, []
 
-    def slow(session):
-        updates.append(session.standing.update)
+    def slow(run):
+        updates.append(run.state.update)
         time.sleep(0.2)
-        update(session)
+        update(run)
 
-    monkeypatch.setattr(Session, "_update", slow)
+    monkeypatch.setattr(TrainingRun, "_update", slow)
     command = [*COMMAND, "--minutes", "0.02", "--tasks", "1,2"]
     began = time.monotonic()
     assert main([*command, "--budget", "0.6s"]) == 0
@@ -183,20 +183,20 @@ def test_a_run_that_the_budget_cuts_off_goes_on_with_the_next_call(place, capsys
 
 def test_no_run_is_begun_when_the_rest_is_too_short(place, capsys, monkeypatch):
     seconds = iter([3600.0, 19.0])
-    monkeypatch.setattr(Workshop, "rest", property(lambda _: next(seconds)))
+    monkeypatch.setattr(Runner, "rest", property(lambda _: next(seconds)))
     assert main([*COMMAND, "--tasks", "1,2", "--budget", "1h"]) == 0
     assert "2 runs are left" in capsys.readouterr().err
     assert not (place / "runs").exists()
 
 
 def test_a_measurement_that_the_budget_cuts_off_is_made_by_the_next_call(place, capsys, monkeypatch):
-    train = Workshop._train
+    train = Runner._train
 
-    def slow(workshop, run, folder, **arguments):
-        train(workshop, run, folder, **arguments)
-        time.sleep(max(0.0, workshop.rest))
+    def slow(runner, run, folder, **arguments):
+        train(runner, run, folder, **arguments)
+        time.sleep(max(0.0, runner.rest))
 
-    monkeypatch.setattr(Workshop, "_train", slow)
+    monkeypatch.setattr(Runner, "_train", slow)
     assert measure("--tasks", "1", "--budget", "3s") == 0
     assert "the budget is used up, 1 runs are left" in capsys.readouterr().err
     monkeypatch.undo()
@@ -206,50 +206,48 @@ def test_a_measurement_that_the_budget_cuts_off_is_made_by_the_next_call(place, 
     assert [(line["row"][-1], line["resumes"]) for line in lines(place)] == [("1", 0)]
 
 
-def test_seeds_of_a_row_are_trained_as_one_program(place, capsys, monkeypatch):
-    from universal_transformer.training import trainer
-
-    alone = []
-    monkeypatch.setattr(trainer, "train", lambda *arguments, **_: alone.append(arguments))
-    assert measure("--tasks", "1", "--seeds", "2", "--together") == 0
-    assert not alone
-    assert "10k-single/ut-halting/1: 2 seeds together" in capsys.readouterr().out
-    assert [line["seed"] for line in lines(place)] == [0, 1]
-    for line in lines(place):
-        assert line["updates"] > 0
-        assert line["notes"] == ["2 seeds trained as one program: its minutes are those of all of them"]
-    assert measure("--tasks", "1", "--seeds", "2", "--together") == 0
+def test_seeds_are_run_in_processes_of_their_own(place, capsys):
+    assert measure("--tasks", "1,5", "--seeds", "2", "--processes", "2") == 1
+    shown = capsys.readouterr()
+    assert "[2/4] 10k-single/ut-halting/5 seed 0" in shown.out
+    assert [text.split(":")[1] for text in shown.err.splitlines()] == [
+        f" 10k-single/ut-halting/5 seed {seed}" for seed in (0, 1)
+    ]
+    assert sorted(line["seed"] for line in lines(place)) == [0, 1]
+    assert measure("--tasks", "1", "--seeds", "2", "--processes", "2") == 0
     assert len(lines(place)) == 2
 
 
-def test_seeds_that_cannot_be_one_program_are_made_one_by_one(place, capsys, monkeypatch):
-    from universal_transformer.errors import UserError
-    from universal_transformer.training import ensemble
-
-    def refused(configs, folders, **rest):
-        raise UserError("an LSTM's kernels take one set of weights")
-
-    monkeypatch.setattr(ensemble, "train_together", refused)
-    assert measure("--tasks", "1", "--seeds", "2", "--together") == 0
-    assert "one by one, for together they cannot be trained: an LSTM" in capsys.readouterr().out
-    assert [(line["seed"], line["notes"]) for line in lines(place)] == [(0, []), (1, [])]
-
-
-def test_the_budget_cuts_off_seeds_together_and_the_next_call_goes_on(place, capsys, monkeypatch):
-    from universal_transformer.training.ensemble import Program
-
-    update = Program.update
-
-    def slow(program):
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_processes_save_when_their_caller_is_interrupted_or_killed(place, ending):
+    code = "import sys; from universal_transformer.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [*COMMAND, "--minutes", "0.05", "--tasks", "1", "--seeds", "2", "--processes", "2"]
+    folders = place / "runs" / "table1" / "10k-single" / "ut-halting" / "1"
+    process = subprocess.Popen([sys.executable, "-c", code, *command], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while len(list(folders.glob("*/metrics.jsonl"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.3)
+        process.send_signal(ending)
+        assert process.wait(timeout=60) == (130 if ending == signal.SIGINT else -ending)
+        while len(list(folders.glob("*/checkpoints/*"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:
+        process.kill()
+    assert not (place / "results" / "table1.jsonl").exists()
+    deadline = time.monotonic() + 60
+    while main(command) != 0 and time.monotonic() < deadline:  # a process may still be saving
         time.sleep(0.2)
-        return update(program)
+    assert sorted((line["seed"], line["resumes"]) for line in lines(place)) == [(0, 1), (1, 1)]
 
-    monkeypatch.setattr(Program, "update", slow)
-    command = [*COMMAND, "--minutes", "0.02", "--tasks", "1", "--seeds", "2", "--together"]
-    assert main([*command, "--budget", "0.8s"]) == 0
+
+def test_the_budget_ends_runs_in_processes_and_the_next_call_continues(place, capsys):
+    command = [*COMMAND, "--minutes", "0.3", "--tasks", "1", "--seeds", "2"]
+    assert main([*command, "--processes", "2", "--budget", "10s"]) == 0
     assert "the budget is used up, 2 runs are left" in capsys.readouterr().err
-    assert main(command) == 0
-    assert [(line["seed"], line["resumes"]) for line in lines(place)] == [(0, 1), (1, 1)]
+    assert not (place / "results" / "table1.jsonl").exists()
+    assert len(list((place / "runs").rglob("checkpoints"))) == 2
 
 
 def test_another_seed_or_budget_is_another_run(place, capsys):
@@ -265,14 +263,14 @@ def test_another_seed_or_budget_is_another_run(place, capsys):
 def test_a_run_that_fails_leaves_the_others_to_be_made(place, capsys, monkeypatch):
     from universal_transformer.errors import UserError
 
-    train = Workshop._train
+    train = Runner._train
 
-    def failing(workshop, run, folder, **arguments):
+    def failing(runner, run, folder, **arguments):
         if run.row.endswith("/1"):
             raise UserError("the loss is not finite")
-        return train(workshop, run, folder, **arguments)
+        return train(runner, run, folder, **arguments)
 
-    monkeypatch.setattr(Workshop, "_train", failing)
+    monkeypatch.setattr(Runner, "_train", failing)
     assert measure("--tasks", "1,2,5") == 1
     failures = capsys.readouterr().err.splitlines()
     assert len(failures) == 2
@@ -305,7 +303,7 @@ def test_a_plan_is_shown_and_a_table_written_without_training(place, capsys):
         (["table1", "--minutes", "0"], "expected a number above 0"),
         (["table1", "--sedes", "1"], "did you mean --seeds"),
         (["table1", "--budget", "8"], "expected a time such as 90s, 8m or 1h30m"),
-        (["table1", "--together", "--ray"], "leave one out"),
+        (["table1", "--processes", "2", "--ray"], "leave one out"),
         (["table1", "--budget", "0m"], "expected a time such as 90s, 8m or 1h30m"),
         (["table4", "--tasks", "1"], "the rows of table4 are named PROBLEM/MODEL: leave it out"),
         (["table4", "--rows", "copy/utt"], "did you mean copy/ut"),

@@ -28,7 +28,7 @@ FIGURES = {
     "histogram of two sides": lambda: ponder_histogram(report(1, sides=("encoder", "decoder"))),
     "histogram of many groups": lambda: ponder_histogram(report(60)),
     "supports": lambda: ponder_by_supports(report()),
-    "supports beside the paper": lambda: ponder_by_supports(report(), paper=True),
+    "supports next to the paper": lambda: ponder_by_supports(report(), paper=True),
     "errors": lambda: error_by_group(report(20)),
     "accuracies": lambda: error_by_group(report(2, metrics=("character_accuracy", "sequence_accuracy"))),
     "perplexities": lambda: error_by_group(report(2, metrics=("perplexity", "accuracy"))),

@@ -83,3 +83,14 @@ def test_recipes_import_no_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_importing_recipes_runs_none():
+    code = (
+        "from universal_transformer.training.config import RunConfig;"
+        "made = [];"
+        "RunConfig.__init__ = lambda config, **fields: made.append(fields);"
+        "import universal_transformer.recipes; print(made)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -6,11 +6,19 @@ import pytest
 from rich.console import Console
 
 from universal_transformer.training import tracking
-from universal_transformer.training.tracking import Bar, Display, Glance, Lines, Metrics, TensorBoard, display
+from universal_transformer.training.tracking import (
+    Bar,
+    Display,
+    Lines,
+    Metrics,
+    TensorBoard,
+    UpdateStatus,
+    display,
+)
 
 
-def glance(update: int, *, seconds: float, fraction: float = 0.25) -> Glance:
-    return Glance(
+def status(update: int, *, seconds: float, fraction: float = 0.25) -> UpdateStatus:
+    return UpdateStatus(
         update=update, seconds=seconds, fraction=fraction, loss=1.5, mean_steps=2.25, handled=100 * update
     )
 
@@ -42,13 +50,13 @@ def test_a_value_that_is_not_finite_is_left_out(tmp_path: Path):
 
 @pytest.mark.parametrize("cut", range(0, 60, 7))
 def test_going_on_forgets_half_a_line_and_what_came_after_the_checkpoint(tmp_path: Path, cut):
-    straight, broken = tmp_path / "straight.jsonl", tmp_path / "broken.jsonl"
-    write(straight, range(1, 8))
+    uninterrupted, broken = tmp_path / "uninterrupted.jsonl", tmp_path / "broken.jsonl"
+    write(uninterrupted, range(1, 8))
     write(broken, range(1, 7))
     text = broken.read_bytes()
     broken.write_bytes(text[: len(text) - cut] if cut < 60 else text)
     write(broken, range(5, 8), after=4)
-    assert broken.read_bytes() == straight.read_bytes()
+    assert broken.read_bytes() == uninterrupted.read_bytes()
 
 
 def test_plain_lines_come_every_ten_seconds(monkeypatch):
@@ -59,7 +67,7 @@ def test_plain_lines_come_every_ten_seconds(monkeypatch):
     assert type(shown) is Lines
     for second in range(31):
         now = float(second)
-        shown.show(glance(second, seconds=now))
+        shown.show(status(second, seconds=now))
     shown.note("[red]as it is[/red]")
     shown.close()
     lines = out.getvalue().splitlines()
@@ -73,8 +81,8 @@ def test_on_a_terminal_there_is_a_bar():
     console = Console(file=out, force_terminal=True, width=120)
     shown = display(quiet=False, unit="tokens", console=console)
     assert type(shown) is Bar
-    shown.show(glance(0, seconds=1.0))
-    shown.show(glance(50, seconds=2.0, fraction=1.0))
+    shown.show(status(0, seconds=1.0))
+    shown.show(status(50, seconds=2.0, fraction=1.0))
     shown.note("half way")
     shown.close()
     text = out.getvalue()
@@ -85,7 +93,7 @@ def test_on_a_terminal_there_is_a_bar():
 def test_quiet_is_quiet(capsys):
     shown = display(quiet=True, unit="examples")
     assert type(shown) is Display
-    shown.show(glance(1, seconds=1.0))
+    shown.show(status(1, seconds=1.0))
     shown.note("nothing")
     shown.close()
     assert capsys.readouterr() == ("", "")
@@ -96,7 +104,7 @@ def test_quiet_is_quiet(capsys):
     [(10.0, 0.0, "time left unknown"), (10.0, 0.5, "0:10 left"), (3600.0, 0.25, "3:00:00 left")],
 )
 def test_time_left(seconds, fraction, text):
-    assert tracking.time_left(glance(1, seconds=seconds, fraction=fraction)) == text
+    assert tracking.time_left(status(1, seconds=seconds, fraction=fraction)) == text
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -13,10 +13,9 @@ import torch
 from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
 from universal_transformer.models.pretrained import Pretrained
-from universal_transformer.registry import load_pretrained
+from universal_transformer.training import batches as training_batches
 from universal_transformer.training import interruption
-from universal_transformer.training import session as sessions
-from universal_transformer.training import stream as streams
+from universal_transformer.training import run as training_run
 from universal_transformer.training import validation as validations
 from universal_transformer.training.optimizer import NonFiniteError
 from universal_transformer.training.tracking import ending, read_metrics
@@ -52,13 +51,13 @@ def test_n_updates_and_n_more_after_a_resume_are_2n_updates_bit_for_bit(tmp_path
         tiny.run_config(model, max_updates=updates, average_checkpoints=2, label_smoothing=0.1)
         for updates in (10, 5)
     )
-    straight = train(whole, tmp_path / "straight", task=task, quiet=True)
+    uninterrupted = train(whole, tmp_path / "uninterrupted", task=task, quiet=True)
     train(half, tmp_path / "halves", task=task, quiet=True)
     resumed = train(whole, tmp_path / "halves", task=task, resume=True, quiet=True)
-    assert len(tiny.losses(tmp_path / "straight")) == 10
-    assert tiny.losses(tmp_path / "halves") == tiny.losses(tmp_path / "straight")
-    assert same_weights(tmp_path / "straight", tmp_path / "halves")
-    assert resumed.score == straight.score
+    assert len(tiny.losses(tmp_path / "uninterrupted")) == 10
+    assert tiny.losses(tmp_path / "halves") == tiny.losses(tmp_path / "uninterrupted")
+    assert same_weights(tmp_path / "uninterrupted", tmp_path / "halves")
+    assert resumed.score == uninterrupted.score
     assert resumed.warnings == ("changed: training.max_updates was 5, is now 10",)
 
 
@@ -120,11 +119,11 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not(tmp_path):
 
 def test_sums_between_two_lines_of_metrics_survive_a_resume(tmp_path):
     config = tiny.run_config(max_updates=9, log_every=3)
-    train(config, tmp_path / "straight", task=tiny.task(), quiet=True)
+    train(config, tmp_path / "uninterrupted", task=tiny.task(), quiet=True)
     short = dataclasses.replace(config, training=dataclasses.replace(config.training, max_updates=4))
     train(short, tmp_path / "halves", task=tiny.task(), quiet=True)
     train(config, tmp_path / "halves", task=tiny.task(), resume=True, quiet=True)
-    assert tiny.losses(tmp_path / "halves") == tiny.losses(tmp_path / "straight")
+    assert tiny.losses(tmp_path / "halves") == tiny.losses(tmp_path / "uninterrupted")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -133,7 +132,7 @@ def test_a_signal_saves_says_how_to_go_on_and_loses_nothing(
     tmp_path, capsys, monkeypatch, number, validating
 ):
     task, config = tiny.task(), tiny.run_config()
-    train(config, tmp_path / "straight", task=task, quiet=True)
+    train(config, tmp_path / "uninterrupted", task=task, quiet=True)
     before, batches = signal.getsignal(number), 0
 
     def ringing(examples, *, indices):
@@ -144,7 +143,7 @@ def test_a_signal_saves_says_how_to_go_on_and_loses_nothing(
         return collate(examples, indices=indices)
 
     with monkeypatch.context() as patch:
-        patch.setattr(validations if validating else streams, "collate", ringing)
+        patch.setattr(validations if validating else training_batches, "collate", ringing)
         stopped = train(config, tmp_path / "run", task=task)
     assert signal.getsignal(number) == before
     assert stopped.stopped == "interrupted"
@@ -155,14 +154,14 @@ def test_a_signal_saves_says_how_to_go_on_and_loses_nothing(
     assert isinstance(load_pretrained(tmp_path / "run" / "model"), Pretrained)
     finished = train(config, tmp_path / "run", task=task, resume=True, quiet=True)
     assert finished.stopped == "max_updates"
-    assert tiny.losses(tmp_path / "run") == tiny.losses(tmp_path / "straight")
-    assert same_weights(tmp_path / "run", tmp_path / "straight")
+    assert tiny.losses(tmp_path / "run") == tiny.losses(tmp_path / "uninterrupted")
+    assert same_weights(tmp_path / "run", tmp_path / "uninterrupted")
 
 
 @pytest.mark.parametrize("why", ["SIGTERM", "its deadline"])
 def test_what_stops_the_last_choice_leaves_it_to_a_resume(tmp_path, capsys, monkeypatch, why):
     task, config = tiny.task(), tiny.run_config(validate_every=100)
-    straight = train(config, tmp_path / "straight", task=task, quiet=True)
+    uninterrupted = train(config, tmp_path / "uninterrupted", task=task, quiet=True)
 
     def ringing(examples, *, indices):
         if why == "SIGTERM":
@@ -179,11 +178,11 @@ def test_what_stops_the_last_choice_leaves_it_to_a_resume(tmp_path, capsys, monk
     assert f"stopped by {why} after update 6" in capsys.readouterr().out.replace("\n", "")
     assert ending(tmp_path / "run") is None
     resumed = train(config, tmp_path / "run", task=task, resume=True, quiet=True)
-    assert (resumed.stopped, resumed.score) == ("max_updates", straight.score)
-    assert same_weights(tmp_path / "run", tmp_path / "straight")
+    assert (resumed.stopped, resumed.score) == ("max_updates", uninterrupted.score)
+    assert same_weights(tmp_path / "run", tmp_path / "uninterrupted")
 
 
-def test_reports_on_another_model_do_not_stay_beside_a_new_one(tmp_path):
+def test_reports_on_another_model_are_deleted_with_it(tmp_path):
     train(tiny.run_config(), tmp_path / "run", task=tiny.task(), quiet=True)
     stale, kept = ("report.json", "report-steps-2.json", "report.html"), ("reported.json", "my report.html")
     for name in (*stale, *kept):
@@ -200,7 +199,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize("call", [1, 2, 5, 12, 14, 22, 24, 27, 30, 40])
 def test_a_run_killed_around_a_write_goes_on_as_if_nothing_had_been(tmp_path, monkeypatch, call):
     task, config = tiny.task(), tiny.run_config()
-    train(config, tmp_path / "straight", task=task, quiet=True)
+    train(config, tmp_path / "uninterrupted", task=task, quiet=True)
     sync, left = os.fsync, call
 
     def deadly(descriptor):
@@ -216,8 +215,8 @@ def test_a_run_killed_around_a_write_goes_on_as_if_nothing_had_been(tmp_path, mo
             train(config, tmp_path / "run", task=task, quiet=True)
     fresh = not (tmp_path / "run" / "config.json").exists()
     train(config, tmp_path / "run", task=task, resume=not fresh, quiet=True)
-    assert tiny.losses(tmp_path / "run") == tiny.losses(tmp_path / "straight")
-    assert same_weights(tmp_path / "run", tmp_path / "straight")
+    assert tiny.losses(tmp_path / "run") == tiny.losses(tmp_path / "uninterrupted")
+    assert same_weights(tmp_path / "run", tmp_path / "uninterrupted")
     assert not list((tmp_path / "run").rglob("*.partial"))
 
 
@@ -262,7 +261,7 @@ def test_without_validation_the_last_weights_are_kept(tmp_path):
 
 def test_a_loss_that_is_not_finite_stops_with_the_weights_unchanged(tmp_path, monkeypatch):
     kept = {}
-    objective = sessions.objective
+    objective = training_run.objective
 
     def poisoned(model, batch, **weights):
         loss = objective(model, batch, **weights)
@@ -273,7 +272,7 @@ def test_a_loss_that_is_not_finite_stops_with_the_weights_unchanged(tmp_path, mo
         kept["model"] = model
         return dataclasses.replace(loss, total=loss.total * float("nan"))
 
-    monkeypatch.setattr(sessions, "objective", poisoned)
+    monkeypatch.setattr(training_run, "objective", poisoned)
     with pytest.raises(NonFiniteError, match=r"update 4: .*first gradient that is not finite"):
         train(tiny.run_config(validate_every=100), tmp_path / "run", task=tiny.task(), quiet=True)
     for name, value in kept["model"].tensors().items():
@@ -306,13 +305,13 @@ def test_another_number_of_threads_is_named(tmp_path):
 
 def test_a_damaged_checkpoint_is_named_and_costs_one_interval(tmp_path):
     config = tiny.run_config()
-    train(config, tmp_path / "straight", task=tiny.task(), quiet=True)
+    train(config, tmp_path / "uninterrupted", task=tiny.task(), quiet=True)
     train(config, tmp_path / "run", task=tiny.task(), quiet=True)
     newest = max((tmp_path / "run" / "checkpoints").iterdir())
     (newest / "model.safetensors").write_bytes(b"")
     result = train(config, tmp_path / "run", task=tiny.task(), resume=True, quiet=True)
     assert any("damaged" in text for text in result.warnings)
-    assert tiny.losses(tmp_path / "run") == tiny.losses(tmp_path / "straight")
+    assert tiny.losses(tmp_path / "run") == tiny.losses(tmp_path / "uninterrupted")
 
 
 def test_bad_surroundings_are_refused_before_anything_is_written(tmp_path):

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from universal_transformer.training.machine import processor
+from universal_transformer.training.provenance import processor
 
 PACKAGES = ("universal-transformer", "torch", "transformers", "x-transformers")
 

@@ -20,7 +20,6 @@ CASES = {
     "continuous": "decoding with halting: rows that never wait, beside rows in lock-step",
     "encoding": "encoding with halting: sequences that leave, beside padded batches",
     "sweep": "what halting saves against mean steps, and what a pass costs against length and depth",
-    "ensemble": "several seeds trained as one program, beside one after the other",
     "startup": "how long until ut --help answers and the package is imported",
     "gpu": "all of it on a GPU, in bfloat16, the block compiled",
 }

@@ -1,4 +1,4 @@
-"""``ut demo``: the embedded default trained, tested and drawn; interrupted, it goes on when called again."""
+"""``ut demo``: train, test and plot the embedded default; after an interruption, the next call continues."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ RECIPE, FOLDER = "stories", "runs/demo"
 
 
 def run(arguments: list[str]) -> int:
-    """Train (or go on, or take the trained model), evaluate, draw; 130 when interrupted."""
+    """Train or continue, unless the run is finished; evaluate, plot; return 130 when interrupted."""
     parser = Parser(
         "demo",
-        description="Train the embedded default in a few minutes, test it, and draw how long it thinks.",
+        description="Train the embedded default in a few minutes, test it, and plot its ponder time.",
     )
     parser.add_argument(
         "--run", metavar="FOLDER", default=FOLDER, help=f"where it is kept (default: {FOLDER})"
@@ -41,7 +41,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _train(folder: Path) -> bool:
-    """Train until the recipe's end; False if interrupted."""
+    """Train to the end of the recipe; return False if interrupted."""
     from universal_transformer.cli.run_folder import is_finished, read_config
     from universal_transformer.cli.train import start
     from universal_transformer.recipes import RECIPES
@@ -53,7 +53,7 @@ def _train(folder: Path) -> bool:
             f"{folder}: a run of the recipe {config.recipe}; ut demo trains {RECIPE}: name another --run"
         )
     if is_finished(folder):
-        print(f"{folder} is trained already (delete the folder to train anew)")
+        print(f"{folder} is trained already (delete the folder to train again)")
         return True
     if not resume:
         print(
@@ -64,14 +64,14 @@ def _train(folder: Path) -> bool:
 
 
 def _command(folder: Path) -> str:
-    """Return what goes on with the demo in `folder`."""
+    """Return the command that continues the demo in `folder`."""
     if folder == Path(FOLDER):
         return "ut demo (or make demo)"
     return f"ut demo --run {shlex.quote(str(folder))}"
 
 
 def _results(report: Report) -> list[str]:
-    """Return error and mean ponder by number of supporting facts, as they are."""
+    """Return error and mean ponder time by number of supporting facts, as lines."""
     from universal_transformer.evaluation.report import show_steps
 
     ponder = {found.num_supports: show_steps(found.steps) for found in report.steps_by_supports}

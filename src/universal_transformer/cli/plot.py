@@ -40,14 +40,14 @@ def parser() -> Parser:
     parser.add_argument(
         "--stories", type=whole(1), default=1, metavar="N", help="examples to show (default: 1)"
     )
-    parser.add_argument("--again", action="store_true", help="evaluate again, even if report.json is there")
+    parser.add_argument("--again", action="store_true", help="evaluate again, even if report.json exists")
     parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
     return parser
 
 
 def draw(run: Run, task: Task, report: Report, *, count: int = 1) -> Path:
-    """Write the page about `report`, with `count` examples looked at closely; return its path."""
-    from universal_transformer.explore.report import write_report
+    """Write the page about `report`, with `count` examples in detail; return its path."""
+    from universal_transformer.explore.report_page import write_report
     from universal_transformer.explore.story import choose_examples, examine
     from universal_transformer.training.tracking import read_metrics
 

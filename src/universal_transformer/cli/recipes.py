@@ -1,4 +1,4 @@
-"""``ut recipes``: what can be trained, on what, for how long."""
+"""``ut recipes``: list the recipes, their data and their training time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from universal_transformer.cli.arguments import Parser
 
 if TYPE_CHECKING:
-    from universal_transformer.recipes.variants import Recipe
+    from universal_transformer.recipes import Recipe
 
 
 def run(arguments: list[str]) -> int:
-    """Print one line a recipe, and one a table; or one a row of a table."""
+    """Print one line for each recipe and each table; or one for each row of a table."""
     options = parser().parse(arguments)
     from universal_transformer.recipes import MAIN, RECIPES
-    from universal_transformer.recipes.tables import TABLES, find_table
+    from universal_transformer.reproduction.tables import TABLES, find_table
 
     if options.table:
         table = find_table(options.table)
@@ -30,7 +30,7 @@ def run(arguments: list[str]) -> int:
     for name, table in TABLES.items():
         print(f"{name:<{width}}  {len(table.rows):>3} rows  {table.title}")
     print()
-    print("ut train RECIPE trains one; ut train RECIPE --help shows its fields, --dry-run what it costs")
+    print("ut train RECIPE trains one; ut train RECIPE --help shows its fields, --dry-run its cost")
     print(
         "ut recipes TABLE lists the rows of a table (recipes too: copy-lstm, …); ut reproduce TABLE measures them"
     )
@@ -57,7 +57,7 @@ def _show(recipes: Mapping[str, Recipe]) -> None:
 
 
 def _said(recipe: Recipe, *, name: str) -> str:
-    """Return the recipe's summary, or of a row without one the recipe that it changes."""
+    """Return the summary of a recipe; of a row without one, the recipe that it changes."""
     said = getattr(recipe, "__qualname__", "")
     return summary(recipe) if said else f"as ut train {name}, with other data or another model"
 

@@ -1,4 +1,4 @@
-"""``ut evaluate RUN --record FILE``: a measured figure with all that it depends on, to be kept and shown."""
+"""``ut evaluate RUN --record FILE``: write a measured figure with everything that it depends on."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> None:
-    """Write scores, the commands that make them, training time, hardware, versions and commit as one JSON file.
+    """Write scores, the commands that repeat them, training time, hardware, versions and commit as one JSON file.
 
-    `arguments` are those of ``ut evaluate``. There is no command that trains a run whose recipe is no name of ours.
+    `arguments` are those of ``ut evaluate``. The command of training is null for a recipe that is not in `RECIPES`.
     """
     from universal_transformer.files import write_json
     from universal_transformer.recipes import RECIPES
-    from universal_transformer.recipes.provenance import train_command
+    from universal_transformer.reproduction.commands import train_command
     from universal_transformer.training.config import METRICS
     from universal_transformer.training.provenance import checkout, hardware, versions
     from universal_transformer.training.tracking import read_metrics

@@ -1,4 +1,4 @@
-"""``ut reproduce``: measure a table of the paper, as far as it is asked for; called again, it goes on."""
+"""``ut reproduce``: measure a table of the paper, or chosen rows of it; a second call continues."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from universal_transformer.cli.arguments import (
 from universal_transformer.errors import UserError
 
 if TYPE_CHECKING:
-    from universal_transformer.recipes.reproduce import Maker
-    from universal_transformer.recipes.results import ResultsFile
-    from universal_transformer.recipes.runs import Planned
-    from universal_transformer.recipes.table import Table
+    from universal_transformer.reproduction.campaign import Scheduler
+    from universal_transformer.reproduction.definition import ResultTable
+    from universal_transformer.reproduction.results import ResultsFile
+    from universal_transformer.reproduction.runs import PlannedRun
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -35,9 +35,9 @@ def run(arguments: list[str]) -> int:
     """Train and record what is missing, write the table; 1 if a run failed, 130 when interrupted."""
     started = time.monotonic()
     options = parser().parse(arguments)
-    from universal_transformer.recipes.reproduce import reproduce, results_file, write_table
-    from universal_transformer.recipes.runs import Workshop, pending, plan
-    from universal_transformer.recipes.tables import choose_rows, find_table
+    from universal_transformer.reproduction.campaign import reproduce, results_file, write_table
+    from universal_transformer.reproduction.runs import Runner, pending, plan
+    from universal_transformer.reproduction.tables import choose_rows, find_table
 
     table = find_table(options.table)
     rows = choose_rows(
@@ -57,9 +57,9 @@ def run(arguments: list[str]) -> int:
         _draw(table, file)
         return 0
     until = math.inf if options.budget is None else started + options.budget
-    workshop = Workshop(table=table, runs=Path(options.runs), say=_say, quiet=options.quiet, until=until)
+    runner = Runner(table=table, runs=Path(options.runs), say=_say, quiet=options.quiet, until=until)
     with data_dir(options.data_dir):
-        outcome = reproduce(planned, workshop, results=results, maker=_maker(options))
+        outcome = reproduce(planned, runner, results=results, scheduler=_scheduler(options))
     if results.is_dir():
         print(f"written to {write_table(table, file)}; the runs are in {file.path}")
         _draw(table, file)
@@ -73,31 +73,30 @@ def run(arguments: list[str]) -> int:
     return FAILED if outcome.failed else 0
 
 
-def _maker(options: argparse.Namespace) -> Maker:
-    """Return how runs are made: one after the other, the seeds of a row together, or on Ray."""
-    from universal_transformer.recipes.reproduce import one_by_one
+def _scheduler(options: argparse.Namespace) -> Scheduler:
+    """Return how runs are made: one after the other, in processes, or on Ray."""
+    if options.processes > 1 and options.ray is not None:
+        raise UserError("--processes and --ray both make runs in parallel: leave one out")
+    if options.ray is not None:
+        from universal_transformer.reproduction.ray_runs import on_ray
 
-    if options.together and options.ray is not None:
-        raise UserError(
-            "--together makes the seeds of a row one program, --ray a task of each: leave one out"
-        )
-    if options.together:
-        from universal_transformer.recipes.together import together
+        return on_ray(options.ray)
+    if options.processes > 1:
+        from universal_transformer.reproduction.workers import in_processes
 
-        return together
-    if options.ray is None:
-        return one_by_one
-    from universal_transformer.recipes.ray_runs import on_ray
+        return in_processes(options.processes)
+    from universal_transformer.reproduction.campaign import one_by_one
 
-    return on_ray(options.ray)
+    return one_by_one
 
 
 def parser() -> Parser:
     """Return the parser of ``ut reproduce``."""
     parser = Parser(
         "reproduce",
-        description="Measure a table of the paper and write it beside the paper's figures. A finished run is recorded "
-        "at once in RESULTS/TABLE.jsonl and never made again; an interrupted one goes on when the command is repeated.",
+        description="Measure a table of the paper and write it next to the paper's figures. A finished run is "
+        "recorded at once in RESULTS/TABLE.jsonl and never repeated; an interrupted run continues when the command is "
+        "repeated.",
     )
     parser.add_argument("table", metavar="TABLE", help="table1 (bAbI), …; ut recipes lists them")
     for option, text in (
@@ -112,28 +111,30 @@ def parser() -> Parser:
         parser.add_argument(option, action="extend", nargs="+", metavar="NAME", default=[], help=text)
     _add_limits(parser)
     parser.add_argument(
-        "--together",
-        action="store_true",
-        help="train the seeds of a row as one program (a GPU has room for it); --minutes are then of all of them",
+        "--processes",
+        type=whole(1),
+        default=1,
+        metavar="K",
+        help="make up to K runs at a time, each in a process of its own (default: 1)",
     )
     parser.add_argument(
         "--ray",
         nargs="?",
         const="",
         metavar="ADDRESS",
-        help="make runs side by side on Ray: on this machine, or on the cluster at ADDRESS",
+        help="make runs in parallel on Ray: on this machine, or on the cluster at ADDRESS",
     )
     parser.add_argument("--results", metavar="FOLDER", default="results", help="where results are kept")
     parser.add_argument("--runs", metavar="FOLDER", default="runs", help="where run folders are kept")
     parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
     parser.add_argument("--dry-run", action="store_true", help="list the runs to be made; train nothing")
-    parser.add_argument("--render", action="store_true", help="only write the table of what is recorded")
+    parser.add_argument("--render", action="store_true", help="only write the table from the recorded runs")
     parser.add_argument("--quiet", action="store_true", help="show no progress of training")
     return parser
 
 
 def _add_limits(parser: Parser) -> None:
-    """How many runs a row, and how long each."""
+    """Add the number of runs for each row, and their limits."""
     parser.add_argument(
         "--seeds",
         type=whole(1),
@@ -146,20 +147,20 @@ def _add_limits(parser: Parser) -> None:
         type=number(least=0.0, open_below=True),
         default=0.0,
         metavar="M",
-        help="train a run for so many minutes (default: the recipe's minutes or updates)",
+        help="train each run for M minutes (default: the recipe's minutes or updates)",
     )
     parser.add_argument(
         "--updates",
         type=whole(1),
         default=0,
         metavar="N",
-        help="train a run for so many updates; with --minutes, until the first of both is reached",
+        help="train each run for N updates; with --minutes, until the first limit is reached",
     )
     parser.add_argument(
         "--budget",
         type=duration,
         metavar="TIME",
-        help="time for the whole command, such as 8m; a run in progress is then saved, and the next call goes on",
+        help="time for the whole command, such as 8m; a run in progress is then saved, and the next call continues it",
     )
 
 
@@ -177,15 +178,15 @@ def _names(given: list[str], *, option: str) -> list[str]:
     names = [name.strip() for text in given for name in text.split(",")]
     if "" in names:
         raise UserError(
-            f"{option} {' '.join(given)}: an empty name in it; names stand between commas or blanks"
+            f"{option} {' '.join(given)}: an empty name in it; separate names by commas or blanks"
         )
     return names
 
 
-def _show_plan(planned: list[Planned], todo: list[Planned]) -> None:
+def _show_plan(planned: list[PlannedRun], todo: list[PlannedRun]) -> None:
     for one in todo:
         print(f"{one.row}  seed {one.config.training.seed}  {one.limit}")
-    # a run limited by updates alone takes as long as it takes: it adds no minutes to the sum
+    # a run limited only by updates adds no minutes to the sum
     minutes = sum(one.config.training.minutes for one in todo)
     by_updates = sum(not one.config.training.minutes for one in todo)
     times = [f"{minutes:g} minutes"] * bool(minutes)
@@ -194,16 +195,16 @@ def _show_plan(planned: list[Planned], todo: list[Planned]) -> None:
     print(f"{len(planned) - len(todo)} of {len(planned)} runs are recorded; {to_make}")
 
 
-def _draw(table: Table, file: ResultsFile) -> None:
-    """Plot a table of curves, where there is matplotlib."""
+def _draw(table: ResultTable, file: ResultsFile) -> None:
+    """Plot the curves of a table that has them, if matplotlib is installed."""
     curves = table.curves(file.read()) if table.curves is not None else {}
     if not curves:
         return
     if find_spec("matplotlib") is None:
-        note("ut: no plot, for matplotlib is not installed: pip install 'universal-transformer[plot]'")
+        note("ut: no plot, because matplotlib is not installed: pip install 'universal-transformer[plot]'")
         return
     from universal_transformer.explore.canvas import png
-    from universal_transformer.explore.depth import depth_curves
+    from universal_transformer.explore.figures import depth_curves
 
     path = file.path.with_suffix(".png")
     path.write_bytes(png(depth_curves(curves)))

@@ -1,4 +1,4 @@
-"""What commands ask of a run folder: its configuration, its model, its codec, whether its training ended."""
+"""What commands read from a run folder: configuration, model, codec, and whether training is finished."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder that training has left a model in."""
+    """A run folder with a trained model."""
 
     folder: Path
     config: RunConfig
@@ -46,7 +46,7 @@ def read_config(folder: Path) -> RunConfig:
 def open_run(
     folder: Path, *, device: str = "cpu", halting_execution: Literal["auto", "masked"] | None = None
 ) -> Run:
-    """Load the model and the codec of the run in `folder`; `halting_execution` in place of what it was trained with."""
+    """Load the model and the codec of the run in `folder`; `recurrence`, if given, replaces the configured one."""
     config = read_config(folder)
     check_model(folder)
     from universal_transformer.registry import load_pretrained
@@ -59,16 +59,17 @@ def open_run(
 
 
 def check_model(folder: Path) -> None:
-    """Refuse a run that has no model yet."""
+    """Refuse a run without a model."""
     if not (folder / MODEL).is_dir():
         name = show_path(folder)
         raise UserError(
-            f"{name}: no model in this run yet: it is written when training ends; go on with: ut train --resume {name}"
+            f"{name}: no model in this run yet: it is written when training ends; "
+            f"continue with: ut train --resume {name}"
         )
 
 
 def load_task(run: Run) -> Task:
-    """Load the data of a run again; data that no longer fit its model are refused."""
+    """Load the data of a run; data that no longer fit its model are refused."""
     task = load_data(run.config)
     expected = task.configure(run.config.model)
     for field in dataclasses.fields(expected):
@@ -82,7 +83,7 @@ def load_task(run: Run) -> Task:
 
 
 def load_data(config: RunConfig) -> Task:
-    """Load the data of a configuration; of a known data set that is missing, say how to get it."""
+    """Load the data of a configuration; the error for a missing known data set says how to get it."""
     from universal_transformer.data.download import data_folder, find
     from universal_transformer.data.sources import DATASETS
 
@@ -94,7 +95,7 @@ def load_data(config: RunConfig) -> Task:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether training in `folder` came to its end (rather than being interrupted, or being under way)."""
+    """Return whether training in `folder` is finished, not interrupted or in progress."""
     from universal_transformer.training.tracking import ending
 
     return ending(folder) is not None
@@ -110,10 +111,10 @@ def pick_device(name: str) -> str:
 
 
 def _others(folder: Path) -> str:
-    """Name the runs that lie beside `folder`, or in ``runs``."""
+    """Name the runs next to `folder`, or in ``runs``."""
     found = [folder]
     for place in (folder.parent, Path("runs")):
-        # it only looks for a hint: what cannot be looked into must not take the place of what is wrong
+        # this is only a hint: a folder that cannot be read must not replace the error itself
         with suppress(OSError):
             found += place.iterdir()
     runs = sorted({path.as_posix() for path in found if os.path.isfile(path / CONFIG)})

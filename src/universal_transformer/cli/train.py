@@ -1,4 +1,4 @@
-"""``ut train``: a recipe with fields changed, or a run gone on with."""
+"""``ut train``: train a recipe with changed fields, or continue a run."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ USAGE = """\
 usage: ut train RECIPE [--field value ...] [--run FOLDER] [--data-dir FOLDER] [--dry-run] [--quiet]
        ut train --resume RUN [--minutes N] [--max-updates N] [--quiet]
 
---run FOLDER       where the run is kept (default: runs/RECIPE-DIGEST)
---resume RUN       go on with a run, where its last checkpoint left it
+--run FOLDER       folder of the run (default: runs/RECIPE-DIGEST)
+--resume RUN       continue a run from its last checkpoint
 --data-dir FOLDER  folder with the data sets (default: the environment variable UT_DATA, or else data)
---dry-run          print parameters, FLOPs, memory, time to expect and numbers of examples; train nothing
+--dry-run          print parameters, FLOPs, memory, expected time and numbers of examples; train nothing
 --quiet            show no progress"""
 
 
 def run(arguments: list[str]) -> int:
-    """Train; return 0, or 130 when interrupted (then the run can be gone on with)."""
+    """Train; return 0, or 130 when interrupted (the run can then be continued)."""
     rest = list(arguments)
     taken = take(rest, values=VALUES, flags=FLAGS)
     wants_help = any(token in ("-h", "--help") for token in rest)
@@ -101,7 +101,7 @@ def _resume(rest: list[str], taken: dict[str, str | None]) -> int:
 def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool) -> int:
     from universal_transformer.training.folder import check_usable
 
-    check_usable(folder, config, resume=resume)  # before the data are loaded, which may take a while
+    check_usable(folder, config, resume=resume)  # before the data are loaded, which may take long
     task = load_data(config)
     if not quiet:
         for text in task.notes:
@@ -120,9 +120,9 @@ def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool) -> int
 def start(
     config: RunConfig, folder: Path, *, task: Task, resume: bool, quiet: bool = False
 ) -> TrainingResult:
-    """Train, after saying what on; torch is imported here."""
+    """Print the data and the folder, then train; torch is imported here."""
     if not quiet:
-        # without test files the validation examples are tested on: they are not said twice
+        # without test files the validation examples are the test set: they are listed once
         tests = [f"{len(found):,} {name}" for name, found in task.test.items() if name != "validation"]
         counts = [
             f"{len(task.train):,} examples to train on",
@@ -137,7 +137,7 @@ def start(
 
 
 def outcome(result: TrainingResult, config: RunConfig) -> list[str]:
-    """Return what a finished run came to (what the trainer's display says, where it is quiet)."""
+    """Return the result of a finished run as lines."""
     lines = [f"{result.updates:,} updates in {result.seconds / 60:.1f} minutes; {result.chosen} weights kept"]
     if result.score is not None:
         score = result.score
@@ -148,13 +148,13 @@ def outcome(result: TrainingResult, config: RunConfig) -> list[str]:
 
 
 def next_commands(folder: Path) -> list[str]:
-    """Return what can be done with a finished run."""
+    """Return the commands that can follow a finished run."""
     name = shlex.quote(str(folder))
     return ["next:", f"  ut evaluate {name}", f"  ut predict {name} FILE", f"  ut plot {name}"]
 
 
 def _check_new(folder: Path) -> None:
-    """Refuse a folder with a run in it, saying what can be done with that run."""
+    """Refuse a folder that contains a run; the error names the commands for that run."""
     if not (folder / CONFIG).is_file():
         return
     name = show_path(folder)

@@ -1,4 +1,4 @@
-"""Figures of what ``ut bench`` measured, drawn from its JSON."""
+"""Figures of the measurements of ``ut bench``, drawn from its JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Point = Mapping[str, Any]
 
 
 def read_bench(path: Path) -> dict[str, Any]:
-    """What ``ut bench --json`` wrote."""
+    """Read a file that ``ut bench --json`` wrote."""
     try:
         found = json.loads(path.read_text())
         if not isinstance(found["measurements"], list):
@@ -45,13 +45,13 @@ def _where(bench: Mapping[str, Any], points: Sequence[Point]) -> str:
 
 
 def saving_by_steps(bench: Mapping[str, Any]) -> Figure:
-    """How many times faster halted positions make a pass, against mean steps, beside the bound."""
+    """Speed-up by halted positions against mean steps, and its upper bound."""
     points = sorted(_points(bench, "mean steps"), key=lambda point: point["details"]["mean_steps"])
     shape = points[0]["shape"]
     figure, axes = canvas(
         width=6.4,
         height=3.3,
-        title="What halting saves",
+        title="Speed-up by halting",
         subtitle=f"{shape['batch']} × {shape['length']}, cap {shape['max_steps']}, {_where(bench, points)}",
     )
     steps = [point["details"]["mean_steps"] for point in points]

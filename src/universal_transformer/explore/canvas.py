@@ -1,6 +1,6 @@
-"""How every figure looks: colours, title and subtitle, axes without clutter; and its way into a PNG.
+"""The style of all figures: colours, title and subtitle, axes; and their conversion to PNG.
 
-Colours are those of Okabe and Ito, told apart in any kind of colour vision.
+The colours of Okabe and Ito can be distinguished with every kind of colour vision.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def canvas(
     columns: int = 1,
     ratios: Sequence[float] | None = None,
 ) -> tuple[Figure, list[Axes]]:
-    """An empty figure of `height` inches below its title, and its axes in reading order."""
+    """Return an empty figure of `height` inches below its title, and its axes in reading order."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -60,7 +60,7 @@ def canvas(
 
 
 def clean(ax: Axes, *, grid: Literal["x", "y"]) -> None:
-    """Faint lines along one axis, no box."""
+    """Draw light lines along one axis, and no box."""
     for side in ("top", "right", "left"):
         ax.spines[side].set_visible(False)
     ax.spines["bottom"].set_color(GRID)
@@ -70,7 +70,7 @@ def clean(ax: Axes, *, grid: Literal["x", "y"]) -> None:
 
 
 def bare(ax: Axes) -> None:
-    """No lines at all."""
+    """Remove all lines."""
     for spine in ax.spines.values():
         spine.set_visible(False)
     ax.tick_params(length=0)
@@ -78,14 +78,14 @@ def bare(ax: Axes) -> None:
 
 
 def shades(*, darkest: int = 4) -> LinearSegmentedColormap:
-    """Blues from almost white; `darkest` of the four."""
+    """Return a colour map from almost white to the `darkest` of four blues."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("blues", SHADES[:darkest])
 
 
 def png(figure: Figure) -> bytes:
-    """Draw a figure; the same figure gives the same bytes."""
+    """Return a figure as PNG; the same figure gives the same bytes."""
     out = BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box is shown in its place
@@ -94,7 +94,7 @@ def png(figure: Figure) -> bytes:
 
 
 def label(text: str, *, most: int = LONGEST_LABEL) -> str:
-    """Text of one line that fits, without what cannot be printed."""
+    """Return text shortened to one line, without unprintable characters."""
     text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return text if len(text) <= most else text[: most - 1] + "…"
 

@@ -1,12 +1,13 @@
-"""Figures of a report and of a run; each function returns a Figure.
+"""Figures of a report, of a run and of the depth study; each function returns a Figure.
 
-Colours are those of Okabe and Ito, told apart in any kind of colour vision, and nothing is said by colour alone.
+Nothing is shown by colour alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from statistics import fmean
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_GROUPS = 40
+_CURVE_STYLES = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"))
 
 PAPER_STEPS: Mapping[int, tuple[float, float]] = MappingProxyType(
     {1: (2.3, 0.8), 2: (3.1, 1.1), 3: (3.8, 2.2)}
@@ -48,14 +50,14 @@ PAPER_STEPS: Mapping[int, tuple[float, float]] = MappingProxyType(
 
 
 def ponder_histogram(report: Report) -> Figure:
-    """Share of positions by steps taken: over everything, and by group where there are groups."""
+    """Share of positions by number of steps: over the whole test set, and by group if there are groups."""
     sides = [steps for side in ("encoder", "decoder") if (steps := report.steps(side)) is not None]
     grouped = report.has_groups and len(report.rows) <= MOST_GROUPS
     height = max(2.9, 0.34 * len(report.rows) + 0.6) if grouped else 2.9
     figure, axes = canvas(
         width=9.2,
         height=height,
-        title="How many steps positions take",
+        title="Steps of positions",
         subtitle=" · ".join(f"{steps.side} {show_steps(steps)}" for steps in sides)
         + f" (mean ± sd), {report.task}",
         columns=2 if grouped else 1,
@@ -72,7 +74,7 @@ def ponder_by_supports(report: Report, *, paper: bool = False) -> Figure:
     figure, axes = canvas(
         width=6.4,
         height=3.3,
-        title="More supporting facts, more thinking?",
+        title="Steps by number of supporting facts",
         subtitle=f"mean steps ± standard deviation over positions, {report.task}",
     )
     ax = axes[0]
@@ -111,7 +113,7 @@ def ponder_by_supports(report: Report, *, paper: bool = False) -> Figure:
 
 
 def error_by_group(report: Report) -> Figure:
-    """The report's first score by group; failed tasks (error above 5 %) are marked so."""
+    """The report's first score by group; failed tasks (error above 5 %) are marked."""
     rows = report.rows
     names = [label(_row_name(report, row)) for row in rows]
     metric = report.headline
@@ -204,6 +206,30 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
     return figure
 
 
+def depth_curves(curves: Mapping[str, Mapping[int, Sequence[float]]]) -> Figure:
+    """Error against steps at test time, one curve for each way of training: mean over seeds, with their range."""
+    figure, axes = canvas(
+        width=9.2,
+        height=3.8,
+        title="More or fewer steps than in training",
+        subtitle="Error on the test set in per cent, mean over seeds (band: smallest to largest)",
+    )
+    ax = axes[0]
+    for place, (title, points) in enumerate(curves.items()):
+        colour, marker = _CURVE_STYLES[place % len(_CURVE_STYLES)]
+        steps = sorted(points)
+        means = [fmean(points[number]) for number in steps]
+        ax.plot(steps, means, color=colour, marker=marker, linewidth=1.8, markersize=5, label=title)
+        least, most = ([pick(points[number]) for number in steps] for pick in (min, max))
+        ax.fill_between(steps, least, most, color=colour, alpha=0.15, linewidth=0)
+        ax.set_xticks(steps)
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("steps at test time (halting model: cap)", color=MUTED, fontsize=10)
+    ax.legend(frameon=False, labelcolor=MUTED, fontsize=10)
+    clean(ax, grid="y")
+    return figure
+
+
 def _step_bars(ax: Axes, sides: Sequence[StepCounts], *, cap: int) -> None:
     thickness = 0.8 / len(sides)
     for index, steps in enumerate(sides):
@@ -223,7 +249,7 @@ def _step_bars(ax: Axes, sides: Sequence[StepCounts], *, cap: int) -> None:
 
 
 def _step_grid(ax: Axes, report: Report) -> None:
-    """One line a group: shades are shares of positions, the dot is the mean."""
+    """Draw one line for each group: shades are shares of positions, the dot is the mean."""
     firsts = [row.steps[0] for row in report.rows]
     shares = np.array([np.array(steps.counts) / max(1, steps.num_positions) for steps in firsts])
     ax.imshow(
@@ -254,7 +280,7 @@ def _row_name(report: Report, row: ScoreRow) -> str:
 
 
 def _curve(metrics: Sequence[Mapping[str, Any]], event: str, name: str) -> list[tuple[int, float]]:
-    """(update, value) of the lines of one event that have a value."""
+    """Return (update, value) of the lines of one event that have a value."""
     return [
         (int(line["update"]), float(line[name]))
         for line in metrics

@@ -1,4 +1,4 @@
-"""Pieces of a page that needs nothing else: no script, no file beside it, all text escaped."""
+"""Parts of a self-contained HTML page: no script, no other files, all text escaped."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ dl { margin: 0; }
 
 
 def page(title: str, parts: Iterable[str]) -> str:
-    """A whole page."""
+    """Return a whole page."""
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -56,7 +56,7 @@ def page(title: str, parts: Iterable[str]) -> str:
 
 
 def section(title: str, *parts: str, hint: str = "", kind: str = "") -> str:
-    """A box with a heading; nothing without parts."""
+    """Return a box with a heading; empty without parts."""
     body = [part for part in parts if part]
     if not body and not hint:
         return ""
@@ -65,7 +65,7 @@ def section(title: str, *parts: str, hint: str = "", kind: str = "") -> str:
 
 
 def cards(values: Sequence[tuple[str, str]]) -> str:
-    """Large numbers, each with its name under it."""
+    """Return large numbers, each with its name below it."""
     inside = "".join(
         f"<div class=card><b>{escape(value)}</b><span>{escape(name)}</span></div>" for name, value in values
     )
@@ -73,7 +73,7 @@ def cards(values: Sequence[tuple[str, str]]) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], *, names: int = 1, totals: Sequence[int] = ()) -> str:
-    """The first row is the head; the first `names` columns hold names; rows `totals` are set off."""
+    """Return a table: the first row is the head, the first `names` columns are names, rows `totals` are bold."""
     lines = []
     for number, row in enumerate(rows):
         tag = "td" if number else "th"
@@ -86,7 +86,7 @@ def table(rows: Sequence[Sequence[str]], *, names: int = 1, totals: Sequence[int
 
 
 def fields(values: Mapping[str, object]) -> str:
-    """Names and values in two columns."""
+    """Return names and values in two columns."""
     lines = [
         f"<tr><td class=name>{escape(name)}</td><td class=name>{escape(str(value))}</td></tr>"
         for name, value in values.items()
@@ -95,25 +95,25 @@ def fields(values: Mapping[str, object]) -> str:
 
 
 def image(png: bytes, *, alt: str) -> str:
-    """A picture inside the page."""
+    """Return a picture inside the page."""
     data = base64.b64encode(png).decode("ascii")
     return f'<figure><img alt="{escape(alt)}" src="data:image/png;base64,{data}"></figure>'
 
 
 def folded(title: str, *parts: str) -> str:
-    """Parts behind a line to click on; nothing without parts."""
+    """Return parts that open with a click on `title`; empty without parts."""
     body = "".join(parts)
     return f"<details><summary>{escape(title)}</summary>{body}</details>" if body else ""
 
 
 def items(texts: Iterable[str]) -> str:
-    """A list; nothing without texts."""
+    """Return a list; empty without texts."""
     inside = "".join(f"<li>{escape(text)}</li>" for text in texts)
     return f"<ul>{inside}</ul>" if inside else ""
 
 
 def tokens(labels: Sequence[str], steps: Sequence[float], *, most: int, halting: bool) -> str:
-    """Tokens, darker and with a larger number the more steps they took."""
+    """Return tokens with their numbers of steps; more steps are darker."""
     pieces = []
     for text, taken in zip(labels, steps, strict=True):
         shade = 0.05 + 0.55 * taken / max(1, most) if halting else 0.10
@@ -125,6 +125,6 @@ def tokens(labels: Sequence[str], steps: Sequence[float], *, most: int, halting:
 
 
 def sample(entries: Sequence[tuple[str, str]]) -> str:
-    """Terms with their descriptions, which are HTML already."""
+    """Return terms with their descriptions, which are HTML."""
     inside = "".join(f"<dt>{escape(name)}</dt><dd>{html}</dd>" for name, html in entries)
     return f'<div class="sample"><dl>{inside}</dl></div>'

@@ -1,4 +1,4 @@
-"""One example under the microscope: what each position is, how long it was thought about, where it looked."""
+"""One example in detail: the label, the number of steps and the attention of each position."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from universal_transformer.registry import Model
 from universal_transformer.tasks.accuracy import until_end
 from universal_transformer.tasks.task import Codec, Task
 
-SHOWN = range(8, 17)  # positions of a story that fills a figure well
+SHOWN = range(8, 17)  # numbers of positions that suit a figure
 SEARCHED = 256
 PROMPT, CONTINUATION = 48, 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """What a model did with one example.
+    """The result of a model on one example.
 
     A story of facts has its question as the last position. A sequence has `output_labels`, one for each token
     written, with their steps; a language model's `labels` are its prompt.
@@ -47,11 +47,11 @@ class Story:
     supports: tuple[int, ...] = ()
     """Indices into `labels` of the supporting facts."""
     answer: str | None = None
-    """What is right, where that is known."""
+    """The right answer, if it is known."""
     output: str = ""
-    """What the model says."""
+    """The output of the model."""
     probability: float | None = None
-    """Of a class."""
+    """Probability of the predicted class."""
     output_labels: tuple[str, ...] = ()
     output_steps: tuple[float, ...] = ()
     attention: np.ndarray | None = None
@@ -61,9 +61,9 @@ class Story:
 
 
 def examine(model: Model, codec: Codec, example: Example) -> Story:
-    """Run `model` on one example and return all that there is to see.
+    """Run `model` on one example and return its steps, attention and output.
 
-    A language model reads the first part of the example and goes on by itself.
+    A language model reads the first part of the example and continues it.
     """
     with evaluating(model):
         match model:
@@ -74,15 +74,14 @@ def examine(model: Model, codec: Codec, example: Example) -> Story:
             case LanguageModel():
                 return _continue(model, codec, example)
             case _:
-                raise UserError(f"{type(model).__name__} has no depth: there are no steps to look at")
+                raise UserError(f"{type(model).__name__} has no depth: there are no steps to show")
 
 
 def choose_examples(model: Model, task: Task, *, count: int = 1) -> list[Example]:
-    """Test examples to show, the same each time.
+    """Return test examples to show, the same in each call; none for a model without depth.
 
-    Questions about facts: of the first ones with the most supporting facts that fit a page, those answered right
-    with most certainty. Anything else: evenly spread over the set. None for a model without depth, of which there is
-    nothing to see.
+    Of questions about facts that fit a page, they have the most supporting facts, and are answered correctly with the
+    highest probability. Other examples are evenly spread over the test set.
     """
     if not model.config.max_steps:
         return []

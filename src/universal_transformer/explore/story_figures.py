@@ -1,4 +1,4 @@
-"""Figures of one example looked at closely: steps by position (the paper's Figure 3) and attention (its appendix)."""
+"""Figures of one example: steps by position (the paper's Figure 3) and attention (its appendix)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MOST_ROWS = 40
 
 
 def ponder_map(story: Story) -> Figure:
-    """One story: a row of cells for each fact, as many filled as steps were taken (paper, Figure 3)."""
+    """One story: one row of cells for each fact, one filled cell for each step (paper, Figure 3)."""
     rows = shown_rows(story)
     height = 0.34 * len(rows)
     figure, axes = canvas(
         width=9.2,
         height=height + 0.5,
-        title="How long the model thinks about each fact" if story.facts else "Steps by position",
+        title="Steps for each fact" if story.facts else "Steps by position",
         subtitle=_verdict(story) + _left_out(story, rows),
     )
     ax = axes[0]
@@ -46,16 +46,16 @@ def ponder_map(story: Story) -> Figure:
 
 
 def attention_maps(story: Story) -> Figure:
-    """Where the last position (the question) looks: facts by head, one panel a step (paper, Figures 5 to 8)."""
+    """Attention of the last position (the question): facts by head, one panel for each step (paper, Figures 5 to 8)."""
     if story.attention is None:
-        raise UserError("this story has no attention weights; look at it with explore.story.examine")
+        raise UserError("this story has no attention weights; run explore.story.examine on it")
     weights = story.attention[:, :, -1, :]
     rows = shown_rows(story)
     panels, heads = weights.shape[:2]
     figure, axes = canvas(
         width=max(7.5, 3.9 + 0.27 * panels * heads + 0.12 * panels),
         height=0.34 * len(rows) + 0.75,
-        title="Where the question looks, step by step" if story.facts else "Where the last position looks",
+        title="Attention of the question at each step" if story.facts else "Attention of the last position",
         subtitle=_verdict(story) + _left_out(story, rows),
         columns=panels,
     )
@@ -90,7 +90,7 @@ def attention_maps(story: Story) -> Figure:
 
 
 def shown_rows(story: Story) -> list[int]:
-    """Positions that fit a figure: all, or the supporting facts and the last ones."""
+    """Return the positions that fit a figure: all, or the supporting facts and the last ones."""
     total = len(story.labels)
     if total <= MOST_ROWS:
         return list(range(total))
@@ -122,7 +122,7 @@ def _row_colour(story: Story, row: int) -> str:
 
 
 def _places(story: Story, rows: Sequence[int]) -> list[float]:
-    """Where rows stand from the top; the question a little apart."""
+    """Return the places of rows from the top; the question has some distance."""
     places = [float(place) for place in range(len(rows))]
     if story.facts and len(rows) > 1:
         places[-1] += 0.35
@@ -130,7 +130,7 @@ def _places(story: Story, rows: Sequence[int]) -> list[float]:
 
 
 def _fact_labels(ax: Axes, story: Story, rows: Sequence[int], places: Sequence[float]) -> None:
-    """Facts as labels: supporting ones marked ● and bold, the question in italics."""
+    """Write facts as labels: supporting ones marked ● and bold, the question in italics."""
     marks = ["● " if row in story.supports else "" for row in rows]
     names = [mark + label(story.labels[row]) for mark, row in zip(marks, rows, strict=True)]
     if story.facts:

@@ -102,12 +102,13 @@ def _convolution(convolution: SeparableConvolution1d, *, scope: str) -> Iterator
     yield Variable(f"{scope}/bias", convolution.pointwise.bias)
 
 
-def _transition(transition: FeedForward | SeparableConvolution, *, scope: str) -> Iterator[Variable]:
+def _transition(transition: nn.Module, *, scope: str) -> Iterator[Variable]:
     if isinstance(transition, SeparableConvolution):
         scope = f"{scope}/sepconv_relu_sepconv"
         yield from _convolution(transition.first, scope=f"{scope}/conv1_single")
         yield from _convolution(transition.second, scope=f"{scope}/conv2_single")
         return
+    assert isinstance(transition, FeedForward)
     for name, layer in (("conv1", transition.inner), ("conv2", transition.outer)):
         yield Variable(f"{scope}/{name}/kernel", layer.weight, "matrix")
         yield Variable(f"{scope}/{name}/bias", layer.bias)

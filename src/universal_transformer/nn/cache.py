@@ -84,7 +84,8 @@ class KeyValueCache:
 
     def layer(self, slot: int) -> LayerCache:
         """The slot of one block application."""
-        entries = self.entries[slot].unflatten(2, (2, self.num_heads, -1))
+        batch, capacity = self.entries.shape[1:3]
+        entries = self.entries[slot].view(batch, capacity, 2, self.num_heads, -1)
         return LayerCache(entries, None if self.inputs is None else self.inputs[slot], self.length)
 
     def check(self, new: int) -> None:

@@ -6,14 +6,50 @@
 
 from __future__ import annotations
 
-from universal_transformer.recipes import depth, table2, table3, table4, table5, table7
-from universal_transformer.recipes.algorithmic import addition, copy, reverse
-from universal_transformer.recipes.execute import lte
-from universal_transformer.recipes.facts import babi, babi_1k_joint, babi_10k_joint, stories
-from universal_transformer.recipes.files import labelled, pairs, text
-from universal_transformer.recipes.language import agreement, lambada, lambada_reading
-from universal_transformer.recipes.translation import multi30k
-from universal_transformer.recipes.variants import Recipe, by_recipe_name
+from universal_transformer.recipes.algorithmic import (
+    addition,
+    addition_distance_positions,
+    copy,
+    copy_distance_positions,
+    reverse,
+    reverse_distance_positions,
+)
+from universal_transformer.recipes.execute import (
+    distance_positions,
+    lte,
+    lte_addition,
+    lte_control,
+    lte_copy,
+    lte_double,
+    lte_program,
+    lte_reverse,
+)
+from universal_transformer.recipes.facts import (
+    babi,
+    babi_1k_joint,
+    babi_10k_joint,
+    depth_fixed,
+    depth_halting,
+    depth_random,
+    stories,
+)
+from universal_transformer.recipes.language import (
+    agreement,
+    lambada,
+    lambada_reading,
+    lambada_ut_8,
+    lambada_ut_9,
+)
+from universal_transformer.recipes.own_files import labelled, pairs, text
+from universal_transformer.recipes.translation import multi30k, wmt14, wmt14_small
+from universal_transformer.recipes.variants import (
+    Recipe,
+    halting,
+    lstm,
+    neural_gpu,
+    small_transformer,
+    transformer,
+)
 
 MAIN: dict[str, Recipe] = {
     "stories": stories,
@@ -32,18 +68,88 @@ MAIN: dict[str, Recipe] = {
     "lambada": lambada,
     "lambada-reading": lambada_reading,
 }
-"""What one begins with."""
+"""The recipes to start with."""
 
 RECIPES: dict[str, Recipe] = {
     **MAIN,
-    **by_recipe_name(table2.ROWS),
-    **by_recipe_name(table3.ROWS),
-    **by_recipe_name(table4.ROWS),
-    **by_recipe_name(table5.TABLE5.rows),
-    **by_recipe_name(table5.TABLE6.rows),
-    **by_recipe_name(table7.ROWS),
-    **by_recipe_name(depth.ROWS),
+    "agreement-lstm": lstm(agreement),
+    "agreement-transformer": transformer(agreement),
+    "agreement-transformer-small": small_transformer(agreement, width=80, filter_width=399),
+    "agreement-ut-halting": halting(agreement),
+    "lambada-lstm": lstm(lambada),
+    "lambada-transformer": transformer(lambada),
+    "lambada-transformer-small": small_transformer(lambada, width=96, filter_width=530),
+    "lambada-ut-halting": halting(lambada),
+    "lambada-ut-8": lambada_ut_8,
+    "lambada-ut-9": lambada_ut_9,
+    "lambada-reading-lstm": lstm(lambada_reading),
+    "lambada-reading-transformer": transformer(lambada_reading),
+    "lambada-reading-transformer-small": small_transformer(lambada_reading, width=104, filter_width=618),
+    "lambada-reading-ut-halting": halting(lambada_reading),
+    "copy-lstm": lstm(copy),
+    "copy-transformer": transformer(copy),
+    "copy-transformer-small": small_transformer(copy, width=24, filter_width=224),
+    "copy-ut-halting": halting(copy),
+    "copy-neural-gpu": neural_gpu(copy),
+    "copy-ours": copy_distance_positions,
+    "reverse-lstm": lstm(reverse),
+    "reverse-transformer": transformer(reverse),
+    "reverse-transformer-small": small_transformer(reverse, width=24, filter_width=224),
+    "reverse-ut-halting": halting(reverse),
+    "reverse-neural-gpu": neural_gpu(reverse),
+    "reverse-ours": reverse_distance_positions,
+    "addition-lstm": lstm(addition),
+    "addition-transformer": transformer(addition),
+    "addition-transformer-small": small_transformer(addition, width=24, filter_width=224),
+    "addition-ut-halting": halting(addition),
+    "addition-neural-gpu": neural_gpu(addition),
+    "addition-ours": addition_distance_positions,
+    "lte-copy-lstm": lstm(lte_copy),
+    "lte-copy-transformer": transformer(lte_copy),
+    "lte-copy-transformer-small": small_transformer(lte_copy, width=48, filter_width=252),
+    "lte-copy": lte_copy,
+    "lte-copy-ut-halting": halting(lte_copy),
+    "lte-copy-ours": distance_positions(lte_copy),
+    "lte-double-lstm": lstm(lte_double),
+    "lte-double-transformer": transformer(lte_double),
+    "lte-double-transformer-small": small_transformer(lte_double, width=48, filter_width=252),
+    "lte-double": lte_double,
+    "lte-double-ut-halting": halting(lte_double),
+    "lte-double-ours": distance_positions(lte_double),
+    "lte-reverse-lstm": lstm(lte_reverse),
+    "lte-reverse-transformer": transformer(lte_reverse),
+    "lte-reverse-transformer-small": small_transformer(lte_reverse, width=48, filter_width=252),
+    "lte-reverse": lte_reverse,
+    "lte-reverse-ut-halting": halting(lte_reverse),
+    "lte-reverse-ours": distance_positions(lte_reverse),
+    "lte-program-lstm": lstm(lte_program),
+    "lte-program-transformer": transformer(lte_program),
+    "lte-program-transformer-small": small_transformer(lte_program, width=48, filter_width=253),
+    "lte-program": lte_program,
+    "lte-program-ut-halting": halting(lte_program),
+    "lte-program-ours": distance_positions(lte_program),
+    "lte-control-lstm": lstm(lte_control),
+    "lte-control-transformer": transformer(lte_control),
+    "lte-control-transformer-small": small_transformer(lte_control, width=48, filter_width=253),
+    "lte-control": lte_control,
+    "lte-control-ut-halting": halting(lte_control),
+    "lte-control-ours": distance_positions(lte_control),
+    "lte-addition-lstm": lstm(lte_addition),
+    "lte-addition-transformer": transformer(lte_addition),
+    "lte-addition-transformer-small": small_transformer(lte_addition, width=48, filter_width=253),
+    "lte-addition": lte_addition,
+    "lte-addition-ut-halting": halting(lte_addition),
+    "lte-addition-ours": distance_positions(lte_addition),
+    "multi30k-transformer": transformer(multi30k),
+    "multi30k-transformer-small": small_transformer(multi30k, width=104, filter_width=517),
+    "multi30k-ut-halting": halting(multi30k),
+    "wmt14-transformer": transformer(wmt14),
+    "wmt14": wmt14,
+    "wmt14-ut-small": wmt14_small,
+    "depth-fixed": depth_fixed,
+    "depth-random": depth_random,
+    "depth-halting": depth_halting,
 }
 """Every recipe by its name on the command line; the first line of its docstring is its summary."""
 
-__all__ = ["MAIN", "RECIPES"]
+__all__ = ["MAIN", "RECIPES", "Recipe"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, Sizes, StepConfig
 from universal_transformer.tasks import AlgorithmicData
@@ -16,20 +14,20 @@ PLUS = 14
 
 
 def _model() -> ModelConfig:
-    """Random offsets while training: positions that long sources need are seen with short ones."""
+    """Random offsets while training: short sources also use the positions that long sources need."""
     return ModelConfig(
         sizes=Sizes(width=64, filter_width=256, num_heads=4),
         depth=DepthConfig(max_steps=4),
         coordinates=CoordinatesConfig(offsets="random", max_positions=512),
         step=StepConfig(
-            norm="pre",  # post-norm is learned more slowly: docs/log.md
-            dropout=0.0,  # hardly an example is seen twice
+            norm="pre",  # post-norm learns more slowly: docs/log.md
+            dropout=0.0,  # few examples occur twice
         ),
     )
 
 
 def _data(problem: Problem, *, least_significant_first: bool = False) -> AlgorithmicData:
-    """Examples of seed 1: those of seed 0 were looked at when these recipes were made."""
+    """Examples of seed 1: those of seed 0 were used while these recipes were chosen."""
     return AlgorithmicData(
         problem=problem, least_significant_first=least_significant_first, test_examples=100, seed=1
     )
@@ -62,45 +60,43 @@ def addition() -> RunConfig:
     return RunConfig(recipe="addition", data=_data("addition"), model=_model(), training=_training())
 
 
-def _far(config: RunConfig) -> RunConfig:
-    """Return `config` with a decoder that finds its place in the source by distance alone (docs/model.md, D13)."""
-    model = replaced(
-        config.model,
-        {
-            "depth.max_steps": 2,
-            "coordinates.position": "rotary",
-            "coordinates.offsets": "scattered",
-            "attention.rotary_source": True,
-            "attention.source_sink": True,
-            "attention.bias": True,
-        },
-    )
-    training = dataclasses.replace(config.training, learning_rate=3e-3)
-    return dataclasses.replace(config, recipe=f"{config.recipe}-ours", model=model, training=training)
-
-
-def copy_ours() -> RunConfig:
-    """Copy digits, sources told by rotary distances: learned on 40 symbols for any length (table 4)."""
-    return _far(copy())
-
-
-def reverse_ours() -> RunConfig:
-    """Reverse digits, half of the heads counting from the source's end: learned for any length (table 4)."""
-    config = _far(reverse())
-    return replaced(config, {"model.coordinates.from_end": True})
-
-
-def addition_ours() -> RunConfig:
-    """Add two numbers, last digit first, equal places of both at equal positions (table 4)."""
-    config = _far(addition())
+def _distance_positions(config: RunConfig) -> RunConfig:
+    """Return `config` with positions encoded as rotary distances, in attention to the source too (D13)."""
     return replaced(
         config,
         {
+            "recipe": f"{config.recipe}-ours",
+            "model.depth.max_steps": 2,
+            "model.coordinates.position": "rotary",
+            "model.coordinates.offsets": "scattered",
+            "model.attention.rotary_source": True,
+            "model.attention.source_sink": True,
+            "model.attention.bias": True,
+            "training.learning_rate": 3e-3,
+        },
+    )
+
+
+def copy_distance_positions() -> RunConfig:
+    """Copy digits, distance positions: trained on 40 symbols, correct at any length (table 4)."""
+    return _distance_positions(copy())
+
+
+def reverse_distance_positions() -> RunConfig:
+    """Reverse digits, distance positions, half of the heads count from the end of the source (table 4)."""
+    return replaced(_distance_positions(reverse()), {"model.coordinates.from_end": True})
+
+
+def addition_distance_positions() -> RunConfig:
+    """Add two numbers, distance positions, last digit first, equal places at equal positions (table 4)."""
+    return replaced(
+        _distance_positions(addition()),
+        {
             "data": _data("addition", least_significant_first=True),
-            "model.depth.max_steps": 3,  # learned in fewer updates than with 2: docs/log.md
+            "model.depth.max_steps": 3,  # needs fewer updates than 2 steps: docs/log.md
             "model.vocabulary.separator_id": PLUS,
-            "model.coordinates.offsets": "spread",  # scattered ones rarely have neighbours: docs/log.md
-            "model.transition.kind": "separable_convolution",  # a carry comes from the position before
+            "model.coordinates.offsets": "spread",  # scattered positions are rarely adjacent: docs/log.md
+            "model.transition.kind": "separable_convolution",  # reads the position before, where the carry comes from
             "training.max_updates": 4500,
         },
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, Sizes, StepConfig
+from universal_transformer.recipes.variants import Recipe
 from universal_transformer.tasks import LearningToExecuteData
 from universal_transformer.tasks.learning_to_execute import ExecuteProblem
 from universal_transformer.tasks.programs import KINDS
@@ -46,22 +47,28 @@ def lte_addition() -> RunConfig:
     return _recipe("lte-addition", problem="addition", updates=3000)
 
 
-def by_distance(config: RunConfig) -> RunConfig:
-    """Return `config` with positions told by distance, to the source too (docs/model.md, D13).
+def distance_positions(base: Recipe) -> Recipe:
+    """Return the recipe with positions encoded as distances, in attention to the source too (docs/model.md, D13).
 
-    A number is reversed by heads that count from its end.
+    To reverse a number, half of the heads count from the end of the source.
     """
-    assert isinstance(config.data, LearningToExecuteData)
-    return replaced(
-        config,
-        {
-            "recipe": f"{config.recipe}-ours",
-            "model.coordinates.position": "rotary",
-            "model.coordinates.offsets": "none",
-            "model.coordinates.from_end": config.data.problem == "reverse",
-            "model.attention.rotary_source": True,
-        },
-    )
+
+    def recipe() -> RunConfig:
+        config = base()
+        assert isinstance(config.data, LearningToExecuteData)
+        return replaced(
+            config,
+            {
+                "recipe": f"{config.recipe}-ours",
+                "model.coordinates.position": "rotary",
+                "model.coordinates.offsets": "none",
+                "model.coordinates.from_end": config.data.problem == "reverse",
+                "model.attention.rotary_source": True,
+            },
+        )
+
+    recipe.__doc__ = f"{(base.__doc__ or '').rstrip('.')}: distance positions."
+    return recipe
 
 
 def _recipe(name: str, *, problem: ExecuteProblem, updates: int) -> RunConfig:
@@ -72,15 +79,15 @@ def _recipe(name: str, *, problem: ExecuteProblem, updates: int) -> RunConfig:
             sizes=Sizes(width=128, filter_width=512, num_heads=4),
             depth=DepthConfig(max_steps=6),
             coordinates=CoordinatesConfig(
-                # programs are short and of few lengths: offsets only make training slower (docs/log.md)
+                # programs are short and have few lengths: offsets only slow training down (docs/log.md)
                 offsets="none" if problem in KINDS else "random",
-                max_positions=128,  # the longest target has 111; a wider range is learned more slowly: docs/log.md
+                max_positions=128,  # the longest target has 111; a wider range trains more slowly: docs/log.md
             ),
-            step=StepConfig(norm="pre", dropout=0.0),  # no example is seen twice
+            step=StepConfig(norm="pre", dropout=0.0),  # no example occurs twice
         ),
         training=TrainingConfig(
             max_updates=updates,
-            batch_tokens=1024,  # updates count for more than their size in the first minutes
+            batch_tokens=1024,  # in the first minutes more updates help more than larger ones
             learning_rate=2e-3,
             schedule="cosine",
             warmup_updates=100,
@@ -90,6 +97,3 @@ def _recipe(name: str, *, problem: ExecuteProblem, updates: int) -> RunConfig:
             precision="bfloat16",
         ),
     )
-
-
-__all__ = ["lte", "lte_addition", "lte_control", "lte_copy", "lte_double", "lte_program", "lte_reverse"]

@@ -8,10 +8,11 @@ from universal_transformer.models.config import InputsConfig, ModelConfig, Outpu
 from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
 from universal_transformer.tasks import BabiData, StoriesData
 from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.typed import replaced
 
 
 def _model(*, dropout: float = 0.1, bias: float = -1.0) -> ModelConfig:
-    """One position a fact, a class as the answer, each fact halting by itself."""
+    """A classifier with one position per fact; each fact halts independently."""
     return ModelConfig(
         architecture="classifier",
         inputs=InputsConfig(kind="facts"),
@@ -63,15 +64,15 @@ def _joint(
     updates: int,
     validate_every: int,
 ) -> RunConfig:
-    """All tasks in one model, at full depth first."""
+    """All tasks in one model; it takes all steps until halting is trained."""
     return RunConfig(
         recipe=recipe,
         data=data,
-        # all steps, until halting begins to learn
+        # a negative bias: positions take all steps until halting is trained
         model=_model(dropout=dropout, bias=bias),
         training=dataclasses.replace(
             _training(minutes=minutes, updates=updates),
-            halting_delay=delay,  # without, path finding was not learned at all: docs/log.md
+            halting_delay=delay,  # without a delay, path finding was not learned: docs/log.md
             ponder_weight=0.001,
             precision="bfloat16",
             validate_every=validate_every,
@@ -84,12 +85,12 @@ def babi_10k_joint() -> RunConfig:
     return _joint(
         "babi-10k-joint",
         data=BabiData(task="joint", recent_first=True),
-        dropout=0.05,  # 0.1 slowed task 17 down: docs/log.md
+        dropout=0.05,  # 0.1 slowed task 17: docs/log.md
         bias=-3.0,
         delay=0.7,
         minutes=0.0,
         updates=26_000,
-        validate_every=1000,  # 250 took about a seventh of the time
+        validate_every=1000,  # 250 took about a seventh of the training time
     )
 
 
@@ -99,7 +100,7 @@ def babi_1k_joint() -> RunConfig:
         "babi-1k-joint",
         data=BabiData(task="joint", size="1k", recent_first=True),
         dropout=0.1,
-        bias=-2.0,  # it learned not to halt in 7 minutes, and so it did from -3: docs/log.md
+        bias=-2.0,  # the model learned not to halt in 7 minutes; with -3 too: docs/log.md
         delay=0.5,
         minutes=10.0,
         updates=0,
@@ -107,4 +108,21 @@ def babi_1k_joint() -> RunConfig:
     )
 
 
-__all__ = ["babi", "babi_1k_joint", "babi_10k_joint", "stories"]
+def depth_fixed() -> RunConfig:
+    """Stories at 6 steps in training, tested at 1 to 12 (the depth study)."""
+    return _at_most_six_steps("depth-fixed", halting=False)
+
+
+def depth_random() -> RunConfig:
+    """Stories at 1 to 6 steps in training, drawn for each update, tested at 1 to 12 (the depth study)."""
+    return replaced(_at_most_six_steps("depth-random", halting=False), {"training.depth": "random"})
+
+
+def depth_halting() -> RunConfig:
+    """Stories with dynamic halting, a cap of 6 steps in training, tested at caps of 1 to 12 (the depth study)."""
+    return _at_most_six_steps("depth-halting", halting=True)
+
+
+def _at_most_six_steps(name: str, *, halting: bool) -> RunConfig:
+    changes = {"model.halting.side": "both" if halting else "none", "model.depth.max_steps": 6}
+    return replaced(stories(), {"recipe": name, **changes})

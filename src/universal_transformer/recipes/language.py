@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import DepthConfig, Sizes, StepConfig
-from universal_transformer.recipes.variants import Recipe, family
 from universal_transformer.tasks import AgreementData, LambadaData, ReadingData
 from universal_transformer.training.config import RunConfig, TrainingConfig
 from universal_transformer.typed import replaced
-
-_MODELS = ("lstm", "transformer", "transformer-small", "ut", "ut-halting")
-
 
 _MODEL = ModelConfig(
     architecture="language_model",
@@ -50,9 +45,15 @@ def lambada_reading() -> RunConfig:
     return RunConfig(recipe="lambada-reading", data=ReadingData(), model=model, training=_ON_NOVELS)
 
 
-FAMILIES: Mapping[str, Mapping[str, Recipe]] = {
-    "agreement": family("agreement", agreement, models=_MODELS, vocabulary_size=7_151),
-    "lambada": family("lambada", lambada, models=_MODELS, vocabulary_size=20_000),
-    "lambada-reading": family("lambada-reading", lambada_reading, models=_MODELS, vocabulary_size=34_781),
-}
-"""Task -> model of a row -> its recipe. An LSTM reads as a classifier over the whole vocabulary: it does not point."""
+def lambada_ut_8() -> RunConfig:
+    """The last word of a passage, by a language model on novels: Universal Transformer of 8 steps (table 3)."""
+    return _deeper(8)
+
+
+def lambada_ut_9() -> RunConfig:
+    """The last word of a passage, by a language model on novels: Universal Transformer of 9 steps (table 3)."""
+    return _deeper(9)
+
+
+def _deeper(max_steps: int) -> RunConfig:
+    return replaced(lambada(), {"recipe": f"lambada-ut-{max_steps}", "model.depth.max_steps": max_steps})

@@ -7,20 +7,17 @@ import dataclasses
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.presets import SIZES
 from universal_transformer.nn.config import DepthConfig, Sizes, StepConfig
-from universal_transformer.recipes.files import translation_training
+from universal_transformer.recipes.own_files import translation_training
 from universal_transformer.tasks import TranslationData
 from universal_transformer.training.config import RunConfig, TrainingConfig
 from universal_transformer.typed import replaced
-
-VOCABULARY = {"multi30k": 4000, "wmt14": 32_000}
-"""Byte pairs of both languages together."""
 
 
 def multi30k() -> RunConfig:
     """Multi30k, English to German image descriptions (`ut data fetch multi30k`)."""
     return RunConfig(
         recipe="multi30k",
-        data=TranslationData(vocabulary_size=VOCABULARY["multi30k"]),
+        data=TranslationData(vocabulary_size=4000),
         model=ModelConfig(
             sizes=Sizes(width=192, filter_width=768, num_heads=4),
             depth=DepthConfig(max_steps=4),
@@ -34,7 +31,7 @@ def wmt14() -> RunConfig:
     """WMT14 English to German from your own files, in the size of the paper's base model (table 7)."""
     return RunConfig(
         recipe="wmt14",
-        data=TranslationData(corpus="wmt14", vocabulary_size=VOCABULARY["wmt14"]),
+        data=TranslationData(corpus="wmt14", vocabulary_size=32_000),
         model=ModelConfig(sizes=SIZES["base"], step=StepConfig(norm="pre")),
         training=TrainingConfig(
             max_updates=100_000,

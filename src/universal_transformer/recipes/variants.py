@@ -1,83 +1,99 @@
-"""One task, several models: the rows of a table out of one recipe."""
+"""One task, several models: each function takes a recipe and returns that recipe with another model."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
+from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
+from universal_transformer.kinds import AnyModelConfig
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.recipes.baselines import with_lstm, with_neural_gpu
-from universal_transformer.recipes.sizes import small_transformer_of, transformer_of
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import replaced
 
 Recipe = Callable[[], RunConfig]
-Change = Callable[[RunConfig], RunConfig]
-
-TITLES: dict[str, str] = {
-    "lstm": "LSTM",
-    "neural-gpu": "Neural GPU",
-    "transformer": "Transformer",
-    "transformer-small": "Transformer, as many parameters as the UT",
-    "ut": "Universal Transformer",
-    "ut-halting": "UT, dynamic halting",
-    "ours": "Ours",
-}
-"""Model of a row -> what a table calls it. Transformer alone: as wide and as deep as the UT, equal compute."""
 
 
-def family(name: str, base: Recipe, *, models: Sequence[str], vocabulary_size: int) -> dict[str, Recipe]:
-    """Return a recipe for each of `models`: `base`, called `name`, with its model replaced.
+def lstm(base: Recipe) -> Recipe:
+    """Return the recipe with an LSTM of the same width; its name ends in -lstm."""
 
-    The one of "ut" is `base` itself; the others are called NAME-MODEL. `vocabulary_size` is the one of the data,
-    which equal parameters depend on.
+    def model(config: RunConfig) -> LstmConfig:
+        universal = _universal(config)
+        return LstmConfig(
+            architecture=universal.architecture,
+            inputs=universal.inputs,
+            width=universal.sizes.width,
+            dropout=universal.step.dropout,
+        )
+
+    return _variant(base, model=model, suffix="lstm", title="LSTM")
+
+
+def neural_gpu(base: Recipe) -> Recipe:
+    """Return the recipe with a Neural GPU; its name ends in -neural-gpu."""
+
+    def model(config: RunConfig) -> NeuralGpuConfig:
+        return NeuralGpuConfig(dropout=_universal(config).step.dropout)
+
+    return _variant(base, model=model, suffix="neural-gpu", title="Neural GPU")
+
+
+def transformer(base: Recipe) -> Recipe:
+    """Return the recipe with the Transformer at equal compute; its name ends in -transformer."""
+    return _variant(base, model=_transformer_of, suffix="transformer", title="Transformer")
+
+
+def small_transformer(base: Recipe, *, width: int, filter_width: int) -> Recipe:
+    """Return the recipe with the Transformer at equal parameters; its name ends in -transformer-small.
+
+    It is as deep as the base and narrower. `width` is the largest multiple of two channels a head at which a
+    transition of the same proportions has too few parameters; `filter_width` adds the rest. A test compares the totals.
     """
-    changes: dict[str, Change] = {
-        "lstm": with_lstm,
-        "neural-gpu": with_neural_gpu,
-        "transformer": lambda config: _with(config, transformer_of(_ours(config))),
-        "transformer-small": lambda config: _with(
-            config, small_transformer_of(_ours(config), vocabulary_size=vocabulary_size)
-        ),
-        "ut-halting": lambda config: _with(config, replaced(_ours(config), {"halting.side": "both"})),
-    }
-    return {
-        model: base if model == "ut" else _with_model(name, base, model=model, change=changes[model])
-        for model in models
-    }
+
+    def model(config: RunConfig) -> ModelConfig:
+        changes = {"sizes.width": width, "sizes.filter_width": filter_width}
+        return replaced(_transformer_of(config), changes)
+
+    title = "Transformer, as many parameters as the UT"
+    return _variant(base, model=model, suffix="transformer-small", title=title)
 
 
-def changed(base: Recipe, *, change: Change, by: str) -> Recipe:
-    """Return the recipe that makes `change` of `base`; `by` says in a summary what it is."""
+def halting(base: Recipe) -> Recipe:
+    """Return the recipe with dynamic halting; its name ends in -ut-halting."""
 
-    def recipe() -> RunConfig:
-        return change(base())
+    def model(config: RunConfig) -> ModelConfig:
+        return replaced(_universal(config), {"halting.side": "both"})
 
-    recipe.__doc__ = f"{(base.__doc__ or '').split(chr(10))[0].rstrip('.')}: {by}."
-    return recipe
-
-
-def _with_model(name: str, base: Recipe, *, model: str, change: Change) -> Recipe:
-    def named(config: RunConfig) -> RunConfig:
-        return dataclasses.replace(change(config), recipe=f"{name}-{model}")
-
-    return changed(base, change=named, by=TITLES[model])
+    return _variant(base, model=model, suffix="ut-halting", title="UT, dynamic halting")
 
 
-def _ours(config: RunConfig) -> ModelConfig:
-    assert isinstance(config.model, ModelConfig), "a family begins with our own model"
+def _transformer_of(config: RunConfig) -> ModelConfig:
+    """Return the Transformer at equal compute: of the same width and depth, with a block of its own for each step.
+
+    Positions are encoded once, at the input, and steps are not encoded (Vaswani et al. 2017).
+    """
+    return replaced(
+        _universal(config),
+        {
+            "step.tied": False,
+            "halting.side": "none",
+            "coordinates.injection": "input",
+            "coordinates.step": "none",
+        },
+    )
+
+
+def _universal(config: RunConfig) -> ModelConfig:
+    assert isinstance(config.model, ModelConfig), "the base of a variant is a Universal Transformer"
     return config.model
 
 
-def _with(config: RunConfig, model: ModelConfig) -> RunConfig:
-    return dataclasses.replace(config, model=model)
+def _variant(
+    base: Recipe, *, model: Callable[[RunConfig], AnyModelConfig], suffix: str, title: str
+) -> Recipe:
+    def recipe() -> RunConfig:
+        config = base()
+        return dataclasses.replace(config, recipe=f"{config.recipe}-{suffix}", model=model(config))
 
-
-def rows(families: Mapping[str, Mapping[str, Recipe]]) -> dict[str, Recipe]:
-    """Return COLUMN/MODEL -> recipe."""
-    return {f"{column}/{model}": one for column, found in families.items() for model, one in found.items()}
-
-
-def by_recipe_name(found: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    """Return the recipes by the names they have on the command line."""
-    return {recipe().recipe: recipe for recipe in found.values()}
+    recipe.__doc__ = f"{(base.__doc__ or '').split(chr(10))[0].rstrip('.')}: {title}."
+    return recipe

@@ -1,6 +1,6 @@
 """Training: a run configuration and a task give a run folder with a trained model in it.
 
-`config` says what a run is, `objective` what is minimised, `optimizer` how; `validation` judges, `checkpoint` and
-`folder` keep it safe, `tracking` shows it, `trainer` puts the parts together. Nothing is imported here, so that
-configurations can be made and printed without torch.
+`config` holds the configuration of a run, `objective` its loss, `optimizer` Adam and the schedules; `validation` scores
+the model, `checkpoint` and `folder` save the run, `tracking` shows its progress, `run` makes the updates, `trainer`
+combines the parts. Nothing is imported here, so that configurations can be created and printed without torch.
 """

@@ -1,7 +1,7 @@
-"""Checkpoints that are whole or not there: tensors as safetensors, scalars as JSON, a SHA-256 of every file.
+"""Checkpoints, written completely or not at all: tensors as safetensors, scalars as JSON, a SHA-256 of every file.
 
-A save stages a folder beside the target, writes, syncs, reads back, renames, syncs the parent, and only then
-deletes what is older. Loading trusts nothing that the manifest does not vouch for.
+A save writes a temporary folder next to the target, syncs it, reads it back, renames it, syncs the parent, and only
+then deletes older checkpoints. Loading accepts only files that agree with the manifest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Tensors = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One moment of a run: `tensors` by file name (without .safetensors) and name, `state` as plain JSON."""
+    """The state of a run: `tensors` by file name (without .safetensors) and name, `state` as plain JSON."""
 
     tensors: Mapping[str, Tensors]
     state: Mapping[str, Any]
@@ -40,7 +40,7 @@ class Checkpoint:
 def save(folder: Path, checkpoint: Checkpoint, *, name: str) -> Path:
     """Write `checkpoint` as `folder`/`name`, then delete all but the newest `KEPT`; names sort by age.
 
-    Raises UserError when the disk does not take it; what was there before stays as it was.
+    Raises UserError when the disk cannot store it; earlier checkpoints stay unchanged.
     """
     staging, target = folder / f".{name}.partial", folder / name
     try:
@@ -56,13 +56,13 @@ def save(folder: Path, checkpoint: Checkpoint, *, name: str) -> Path:
         sync_folder(staging)
         for file, data in files.items():
             if (staging / file).read_bytes() != data:
-                raise OSError(0, f"{file} does not read back as it was written")
+                raise OSError(0, f"{file} is not read back as it was written")
         staging.rename(target)
         sync_folder(folder)
     except OSError as error:
         shutil.rmtree(staging, ignore_errors=True)
         raise UserError(
-            f"{target}: the checkpoint could not be saved: {error.strerror}; earlier ones are as they were"
+            f"{target}: the checkpoint could not be saved: {error.strerror}; earlier ones are unchanged"
         ) from error
     for old in _newest_first(folder)[KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
@@ -70,9 +70,9 @@ def save(folder: Path, checkpoint: Checkpoint, *, name: str) -> Path:
 
 
 def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Return the newest sound checkpoint (None if there never was one) and a warning for each damaged one.
+    """Return the newest intact checkpoint (None if there never was one) and a warning for each damaged one.
 
-    Damaged ones are renamed to damaged-NAME, out of the way of what comes. UserError when none is sound.
+    Damaged ones are renamed to damaged-NAME. Raises UserError when none is intact.
     """
     warnings: list[str] = []
     paths = _newest_first(folder)
@@ -80,24 +80,24 @@ def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
         try:
             return _load(path), warnings
         except (OSError, UserError, SafetensorError) as error:
-            warnings.append(f"checkpoint {path} is damaged ({error}): going back to the one before")
+            warnings.append(f"checkpoint {path} is damaged ({error}): using the one before")
             _set_aside(path)
     if damaged := sorted(path.name for path in folder.glob("damaged-*")):
         raise UserError(
             f"{folder}: no checkpoint is sound, all are damaged ({', '.join(damaged)}); "
-            "delete the folder to start the run anew"
+            "delete the folder to start the run again"
         )
     return None, warnings
 
 
 def remove_partial(folder: Path) -> None:
-    """Delete what an interrupted save left behind."""
+    """Delete the temporary folders of interrupted saves."""
     for path in folder.glob(".*.partial"):
         shutil.rmtree(path)
 
 
 def copy_weights(model: Pretrained) -> dict[str, Tensor]:
-    """Return all weights as they are now, on the CPU, untouched by later updates."""
+    """Return a copy of all weights on the CPU."""
     return {name: tensor.detach().to("cpu", copy=True) for name, tensor in model.tensors().items()}
 
 

@@ -1,4 +1,4 @@
-"""What a run is: a recipe's name, its data, its model, its training. Needs no torch."""
+"""The configuration of a run: the name of its recipe, its data, model and training. Needs no torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REPORT = "report.json"
 """What the files and folders of a run are called."""
 
 MAX_SEED = 2**63 - 1
-"""The largest that torch takes."""
+"""The largest seed that torch accepts."""
 NumberOf = Annotated[int, Range(0)]
 AtLeastOne = Annotated[int, Range(1)]
 MoreThanZero = Annotated[float, Range(0, above=True)]
@@ -41,7 +41,7 @@ class TrainingConfig:
     batch_tokens: AtLeastOne = 4096
     """Positions in a batch, padding included: rows times the longest row."""
     optimizer: Literal["adam", "adamw"] = "adam"
-    """Adam adds the weight decay to the gradient, AdamW takes it off the weights."""
+    """Adam adds the weight decay to the gradient, AdamW subtracts it from the weights."""
     learning_rate: MoreThanZero = 1e-3
     """The highest learning rate, reached at the end of the warm-up."""
     betas: tuple[Fraction, Fraction] = (0.9, 0.98)
@@ -57,9 +57,9 @@ class TrainingConfig:
     clip_norm: NonNegative = 1.0
     """Largest norm of the whole gradient; 0 means no clipping."""
     label_smoothing: Fraction = 0.0
-    """Probability taken from the right answer and spread over all."""
+    """Probability that is moved from the right answer to all answers equally."""
     ponder_weight: NonNegative = 0.01
-    """How much a step of thinking costs, in units of the loss."""
+    """Weight of the ponder cost in the loss."""
     ponder_warmup_updates: NumberOf = 0
     """Updates over which the ponder weight rises from 0."""
     halting_delay: Annotated[float, Range(0, 1)] = 0.0
@@ -77,9 +77,9 @@ class TrainingConfig:
     save_minutes: NonNegative = 5.0
     """Minutes between two checkpoints; there is always one where validation improves and at the end."""
     log_every: AtLeastOne = 20
-    """Updates that one line of metrics.jsonl sums up."""
+    """Number of updates that one line of metrics.jsonl averages."""
     seed: Annotated[int, Range(0, MAX_SEED)] = 0
-    """Decides the first weights, the order of the data and dropout."""
+    """Seed of the initial weights, the order of the data and dropout."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """bfloat16 computes matrix products in 16 bits (autocast); weights stay in 32."""
     threads: NumberOf = 0
@@ -99,15 +99,14 @@ class TrainingConfig:
             )
 
 
-#: Fields of `TrainingConfig` that may change when a run goes on. What an update computes depends on two of them, where
-#: something follows the part of the run that is over: cosine and linear schedules and `halting_delay`, which jump to
-#: where a run of the new `max_updates` (or `minutes`) has them. A resume warns of it.
+#: Fields of `TrainingConfig` that may change when a run continues. Cosine and linear schedules and `halting_delay`
+#: depend on the length of the run: they jump to their values in a run of the new length. A resume warns of it.
 LIMITS = ("minutes", "max_updates", "patience", "save_minutes", "log_every", "tensorboard")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """All that a run depends on."""
+    """The whole configuration of a run."""
 
     recipe: str
     """Name of the recipe it came from."""

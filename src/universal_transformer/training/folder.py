@@ -1,4 +1,4 @@
-"""The run folder: claimed by one writer at a time, and only ever gone on with by the run that it belongs to."""
+"""The run folder: one writer at a time, and continued only by the run that it belongs to."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from universal_transformer.tasks.task import Codec
 from universal_transformer.training.config import CONFIG, LIMITS, MODEL, REPORT, RunConfig, TrainingConfig
 
 LOCK = ".lock"
-#: What evaluating and plotting write about the model in the folder.
+#: Files that evaluating and plotting write about the model in the folder.
 REPORTS = (REPORT, "report-*.json", "report.html")
 
 
 def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
-    """Refuse a folder that a new run would spoil, or a resume of something else; return what changed.
+    """Refuse a folder that a new run would overwrite, or a resume of another run; return the changes.
 
-    A resume may change the limits of a run (`LIMITS`) and whether activations are kept, which changes no number; any
-    other difference is a UserError that names it. What follows the length of the run is named where that changed.
+    A resume may change the limits of a run (`LIMITS`) and activation checkpointing, which changes no number; any other
+    difference is a UserError that names it. If the length changed, schedules that depend on it are named too.
     """
     try:
         str(folder).encode("utf-8")
     except UnicodeEncodeError as error:
         raise UserError(
-            f"{show_path(folder)}: the name of this run folder is not UTF-8, in which its files name it; "
+            f"{show_path(folder)}: the name of this run folder is not UTF-8, the encoding of its files; "
             "choose another"
         ) from error
     if not resume:
         if folder.exists() and not (folder.is_dir() and _is_empty(folder)):
             begun = (folder / CONFIG).is_file()
             what = (
-                f": go on with it (ut train --resume {folder}) or choose another"
+                f": continue it (ut train --resume {folder}) or choose another"
                 if begun
                 else ", and no run: choose another"
             )
@@ -58,7 +58,7 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
 
 
 def _is_empty(folder: Path) -> bool:
-    # a run killed before its configuration was in place leaves these two, and no run
+    # a run killed before its configuration was written leaves only these two
     names = {path.name for path in folder.iterdir()} - {LOCK}
     return all(name.startswith(f".{CONFIG}.") and name.endswith(".partial") for name in names)
 
@@ -82,7 +82,7 @@ def _differences(saved: Any, given: Any, *, where: str) -> dict[str, str]:
 
 
 def _jumps(saved: TrainingConfig, given: TrainingConfig) -> list[str]:
-    """Say what follows the part of the run that is over, if the run has another length now."""
+    """Return which schedules jump because the length of the run changed."""
     old, new = ((one.max_updates, 0 if one.max_updates else one.minutes) for one in (saved, given))
     following = ["learning rate"] * (given.schedule in ("cosine", "linear"))
     following += ["ponder weight"] * (given.halting_delay > 0)
@@ -93,7 +93,7 @@ def _jumps(saved: TrainingConfig, given: TrainingConfig) -> list[str]:
 
 @contextmanager
 def claimed(folder: Path, config: RunConfig) -> Iterator[None]:
-    """Hold `folder` as its only writer, its config.json written; the lock ends with the process, however it ends."""
+    """Lock `folder` for this process and write its config.json; the lock ends with the process."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -115,7 +115,7 @@ def claimed(folder: Path, config: RunConfig) -> Iterator[None]:
 
 
 def save_model(folder: Path, model: Pretrained, codec: Codec) -> Path:
-    """Write `folder`/model anew, beside the old one, and put it in its place; reports on the old one go first."""
+    """Write `folder`/model next to the old one, delete reports on the old one, and replace it."""
     target = folder / MODEL
     staging, old = folder / f".{MODEL}.partial", folder / f".{MODEL}.old.partial"
     for path in (staging, old):

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a deadline ask a run to stop; it saves and goes, and a second Ctrl-C does not wait for that."""
+"""Ctrl-C, SIGTERM and a deadline request a stop, before which the run saves; a second Ctrl-C stops it at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import FrameType
 
 
 class StopRequest:
-    """Whether someone asked the run to stop, and with which signal, or its deadline has come."""
+    """Whether a stop was requested: by a signal, and which, or by the deadline."""
 
     def __init__(self, *, deadline: float = math.inf) -> None:
         self.signal: str | None = None
@@ -23,7 +23,7 @@ class StopRequest:
 
     @property
     def reason(self) -> str:
-        """Return what asked the run to stop."""
+        """Return the name of the signal, or that it was the deadline."""
         return self.signal or "its deadline"
 
 
@@ -31,7 +31,7 @@ class StopRequest:
 def stop_on_signals(*, deadline: float = math.inf) -> Iterator[StopRequest]:
     """Turn SIGINT and SIGTERM into a StopRequest while inside (in the main thread, where signals arrive).
 
-    `deadline` is a time of `time.monotonic`, at which the request is made too.
+    `deadline`, a time of `time.monotonic`, makes the request too.
     """
     request = StopRequest(deadline=deadline)
     if threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""What is minimised: label-smoothed cross-entropy plus what thinking costs (paper, section 2; Graves 2016)."""
+"""The training objective: label-smoothed cross-entropy plus ponder cost (paper, section 2; Graves 2016)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Loss:
     mean_steps: Scalar
     """N, mean over the real positions of encoder and decoder together."""
     traces: tuple[Trace, ...]
-    """What encoder and decoder did, those of them there are."""
+    """The traces of encoder and decoder, as far as the model has them."""
 
 
 def objective(
@@ -47,20 +47,17 @@ def objective(
 
     n counts the real targets of the batch: tokens that are not padding, or examples of a classifier. q is
     ``1 - label_smoothing`` at the right answer plus ``label_smoothing / classes`` everywhere (model.md, section 6).
-    `max_steps` is how deep the model goes, if not as it was configured.
+    `max_steps` replaces the configured depth.
     """
-    output = forward(model, batch, max_steps=max_steps)
-    return loss_of(output, batch.target, label_smoothing=label_smoothing, ponder_weight=ponder_weight)
-
-
-def loss_of(
-    output: ModelOutput,
-    target: Int[Tensor, "batch target"] | Int[Tensor, " batch"],
-    *,
-    label_smoothing: float,
-    ponder_weight: float | Scalar,
-) -> Loss:
-    """The same of what a model returned."""
+    depth = {} if max_steps is None else {"max_steps": max_steps}
+    match model.config.architecture:
+        case "encoder_decoder":
+            output: ModelOutput = model(batch.source, batch.target, **depth)
+        case "language_model":
+            output = model(batch.target, **depth)
+        case _:
+            output = model(batch.source, **depth)
+    target = batch.target
     logits = output.logits.float()
     ignored = NO_CLASS if target.ndim == 1 else PADDING
     cross_entropy = _cross_entropy(
@@ -79,18 +76,6 @@ def loss_of(
         mean_steps=output.mean_steps.detach(),
         traces=tuple(trace for trace in (output.encoder, output.decoder) if trace is not None),
     )
-
-
-def forward(model: Pretrained, batch: Batch, *, max_steps: int | None = None) -> ModelOutput:
-    """Call the model as its architecture wants to be called, to its own depth or to `max_steps`."""
-    depth = {} if max_steps is None else {"max_steps": max_steps}
-    match model.config.architecture:
-        case "encoder_decoder":
-            return model(batch.source, batch.target, **depth)
-        case "language_model":
-            return model(batch.target, **depth)
-        case _:
-            return model(batch.source, **depth)
 
 
 def _cross_entropy(

@@ -1,4 +1,4 @@
-"""Adam, learning rate schedules, clipping, and the refusal of a gradient that is not a number."""
+"""Adam, learning rate schedules, clipping, and the check that gradients are finite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.training.config import TrainingConfig
 
-#: What Adam keeps for a parameter: update count, mean gradient (m), mean squared gradient (v).
+#: The state of Adam for a parameter: update count, mean gradient (m), mean squared gradient (v).
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
@@ -24,7 +24,7 @@ class NonFiniteError(UserError):
 
 
 def fraction_done(config: TrainingConfig, *, update: int, seconds: float) -> float:
-    """Return how much of the run is over: updates over `max_updates`, or minutes over `minutes` if that is all."""
+    """Return the finished part of the run: updates over `max_updates`, or else minutes over `minutes`."""
     if config.max_updates:
         return min(1.0, update / config.max_updates)
     return min(1.0, seconds / (60 * config.minutes))
@@ -35,8 +35,8 @@ def learning_rate(config: TrainingConfig, *, update: int, seconds: float) -> flo
 
     For the W warm-up updates it is ``peak · update / W``. Then: constant, ``peak``; inverse_sqrt,
     ``peak · sqrt(W / update)``; linear, ``peak · (1 - x)``; cosine, ``peak · (1 + cos πx) / 2``, where x goes from 0
-    at the end of the warm-up to 1 at `max_updates`. Without `max_updates`, x is the part of the time that is gone:
-    the schedule then depends on the clock, and two runs are no longer alike bit for bit.
+    at the end of the warm-up to 1 at `max_updates`. Without `max_updates`, x is the part of the time that has passed:
+    the schedule then depends on the clock, and two runs are no longer equal bit for bit.
     """
     peak, warmup = config.learning_rate, config.warmup_updates
     if update < warmup:
@@ -54,14 +54,14 @@ def learning_rate(config: TrainingConfig, *, update: int, seconds: float) -> flo
 
 
 def halting_delayed(config: TrainingConfig, *, update: int, seconds: float) -> bool:
-    """Return whether update `update`, which counts from 1, is one of those before halting is learned."""
+    """Return whether update `update`, which counts from 1, is one of those before halting is trained."""
     return fraction_done(config, update=update - 1, seconds=seconds) < config.halting_delay
 
 
 def ponder_weight(config: TrainingConfig, *, update: int, seconds: float) -> float:
     """Return the weight of the ponder cost at update `update`.
 
-    It rises over `ponder_warmup_updates`, and is 0 before halting is learned.
+    It rises over `ponder_warmup_updates`, and is 0 before halting is trained.
     """
     if halting_delayed(config, update=update, seconds=seconds):
         return 0.0
@@ -70,16 +70,16 @@ def ponder_weight(config: TrainingConfig, *, update: int, seconds: float) -> flo
 
 @torch.no_grad()
 def flatten_halting(model: nn.Module) -> None:
-    """Let halting units see their bias alone: ``p = sigmoid(b)`` at every position and step.
+    """Set the weights of halting units to 0: ``p = sigmoid(b)`` at every position and step.
 
-    The random weights they start with would make of states that grow over depth a random depth for each position.
+    With random initial weights, states that grow over depth would give each position a random depth.
     """
     for unit in _halting_units(model):
         unit.weight.zero_()
 
 
-def spare_halting(model: nn.Module) -> None:
-    """Let the next update leave halting units as they are."""
+def discard_halting_gradients(model: nn.Module) -> None:
+    """Delete the gradients of halting units, so that the next update does not change them."""
     for unit in _halting_units(model):
         unit.zero_grad(set_to_none=True)
 
@@ -123,7 +123,7 @@ def gradient_norm(model: nn.Module) -> Scalar:
 
 
 def clip(model: nn.Module, *, norm: float, limit: float) -> None:
-    """Scale all gradients by ``limit / norm`` where the norm is over the limit."""
+    """Scale all gradients by ``limit / norm`` if the norm exceeds the limit."""
     if limit and norm > limit:
         torch._foreach_mul_(_gradients(model), limit / (norm + 1e-6))
 
@@ -133,7 +133,7 @@ def _gradients(model: nn.Module) -> list[Tensor]:
 
 
 def refuse_non_finite(model: nn.Module, *, update: int, loss: float, norm: float) -> None:
-    """Raise NonFiniteError, naming the first parameter at fault, before anything has been changed."""
+    """Raise NonFiniteError, which names the first faulty parameter, before anything has been changed."""
     if math.isfinite(loss) and math.isfinite(norm):
         return
     parts = [f"the loss is {loss:g}, the gradient norm {norm:g}"]
@@ -145,7 +145,7 @@ def refuse_non_finite(model: nn.Module, *, update: int, loss: float, norm: float
             parts.append(f"first gradient that is not finite: {name}")
             break
     raise NonFiniteError(
-        f"update {update}: {'; '.join(parts)}; the weights were left as they were: go on from the last "
+        f"update {update}: {'; '.join(parts)}; the weights were not changed: continue from the last "
         "checkpoint with a lower learning_rate or clip_norm, or precision float32"
     )
 
@@ -179,20 +179,3 @@ def load_optimizer(model: nn.Module, optimizer: Optimizer, *, tensors: Mapping[s
     packed: dict[str, Any] = optimizer.state_dict()
     packed["state"] = {index: states[name] for index, name in enumerate(ordered) if name in states}
     optimizer.load_state_dict(packed)
-
-
-__all__ = [
-    "NonFiniteError",
-    "build_optimizer",
-    "clip",
-    "flatten_halting",
-    "fraction_done",
-    "gradient_norm",
-    "halting_delayed",
-    "learning_rate",
-    "load_optimizer",
-    "optimizer_tensors",
-    "ponder_weight",
-    "refuse_non_finite",
-    "spare_halting",
-]

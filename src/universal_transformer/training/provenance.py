@@ -1,4 +1,4 @@
-"""Where a figure comes from: machine, versions and commit."""
+"""The machine, versions and commit that a figure was computed with."""
 
 from __future__ import annotations
 
@@ -14,41 +14,40 @@ from pathlib import Path
 from typing import Any
 
 import universal_transformer
-from universal_transformer.training.machine import processor
 
 SECONDS = 20
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """The commit that the package's code is of."""
+    """The commit of the package's code."""
 
     commit: str | None
-    """None: the code is in no git checkout, or there is no git."""
+    """None if the code is in no git checkout, or git is missing."""
     clean: bool | None
     """Whether the package's files are as committed; None without a commit."""
 
 
 @dataclass(frozen=True)
 class Code(Checkout):
-    """What a figure is computed with."""
+    """The code and versions that compute a figure."""
 
     versions: dict[str, str]
     """Of Python, torch and this package."""
 
     @classmethod
     def in_use(cls) -> Code:
-        """Return what runs here and now."""
+        """Return those of this process."""
         code = checkout()
         return cls(code.commit, code.clean, versions())
 
     def values(self) -> dict[str, str | bool | None]:
-        """Return it as a line of metrics holds it."""
+        """Return them as values of a line of metrics."""
         return {**self.versions, "commit": self.commit, "clean": self.clean}
 
     @classmethod
     def from_line(cls, line: Mapping[str, Any]) -> Code | None:
-        """Undo `values`; None for a line from before it was written down."""
+        """Undo `values`; None for an old line that lacks them."""
         names = versions().keys()
         if not {"commit", "clean", *names} <= line.keys():
             return None
@@ -65,7 +64,7 @@ class Code(Checkout):
 def checkout() -> Checkout:
     """Return the commit of the code in use, looked up once: later changes on disk do not change what runs."""
     source = Path(universal_transformer.__file__).parent
-    # a package installed inside someone else's checkout is not of that checkout
+    # a package installed inside another project's checkout does not belong to that checkout
     if _git(source, "ls-files", "--error-unmatch", "__init__.py") is None:
         return Checkout(None, None)
     commit = _git(source, "rev-parse", "HEAD")
@@ -88,6 +87,18 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return None
     return done.stdout.strip()
+
+
+def processor() -> str:
+    """Return the processor's name as the system reports it, or at least its architecture."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    except OSError:
+        pass  # not Linux
+    return platform.processor() or platform.machine() or "unknown"
 
 
 def hardware(*, threads: int, device: str) -> dict[str, str | int]:

@@ -1,4 +1,4 @@
-"""Everything that decides the bits of a run besides its data: seeds, random states, threads, order of sums."""
+"""Seeds, random states, threads and the order of sums, which determine the bits of a run besides its data."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def restore_random_states(states: Mapping[str, Tensor], *, device: torch.device)
 
 @contextmanager
 def repeatable(*, threads: int, device: torch.device) -> Iterator[None]:
-    """Inside, sums come out the same each time (on a CPU) and `threads` threads work (0: as many as before)."""
+    """Make sums repeatable (on a CPU) and use `threads` threads (0: no change)."""
     previous_threads = torch.get_num_threads()
     previous_mode = torch.get_deterministic_debug_mode()
     previous_fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     if threads:
         torch.set_num_threads(threads)
     if device.type == "cpu":
-        # without it, two threads add the gradients of a gather in whichever order they come
+        # otherwise two threads add the gradients of a gather in a varying order
         torch.use_deterministic_algorithms(True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
@@ -56,7 +56,7 @@ def repeatable(*, threads: int, device: torch.device) -> Iterator[None]:
 
 
 def depth_of(training: TrainingConfig, *, update: int, most: int) -> int | None:
-    """Return how deep an update goes: T ~ uniform(1 … `most`), a function of seed and update; None: as configured."""
+    """Return the depth of an update: T ~ uniform(1 … `most`), a function of seed and update; None: as configured."""
     if training.depth == "fixed":
         return None
     return random.Random(f"depth {training.seed} {update}").randint(1, most)

@@ -1,4 +1,4 @@
-"""What a run says while it runs: metrics.jsonl, TensorBoard files, a progress bar or plain lines."""
+"""The output of a run in progress: metrics.jsonl, TensorBoard files, a progress bar or plain lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Value = float | int | str | bool | None
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a metrics.jsonl; a line that is not whole (a run that was killed) is left out."""
+    """Return the lines of a metrics.jsonl; an incomplete line (of a killed run) is skipped."""
     lines = []
     for text in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
@@ -37,7 +37,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def ending(folder: Path) -> dict[str, Any] | None:
-    """Return what the metrics of the run in `folder` say about its end; None if training has not come to it."""
+    """Return the last line of the metrics of a finished run in `folder`; None if it is not finished."""
     if not (folder / METRICS).is_file() or not (folder / MODEL).is_dir():
         return None
     lines = read_metrics(folder / METRICS)
@@ -53,7 +53,7 @@ class Metrics:
     """metrics.jsonl: one JSON object a line with event, update, seconds and values, on disk line by line."""
 
     def __init__(self, path: Path, *, after: int | None = None) -> None:
-        """Go on after update `after`, forgetting what a killed run wrote later; None starts a new file."""
+        """Continue after update `after`, without the later lines of a killed run; None starts a new file."""
         if after is not None and path.exists():
             kept = [line for line in read_metrics(path) if line["update"] <= after]
             staging = path.with_name(f".{path.name}.partial")
@@ -62,13 +62,13 @@ class Metrics:
         self._file = path.open("a", encoding="utf-8", buffering=1)
 
     def write(self, event: str, *, update: int, seconds: float, values: Mapping[str, Value]) -> None:
-        """Append one line; a value that is not finite is left out, for JSON has no word for it."""
+        """Append one line, without values that are not finite: JSON cannot represent them."""
         numbers = {name: value for name, value in values.items() if not _is_bad(value)}
         line = {"event": event, "update": update, "seconds": round(seconds, 3), **numbers}
         self._file.write(json.dumps(line, allow_nan=False) + "\n")
 
     def sync(self) -> None:
-        """Wait until the disk has every line."""
+        """Wait until every line is on disk."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -82,7 +82,7 @@ class TensorBoard:
     def __init__(self, folder: Path, *, after: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        # points from purge_step on are forgotten: that of update `after` is to stay
+        # points from purge_step on are deleted; the point of update `after` is kept
         self._writer = SummaryWriter(folder, purge_step=after + 1)
 
     def write(self, event: str, *, update: int, values: Mapping[str, Value]) -> None:
@@ -92,12 +92,12 @@ class TensorBoard:
                 self._writer.add_scalar(f"{event}/{name}", value, update)
 
     def close(self) -> None:
-        """Write what is left and close."""
+        """Write the remaining points and close."""
         self._writer.close()
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class UpdateStatus:
     """What a display shows of one update."""
 
     update: int
@@ -106,20 +106,20 @@ class Glance:
     loss: float
     mean_steps: float
     handled: int
-    """Examples (or target tokens) trained on since training started or went on."""
+    """Examples (or target tokens) that training has used."""
 
 
 class Display:
-    """Where a run shows how it stands; this one shows nothing."""
+    """Shows the progress of a run; this base class shows nothing."""
 
-    def show(self, glance: Glance) -> None:
-        """Show an update; called after each one, and quick when nothing is due."""
+    def show(self, status: UpdateStatus) -> None:
+        """Show an update; called after each one, and fast when nothing is due."""
 
     def note(self, text: str) -> None:
-        """Say something that stays to be read."""
+        """Print a message."""
 
     def close(self) -> None:
-        """Show nothing any more."""
+        """Stop showing progress."""
 
 
 class Lines(Display):
@@ -130,15 +130,15 @@ class Lines(Display):
         self._rate = Rate()
         self._due = time.monotonic() + 1.0
 
-    def show(self, glance: Glance) -> None:
+    def show(self, status: UpdateStatus) -> None:
         """Print a line if the last one is ten seconds old."""
-        self._rate.start(glance)
+        self._rate.start(status)
         if (now := time.monotonic()) < self._due:
             return
         self._due = now + LINE_SECONDS
         self.note(
-            f"update {glance.update} · {glance.fraction:.0%} · {summary(glance)} · "
-            f"{self._rate.per_second(glance):,.0f} {self._unit}/s · {time_left(glance)}"
+            f"update {status.update} · {status.fraction:.0%} · {summary(status)} · "
+            f"{self._rate.per_second(status):,.0f} {self._unit}/s · {time_left(status)}"
         )
 
     def note(self, text: str) -> None:
@@ -163,41 +163,41 @@ class Bar(Lines):
         self._task = self._progress.add_task("starting", total=1.0, rate="", left="")
         self._progress.start()
 
-    def show(self, glance: Glance) -> None:
-        """Draw the bar anew if it is a quarter of a second old."""
-        self._rate.start(glance)
-        if (now := time.monotonic()) < self._due and glance.fraction < 1:
+    def show(self, status: UpdateStatus) -> None:
+        """Redraw the bar if it is a quarter of a second old."""
+        self._rate.start(status)
+        if (now := time.monotonic()) < self._due and status.fraction < 1:
             return
         self._due = now + BAR_SECONDS
         self._progress.update(
             self._task,
-            completed=glance.fraction,
-            description=summary(glance),
-            rate=f"{self._rate.per_second(glance):,.0f} {self._unit}/s",
-            left=time_left(glance),
+            completed=status.fraction,
+            description=summary(status),
+            rate=f"{self._rate.per_second(status):,.0f} {self._unit}/s",
+            left=time_left(status),
             refresh=True,
         )
 
     def close(self) -> None:
-        """Leave the bar as it is and give the terminal back."""
+        """Stop drawing, and release the terminal."""
         self._progress.stop()
 
 
 class Rate:
-    """Examples or tokens a second since the first glance."""
+    """Examples or tokens a second since the first status."""
 
     def __init__(self) -> None:
-        self._first: Glance | None = None
+        self._first: UpdateStatus | None = None
 
-    def start(self, glance: Glance) -> None:
-        """Remember the first glance: what came before it (compiling, loading) is no measure."""
-        self._first = self._first or glance
+    def start(self, status: UpdateStatus) -> None:
+        """Keep the first status; the time before it (compilation, loading) does not count."""
+        self._first = self._first or status
 
-    def per_second(self, glance: Glance) -> float:
-        """Return the mean rate up to `glance`."""
-        if self._first is None or glance.seconds <= self._first.seconds:
+    def per_second(self, status: UpdateStatus) -> float:
+        """Return the mean rate up to `status`."""
+        if self._first is None or status.seconds <= self._first.seconds:
             return 0.0
-        return (glance.handled - self._first.handled) / (glance.seconds - self._first.seconds)
+        return (status.handled - self._first.handled) / (status.seconds - self._first.seconds)
 
 
 def display(*, quiet: bool, unit: str, console: Console | None = None) -> Display:
@@ -208,16 +208,16 @@ def display(*, quiet: bool, unit: str, console: Console | None = None) -> Displa
     return Bar(console, unit=unit) if console.is_terminal else Lines(console, unit=unit)
 
 
-def summary(glance: Glance) -> str:
+def summary(status: UpdateStatus) -> str:
     """Return loss and mean steps (of a model with depth) as text."""
-    steps = f" · steps {glance.mean_steps:.2f}" if glance.mean_steps else ""
-    return f"loss {glance.loss:.3f}{steps}"
+    steps = f" · steps {status.mean_steps:.2f}" if status.mean_steps else ""
+    return f"loss {status.loss:.3f}{steps}"
 
 
-def time_left(glance: Glance) -> str:
-    """Return the time left as text, from the part of the run that is over."""
-    if glance.fraction <= 0:
+def time_left(status: UpdateStatus) -> str:
+    """Return the time left as text, from the finished part of the run."""
+    if status.fraction <= 0:
         return "time left unknown"
-    left = round(glance.seconds * (1 - glance.fraction) / glance.fraction)
+    left = round(status.seconds * (1 - status.fraction) / status.fraction)
     hours, minutes = divmod(left // 60, 60)
     return f"{hours}:{minutes:02}:{left % 60:02} left" if hours else f"{minutes}:{left % 60:02} left"

@@ -22,7 +22,7 @@ from universal_transformer.training.checkpoint import copy_weights, load_weights
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.interruption import StopRequest, stop_on_signals
 from universal_transformer.training.randomness import repeatable, seed_everything
-from universal_transformer.training.session import Reason, Session, numbers
+from universal_transformer.training.run import Reason, TrainingRun, numbers
 from universal_transformer.training.tracking import display
 from universal_transformer.training.validation import Interrupted, Score
 
@@ -31,7 +31,7 @@ Choice = Literal["best", "last", "average"]
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a run came to; its model is in `folder`/model."""
+    """The result of a run; its model is in `folder`/model."""
 
     folder: Path
     updates: int
@@ -40,7 +40,7 @@ class TrainingResult:
     chosen: Choice
     """Which weights `folder`/model holds: of the best validation, the last, or the average of the last few."""
     score: Score | None
-    """What validation says about them; None if there was none."""
+    """Their validation score; None without a validation."""
     warnings: tuple[str, ...]
 
 
@@ -53,12 +53,12 @@ def train(
     quiet: bool = False,
     deadline: float = math.inf,
 ) -> TrainingResult:
-    """Train as `config` says, in `folder`, and leave the best weights in `folder`/model.
+    """Train by `config` in `folder`, and write the best weights to `folder`/model.
 
-    `task` is what ``config.data.load()`` gives, for callers that have it already. With `resume` the run in `folder`
-    goes on where its last checkpoint left it: on a CPU, bit for bit as if it had never stopped. At `deadline`, a time
-    of `time.monotonic`, it stops as a signal stops it: saved, and "interrupted". Raises UserError for
-    a folder that holds something else, changed data or configuration, a full disk, or a loss that is not finite.
+    `task` is the result of ``config.data.load()``, for callers that have it already. With `resume` the run in `folder`
+    continues from its last checkpoint: on a CPU, bit for bit as if it had never stopped. At `deadline`, a time of
+    `time.monotonic`, it stops as on a signal: saved, and "interrupted". Raises UserError for a folder that holds
+    something else, changed data or configuration, a full disk, or a loss that is not finite.
     """
     changes = folders.check_usable(folder, config, resume=resume)
     check_extras(config)
@@ -74,14 +74,14 @@ def train(
         stack.enter_context(folders.claimed(folder, config))
         stop = stack.enter_context(stop_on_signals(deadline=deadline))
         shown = stack.enter_context(closing(display(quiet=quiet, unit=unit_of(model))))
-        session = Session(config, folder=folder, task=task, model=model, device=device, shown=shown)
-        stack.callback(session.close)
-        session.start(changes, resume=resume)
-        return finish(session, reason=session.run(stop), stop=stop)
+        run = TrainingRun(config, folder=folder, task=task, model=model, device=device, shown=shown)
+        stack.callback(run.close)
+        run.start(changes, resume=resume)
+        return finish(run, reason=run.run(stop), stop=stop)
 
 
 def check_extras(config: RunConfig) -> None:
-    """Refuse what needs a library that is not installed, or a depth that the model does not have."""
+    """Refuse fields that need a missing library, or a depth that the model does not have."""
     if config.training.depth == "random" and not isinstance(config.model, ModelConfig):
         raise UserError(
             "training.depth: 'random', but this model has no depth to choose; allowed here: fixed"
@@ -94,7 +94,7 @@ def check_extras(config: RunConfig) -> None:
 
 
 def device_of(config: RunConfig) -> torch.device:
-    """Return the device that a run computes on."""
+    """Return the device of a run."""
     wanted = config.training.device
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -104,13 +104,13 @@ def device_of(config: RunConfig) -> torch.device:
 
 
 def unit_of(model: Model) -> str:
-    """Return what a model is trained on, as rates name it."""
+    """Return the unit in which training speed is reported."""
     return "examples" if model.config.architecture == "classifier" else "tokens"
 
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Turn what a disk refuses into one line."""
+    """Turn an error of the disk into one line."""
     try:
         yield
     except OSError as error:
@@ -126,59 +126,59 @@ class Candidate:
     weights: dict[str, Tensor]
 
 
-def finish(session: Session, *, reason: Reason, stop: StopRequest) -> TrainingResult:
-    """Save, choose the best weights, write the model, and say how it ended."""
-    session.save()
-    seconds, update = session.standing.seconds, session.standing.update
-    chosen, interrupted = _choose(session, stop=stop)
+def finish(run: TrainingRun, *, reason: Reason, stop: StopRequest) -> TrainingResult:
+    """Save, choose the best weights, write the model, and report the end."""
+    run.save()
+    seconds, update = run.state.seconds, run.state.update
+    chosen, interrupted = _choose(run, stop=stop)
     if interrupted:
         reason = "interrupted"
-    load_weights(session.model, chosen.weights)
-    model_folder = folders.save_model(session.folder, session.model, session.task.codec)
+    load_weights(run.model, chosen.weights)
+    model_folder = folders.save_model(run.folder, run.model, run.task.codec)
     figures = numbers(chosen.score) if chosen.score else {}
-    session.write("end", {"stopped": reason, "chosen": chosen.name, **figures})
+    run.write("end", {"stopped": reason, "chosen": chosen.name, **figures})
     if reason == "interrupted":
-        text = f"stopped by {stop.reason} after update {update}, saved; go on with: ut train --resume {session.folder}"
+        text = f"stopped by {stop.reason} after update {update}, saved; continue with: ut train --resume {run.folder}"
     else:
-        of = f" (update {session.standing.best_update:,})" if chosen.name == "best" else ""
+        of = f" (update {run.state.best_update:,})" if chosen.name == "best" else ""
         text = f"done after {update:,} updates ({reason}): {chosen.name} weights{of} in {model_folder}"
-        text += f"; validation {session.text(chosen.score)}" if chosen.score else ""
-    session.shown.note(text)
+        text += f"; validation {run.text(chosen.score)}" if chosen.score else ""
+    run.shown.note(text)
     return TrainingResult(
-        folder=session.folder,
+        folder=run.folder,
         updates=update,
         seconds=seconds,
         stopped=reason,
         chosen=chosen.name,
         score=chosen.score,
-        warnings=tuple(session.warnings),
+        warnings=tuple(run.warnings),
     )
 
 
-def _choose(session: Session, *, stop: StopRequest) -> tuple[Candidate, bool]:
+def _choose(run: TrainingRun, *, stop: StopRequest) -> tuple[Candidate, bool]:
     """Return the best on validation of: the best so far, the last weights, the average of the last few.
 
-    And whether it was interrupted: then not all were judged, and a resume has the choice left to make. What it finds
-    is not part of the checkpoint: a run that goes on later must not know that it once ended here.
+    Also return whether the choice was interrupted: then some weights were not validated, and a resume repeats the
+    choice. The choice is not part of the checkpoint, so that a run that continues later is not changed by it.
     """
-    standing, last = session.standing, copy_weights(session.model)
+    state, last = run.state, copy_weights(run.model)
     chosen = Candidate("last", None, last)
-    if standing.best is not None:
-        chosen = Candidate("best", standing.best, session.best_weights)
+    if state.best is not None:
+        chosen = Candidate("best", state.best, run.best_weights)
     others: list[tuple[Choice, dict[str, Tensor]]] = []
-    if standing.validated != standing.update or standing.best is None:
+    if state.validated != state.update or state.best is None:
         others.append(("last", last))
-        session.averager.add(last)
-    if (average := session.averager.average()) is not None:
+        run.averager.add(last)
+    if (average := run.averager.average()) is not None:
         others.append(("average", average))
-    for name, weights in others if session.validation else []:
-        load_weights(session.model, weights)
+    for name, weights in others if run.validation else []:
+        load_weights(run.model, weights)
         try:
-            score = session.validation.score(session.model, stopped=stop)
+            score = run.validation.score(run.model, stopped=stop)
         except Interrupted:
             return chosen, True
-        session.write("validation", numbers(score) | {"weights": name})
-        ranks = [s.rank(classes=session.classes) for s in (score, chosen.score) if s is not None]
+        run.write("validation", numbers(score) | {"weights": name})
+        ranks = [s.rank(classes=run.classes) for s in (score, chosen.score) if s is not None]
         if len(ranks) == 1 or ranks[0] < ranks[1]:
             chosen = Candidate(name, score, weights)
     return chosen, False

@@ -1,4 +1,4 @@
-"""How good the weights are on held-out examples, which were the best, and whether halting still decides anything."""
+"""Scores on validation examples, averages of weights, and the detection of collapsed halting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLLAPSE_LOOKS = 3
 
 @dataclass(frozen=True)
 class Score:
-    """What a validation found, over all its targets."""
+    """The result of a validation, over all its targets."""
 
     cross_entropy: float
     """Mean over targets, in nats, without smoothing."""
@@ -39,8 +39,8 @@ class Score:
         return (self.error, self.cross_entropy) if classes else (self.cross_entropy, self.error)
 
 
-class Interrupted(Exception):  # noqa: N818  it is no error: someone asked to stop
-    """A validation was given up because the run was asked to stop."""
+class Interrupted(Exception):  # noqa: N818  not an error: a stop was requested
+    """A validation was ended by a request to stop."""
 
 
 class Validation:
@@ -57,13 +57,13 @@ class Validation:
         return bool(self._batches)
 
     def score(self, model: Pretrained, *, stopped: Callable[[], bool]) -> Score:
-        """Return the score; Interrupted as soon as `stopped` says so."""
+        """Return the score; raise Interrupted as soon as `stopped` returns true."""
         was_training = model.training
         model.eval()
         devices = [self._device] if self._device.type == "cuda" else []
         totals = torch.zeros(5, dtype=torch.float64, device=self._device)
         try:
-            # no inference mode: tables that the model caches here are used in training again
+            # no inference mode: training uses the tables that the model caches here
             with torch.random.fork_rng(devices), torch.no_grad(), self._precision():
                 for indices in self._batches:
                     if stopped():
@@ -86,13 +86,13 @@ class Validation:
 
 
 class Averager:
-    """The mean of the weights at the last `count` validations (0 or 1: nothing to do)."""
+    """The mean of the weights at the last `count` validations (0 or 1: no average)."""
 
     def __init__(self, count: int) -> None:
         self._kept: deque[dict[str, Tensor]] = deque(maxlen=count if count > 1 else 0)
 
     def add(self, weights: dict[str, Tensor]) -> None:
-        """Take in the weights of one validation."""
+        """Add the weights of one validation."""
         self._kept.append(weights)
 
     def average(self) -> dict[str, Tensor] | None:
@@ -105,7 +105,7 @@ class Averager:
         }
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all that is kept, by name, oldest first."""
+        """Return all kept weights by name, oldest first."""
         return {f"{index}/{name}": t for index, kept in enumerate(self._kept) for name, t in kept.items()}
 
     def load(self, tensors: dict[str, Tensor]) -> None:
@@ -119,18 +119,18 @@ class Averager:
 
 @dataclass
 class CollapseWatch:
-    """Says when halting has decided nothing for long: all positions stop at once, or never, or all alike."""
+    """Detects halting that has been constant for long: positions all stop at the first step, never, or all alike."""
 
     cap: int
     """Most steps a position can take."""
     updates: int = field(default=0)
-    """Updates since halting last decided something."""
+    """Updates since halting last differed between positions."""
     warned: bool = False
     looks: int = 0
-    """Looks since then: each is at one update, and says little about all those before it."""
+    """Inspected updates since then."""
 
     def look(self, traces: Sequence[Trace], *, updates: int) -> str | None:
-        """Look at what the last of `updates` updates did; return a warning, once a run."""
+        """Inspect the last of `updates` updates; return a warning, once a run."""
         reasons = [reason for trace in traces if (reason := self._collapsed(trace))]
         self.updates = self.updates + updates if reasons else 0
         self.looks = self.looks + 1 if reasons else 0

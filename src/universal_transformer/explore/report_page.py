@@ -1,0 +1,280 @@
+"""The report of a run as one self-contained HTML file, and its figures as PNG files."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import universal_transformer
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation.report import METRICS, Report, show_steps
+from universal_transformer.explore import page
+from universal_transformer.explore.canvas import duration, png
+from universal_transformer.explore.figures import (
+    error_by_group,
+    ponder_by_supports,
+    ponder_histogram,
+    training_curve,
+)
+from universal_transformer.explore.story import Story
+from universal_transformer.explore.story_figures import attention_maps, ponder_map
+from universal_transformer.files import read_json, write_text
+from universal_transformer.training.provenance import processor
+
+REPORT, PLOTS = "report.html", "plots"
+FIXED = "Every position takes {} steps: the depth of this model is fixed, so there is no ponder time to show."
+
+
+def write_report(
+    folder: Path,
+    *,
+    report: Report,
+    stories: Sequence[Story] = (),
+    metrics: Sequence[Mapping[str, Any]] = (),
+) -> Path:
+    """Write ``report.html`` and ``plots/*.png`` into the folder of a run; return the path of the page.
+
+    `stories` are results of `explore.story.examine`, `metrics` the lines of the run's metrics.jsonl; both may be
+    empty. The configuration is read from the folder's config.json, if it exists.
+    """
+    pictures = draw(report, stories=stories, metrics=metrics)
+    plots = folder / PLOTS
+    try:
+        plots.mkdir(parents=True, exist_ok=True)
+        for name, picture in pictures.items():
+            partial = plots / f".{name}.png.partial"
+            partial.write_bytes(picture)
+            partial.replace(plots / f"{name}.png")
+        config = _config(folder)
+        html = render(report, pictures=pictures, stories=stories, metrics=metrics, config=config)
+        write_text(folder / REPORT, html)
+    except OSError as error:
+        raise UserError(f"{error.filename or folder}: {error.strerror or error}") from error
+    return folder / REPORT
+
+
+def draw(
+    report: Report, *, stories: Sequence[Story] = (), metrics: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, bytes]:
+    """Return all figures of the report, the stories and the metrics, as PNG by name."""
+    figures = {}
+    if len(report.rows) > 1:
+        figures["scores"] = error_by_group(report)
+    if report.halting:
+        figures["ponder_histogram"] = ponder_histogram(report)
+        if report.steps_by_supports:
+            figures["ponder_by_supports"] = ponder_by_supports(report, paper=report.task.startswith("babi"))
+    for number, story in enumerate((story for story in stories if story.facts), start=1):
+        suffix = f"_{number}" if number > 1 else ""
+        if story.halting:
+            figures[f"ponder_map{suffix}"] = ponder_map(story)
+        if story.attention is not None:
+            figures[f"attention{suffix}"] = attention_maps(story)
+    if any(line.get("event") == "update" for line in metrics):
+        figures["training"] = training_curve(metrics)
+    return {name: png(figure) for name, figure in figures.items()}
+
+
+def render(
+    report: Report,
+    *,
+    pictures: Mapping[str, bytes],
+    stories: Sequence[Story],
+    metrics: Sequence[Mapping[str, Any]],
+    config: Mapping[str, Any],
+) -> str:
+    """Return the page as text."""
+    title = str(config.get("recipe") or report.task)
+    count = sum(row.count for row in report.totals)
+    lead = f"Universal Transformer on {report.task}, {report.split}: {count:,} examples."
+    found = [text for text in dict.fromkeys([*report.warnings, *_warned(metrics)]) if text]
+    parts = [
+        f'<h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>',
+        page.cards(_key_figures(report, metrics)),
+        page.section("Warnings", page.items(found), kind="warning") if found else "",
+        page.section(
+            "Scores",
+            _picture(pictures, "scores", alt="scores by group"),
+            page.table(report.score_table(), names=2, totals=_total_lines(report)),
+            page.items(_score_notes(report)),
+        ),
+        _ponder_time(report, pictures),
+        *_stories(stories, pictures),
+        _samples(stories),
+        page.section("Training", _picture(pictures, "training", alt="loss, error and steps over training")),
+        _settings(config, metrics),
+        page.section("Notes", page.items(report.notes)) if report.notes else "",
+        f"<footer><p>universal_transformer {escape(universal_transformer.__version__)}</p></footer>",
+    ]
+    return page.page(f"{title} · report", [part for part in parts if part])
+
+
+def _picture(pictures: Mapping[str, bytes], name: str, *, alt: str) -> str:
+    return page.image(pictures[name], alt=alt) if name in pictures else ""
+
+
+def _key_figures(report: Report, metrics: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    whole = report.totals[0]
+    figures = []
+    for name, value in whole.metrics.items():
+        place = "" if len(report.totals) == 1 else f", {whole.set}"
+        figures.append((METRICS[name].title + place, f"{value:.{METRICS[name].decimals}f}"))
+    if report.failed is not None:
+        figures.append(("failed (error above 5 %)", f"{len(report.failed)} of {len(report.rows)}"))
+    name = "mean steps" if report.halting else "steps (fixed)"
+    if report.max_steps:
+        figures.append((name, f"{report.mean_steps:.2f}" if report.halting else f"{report.max_steps}"))
+    start = _start(metrics)
+    if isinstance(start.get("parameters"), int):
+        figures.append(("parameters", f"{start['parameters']:,}"))
+    if seconds := max((float(line.get("seconds", 0)) for line in metrics), default=0.0):
+        figures.append(("training", duration(seconds)))
+    return figures
+
+
+def _total_lines(report: Report) -> list[int]:
+    """Return the lines of the score table that are totals of others."""
+    return [
+        number
+        for number, line in enumerate(report.score_table())
+        if number and report.has_groups and line[1] == "all"
+    ]
+
+
+def _score_notes(report: Report) -> list[str]:
+    notes = [f"{METRICS[name].title}: {text}" for name, text in report.signatures.items()]
+    if report.has_groups:
+        metric = METRICS[report.headline]
+        mean = report.mean_over_groups(report.headline)
+        notes.append(f"mean {metric.title} over {len(report.rows)} groups: {mean:.{metric.decimals}f}")
+    if report.failed:
+        notes.append("failed: " + ", ".join(row.name for row in report.failed))
+    return notes
+
+
+def _ponder_time(report: Report, pictures: Mapping[str, bytes]) -> str:
+    if not report.max_steps:
+        return ""
+    if not report.halting:
+        return page.section("Ponder time", hint=FIXED.format(report.max_steps))
+    table = [["supporting facts", "positions", "steps"]] + [
+        [str(each.num_supports), f"{each.steps.num_positions:,}", show_steps(each.steps)]
+        for each in report.steps_by_supports
+    ]
+    return page.section(
+        "Ponder time",
+        _picture(pictures, "ponder_histogram", alt="share of positions by steps taken"),
+        _picture(pictures, "ponder_by_supports", alt="steps by number of supporting facts"),
+        page.table(table) if report.steps_by_supports else "",
+        hint=f"Each position halts independently, after at most {report.max_steps} steps. "
+        "Mean ± standard deviation over positions.",
+    )
+
+
+def _stories(stories: Sequence[Story], pictures: Mapping[str, bytes]) -> list[str]:
+    sections = []
+    for number, story in enumerate((story for story in stories if story.facts), start=1):
+        suffix = f"_{number}" if number > 1 else ""
+        question = story.labels[-1]
+        kind = ["question" if row == len(story.labels) - 1 else "fact" for row in range(len(story.labels))]
+        for row in story.supports:
+            kind[row] = "supporting fact"
+        lines = [
+            [text, what, f"{taken:.0f}"]
+            for text, what, taken in zip(story.labels, kind, story.steps, strict=True)
+        ]
+        sections.append(
+            page.section(
+                f"One story: {question}?",
+                _picture(pictures, f"ponder_map{suffix}", alt=f"steps of each fact of: {question}"),
+                _picture(pictures, f"attention{suffix}", alt=f"attention by step and head of: {question}"),
+                page.folded("As text", page.table([["fact", "", "steps"], *lines], names=2)),
+                hint="" if story.halting else FIXED.format(story.max_steps),
+            )
+        )
+    return sections
+
+
+def _samples(stories: Sequence[Story]) -> str:
+    """Return the sequences: input and output, each token with its steps."""
+    samples = []
+    for story in (story for story in stories if not story.facts):
+        most, halting = story.max_steps, story.halting
+        entries = [("in", page.tokens(story.labels, story.steps, most=most, halting=halting))]
+        if story.output_labels:
+            entries.append(
+                ("out", page.tokens(story.output_labels, story.output_steps, most=most, halting=halting))
+            )
+        else:
+            sure = "" if story.probability is None else f" ({100 * story.probability:.0f} %)"
+            entries.append(("out", escape(story.output + sure)))
+        if story.answer is not None:
+            mark = "✓" if story.answer == story.output else "✗"
+            entries.append((f"right {mark}", escape(story.answer)))
+        samples.append(page.sample(entries))
+    hint = "The number after a token is its number of steps; more steps are darker."
+    fixed = any(not story.halting for story in stories)
+    return page.section("Samples", *samples, hint="" if fixed else hint) if samples else ""
+
+
+def _settings(config: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> str:
+    """Return recipe, seed, hardware and versions, and the whole configuration, which opens with a click."""
+    start = _start(metrics)
+    here = torch.cuda.get_device_name() if torch.cuda.is_available() else processor()
+    training = config.get("training")
+    training = training if isinstance(training, Mapping) else {}
+    summary = {
+        "recipe": config.get("recipe"),
+        "seed": training.get("seed"),
+        "trained on": _machine(start),
+        "report made on": f"{here}, Python {platform.python_version()}, torch {torch.__version__}",
+        "digest of configuration, data": ", ".join(
+            str(start[name]) for name in ("config", "data") if name in start
+        ),
+    }
+    shown = {name: value for name, value in summary.items() if value not in (None, "")}
+    parts = [
+        page.folded(name, page.fields(_flat(value)))
+        for name, value in config.items()
+        if isinstance(value, Mapping)
+    ]
+    return page.section("Settings", page.fields(shown), *parts)
+
+
+def _machine(start: Mapping[str, Any]) -> str:
+    parts = [
+        str(start[name]) if name == "device" else f"{name} {start[name]}"
+        for name in ("device", "threads", "torch")
+        if name in start
+    ]
+    return ", ".join(parts)
+
+
+def _flat(values: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
+    """Return nested fields by dotted name."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, prefix=f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _start(metrics: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    started = [line for line in metrics if line.get("event") in ("start", "resume")]
+    return started[-1] if started else {}
+
+
+def _warned(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [f"while training: {line.get('text', '')}" for line in metrics if line.get("event") == "warning"]
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    return read_json(path) if path.is_file() else {}

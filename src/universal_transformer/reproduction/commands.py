@@ -1,0 +1,46 @@
+"""The command that repeats a recorded run."""
+
+from __future__ import annotations
+
+import shlex
+from operator import attrgetter
+from typing import Any
+
+from universal_transformer.errors import UserError
+from universal_transformer.files import show
+from universal_transformer.recipes import RECIPES
+from universal_transformer.training.config import RunConfig
+from universal_transformer.typed import leaves
+
+
+def train_command(config: RunConfig) -> str:
+    """Return the ``ut train`` command whose configuration is `config`: its recipe, and the fields that differ.
+
+    Raises UserError for a recipe that ``ut train`` does not know.
+    """
+    if config.recipe not in RECIPES:
+        raise UserError(
+            f"recipe {show(config.recipe)}: not listed by ut recipes, so that no command trains it"
+        )
+    recipe = RECIPES[config.recipe]()
+    options: list[str] = []
+    for group in ("data", "model", "training"):
+        ours, theirs = getattr(config, group), getattr(recipe, group)
+        for path in leaves(type(ours)):
+            value = attrgetter(path)(ours)
+            if value != attrgetter(path)(theirs):
+                options += _option(f"{group}.{path}".replace("_", "-"), value)
+    return shlex.join(["ut", "train", config.recipe, *options])
+
+
+def _option(name: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        groups, _, last = name.rpartition(".")
+        return [f"--{name}" if value else f"--{groups}.no-{last}"]
+    values = value if isinstance(value, tuple) else (value,)
+    return [f"--{name}", *map(_text, values)]
+
+
+def _text(value: Any) -> str:
+    """Return 2.0 as 2, and other numbers with all their digits."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -1,0 +1,304 @@
+"""``results/TABLE.jsonl``: one JSON object a line for every finished run, appended whole or not at all.
+
+A killed process can leave an incomplete last line: it is moved to ``TABLE.jsonl.damaged``, and its run is repeated.
+Any other line that this version would not write is refused by name: no figure is made from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from universal_transformer.errors import UserError
+from universal_transformer.files import parse_json, show, show_path
+from universal_transformer.kinds import config_from_dict
+from universal_transformer.tasks import TASKS
+from universal_transformer.training.config import TrainingConfig
+from universal_transformer.typed import typed
+
+FORMAT = 1
+
+Say = Callable[[str], None]
+Figures = dict[str, dict[str, float]]
+"""Group of the test set -> its scores, "count" (its examples) among them."""
+
+
+class Key(NamedTuple):
+    """The identity of a run: two lines with the same key are the same run."""
+
+    row: str
+    seed: int
+    config: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A finished run: its figures, and all that they depend on."""
+
+    format: int = FORMAT
+    """Version of these fields."""
+    table: str
+    row: str
+    """Name of the row in the table's list of rows."""
+    seed: int
+    config: str
+    """Digest of `settings`."""
+    figures: Figures
+    """Group of the test set (a task, a length), or test set -> its scores, "count" (examples) and "mean_steps"."""
+    validation: dict[str, float]
+    """The scores that the weights were chosen by: "error" in per cent, "cross_entropy" in nats."""
+    mean_steps: float
+    """Mean ponder time over all test positions (of a fixed model: its depth)."""
+    steps_by_supports: dict[str, list[int]]
+    """Number of supporting facts -> how many source positions took 1, 2, 3 … steps."""
+    examples: dict[str, int]
+    """Examples in "train", "validation" and "test"."""
+    parameters: int
+    updates: int
+    seconds: float
+    """Time trained, validations included, over all resumes."""
+    resumes: int
+    """How often the run was interrupted and continued."""
+    stopped: str
+    chosen: str
+    """Which weights were kept: best, last or average."""
+    hardware: dict[str, str | int]
+    versions: dict[str, str]
+    commit: str | None
+    clean: bool | None
+    """Whether the package's files were as committed."""
+    finished: str
+    """When, UTC."""
+    notes: list[str]
+    """What must be stated with every figure: incomplete data, a changed split."""
+    warnings: list[str]
+    command: str
+    """The command that repeats the run."""
+    settings: dict[str, Any]
+    """The whole configuration of the run."""
+
+    @property
+    def key(self) -> Key:
+        """The identity of the run; fields that were added later count with their defaults."""
+        return Key(self.row, self.seed, digest(completed(self.settings)))
+
+    @property
+    def setting(self) -> str:
+        """Digest of the settings without the seed: runs that share it differ only in the seed."""
+        settings = completed(self.settings)
+        return digest({**settings, "training": {**settings["training"], "seed": 0}})
+
+    @property
+    def classes(self) -> bool:
+        """Whether it chose its weights as classifiers do: by error before cross-entropy."""
+        return bool(self.settings["model"].get("architecture") == "classifier")
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """Smaller is better, on validation, as training ranks weights."""
+        error, cross_entropy = self.validation["error"], self.validation["cross_entropy"]
+        return (error, cross_entropy) if self.classes else (cross_entropy, error)
+
+
+def digest(settings: dict[str, Any]) -> str:
+    """Return the digest of a configuration, as `RunConfig.digest` does."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def completed(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return `settings` with the fields that they lack at their defaults.
+
+    A field that is added to a configuration has a default that changes no run: a run recorded before the field
+    existed is the run that is planned now.
+    """
+    data = settings["data"]
+    return {
+        **settings,
+        "data": {**data, "fields": _defaults(TASKS.get(data["task"])) | data["fields"]},
+        "model": config_from_dict(settings["model"]).to_dict(),
+        "training": _defaults(TrainingConfig) | settings["training"],
+    }
+
+
+def _defaults(kind: type | None) -> dict[str, Any]:
+    found = dataclasses.fields(kind) if kind is not None else ()
+    given = {one.name: one.default for one in found if one.default is not dataclasses.MISSING}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+
+
+class ResultsFile:
+    """The lines of one table; every access holds the file's lock, so that several processes may append."""
+
+    def __init__(self, path: Path, *, table: str, say: Say) -> None:
+        self.path, self.table, self._say = path, table, say
+
+    @property
+    def damaged(self) -> Path:
+        """The file of incomplete lines."""
+        return self.path.with_name(f"{self.path.name}.damaged")
+
+    def read(self) -> list[Result]:
+        """Return all results; an incomplete last line is first moved to the file of damaged lines."""
+        if not self.path.exists():
+            return []
+        with self._locked() as file:
+            return self._read(file)
+
+    def append(self, result: Result) -> bool:
+        """Add a line and wait until the disk has it; False if another process has added that run meanwhile."""
+        line = json.dumps(dataclasses.asdict(result), ensure_ascii=False, allow_nan=False) + "\n"
+        parse(line, where="a new result", table=self.table)
+        with self._locked() as file:
+            if result.key in {found.key for found in self._read(file)}:
+                return False
+            self._write(file, line.encode())
+        return True
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        try:
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        except OSError as error:
+            raise UserError(f"{show_path(self.path)}: {error.strerror}") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+        finally:
+            os.close(file)
+
+    def _read(self, file: int) -> list[Result]:
+        raw = os.pread(file, os.fstat(file).st_size, 0)
+        lines = raw.split(b"\n")
+        if lines[-1] == b"":
+            lines.pop()
+        found: list[Result] = []
+        for number, line in enumerate(lines, start=1):
+            where = f"{show_path(self.path)}:{number}"
+            fields = _object(line)
+            if fields is None:
+                if number < len(lines):
+                    raise UserError(
+                        f"{where}: not a result (found {show(line.decode(errors='replace'))}); "
+                        "only a last line can be left half-written: repair or remove this one by hand"
+                    )
+                self._set_aside(file, raw, start=len(raw) - len(line) - raw.endswith(b"\n"), where=where)
+            else:
+                found.append(check(fields, where=where, table=self.table))
+        if found and len(found) == len(lines) and not raw.endswith(b"\n"):
+            self._write(file, b"\n")  # a whole line but for its end
+        _refuse_doubles(found, name=show_path(self.path))
+        return found
+
+    def _set_aside(self, file: int, raw: bytes, *, start: int, where: str) -> None:
+        with self.damaged.open("ab") as kept:
+            kept.write(raw[start:].removesuffix(b"\n") + b"\n")
+            kept.flush()
+            os.fsync(kept.fileno())
+        os.ftruncate(file, start)
+        os.fsync(file)
+        self._say(
+            f"{where}: half-written or damaged, not trusted; moved to {show_path(self.damaged)}, "
+            "and its run counts as not done"
+        )
+
+    def _write(self, file: int, data: bytes) -> None:
+        """Append `data`, or leave the file unchanged."""
+        size = os.fstat(file).st_size
+        try:
+            if os.write(file, data) != len(data):
+                raise OSError(0, "could not be written whole (is the disk full?)")
+            os.fsync(file)
+        except OSError as error:
+            os.ftruncate(file, size)
+            raise UserError(f"{show_path(self.path)}: {error.strerror}") from error
+
+
+def parse(line: str, *, where: str, table: str) -> Result:
+    """Return the result in a line; anything that this version does not write is a UserError that names it."""
+    fields = parse_json(line, where=where)
+    if not isinstance(fields, dict):
+        raise UserError(f"{where}: expected a JSON object, found {show(line)}")
+    return check(fields, where=where, table=table)
+
+
+def check(fields: dict[str, Any], *, where: str, table: str) -> Result:
+    """Return the result with these fields; names, types and the digest of its settings must be exact."""
+    if fields.get("format", FORMAT) != FORMAT:
+        raise UserError(f"{where}: format: found {show(fields['format'])}; this version reads {FORMAT}")
+    try:
+        result: Result = typed(fields, Result, where=where)
+    except UserError as error:
+        raise UserError(
+            f"{error}; this version does not read such a line: move the file away to begin another"
+        ) from error
+    if result.table != table:
+        raise UserError(f"{where}: table: found {show(result.table)}; expected {table}")
+    if digest(result.settings) != result.config:
+        raise UserError(
+            f"{where}: config: found {show(result.config)}, but its settings have the digest "
+            f"{digest(result.settings)}: the line was changed"
+        )
+    _check_parts(result, where=where)
+    if result.settings["training"].get("seed") != result.seed:
+        raise UserError(f"{where}: seed: found {result.seed}, which is not the one in its settings")
+    return result
+
+
+def _check_parts(result: Result, *, where: str) -> None:
+    """Refuse a line that lacks parts that its figures need."""
+    data = result.settings.get("data")
+    parts: list[tuple[str, Any, set[str]]] = [
+        ("settings", result.settings, {"data", "model", "training"}),
+        ("settings.data", data, {"task", "fields"}),
+        ("validation", result.validation, {"error", "cross_entropy"}),
+        ("hardware", result.hardware, {"cpu", "threads"}),
+        ("versions", result.versions, {"torch"}),
+        *((f"figures.{group}", scores, {"count"}) for group, scores in result.figures.items()),
+    ]
+    for name, value, needed in parts:
+        if not isinstance(value, dict):
+            raise UserError(f"{where}: {name}: found {show(value)}; expected an object")
+        if missing := needed - value.keys():
+            raise UserError(f"{where}: {name}: {', '.join(sorted(missing))} missing")
+    for name, value in (
+        ("settings.data.fields", result.settings["data"]["fields"]),
+        ("settings.model", result.settings["model"]),
+        ("settings.training", result.settings["training"]),
+    ):
+        if not isinstance(value, dict):
+            raise UserError(f"{where}: {name}: found {show(value)}; expected an object")
+    if not result.figures:
+        raise UserError(f"{where}: figures: there are none in it")
+    for group, scores in result.figures.items():
+        if scores["count"] < 1:
+            raise UserError(
+                f"{where}: figures.{group}: count: found {scores['count']:g}; expected at least 1"
+            )
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    """Return the JSON object in `line`; None if there is none."""
+    try:
+        fields = parse_json(line.decode("utf-8"), where="")
+    except (UserError, UnicodeDecodeError):
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def _refuse_doubles(found: Sequence[Result], *, name: str) -> None:
+    seen: dict[Key, int] = {}
+    for number, result in enumerate(found, start=1):
+        first = seen.setdefault(result.key, number)
+        if first != number:
+            raise UserError(
+                f"{name}:{number}: the run of line {first} again ({result.row}, seed {result.seed}, "
+                f"config {result.config}): remove one of the two lines"
+            )

@@ -1,0 +1,110 @@
+"""Table 1, bAbI question answering: {10K, 1K} × {one task a model, all 20 in one} × three models."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from universal_transformer.evaluation.report import FAILED_ABOVE
+from universal_transformer.recipes import RECIPES, Recipe
+from universal_transformer.reproduction import paper
+from universal_transformer.reproduction.definition import TITLES, Column, Grid, ResultTable
+from universal_transformer.tasks.babi import TASK_NAMES
+from universal_transformer.training.config import RunConfig
+from universal_transformer.typed import replaced
+
+COLUMNS = {
+    "10k-single": "10K single",
+    "10k-joint": "10K joint",
+    "1k-single": "1K single",
+    "1k-joint": "1K joint",
+}
+MODELS = {model: TITLES[model] for model in ("transformer", "ut", "ut-halting")}
+_RECIPES = {
+    "10k-single": "babi",
+    "10k-joint": "babi-10k-joint",
+    "1k-single": "babi",
+    "1k-joint": "babi-1k-joint",
+}
+_NUM_TASKS = len(TASK_NAMES)
+
+
+def babi_row(*, column: str, model: str, task: str) -> RunConfig:
+    """Return the run of one cell, or of one task of a cell: `task` is a number, or "joint" for all 20."""
+    config = RECIPES[_RECIPES[column]]()
+    return replaced(
+        config,
+        {
+            "data.task": task,
+            "data.size": "10k" if column.startswith("10k") else "1k",
+            "model.step.tied": model != "transformer",
+            "model.halting.side": "both" if model == "ut-halting" else "none",
+        },
+    )
+
+
+def _rows() -> dict[str, Recipe]:
+    found: dict[str, Recipe] = {}
+    for column in COLUMNS:
+        for model in MODELS:
+            if column.endswith("joint"):
+                found[f"{column}/{model}"] = partial(babi_row, column=column, model=model, task="joint")
+                continue
+            for number in TASK_NAMES:
+                found[f"{column}/{model}/{number}"] = partial(
+                    babi_row, column=column, model=model, task=str(number)
+                )
+    return found
+
+
+def _by_task(column: str, title: str) -> Grid:
+    return Grid(
+        title=f"{title}, task by task",
+        models=MODELS,
+        columns={
+            f"{number} {name}": Column(
+                run=column, group=f"task {number} {name}", metrics=("error", "mean_steps")
+            )
+            for number, name in TASK_NAMES.items()
+        },
+        printed={"ut-halting": [(error,) for error in paper.TABLE1_TASKS[column]]},
+        source="paper",
+        transposed=True,
+    )
+
+
+TABLE1 = ResultTable(
+    name="table1",
+    title="bAbI question answering",
+    naming="COLUMN/MODEL/TASK (COLUMN/MODEL where one model learns all tasks)",
+    rows=_rows(),
+    heading="Table 1: bAbI question answering",
+    introduction=f"""\
+Error on the test questions in per cent; a task fails above {FAILED_ABOVE:g} %. Validation questions are the last
+tenth of the training stories. The paper's figures are the best of ten seeds by validation error
+({paper.TABLE1_SOURCE}); its single tasks and its means over seeds are from: {paper.TABLE1_TASKS_SOURCE}.
+The list of runs says how many seeds ours are the best of. Where a model learns a single
+task, the mean is given only if all {_NUM_TASKS} tasks were measured.""",
+    grids=[
+        Grid(
+            title=f"Mean over {_NUM_TASKS} tasks",
+            models={**MODELS, "seeds": "UT, dynamic halting, mean error over 10 seeds"},
+            columns={
+                title: Column(run=column, metrics=("error", "failed"), num_tasks=_NUM_TASKS)
+                for column, title in COLUMNS.items()
+            },
+            printed=paper.TABLE1,
+            source="paper",
+        ),
+        *(_by_task(column, title) for column, title in COLUMNS.items()),
+        Grid(
+            title="Steps a position by number of supporting facts (mean ± standard deviation, dynamic halting)",
+            models={
+                "all": "not stated",
+                **{f"{column}/ut-halting": title for column, title in COLUMNS.items()},
+            },
+            columns={f"{number} fact{'s' * (number > 1)}": Column(supports=number) for number in (1, 2, 3)},
+            printed={"all": paper.PONDER},
+            source=paper.PONDER_SOURCE,
+        ),
+    ],
+)

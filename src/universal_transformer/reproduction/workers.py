@@ -1,0 +1,158 @@
+"""Runs in processes of their own: what a worker is given, what it returns, and K processes on this machine.
+
+Only the caller writes results. A worker trains in its run folder, so that a worker that is killed loses no line: the
+next call continues from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from universal_transformer.errors import UserError
+from universal_transformer.reproduction.campaign import Scheduler
+from universal_transformer.reproduction.results import Result, check
+from universal_transformer.reproduction.runs import PlannedRun, Runner, Stop, Unfinished
+from universal_transformer.reproduction.tables import find_table
+from universal_transformer.training.config import RunConfig
+from universal_transformer.training.interruption import stop_on_signals
+from universal_transformer.training.provenance import checkout
+
+POLL_SECONDS = 0.2
+
+
+def job_of(run: PlannedRun, runner: Runner) -> dict[str, Any]:
+    """Return all that a worker needs, as plain values."""
+    return {
+        "table": runner.table.name,
+        "row": run.row,
+        "config": run.config.to_dict(),
+        "runs": str(runner.runs.resolve()),
+        "data": str(Path(os.environ.get("UT_DATA") or "data").resolve()),
+        "until": time.time() + min(runner.rest, 1e9),
+    }
+
+
+def work(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Make one run, in a worker; return its result, error or reason to stop as plain values."""
+    checkout()
+    os.environ["UT_DATA"] = job["data"]
+    runner = Runner(
+        table=find_table(job["table"]),
+        runs=Path(job["runs"]),
+        say=print,
+        quiet=True,
+        until=time.monotonic() + job["until"] - time.time(),
+    )
+    run = PlannedRun(job["row"], RunConfig.from_dict(job["config"]))
+    try:
+        if runner.rest <= 0:
+            raise Unfinished("budget")
+        return {"result": dataclasses.asdict(runner.make(run, task=run.config.data.load()))}
+    except UserError as error:
+        return {"error": str(error)}
+    except Unfinished as unfinished:
+        return {"stopped": unfinished.reason}
+    except KeyboardInterrupt:
+        return {"stopped": "interrupted"}
+
+
+def answer_of(found: Mapping[str, Any], *, table: str) -> Result | UserError | Stop:
+    """Undo the plain values of `work`."""
+    if "error" in found:
+        return UserError(found["error"])
+    if "stopped" in found:
+        stop: Stop = found["stopped"]
+        return stop
+    return check(found["result"], where="a result of a worker", table=table)
+
+
+def in_processes(count: int) -> Scheduler:
+    """Return the scheduler that makes up to `count` runs at a time on this machine, each in its own process."""
+    return partial(_in_processes, count=count)
+
+
+def _in_processes(
+    todo: Sequence[PlannedRun], runner: Runner, *, count: int
+) -> Iterator[tuple[PlannedRun, Result | UserError]]:
+    if not todo:
+        return
+    todo[0].config.data.load()  # missing data are reported here, once
+    waiting, running = list(todo), dict[Connection, tuple[PlannedRun, Any]]()
+    stopped: Stop | None = None
+    least = runner.shortest
+    with stop_on_signals() as stop:
+        try:
+            while running or (waiting and stopped is None):
+                while waiting and len(running) < count and stopped is None:
+                    if runner.rest < least:
+                        stopped = "budget"
+                        break
+                    run = waiting.pop(0)
+                    runner.say(f"[{len(todo) - len(waiting)}/{len(todo)}] {run.name}: {run.limit}")
+                    connection, process = _start(run, runner)
+                    running[connection] = run, process
+                for ready in wait(list(running), timeout=POLL_SECONDS):
+                    assert isinstance(ready, Connection)
+                    run, process = running.pop(ready)
+                    found = _receive(ready, process, table=runner.table.name)
+                    if isinstance(found, str):
+                        stopped = found
+                    else:
+                        yield run, found
+                if stop() and stopped != "interrupted":
+                    stopped = "interrupted"
+                    for connection in running:
+                        with suppress(OSError):
+                            connection.send("stop")
+        finally:
+            for _, process in running.values():  # after a second Ctrl-C
+                process.kill()
+    if stopped is not None:
+        raise Unfinished(stopped)
+
+
+def _start(run: PlannedRun, runner: Runner) -> tuple[Connection, Any]:
+    context = multiprocessing.get_context("spawn")
+    connection, other_end = context.Pipe()
+    process = context.Process(target=_serve, args=(other_end, job_of(run, runner)), name=run.name)
+    process.start()
+    other_end.close()
+    return connection, process
+
+
+def _serve(connection: Connection, job: Mapping[str, Any]) -> None:
+    """Run in the worker: make the run and send what came of it."""
+    os.setpgrp()  # a Ctrl-C of the terminal goes to the caller only, which asks the worker to stop
+    threading.Thread(target=_stop_on_request, args=(connection,), daemon=True).start()
+    with suppress(OSError):
+        connection.send(work(job))
+
+
+def _stop_on_request(connection: Connection) -> None:
+    """Interrupt this process when the caller asks for it, or has ended."""
+    with suppress(EOFError, OSError):
+        connection.recv()
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def _receive(connection: Connection, process: Any, *, table: str) -> Result | UserError | Stop:
+    try:
+        found = connection.recv()
+    except (EOFError, OSError):
+        process.join()
+        return UserError(f"its process ended without a result (exit code {process.exitcode})")
+    finally:
+        connection.close()
+    process.join()
+    return answer_of(found, table=table)

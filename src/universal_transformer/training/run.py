@@ -1,0 +1,355 @@
+"""A training run in progress: updates, and between them validations and checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from universal_transformer.axes import Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.nn.trace import Trace
+from universal_transformer.registry import Model
+from universal_transformer.tasks.task import Task
+from universal_transformer.training import checkpoint as checkpoints
+from universal_transformer.training import folder as folders
+from universal_transformer.training import optimizer as optimizers
+from universal_transformer.training.batches import TrainingBatches
+from universal_transformer.training.config import CHECKPOINTS, METRICS, RunConfig
+from universal_transformer.training.interruption import StopRequest
+from universal_transformer.training.objective import objective
+from universal_transformer.training.provenance import Code
+from universal_transformer.training.randomness import depth_of, random_states, restore_random_states
+from universal_transformer.training.tracking import Display, Metrics, TensorBoard, UpdateStatus, Value
+from universal_transformer.training.validation import Averager, CollapseWatch, Interrupted, Score, Validation
+
+Reason = Literal["max_updates", "minutes", "patience", "interrupted"]
+
+AVERAGED = ("loss", "cross_entropy", "ponder", "mean_steps", "gradient_norm")
+
+
+@dataclass
+class RunState:
+    """Every scalar of a run that its next update, validation or line of metrics depends on."""
+
+    update: int = 0
+    epoch: int = 0
+    batch: int = 0
+    """Batches of the epoch that are finished."""
+    examples: int = 0
+    targets: int = 0
+    seconds: float = 0.0
+    saves: int = 0
+    validated: int = 0
+    """Update of the last validation."""
+    best: Score | None = None
+    best_update: int = 0
+    stale: int = 0
+    """Validations since the last improvement."""
+    window: dict[str, float] = field(default_factory=dict)
+    """Sums since the last line of metrics."""
+    collapse: CollapseWatch = field(default_factory=lambda: CollapseWatch(cap=1))
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> RunState:
+        """Undo `dataclasses.asdict`."""
+        best = fields["best"] and Score(**fields["best"])
+        return cls(**{**fields, "best": best, "collapse": CollapseWatch(**fields["collapse"])})
+
+
+class TrainingRun:
+    """A training run: `start`, then `run` until there is a reason to stop, `save`, `close`."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        *,
+        folder: Path,
+        task: Task,
+        model: Model,
+        device: torch.device,
+        shown: Display,
+    ) -> None:
+        self.config, self.training, self.folder, self.task = config, config.training, folder, task
+        self.model, self.device, self.shown = model, device, shown
+        self.classes = model.config.architecture == "classifier"
+        if self.training.halting_delay:
+            optimizers.flatten_halting(model)
+        self.optimizer = optimizers.build_optimizer(model, self.training)
+        self.validation = Validation(
+            task.validation,
+            batch_tokens=self.training.batch_tokens,
+            device=device,
+            precision=self.precision,
+        )
+        self.averager = Averager(self.training.average_checkpoints)
+        self.best_weights: dict[str, Tensor] = {}
+        self.state = RunState(collapse=CollapseWatch(cap=model.config.max_steps))
+        self.saved_at = time.monotonic()
+        self.warnings: list[str] = []
+        self.data = folders.data_digest(task.train, task.validation)
+        self.metrics: Metrics | None = None
+        self.board: TensorBoard | None = None
+
+    # -- start
+
+    def start(self, changes: list[str], *, resume: bool) -> None:
+        """Load the last checkpoint of a resumed run, open the metrics, and report the start."""
+        folder = self.folder / CHECKPOINTS
+        checkpoints.remove_partial(folder)
+        found, warnings = checkpoints.load_newest(folder) if resume else (None, [])
+        if found is not None:
+            warnings += self._restore(found)
+        state = self.state
+        self.batches = TrainingBatches(
+            self.task.train,
+            batch_tokens=self.training.batch_tokens,
+            seed=self.training.seed,
+            device=self.device,
+            epoch=state.epoch,
+            index=state.batch,
+        )
+        self.metrics = Metrics(self.folder / METRICS, after=state.update if resume else None)
+        if self.training.tensorboard:
+            self.board = TensorBoard(self.folder / "tensorboard", after=state.update)
+        if self.training.compile:
+            self.model.compile_blocks()
+        self.started = time.monotonic() - state.seconds
+        self.write("resume" if resume else "start", self._description() | {"changes": "; ".join(changes)})
+        if resume:
+            self.shown.note(f"going on with {self.folder} after update {state.update}")
+        for text in [*(f"changed: {change}" for change in changes), *warnings]:
+            self._warn(text)
+
+    def _restore(self, found: checkpoints.Checkpoint) -> list[str]:
+        saved, tensors = found.state, found.tensors
+        if saved["data"] != self.data:
+            raise UserError(
+                f"{self.folder}: the data have changed: examples were {saved['data']}, are now {self.data}"
+            )
+        self.state = RunState.from_dict(saved["standing"])
+        checkpoints.load_weights(self.model, tensors["model"])
+        optimizers.load_optimizer(self.model, self.optimizer, tensors=tensors["optimizer"])
+        restore_random_states(tensors["random"], device=self.device)
+        self.best_weights = dict(tensors["best"])
+        self.averager.load(dict(tensors["averaged"]))
+        now = self._surroundings()
+        return [
+            f"{key} was {value}, is now {now[key]}: the last bits of the losses may differ"
+            for key, value in saved["surroundings"].items()
+            if value != now[key]
+        ]
+
+    def _surroundings(self) -> dict[str, Value]:
+        return {"threads": torch.get_num_threads(), "torch": torch.__version__, "device": self.device.type}
+
+    def _description(self) -> dict[str, Value]:
+        return {
+            "recipe": self.config.recipe,
+            "config": self.config.digest(),
+            "data": self.data,
+            "train_examples": len(self.task.train),
+            "validation_examples": len(self.task.validation),
+            "parameters": self.model.num_parameters(),
+            **self._surroundings(),
+            **Code.in_use().values(),  # after the surroundings: the version of torch as results state it
+        }
+
+    # -- updates
+
+    def run(self, stop: StopRequest) -> Reason:
+        """Make updates, with validations and checkpoints between them, until there is a reason to stop; return it."""
+        while True:
+            if self._validation_due():
+                try:
+                    self._validate(stop)
+                except Interrupted:
+                    return "interrupted"
+            if reason := self._reason_to_stop(stop):
+                return reason
+            if 0 < 60 * self.training.save_minutes < time.monotonic() - self.saved_at:
+                self.save()
+            self._update()
+
+    def _validation_due(self) -> bool:
+        update = self.state.update
+        due = update > self.state.validated and update % self.training.validate_every == 0
+        return bool(self.validation) and due
+
+    def _reason_to_stop(self, stop: StopRequest) -> Reason | None:
+        training, state = self.training, self.state
+        if stop():
+            return "interrupted"
+        if training.max_updates and state.update >= training.max_updates:
+            return "max_updates"
+        if training.minutes and self.seconds >= 60 * training.minutes:
+            return "minutes"
+        return "patience" if training.patience and state.stale >= training.patience else None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training, over all resumes."""
+        return time.monotonic() - self.started
+
+    def precision(self) -> AbstractContextManager[object]:
+        """Return the autocast context of the run's precision."""
+        enabled = self.training.precision == "bfloat16"
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
+
+    def _update(self) -> None:
+        """``θ ← θ - Adam(clip(∇L))``; nothing is changed when the loss or the gradient is not finite."""
+        began = time.perf_counter()
+        state, training, model = self.state, self.training, self.model
+        update = state.update + 1
+        batch, num_targets = self.batches.current()
+        model.train()
+        with self.precision():
+            loss = objective(
+                model,
+                batch,
+                label_smoothing=training.label_smoothing,
+                ponder_weight=optimizers.ponder_weight(training, update=update, seconds=self.seconds),
+                max_steps=depth_of(training, update=update, most=model.config.max_steps),
+            )
+        torch.autograd.backward(loss.total)
+        if self._halting_delayed():
+            optimizers.discard_halting_gradients(model)
+        norm = optimizers.gradient_norm(model)
+        self.batches.advance()  # before the values are read: a GPU is still computing here
+        parts = (loss.total.detach(), loss.cross_entropy, loss.ponder, loss.mean_steps, norm)
+        values = dict(zip(AVERAGED, torch.stack([part.float() for part in parts]).tolist(), strict=True))
+        rate = optimizers.learning_rate(training, update=update, seconds=self.seconds)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        optimizers.refuse_non_finite(model, update=update, loss=values["loss"], norm=values["gradient_norm"])
+        optimizers.clip(model, norm=values["gradient_norm"], limit=training.clip_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        state.update, state.epoch, state.batch = update, self.batches.epoch, self.batches.index
+        state.examples += len(batch.indices)
+        state.targets += num_targets
+        counts = {"updates": 1, "examples": len(batch.indices), "targets": num_targets}
+        self._log(loss.traces, values | counts | {"seconds": time.perf_counter() - began}, rate=rate)
+
+    def _halting_delayed(self) -> bool:
+        """Return whether the next update is one of those before halting is trained."""
+        update, halts = self.state.update + 1, self.model.config.halts
+        return halts and optimizers.halting_delayed(self.training, update=update, seconds=self.seconds)
+
+    def _log(self, traces: Sequence[Trace], values: dict[str, float], *, rate: float) -> None:
+        state, window = self.state, self.state.window
+        for name, value in values.items():
+            window[name] = window.get(name, 0.0) + value
+        if state.update % self.training.log_every == 0:
+            line: dict[str, Value] = {name: window[name] / window["updates"] for name in AVERAGED}
+            line |= {"learning_rate": rate, "epoch": state.epoch}
+            line |= {
+                f"{unit}_per_second": window[unit] / window["seconds"] for unit in ("examples", "targets")
+            }
+            self.write("update", line)
+            state.window = {}
+            decided = [] if self._halting_delayed() else traces
+            if warning := state.collapse.look(decided, updates=int(window["updates"])):
+                self._warn(warning)
+        seconds = self.seconds
+        self.shown.show(
+            UpdateStatus(
+                update=state.update,
+                seconds=seconds,
+                fraction=self._fraction(seconds),
+                loss=values["loss"],
+                mean_steps=values["mean_steps"],
+                handled=state.examples if self.classes else state.targets,
+            )
+        )
+
+    def _fraction(self, seconds: float) -> float:
+        by_updates = self.state.update / self.training.max_updates if self.training.max_updates else 0.0
+        by_time = seconds / (60 * self.training.minutes) if self.training.minutes else 0.0
+        return min(1.0, max(by_updates, by_time))
+
+    def _validate(self, stop: StopRequest) -> None:
+        state = self.state
+        score = self.validation.score(self.model, stopped=stop)
+        state.validated = state.update
+        weights = checkpoints.copy_weights(self.model)
+        self.averager.add(weights)
+        rank, best = score.rank(classes=self.classes), state.best
+        before = best.rank(classes=self.classes) if best else (math.inf, math.inf)
+        # before halting is trained the model never halts: its weights are not candidates
+        better = rank < before and not self._halting_delayed()
+        if not self._halting_delayed():
+            # equal errors with a smaller loss are better weights, but not a reason to continue
+            state.stale = 0 if rank[0] < before[0] else state.stale + 1
+        if better:
+            state.best, state.best_update, self.best_weights = score, state.update, weights
+        self.write("validation", numbers(score) | {"best": better})
+        self.shown.note(f"update {state.update}: validation {self.text(score)}{' (best)' if better else ''}")
+        if better:
+            self.save()
+
+    def text(self, score: Score) -> str:
+        """Return a score as text."""
+        measure = f"error {score.error:.2%}" if self.classes else f"loss {score.cross_entropy:.4f} a token"
+        return f"{measure} · steps {score.mean_steps:.2f}" if score.mean_steps else measure
+
+    # -- checkpoints
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        state = self.state
+        state.seconds = self.seconds
+        state.saves += 1
+        tensors = {
+            "model": self.model.tensors(),
+            "optimizer": optimizers.optimizer_tensors(self.model, self.optimizer),
+            "random": random_states(self.device),
+            "best": self.best_weights,
+            "averaged": self.averager.tensors(),
+        }
+        saved = {
+            "standing": dataclasses.asdict(state),
+            "config": self.config.digest(),
+            "data": self.data,
+            "surroundings": self._surroundings(),
+        }
+        if self.metrics is not None:
+            self.metrics.sync()
+        checkpoints.save(
+            self.folder / CHECKPOINTS,
+            checkpoints.Checkpoint(tensors=tensors, state=saved),
+            name=f"{state.update:09d}-{state.saves:06d}",
+        )
+        self.saved_at = time.monotonic()
+
+    # -- metrics and messages
+
+    def write(self, event: str, values: Mapping[str, Value]) -> None:
+        """Add a line to the metrics."""
+        assert self.metrics is not None
+        self.metrics.write(event, update=self.state.update, seconds=self.seconds, values=values)
+        if self.board is not None and event in ("update", "validation"):
+            self.board.write(event, update=self.state.update, values=values)
+
+    def _warn(self, text: str) -> None:
+        self.warnings.append(text)
+        self.write("warning", {"text": text})
+        self.shown.note(f"warning: {text}")
+
+    def close(self) -> None:
+        """Close the files."""
+        for writer in (self.metrics, self.board):
+            if writer is not None:
+                writer.close()
+
+
+def numbers(score: Score) -> dict[str, Value]:
+    """Return a score as values of a line of metrics."""
+    return {**dataclasses.asdict(score), "perplexity": math.exp(min(score.cross_entropy, 100.0))}

@@ -1,0 +1,174 @@
+import dataclasses
+import re
+from html.parser import HTMLParser
+
+import pytest
+import torch
+
+from small_reports import METRICS, report, story
+from universal_transformer.errors import UserError
+from universal_transformer.explore.page import tokens
+from universal_transformer.explore.report_page import write_report
+from universal_transformer.explore.story import Story
+
+VOID = {"meta", "img", "br", "link", "input", "hr"}
+EVIL = '<script>alert("1")</script>&<img src="http://x/y">'
+
+
+class Reader(HTMLParser):
+    """Collects tags, attributes and text of a page, and checks that what is opened is closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.open, self.text = [], [], [], ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def written(folder, **parts):
+    path = write_report(folder, **parts)
+    assert path == folder / "report.html"
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"(src|href)\s*=\s*[\"']?\s*(https?:)?//", text)
+    assert "url(" not in text
+    assert "@import" not in text
+    read = Reader(text)
+    assert not {"script", "link", "iframe", "object", "embed", "base", "form"} & set(read.tags)
+    for name, value in read.attributes:
+        assert not name.startswith("on")
+        if name in ("src", "href"):
+            assert value.startswith("data:image/png;base64,")
+    return read
+
+
+def plots(folder):
+    return {path.name for path in (folder / "plots").iterdir()}
+
+
+def test_the_page_of_a_halting_run_has_everything(tmp_path):
+    (tmp_path / "config.json").write_text(
+        '{"recipe": "demo", "model": {"width": 8}, "training": {"seed": 7}}'
+    )
+    start = METRICS[0] | {"parameters": 12345, "device": "cpu", "threads": 2, "torch": "2.13"}
+    read = written(
+        tmp_path,
+        report=dataclasses.replace(report(), notes=("a changed split",), warnings=("halting has collapsed",)),
+        stories=[story()],
+        metrics=[start, *METRICS[1:]],
+    )
+    assert plots(tmp_path) == {
+        *("scores.png", "ponder_histogram.png", "ponder_by_supports.png"),
+        *("ponder_map.png", "attention.png", "training.png"),
+    }
+    assert all(path.stat().st_size > 5000 for path in (tmp_path / "plots").iterdir())
+    assert read.tags.count("img") == 6
+    for text in ("demo", "12,345", "a changed split", "halting has collapsed", "where is the lamp?", "seed"):
+        assert text in read.text
+    assert "cpu, threads 2, torch 2.13" in read.text
+
+
+def test_nothing_that_is_given_becomes_markup(tmp_path):
+    (tmp_path / "config.json").write_text(
+        '{"recipe": "<script>r</script>", "data": {"train": "<b>\\"</b>"}, "training": {"seed": "<i>"}}'
+    )
+    rows = tuple(dataclasses.replace(row, group=EVIL, set=EVIL) for row in report().rows)
+    totals = (dataclasses.replace(report().totals[0], set=EVIL),)
+    evil_story = story(labels=(EVIL,) * 4, answer=EVIL, output=EVIL)
+    evil_pair = Story(
+        labels=(EVIL,),
+        steps=(1.0,),
+        max_steps=2,
+        halting=True,
+        answer=EVIL,
+        output=EVIL,
+        output_labels=(EVIL,),
+        output_steps=(2.0,),
+    )
+    read = written(
+        tmp_path,
+        report=dataclasses.replace(
+            report(),
+            task=EVIL,
+            rows=rows,
+            totals=totals,
+            notes=(EVIL,),
+            warnings=(EVIL,),
+            signatures={"bleu": EVIL},
+        ),
+        stories=[evil_story, evil_pair],
+        metrics=[
+            {"event": "start", "update": 0, "seconds": 0, "device": EVIL},
+            {"event": "warning", "text": EVIL},
+        ],
+    )
+    assert read.text.count(EVIL) >= 10
+    for text in ("<script>r</script>", '<b>"</b>', "<i>"):
+        assert text in read.text
+
+
+def test_a_fixed_depth_has_no_ponder_time_and_says_so(tmp_path):
+    fixed = dataclasses.replace(report(halting=False), steps_by_supports=())
+    read = written(tmp_path, report=fixed, stories=[story(halting=False, steps=(3.0,) * 4)], metrics=METRICS)
+    assert plots(tmp_path) == {"scores.png", "attention.png", "training.png"}
+    assert "Every position takes 4 steps" in read.text
+
+
+def test_sequences_are_shown_with_the_steps_of_each_token(tmp_path):
+    pair = Story(
+        labels=("1", "2"),
+        steps=(1.0, 3.0),
+        max_steps=4,
+        halting=True,
+        answer="12",
+        output="1",
+        output_labels=("1", "<end>"),
+        output_steps=(2.0, 4.0),
+    )
+    found = report(1, metrics=("character_accuracy", "sequence_accuracy"), sides=("encoder", "decoder"))
+    read = written(tmp_path, report=found, stories=[pair])
+    assert "112 3".replace(" ", "") in read.text.replace("\n", "")  # token 1 with 1 step, token 2 with 3
+    assert "right ✗" in read.text
+    assert plots(tmp_path) == {"ponder_histogram.png", "ponder_by_supports.png"}
+
+
+def test_a_bare_report_is_a_page_too(tmp_path):
+    fixed = dataclasses.replace(report(1, halting=False), steps_by_supports=())
+    assert "Scores" in written(tmp_path, report=fixed).text
+    assert plots(tmp_path) == set()
+
+
+def test_it_is_written_again_over_the_old_one(tmp_path):
+    for _ in range(2):
+        written(tmp_path, report=report(), metrics=METRICS)
+    assert not [path for path in tmp_path.rglob("*") if "partial" in path.name or "part" in path.suffix]
+
+
+def test_a_folder_that_cannot_be_written_gets_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file") as found:
+        write_report(tmp_path / "file", report=report())
+    assert "\n" not in str(found.value)
+
+
+def test_tokens_of_a_fixed_depth_have_no_numbers():
+    assert "<sub>" not in tokens(("a",), (3.0,), most=3, halting=False)
+    assert "<sub>3</sub>" in tokens(("a",), (3.0,), most=3, halting=True)
+
+
+def test_the_page_is_the_same_each_time(tmp_path):
+    torch.manual_seed(0)
+    first = write_report(tmp_path, report=report(), stories=[story()], metrics=METRICS).read_bytes()
+    assert write_report(tmp_path, report=report(), stories=[story()], metrics=METRICS).read_bytes() == first
