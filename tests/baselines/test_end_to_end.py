@@ -61,5 +61,5 @@ def test_data_that_a_baseline_cannot_take_are_refused(tmp_path):
     from universal_transformer.recipes.variants import neural_gpu
 
     config = neural_gpu(RECIPES["labelled"])()
-    with pytest.raises(ValueError, match="a Neural GPU turns a sequence of tokens into another"):
+    with pytest.raises(ValueError, match="a Neural GPU maps a sequence of tokens to another"):
         type(config.data)(train=str(file)).load().configure(config.model)

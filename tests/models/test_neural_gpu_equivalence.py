@@ -20,7 +20,8 @@ from universal_transformer.nn.coordinates import Coordinates
 from universal_transformer.nn.recurrence import Depth, Recurrence
 
 WIDTH, FILTER, HEADS = 6, 10, 2
-SIZES = Sizes(width=WIDTH, filter_width=FILTER, num_heads=HEADS)
+CONVOLUTION = TransitionConfig(kind="separable_convolution")
+NO_COORDINATES = CoordinatesConfig(position="none", step="none")
 
 
 @torch.no_grad()
@@ -89,20 +90,15 @@ def neural_gpu(row, block, *, steps):
 
 def recurrence(norm):
     """A tied recurrence without coordinates, in float64."""
-    block = Block(
-        SIZES,
-        step=StepConfig(norm=norm, dropout=0.0),
-        transition=TransitionConfig(kind="separable_convolution"),
-    )
+    sizes = Sizes(width=WIDTH, num_heads=HEADS, filter_width=FILTER)
+    block = Block(sizes, step=StepConfig(norm=norm), transition=CONVOLUTION)
     silence_attention(stir(block))
-    coordinates = Coordinates(SIZES, CoordinatesConfig(position="none", step="none"))
-    return Recurrence(coordinates, [block], depth=Depth(1)).double().eval()
+    return Recurrence(Coordinates(sizes, NO_COORDINATES), [block], depth=Depth(1)).double().eval()
 
 
 def run(module, states, **arguments):
     encoding = module.coordinates.encode(torch.arange(states.shape[1]).unsqueeze(0))
-    depth = module.depth(max_steps=states.shape[1])
-    return module(states, encoding=encoding, depth=depth, **arguments)[0]
+    return module(states, encoding=encoding, depth=Depth(states.shape[1]), **arguments)[0]
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -134,14 +130,8 @@ def automaton(rule):
     Two more ReLUs carry the old cell, to take the residual away.
     """
     hinges = torch.arange(-14, 15)
-    block = Block(
-        2,
-        num_heads=1,
-        filter_width=len(hinges) + 2,
-        decoder=False,
-        cross_attention=False,
-        transition="separable_convolution",
-    ).double()
+    sizes = Sizes(width=2, num_heads=1, filter_width=len(hinges) + 2)
+    block = Block(sizes, transition=CONVOLUTION).double()
     silence_attention(block)
     for sublayer in (block.after_attention, block.after_transition):
         sublayer.norm.weight.fill_((1.0 + sublayer.norm.eps) ** 0.5)
@@ -159,8 +149,7 @@ def automaton(rule):
             weights[0, hinge + 14] += factor * (1.0 if rule >> neighbours & 1 else -1.0)
     weights[0, -2:] = torch.tensor([1.0, -1.0])  # the second channel is minus the cell
     weights[1] = -weights[0]
-    coordinates = Coordinates(2, num_heads=1, position="none", step="none")
-    return Recurrence(coordinates, [block], max_steps=1).eval()
+    return Recurrence(Coordinates(sizes, NO_COORDINATES), [block], depth=Depth(1)).eval()
 
 
 @given(

@@ -88,13 +88,3 @@ def test_configurations_that_cannot_point():
         with_fields(CONFIG, num_classes=3)
     with pytest.raises(UserError, match=r'inputs\.kind must be "tokens"'):
         with_fields(CONFIG, inputs="facts", max_fact_words=3)
-
-
-def test_it_looks_at_no_data_where_many_are_run_at_once():
-    pointer, source = Pointer(8, num_classes=12, start_id=1), torch.tensor([[[4, 5, 1, 6]], [[7, 1, 8, 9]]])
-    states = torch.randn(2, 1, 4, 8)
-    with straight():
-        found = torch.func.vmap(lambda h, x: pointer(h, x, padding=None))(states, source)
-    torch.testing.assert_close(
-        found, torch.stack([pointer(*one, padding=None) for one in zip(states, source, strict=True)])
-    )

@@ -220,10 +220,13 @@ def test_sizes_that_come_from_the_data_are_asked_for(fields, message):
         build(config_of(**fields))
 
 
-def test_the_form_of_its_recurrences_can_be_changed_and_changes_nothing():
+def test_the_execution_of_halting_can_be_changed_and_changes_nothing():
     model = single(halting=True)
     found = []
     for choice in ("auto", "masked"):
         model.use_halting_execution(choice)
+        assert (model.source.recurrence.executor is None) == (choice == "masked")
         found.append(logits(model))
-    torch.testing.assert_close(*found)
+    torch.testing.assert_close(found[0], found[1])
+    with pytest.raises(UserError, match="halting_execution='flex': allowed: auto, masked"):
+        model.use_halting_execution("flex")

@@ -1,12 +1,14 @@
 """Rows of equal parameters or compute are equal in them."""
 
 import dataclasses
+from operator import attrgetter
 
 import pytest
 import torch
 
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
+from universal_transformer.typed import leaves, replaced
 
 
 def counted(config):
@@ -24,18 +26,14 @@ def test_rows_of_equal_parameters_have_them_with_their_data(name):
     base, small = RECIPES[name.removesuffix("-transformer-small")](), RECIPES[name]()
     task = name.removesuffix("-transformer-small")
     if task in VOCABULARIES:
-        sizes = {"vocabulary_size": VOCABULARIES[task], "num_classes": VOCABULARIES[task]}
+        sizes = {"vocabulary.size": VOCABULARIES[task], "vocabulary.num_classes": VOCABULARIES[task]}
     else:
         sizes = dataclasses.replace(base.data, **FEW).load().model_fields
-    ours, theirs = (counted(dataclasses.replace(one.model, **sizes)) for one in (base, small))
+    ours, theirs = (counted(replaced(one.model, sizes)) for one in (base, small))
     assert theirs == pytest.approx(ours, rel=0.02)
 
 
 def test_the_transformer_at_equal_compute_differs_in_what_makes_it_one():
     config, found = RECIPES["copy-ut-halting"]().model, RECIPES["copy-transformer"]().model
-    different = {
-        field.name
-        for field in dataclasses.fields(config)
-        if getattr(config, field.name) != getattr(found, field.name)
-    }
-    assert different == {"tied", "halting", "position_injection", "step_coordinates"}
+    different = {path for path in leaves(type(config)) if attrgetter(path)(config) != attrgetter(path)(found)}
+    assert different == {"step.tied", "halting.side", "coordinates.injection", "coordinates.step"}

@@ -121,6 +121,7 @@ def _block(block: Block, *, scope: str) -> Iterator[Variable]:
         yield from _residual(block.after_cross_attention, scope=f"{scope}/encdec_attention")
         yield from _cross_attention(block.cross_attention, scope=f"{scope}/encdec_attention")
     yield from _residual(block.after_transition, scope=f"{scope}/ffn")
+    assert isinstance(block.transition, FeedForward | SeparableConvolution)
     yield from _transition(block.transition, scope=f"{scope}/ffn")
 
 

@@ -19,6 +19,7 @@ def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = Fa
     """Return the recurrence of the encoder, or of the decoder with or without attention to a source."""
     sizes, step, t2t = config.sizes, config.step, config.tensor2tensor
     max_steps, min_steps = config.max_steps_of(decoder=decoder), config.min_steps_of(decoder=decoder)
+    zero_padding = t2t.zero_padding and not decoder and config.transition.kind == "feed_forward"
     from_end = config.coordinates.from_end and not decoder and not config.attention.rotary_source
     coordinates = dataclasses.replace(config.coordinates, from_end=from_end)
 
@@ -31,7 +32,7 @@ def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = Fa
                 transition=config.transition,
                 decoder=decoder,
                 cross_attention=cross_attention,
-                zero_padding=t2t.zero_padding and not decoder,
+                zero_padding=zero_padding,
             )
             for _ in range(count)
         ]
