@@ -28,12 +28,12 @@ Object = TypeVar("Object")
 class Range:
     """Numbers from `least` to `most`, without `least` if `above` and without `most` if `below`."""
 
-    least: float
-    most: float = math.inf
+    least: int | float
+    most: int | float = math.inf
     above: bool = False
     below: bool = False
 
-    def __contains__(self, value: float) -> bool:
+    def __contains__(self, value: int | float) -> bool:
         too_small = value <= self.least if self.above else value < self.least
         too_large = value >= self.most if self.below else value > self.most
         return not (too_small or too_large)
@@ -205,5 +205,5 @@ def _place(where: str, field: str) -> str:
     return f"{where}{separator}{field}"
 
 
-def _digits(value: float) -> str:
+def _digits(value: int | float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
