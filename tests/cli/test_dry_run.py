@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from configs import config_of
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 from universal_transformer.cli import dry_run, main, run_folder
 from universal_transformer.cli.dry_run import (
@@ -19,19 +20,20 @@ from universal_transformer.cli.dry_run import (
     estimate,
     forward_flops,
 )
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
 from universal_transformer.tasks import AgreementData, BabiData, LambadaData, ReadingData, TranslationData
 
 SIZES = {"width": 32, "filter_width": 48, "num_heads": 4, "max_steps": 3, "vocabulary_size": 23}
 MODELS = {
-    "encoder-decoder": ModelConfig(**SIZES),
-    "two vocabularies": ModelConfig(**SIZES, target_vocabulary_size=31),
-    "untied": ModelConfig(**SIZES, tied=False, plain_layers_before=1, plain_layers_after=2),
-    "two layers a step": ModelConfig(**SIZES, layers_per_step=2),
-    "convolutions": ModelConfig(**SIZES, transition="separable_convolution"),
-    "language model": ModelConfig(**SIZES, architecture="language_model"),
-    "classifier": ModelConfig(**SIZES, architecture="classifier", num_classes=7),
+    "encoder-decoder": config_of(**SIZES),
+    "two vocabularies": config_of(**SIZES, target_vocabulary_size=31),
+    "untied": config_of(**SIZES, tied=False, plain_layers_before=1, plain_layers_after=2),
+    "two layers a step": config_of(**SIZES, layers_per_step=2),
+    "convolutions": config_of(**SIZES, transition="separable_convolution"),
+    "language model": config_of(**SIZES, architecture="language_model"),
+    "classifier": config_of(**SIZES, architecture="classifier", num_classes=7),
     "LSTM": LstmConfig(width=32, vocabulary_size=23),
     "LSTM in two directions": LstmConfig(width=32, vocabulary_size=23, bidirectional=True, attention="dot"),
     "LSTM language model": LstmConfig(width=32, vocabulary_size=23, architecture="language_model"),
@@ -74,7 +76,7 @@ def test_operations_and_parameters_without_memory_are_those_of_real_tensors(name
 
 
 def test_a_halting_model_is_counted_at_its_cap():
-    fixed, halting = (build_on_meta(ModelConfig(**SIZES, halting=halts)) for halts in (False, True))
+    fixed, halting = (build_on_meta(config_of(**SIZES, halting=halts)) for halts in (False, True))
     shape = BatchShape(rows=2, source=5, target=4)
     assert forward_flops(fixed, shape) == forward_flops(halting, shape)
 

@@ -5,7 +5,7 @@ Dehghani, Gouws, Vinyals, Uszkoreit and Kaiser, "Universal Transformers", ICLR 2
 
 from __future__ import annotations
 
-Cell = tuple[float, ...] | str | None
+Cell = tuple[int | float, ...] | str | None
 """The figures of a cell in the order of the column's scores, or as text; None where the paper has none."""
 
 TABLE1_SOURCE = "paper, table 1"
@@ -21,7 +21,7 @@ The best of ten seeds by validation error; "seeds": mean and spread over ten see
 """
 
 TABLE1_TASKS_SOURCE = "paper, appendix (bAbI detailed results)"
-TABLE1_TASKS: dict[str, tuple[float, ...]] = {
+TABLE1_TASKS: dict[str, tuple[int | float, ...]] = {
     "10k-single": (
         *(0.0, 0.0, 0.4, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
         *(0.0, 0.0, 0.0, 0.0, 0.0, 0.4, 0.6, 0.0, 2.8, 0.0),
