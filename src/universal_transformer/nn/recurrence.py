@@ -6,7 +6,7 @@ Universal Transformer) and untied (each step has its own blocks: the Transformer
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -52,18 +52,9 @@ class HaltingProgress:
         return Trace(self.halting.steps, self.halting.remainder, padding, probabilities, weights)
 
 
-class Executor(Protocol):
-    """Another way to compute :meth:`Recurrence.halting_loop`: the same result, or None for a call it does not serve."""
-
-    def __call__(
-        self,
-        recurrence: "Recurrence",
-        states: States,
-        context: AttentionContext,
-        *,
-        depth: Depth,
-        padding: Padding | None,
-    ) -> tuple[States, Trace] | None: ...
+Executor = Callable[..., tuple[States, Trace] | None]
+"""Another way to compute :meth:`Recurrence.halting_loop`: ``executor(recurrence, states, context, depth=…, padding=…)``
+returns the same result, or None for a call that it does not serve."""
 
 
 class Recurrence(nn.Module):
