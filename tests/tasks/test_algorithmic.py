@@ -147,7 +147,7 @@ def test_any_output_of_a_model_is_rendered():
 
 def test_a_broken_codec_is_refused(tmp_path):
     (tmp_path / "codec.json").write_text('{"kind": "characters", "symbols": 3}')
-    with pytest.raises(UserError, match=r"codec.json: symbols: expected str, found 3"):
+    with pytest.raises(UserError, match=r"codec.json: symbols: expected text, found 3"):
         load_codec(tmp_path)
 
 

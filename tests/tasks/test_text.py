@@ -105,7 +105,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path):
     lines = list(enumerate(VERSES, start=1))
     assert list(loaded.read(lines, name="x")) == list(codec.read(lines, name="x"))
     (tmp_path / "run/codec.json").write_text(json.dumps({"kind": "text", "block_length": "9"}))
-    with pytest.raises(UserError, match=r"codec\.json: block_length: expected int, found '9'"):
+    with pytest.raises(UserError, match=r"codec\.json: block_length: expected a whole number, found '9'"):
         TextCodec.load(tmp_path / "run")
 
 
