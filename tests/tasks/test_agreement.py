@@ -166,9 +166,9 @@ def test_the_error_of_missing_files_says_how_to_get_them(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"vocabulary_size": 4}, "--data.vocabulary-size 4: expected 5"),
-        ({"validation": 1.0}, "validation must be a share"),
-        ({"seed": -1}, "seed must not be negative"),
+        ({"vocabulary_size": 4}, "data.vocabulary_size: expected a whole number, at least 5"),
+        ({"validation": 1.0}, "data.validation: expected a number, more than 0 and below 1"),
+        ({"seed": -1}, "data.seed: expected a whole number, at least 0"),
     ],
 )
 def test_fields_that_cannot_work(changes, message):

@@ -166,12 +166,6 @@ def hold_out(table: TextTable, *, fraction: float, seed: int) -> tuple[TextTable
     )
 
 
-def check_fraction(field: str, value: float) -> None:
-    """Raise `UserError` unless 0 < value < 1."""
-    if not 0 < value < 1:
-        raise UserError(f"--data.{field} {value}: expected a number between 0 and 1, such as 0.05")
-
-
 def check_file(field: str, value: str, *, needs: Sequence[str]) -> None:
     """Raise `UserError` if no file is named."""
     if not value:

@@ -35,7 +35,6 @@ from universal_transformer.data.download import find
 from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import END, UNKNOWN
 from universal_transformer.errors import UserError
-from universal_transformer.files import show
 from universal_transformer.tasks.agreement_files import (
     TAGS,
     Sentence,
@@ -46,7 +45,8 @@ from universal_transformer.tasks.agreement_files import (
 )
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.task import Codec, Task
-from universal_transformer.tasks.word_codecs import Vocabulary, WordCodec, check_vocabulary_size
+from universal_transformer.tasks.word_codecs import Vocabulary, VocabularySize, WordCodec
+from universal_transformer.typed import NumberOf, Share, check
 
 OFFICIAL = "agr_50_mostcommon_10K.tsv.gz"
 SHARES = (0.09, 0.01)
@@ -102,21 +102,15 @@ class AgreementData:
     """The parts in the data folder `sva` (a changed split), or Linzen's whole file, which you provide."""
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
-    vocabulary_size: int = 10_000
+    vocabulary_size: VocabularySize = 10_000
     """At most so many different words, special ones included; others are <unknown>, and so are words seen once."""
-    validation: float = 0.05
+    validation: Share = 0.05
     """Share of the training texts that is held out for validation (parts)."""
-    seed: int = 0
+    seed: NumberOf = 0
     """Chooses what is held out."""
 
     def __post_init__(self) -> None:
-        if self.corpus not in ("parts", "official"):
-            raise UserError(f"corpus must be one of parts, official, found {show(self.corpus)}")
-        check_vocabulary_size(self.vocabulary_size)
-        if not 0 < self.validation < 1:
-            raise UserError(f"validation must be a share between 0 and 1, found {self.validation}")
-        if self.seed < 0:
-            raise UserError(f"seed must not be negative, found {self.seed}")
+        check(self, field="data")
 
     def load(self) -> Task:
         """Read the files, remove test sentences from training, and encode; the vocabulary is that of training."""

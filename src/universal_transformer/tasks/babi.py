@@ -17,6 +17,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.facts import FactCodec, Question, parse
 from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.typed import NumberOf, Share, check
 
 TASK_NAMES = {
     1: "single-supporting-fact",
@@ -56,23 +57,18 @@ class BabiData:
     """Training questions of each task; the test questions are the same for both."""
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
-    validation: float = 0.1
+    validation: Share = 0.1
     """Share of each task's training stories, the last ones, that is held out for validation."""
     recent_first: bool = False
     """Give the model the latest fact first (the question stays last)."""
-    max_facts: int = 0
+    max_facts: NumberOf = 0
     """Keep only so many facts of a story, the latest; 0 keeps all."""
     repeat: str = ""
     """Tasks to train on several times an epoch, as task:times with commas between, such as "16:4,17:2"."""
 
     def __post_init__(self) -> None:
+        check(self, field="data")
         _ = self.times
-        if self.size not in _FOLDERS:
-            raise UserError(f"size must be one of {', '.join(_FOLDERS)}, found {show(self.size)}")
-        if not 0 < self.validation < 1:
-            raise UserError(f"validation must be a share between 0 and 1, found {self.validation}")
-        if self.max_facts < 0:
-            raise UserError(f"max_facts must be 0 (all) or more, found {self.max_facts}")
 
     @property
     def tasks(self) -> tuple[int, ...]:

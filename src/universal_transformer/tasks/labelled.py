@@ -14,7 +14,6 @@ from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.data.text_table import (
     TextTable,
     check_file,
-    check_fraction,
     read_table,
     split_tables,
 )
@@ -23,6 +22,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.tasks.codecs import SavedCodec, encode_lines
 from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 
 COLUMNS = ("text", "label")
 MAX_LABELS = 10_000
@@ -74,19 +74,16 @@ class LabelledData:
     """At most so many different tokens."""
     lower_case: bool = False
     """Turn all text into lower case."""
-    max_length: int = 256
+    max_length: AtLeastTwo = 256
     """Tokens of the longest text, <end> included; longer texts are left out and counted."""
-    validation_fraction: float = 0.05
+    validation_fraction: Share = 0.05
     """Part of the training texts held out if no validation file is named."""
-    seed: int = 0
+    seed: NumberOf = 0
     """Seed of what is held out."""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
+        check(self, field="data")
         check_tokenizer(self.tokenizer, self.vocabulary_size)
-        check_fraction("validation-fraction", self.validation_fraction)
-        if self.max_length < 2:
-            raise UserError(f"--data.max-length {self.max_length}: expected at least 2, a token and <end>")
 
     def load(self) -> Task:
         """Read the files, learn labels and tokeniser from the training texts, encode all texts."""

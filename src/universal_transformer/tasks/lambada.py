@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -40,10 +40,11 @@ from universal_transformer.tasks.word_codecs import (
     FIRST_WORD,
     ReadingCodec,
     Vocabulary,
+    VocabularySize,
     WordCodec,
-    check_vocabulary_size,
     last_sentence,
 )
+from universal_transformer.typed import AtLeastOne, AtLeastTwo, Range, check
 
 SETS = {
     "control": "lambada_control_test_data_plain_text.txt",
@@ -61,18 +62,15 @@ class LambadaData:
     codec_class: ClassVar[type[Codec]] = WordCodec
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
-    vocabulary_size: int = 20_000
+    vocabulary_size: VocabularySize = 20_000
     """At most so many different words, special ones included; others are <unknown>, and so are words seen once."""
-    block_length: int = 128
+    block_length: AtLeastTwo = 128
     """Words of one training example; a word sees those before it in its block."""
-    validation_passages: int = 500
+    validation_passages: AtLeastOne = 500
     """Passages of the development set, evenly spread, on whose words the best weights are chosen."""
 
     def __post_init__(self) -> None:
-        check_vocabulary_size(self.vocabulary_size)
-        if self.block_length < 2:
-            raise UserError(f"--data.block-length {self.block_length}: expected at least 2")
-        _check_positive("validation-passages", self.validation_passages)
+        check(self, field="data")
 
     def load(self) -> Task:
         """Read novels and passages; the vocabulary is that of the novels."""
@@ -113,24 +111,20 @@ class ReadingData:
     codec_class: ClassVar[type[Codec]] = ReadingCodec
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
-    vocabulary_size: int = 20_000
+    vocabulary_size: VocabularySize = 20_000
     """At most so many different words of the novels; others are <unknown>, and so are words seen once."""
     passage_words: bool = True
     """Add the words of the passages, as LAMBADA's own vocabulary does: they can be answers, but the embeddings of words
     that are not in the novels are never trained."""
-    train_examples: int = 200_000
+    train_examples: AtLeastOne = 200_000
     """Training passages, evenly spread over the novels."""
-    max_length: int = 200
+    max_length: Annotated[int, Range(LEAST_CONTEXT, above=True)] = 200
     """Words of the longest training passage."""
-    validation_passages: int = 1000
+    validation_passages: AtLeastOne = 1000
     """Passages of the development set, evenly spread, on which the best weights are chosen."""
 
     def __post_init__(self) -> None:
-        check_vocabulary_size(self.vocabulary_size)
-        _check_positive("train-examples", self.train_examples)
-        _check_positive("validation-passages", self.validation_passages)
-        if self.max_length <= LEAST_CONTEXT:
-            raise UserError(f"--data.max-length {self.max_length}: expected more than {LEAST_CONTEXT}")
+        check(self, field="data")
 
     def load(self) -> Task:
         """Read novels and passages, find passages in the novels; the vocabulary is that of the novels."""
@@ -270,8 +264,3 @@ def _notes(novels: Novels, missing: Sequence[str]) -> list[str]:
         "not on the original 2,662"
     ]
     return notes + [f"no {name} set: {SETS[name]} is not in the data folder" for name in missing]
-
-
-def _check_positive(name: str, value: int) -> None:
-    if value < 1:
-        raise UserError(f"--data.{name} {value}: expected at least 1")

@@ -25,11 +25,10 @@ from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property, partial
 from random import Random
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
-from universal_transformer.files import show
 from universal_transformer.tasks.algorithmic import DIGITS, LEAST_RATIO, CharacterCodec
 from universal_transformer.tasks.lazy import GeneratedExamples
 from universal_transformer.tasks.programs import (
@@ -41,6 +40,7 @@ from universal_transformer.tasks.programs import (
     literal,
 )
 from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
 
 LINE_END = "|"
 MAX_LENGTH = 1000  # Python does not print numbers of many more digits than that
@@ -59,38 +59,25 @@ class LearningToExecuteData:
     (control), or of additions (addition)."""
     form: Form = "expression"
     """How programs are written: one nested expression, or lines of Python with assignments and a print."""
-    max_length: int = 0
+    max_length: Annotated[int, Range(0, MAX_LENGTH)] = 0
     """Digits of the longest literals; 0 means the paper's: 55 to repeat, 5 in programs."""
-    max_nesting: int = 2
+    max_nesting: Annotated[int, Range(1, len(VARIABLES))] = 2
     """Most operations of a program, each inside the next."""
     strategy: Strategy = "mix"
     """Training examples of all lengths and nestings up to the largest, or (baseline) of the largest alone."""
-    train_examples: int = 200_000
+    train_examples: AtLeastOne = 200_000
     """Training examples in an epoch, generated when they are needed."""
-    validation_examples: int = 500
+    validation_examples: AtLeastOne = 500
     """Validation examples, of the largest length and nesting."""
-    test_examples: int = 1000
+    test_examples: AtLeastOne = 1000
     """Test examples, of the largest length and nesting."""
-    seed: int = 0
+    seed: NumberOf = 0
     """Chooses the examples: the same seed gives the same examples."""
 
     def __post_init__(self) -> None:
-        allowed = {"problem": ExecuteProblem, "form": Form, "strategy": Strategy}
-        for name, kind in allowed.items():
-            value = getattr(self, name)
-            if value not in get_args(kind):
-                raise UserError(f"{name} must be one of {', '.join(get_args(kind))}, found {show(value)}")
+        check(self, field="data")
         if self.form == "lines" and not self.runs:
             raise UserError(f"form lines is for programs, found the problem {self.problem!r}")
-        if not 0 <= self.max_length <= MAX_LENGTH:
-            raise UserError(f"max_length must be between 0 and {MAX_LENGTH}, found {self.max_length}")
-        if not 1 <= self.max_nesting <= len(VARIABLES):
-            raise UserError(f"max_nesting must be between 1 and {len(VARIABLES)}, found {self.max_nesting}")
-        for name in ("train_examples", "validation_examples", "test_examples"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, found {getattr(self, name)}")
-        if self.seed < 0:
-            raise UserError(f"seed must not be negative, found {self.seed}")
         held_out = self.validation_examples + self.test_examples
         if self._fewest_sources < LEAST_RATIO * held_out:
             raise UserError(

@@ -16,7 +16,6 @@ from universal_transformer.data.text_table import (
     TextRow,
     TextTable,
     check_file,
-    check_fraction,
     read_parallel,
     read_table,
     split_tables,
@@ -26,6 +25,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, show, show_path, write_json
 from universal_transformer.tasks.codecs import CODEC_FILE, encode_lines, read_kind
 from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 
 COLUMNS = ("source", "target")
 
@@ -117,23 +117,18 @@ class PairsData:
     """One vocabulary and one embedding table for both sides; otherwise one for each."""
     lower_case: bool = False
     """Turn all text into lower case."""
-    max_length: int = 256
+    max_length: AtLeastTwo = 256
     """Tokens of the longest source or target, <end> included; longer pairs are left out and counted."""
-    validation_fraction: float = 0.05
+    validation_fraction: Share = 0.05
     """Part of the training pairs held out if no validation file is named."""
-    seed: int = 0
+    seed: NumberOf = 0
     """Seed of what is held out."""
     metric: Literal["bleu", "sequence"] = "bleu"
     """Score by BLEU (translation), or by the part of targets that are right as a whole."""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
+        check(self, field="data")
         check_tokenizer(self.tokenizer, self.vocabulary_size)
-        check_fraction("validation-fraction", self.validation_fraction)
-        if self.max_length < 2:
-            raise UserError(f"--data.max-length {self.max_length}: expected at least 2, a token and <end>")
-        if self.metric not in ("bleu", "sequence"):
-            raise UserError(f"--data.metric {show(self.metric)}: expected bleu or sequence")
         for part in ("train", "validation", "test"):
             if getattr(self, f"{part}_target") and not getattr(self, part):
                 raise UserError(f"--data.{part}-target is set without --data.{part}, the source side")

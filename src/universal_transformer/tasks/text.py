@@ -15,13 +15,14 @@ from typing import ClassVar
 import numpy as np
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.text_table import check_file, check_fraction
+from universal_transformer.data.text_table import check_file
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show_path
 from universal_transformer.tasks.codecs import SavedCodec
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.typed import AtLeastTwo, Share, check
 
 LINES_AT_ONCE = 10_000
 
@@ -98,25 +99,21 @@ class TextData:
     """At most so many different tokens."""
     lower_case: bool = False
     """Turn all text into lower case."""
-    block_length: int = 256
+    block_length: AtLeastTwo = 256
     """Tokens of one example; a token sees those before it in its block."""
-    validation_fraction: float = 0.05
+    validation_fraction: Share = 0.05
     """Part of the lines held out for validation if no file is named."""
-    test_fraction: float = 0.05
+    test_fraction: Share = 0.05
     """Part of the lines held out as the test if no file is named."""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
+        check(self, field="data")
         check_tokenizer(self.tokenizer, self.vocabulary_size)
-        check_fraction("validation-fraction", self.validation_fraction)
-        check_fraction("test-fraction", self.test_fraction)
         if self.validation_fraction + self.test_fraction >= 1:
             raise UserError(
                 f"--data.validation-fraction {self.validation_fraction} and --data.test-fraction "
                 f"{self.test_fraction} leave nothing to train on; expected a sum below 1"
             )
-        if self.block_length < 2:
-            raise UserError(f"--data.block-length {self.block_length}: expected at least 2")
 
     def load(self) -> Task:
         """Read the files, learn the tokeniser from the training text, cut all text into blocks."""

@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 from universal_transformer.data.download import data_folder, find
 from universal_transformer.data.text_table import TextTable, read_parallel
 from universal_transformer.data.tokenizer import check_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.files import show, show_path
+from universal_transformer.files import show_path
 from universal_transformer.tasks.pairs import PairsCodec, PairsData
 from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.typed import AtLeastTwo, check
 
 Name = Literal["multi30k", "wmt14"]
 
@@ -59,16 +60,12 @@ class TranslationData:
     """Folder with the data sets; empty: the environment variable UT_DATA, or else data."""
     vocabulary_size: int = 4000
     """At most so many different byte pairs, for both languages together."""
-    max_length: int = 256
+    max_length: AtLeastTwo = 256
     """Tokens of the longest source or target, <end> included; longer pairs are left out and counted."""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
-        if self.corpus not in get_args(Name):
-            raise UserError(f"--data.corpus {show(self.corpus)}: expected {' or '.join(get_args(Name))}")
+        check(self, field="data")
         check_tokenizer("bpe", self.vocabulary_size)
-        if self.max_length < 2:
-            raise UserError(f"--data.max-length {self.max_length}: expected at least 2, a token and <end>")
 
     def load(self) -> Task:
         """Read the files, learn byte pairs from the training part, encode all pairs."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.data.tokenizer import END, SPECIAL, START, UNKNOWN
@@ -17,10 +17,13 @@ from universal_transformer.data.treebank import CLOSERS, SENTENCE_ENDS, split_wo
 from universal_transformer.errors import UserError
 from universal_transformer.files import show, show_path, write_json
 from universal_transformer.tasks.codecs import CODEC_FILE, read_kind
+from universal_transformer.typed import Range
 
 FIRST_WORD = len(SPECIAL)
 MAX_VOCABULARY = 1_000_000
 MAX_PROMPT = 4096  # words
+VocabularySize = Annotated[int, Range(FIRST_WORD + 1, MAX_VOCABULARY)]
+"""A number of words, special ones included."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +59,6 @@ class Vocabulary:
     def ids(self) -> dict[str, int]:
         """Word -> id."""
         return {word: FIRST_WORD + index for index, word in enumerate(self.words)}
-
-
-def check_vocabulary_size(size: int) -> None:
-    """Raise `UserError` for a size that leaves no words, or too many."""
-    if not FIRST_WORD < size <= MAX_VOCABULARY:
-        raise UserError(
-            f"--data.vocabulary-size {size}: expected {FIRST_WORD + 1} to {MAX_VOCABULARY:,} "
-            f"({', '.join(SPECIAL)} among them)"
-        )
 
 
 @dataclass(frozen=True)
