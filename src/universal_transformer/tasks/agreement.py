@@ -26,7 +26,7 @@ from __future__ import annotations
 import random
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -56,31 +56,24 @@ LEAST_SHARED = 6
 _OTHER = "*"
 
 
-class AgreementTexts(LazyExamples):
-    """Texts in one array; the source of an example is the text with the wrong last word."""
+def pack_texts(texts: Iterable[tuple[Sequence[int], int, str]]) -> LazyExamples:
+    """Put texts into one array: the ids of each, the wrong form of its last word (0: none), and its group.
 
-    def __init__(self) -> None:
-        self._ids = array("i")
-        self._ends = array("q", [0])
-        self._wrong = array("i")
-        self._groups: list[str] = []
+    The source of an example is the text with the wrong form.
+    """
+    words, ends, wrong, groups = array("i"), array("q", [0]), array("i"), []
+    for ids, other, group in texts:
+        words.extend(ids)
+        ends.append(len(words))
+        wrong.append(other)
+        groups.append(group)
 
-    def append(self, ids: Sequence[int], *, wrong: int = 0, group: str = "") -> None:
-        """Add a text; without `wrong` it has no other form."""
-        self._ids.extend(ids)
-        self._ends.append(len(self._ids))
-        self._wrong.append(wrong)
-        self._groups.append(group)
+    def make(index: int) -> Example:
+        ids = tuple(words[ends[index] : ends[index + 1]])
+        source = (*ids[:-1], wrong[index]) if wrong[index] else ()
+        return Example(source=source, target=ids, group=groups[index])
 
-    def __len__(self) -> int:
-        """The number of texts."""
-        return len(self._groups)
-
-    def make(self, index: int) -> Example:
-        """Make one example."""
-        ids = tuple(self._ids[self._ends[index] : self._ends[index + 1]])
-        wrong = self._wrong[index]
-        return Example(source=(*ids[:-1], wrong) if wrong else (), target=ids, group=self._groups[index])
+    return LazyExamples(make, count=len(groups))
 
 
 @dataclass
@@ -122,17 +115,10 @@ class AgreementData:
             )
         counts = Counter(word for sentence in corpus.train for word in sentence.words)
         vocabulary = Vocabulary.of(counts, size=self.vocabulary_size, least=2)
-        train = AgreementTexts()
-        for sentence in corpus.train:
-            end = (END,) if sentence.whole else ()
-            train.append([*vocabulary.encode(sentence.words), *end])
         codec, notes = WordCodec(vocabulary), list(corpus.notes)
-        validation, tests = AgreementTexts(), {}
-        _add_pairs(corpus.validation, validation, vocabulary)
+        tests = {name: pack_texts(_pairs(sentences, vocabulary)) for name, sentences in corpus.test.items()}
         for name, sentences in corpus.test.items():
-            tests[name] = AgreementTexts()
-            left_out = _add_pairs(sentences, tests[name], vocabulary)
-            if left_out:
+            if left_out := len(sentences) - len(tests[name]):
                 notes.append(
                     f"{name}: {left_out:,} of {len(sentences):,} sentences left out: a form of the verb is not in the "
                     "vocabulary"
@@ -140,8 +126,11 @@ class AgreementData:
         return Task(
             name=f"agreement ({self.corpus})",
             codec=codec,
-            train=train,
-            validation=validation,
+            train=pack_texts(
+                (vocabulary.encode(sentence.words) + [END] * sentence.whole, 0, "")
+                for sentence in corpus.train
+            ),
+            validation=pack_texts(_pairs(corpus.validation, vocabulary)),
             test=tests,
             metric="ranking",
             model_fields=codec.model_fields,
@@ -149,7 +138,8 @@ class AgreementData:
         )
 
     def _parts(self) -> AgreementCorpus:
-        tests: dict[str, Sequence[Sentence]] = {"verbs": list(self._forms())}
+        forms = (self._file(f"colorless/linzen_testset/subj_agr_filtered.{end}") for end in ("text", "gold"))
+        tests: dict[str, Sequence[Sentence]] = {"verbs": list(read_forms(*forms))}
         tags = [
             sentence.as_tag()
             for sentence in tests["verbs"]
@@ -157,8 +147,9 @@ class AgreementData:
             if sentence.attractors == 0 and sentence.right != sentence.wrong
         ]
         for attractors in range(1, 6):
-            path = self._file(f"rnn_agr_simple/numpred.test.{attractors}")
-            tags += read_prefixes(path, attractors=attractors)
+            tags += read_prefixes(
+                self._file(f"rnn_agr_simple/numpred.test.{attractors}"), attractors=attractors
+            )
         tests["tags"] = tags
         texts = list(read_prefixes(self._file("rnn_agr_simple/numpred.val")))
         texts += read_sample(self._file("edinburgh_wiki/wiki-dev.txt"))
@@ -188,10 +179,6 @@ class AgreementData:
         ]
         return AgreementCorpus(train=kept[held:], validation=kept[:held], test=tests, notes=notes)
 
-    def _forms(self) -> Iterator[Sentence]:
-        base = "colorless/linzen_testset/subj_agr_filtered"
-        yield from read_forms(self._file(f"{base}.text"), self._file(f"{base}.gold"))
-
     def _official(self) -> AgreementCorpus:
         path = find("linzen", self.data_dir, file=OFFICIAL)
         sentences = list(read_dependencies(path))
@@ -199,24 +186,18 @@ class AgreementData:
         first = round(SHARES[0] * len(sentences))
         second = first + max(1, round(SHARES[1] * len(sentences)))
         test = sentences[second:]
-        leaked = find_repeated(sentences[:second], test)
+        tested = {sentence.words for sentence in test}
+        train = [sentence for sentence in sentences[:first] if sentence.words not in tested]
+        held = [sentence for sentence in sentences[first:second] if sentence.words not in tested]
         notes = [
             f"the sentences of each part were drawn by seed {self.seed} (the authors' draw is not published)"
         ]
-        if leaked:
-            notes.append(f"{len(leaked):,} training sentences left out: they are in the test, too")
-        train = [sentence for place, sentence in enumerate(sentences[:first]) if place not in leaked]
-        held = [s for place, s in enumerate(sentences[first:second], start=first) if place not in leaked]
+        if leaked := second - len(train) - len(held):
+            notes.append(f"{leaked:,} training sentences left out: they are in the test, too")
         return AgreementCorpus(train=train, validation=held, test={"verbs": test}, notes=notes)
 
     def _file(self, name: str) -> Path:
         return find("sva", self.data_dir, file=name)
-
-
-def find_repeated(training: Sequence[Sentence], tests: Sequence[Sentence]) -> set[int]:
-    """Return which training sentences are, word for word, sentences of a test."""
-    tested = {sentence.words for sentence in tests}
-    return {place for place, sentence in enumerate(training) if sentence.words in tested}
 
 
 def find_shared(training: Sequence[Sentence], tests: Sequence[Sentence]) -> set[int]:
@@ -250,14 +231,9 @@ def find_shared(training: Sequence[Sentence], tests: Sequence[Sentence]) -> set[
     return found
 
 
-def _add_pairs(sentences: Sequence[Sentence], texts: AgreementTexts, vocabulary: Vocabulary) -> int:
-    """Add the words up to the verb of each sentence, with the verb's wrong form; return how many had none."""
-    left_out = 0
+def _pairs(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> Iterator[tuple[list[int], int, str]]:
+    """Yield the words up to the verb of each sentence, with the verb's wrong form, where both forms are known."""
     for sentence in sentences:
-        ids = vocabulary.encode(sentence.words[: sentence.verb])
         right, wrong = vocabulary.encode((sentence.right, sentence.wrong))
-        if UNKNOWN in (right, wrong) or right == wrong:
-            left_out += 1
-            continue
-        texts.append([*ids, right], wrong=wrong, group=sentence.group)
-    return left_out
+        if UNKNOWN not in (right, wrong) and right != wrong:
+            yield [*vocabulary.encode(sentence.words[: sentence.verb]), right], wrong, sentence.group

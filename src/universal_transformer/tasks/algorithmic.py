@@ -26,7 +26,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import show, show_path
 from universal_transformer.tasks.accuracy import until_end
 from universal_transformer.tasks.codecs import SavedCodec
-from universal_transformer.tasks.lazy import GeneratedExamples
+from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.task import Codec, Task
 from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
 
@@ -193,7 +193,7 @@ class AlgorithmicData:
         return Task(
             name=f"algorithmic {self.problem}",
             codec=self._codec,
-            train=GeneratedExamples(
+            train=LazyExamples(
                 partial(self.training_example, held_out=frozenset(held_out)), count=self.train_examples
             ),
             validation=validation,

@@ -35,7 +35,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.task import Codec, Task
-from universal_transformer.tasks.text import Blocks
+from universal_transformer.tasks.text import blocks
 from universal_transformer.tasks.word_codecs import (
     FIRST_WORD,
     ReadingCodec,
@@ -95,7 +95,7 @@ class LambadaData:
         return Task(
             name="lambada",
             codec=codec,
-            train=Blocks(tokens, length=self.block_length),
+            train=blocks(tokens, length=self.block_length),
             validation=spread(tests["development"], count=self.validation_passages),
             test=tests,
             metric="last_word",
@@ -169,23 +169,6 @@ class ReadingData:
         )
 
 
-class Questions(LazyExamples):
-    """Passages of one array of words: context from `starts` to `cuts`, question up to the answer at `ends`."""
-
-    def __init__(self, tokens: np.ndarray, starts: np.ndarray, cuts: np.ndarray, ends: np.ndarray) -> None:
-        self._tokens, self._starts, self._cuts, self._ends = tokens, starts, cuts, ends
-
-    def __len__(self) -> int:
-        """The number of passages."""
-        return len(self._ends)
-
-    def make(self, index: int) -> Example:
-        """Make one example."""
-        start, cut, end = int(self._starts[index]), int(self._cuts[index]), int(self._ends[index])
-        context, question = self._tokens[start:cut].tolist(), self._tokens[cut:end].tolist()
-        return Example(source=(*context, START, *question), target=int(self._tokens[end]))
-
-
 def read_passages(data_dir: str) -> tuple[dict[str, list[list[str]]], tuple[str, ...]]:
     """Return the words of every passage by set, and the missing sets; only the control set may be missing."""
     found: dict[str, list[list[str]]] = {}
@@ -216,7 +199,9 @@ def number_novels(novels: Novels, *, size: int) -> tuple[Vocabulary, np.ndarray]
     return vocabulary, ids[novels.tokens]
 
 
-def find_questions(tokens: np.ndarray, vocabulary: Vocabulary, *, max_length: int, limit: int) -> Questions:
+def find_questions(
+    tokens: np.ndarray, vocabulary: Vocabulary, *, max_length: int, limit: int
+) -> LazyExamples:
     """Find passages like LAMBADA's: sentences of at least 50 words, then one whose last word is among these words.
 
     Returns at most `limit` passages, evenly spread, of at most `max_length` words, each of one novel.
@@ -238,7 +223,14 @@ def find_questions(tokens: np.ndarray, vocabulary: Vocabulary, *, max_length: in
         raise UserError("the novels have no sentence whose last word occurs in the sentences before it")
     if len(chosen) > limit:
         chosen = chosen[np.arange(limit) * len(chosen) // limit]
-    return Questions(tokens, starts[chosen], cuts[chosen], ends[chosen])
+    starts, cuts, ends = starts[chosen], cuts[chosen], ends[chosen]
+
+    def make(index: int) -> Example:
+        start, cut, end = int(starts[index]), int(cuts[index]), int(ends[index])
+        source = (*tokens[start:cut].tolist(), START, *tokens[cut:end].tolist())
+        return Example(source=source, target=int(tokens[end]))
+
+    return LazyExamples(make, count=len(ends))
 
 
 def _sentences(tokens: np.ndarray, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:

@@ -30,7 +30,7 @@ from typing import Annotated, ClassVar, Literal
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.algorithmic import DIGITS, LEAST_RATIO, CharacterCodec
-from universal_transformer.tasks.lazy import GeneratedExamples
+from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.programs import (
     EXPRESSION_SYMBOLS,
     KINDS,
@@ -114,7 +114,7 @@ class LearningToExecuteData:
         return Task(
             name=f"learning to execute: {self.problem}",
             codec=self._codec,
-            train=GeneratedExamples(
+            train=LazyExamples(
                 partial(self.training_example, held_out=frozenset(held_out)), count=self.train_examples
             ),
             validation=validation,

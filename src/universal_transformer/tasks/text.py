@@ -27,21 +27,13 @@ from universal_transformer.typed import AtLeastTwo, Share, check
 LINES_AT_ONCE = 10_000
 
 
-class Blocks(LazyExamples):
-    """Examples of `length` tokens each (the last may be shorter) from one array."""
+def blocks(tokens: array[int] | np.ndarray, *, length: int) -> LazyExamples:
+    """Return examples of `length` tokens each (the last may be shorter) from one array."""
 
-    def __init__(self, tokens: array[int] | np.ndarray, *, length: int):
-        self.tokens = tokens
-        self.length = length
+    def make(index: int) -> Example:
+        return Example(source=(), target=tuple(tokens[index * length : (index + 1) * length].tolist()))
 
-    def __len__(self) -> int:
-        """The number of blocks."""
-        return -(-len(self.tokens) // self.length)
-
-    def make(self, index: int) -> Example:
-        """Make one block."""
-        first = index * self.length
-        return Example(source=(), target=tuple(self.tokens[first : first + self.length].tolist()))
+    return LazyExamples(make, count=-(-len(tokens) // length))
 
 
 @dataclass(frozen=True)
@@ -66,15 +58,10 @@ class TextCodec(SavedCodec):
     def render(self, target: int | Sequence[int]) -> str:
         """Return the text of ids; an ``<end>`` between them becomes a line break."""
         assert not isinstance(target, int), "a target is a sequence of ids"
-        lines: list[list[int]] = [[]]
-        for index in target:
-            if index == END:
-                lines.append([])
-            else:
-                lines[-1].append(index)
-        if len(lines) > 1 and not lines[-1]:
-            del lines[-1]
-        return "\n".join(self.tokenizer.decode(line) for line in lines)
+        ids = target[:-1] if target and target[-1] == END else target
+        ends = [place for place, index in enumerate(ids) if index == END]
+        bounds = zip([0, *(place + 1 for place in ends)], [*ends, len(ids)], strict=True)
+        return "\n".join(self.tokenizer.decode(ids[first:end]) for first, end in bounds)
 
     def words(self, example: Example) -> list[str]:
         """Return the text of each token (a language model has no source, so of each target token)."""
@@ -128,15 +115,15 @@ class TextData:
             f"counted, each block of {self.block_length} separately"
         )
 
-        def blocks(lines: Sequence[str]) -> Blocks:
-            return Blocks(_encode(lines, tokenizer), length=self.block_length)
+        def encode(lines: Sequence[str]) -> LazyExamples:
+            return blocks(_encode(lines, tokenizer), length=self.block_length)
 
         return Task(
             name="text",
             codec=TextCodec(tokenizer=tokenizer, block_length=self.block_length),
-            train=blocks(train),
-            validation=blocks(validation),
-            test={"test": blocks(test)},
+            train=encode(train),
+            validation=encode(validation),
+            test={"test": encode(test)},
             metric="perplexity",
             model_fields={
                 "architecture": "language_model",
@@ -180,8 +167,6 @@ def _read(path: str) -> list[str]:
 def _encode(lines: Sequence[str], tokenizer: Tokenizer) -> array[int]:
     tokens = array("i")
     for first in range(0, len(lines), LINES_AT_ONCE):
-        encoded = tokenizer.encode_many(lines[first : first + LINES_AT_ONCE])
-        for ids in encoded:
-            tokens.extend(ids)
-            tokens.append(END)
+        for ids in tokenizer.encode_many(lines[first : first + LINES_AT_ONCE]):
+            tokens.extend((*ids, END))
     return tokens
