@@ -165,7 +165,6 @@ def show_path(path: str | Path) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return `text` with blanks in place of line breaks."""
     return text.replace("\r", " ").replace("\n", " ")
 
 

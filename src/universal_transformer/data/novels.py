@@ -48,7 +48,6 @@ class Novels:
     """Novels."""
 
     def frequencies(self) -> np.ndarray:
-        """Return how often each type occurs."""
         return np.bincount(self.tokens, minlength=len(self.types))
 
 

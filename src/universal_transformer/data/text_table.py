@@ -167,6 +167,5 @@ def hold_out(table: TextTable, *, fraction: float, seed: int) -> tuple[TextTable
 
 
 def check_file(field: str, value: str, *, needs: Sequence[str]) -> None:
-    """Raise `UserError` if no file is named."""
     if not value:
         raise UserError(f"--data.{field} is not set; name a file: {' or '.join(needs)}")

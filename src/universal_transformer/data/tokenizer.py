@@ -102,7 +102,6 @@ class Tokenizer:
         return self.decode([index]).strip() or "␣"
 
     def __len__(self) -> int:
-        """The number of ids, special ones included."""
         return self._rules.get_vocab_size()
 
     def save(self, path: Path) -> None:

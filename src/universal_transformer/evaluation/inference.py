@@ -47,11 +47,9 @@ class InferenceOptions:
 
     @property
     def search_name(self) -> str:
-        """The search, as a figure names it."""
         return "greedy" if self.beams == 1 else f"{self.beams} beams, length penalty {self.alpha:g}"
 
     def step_limit(self, model: Model) -> int:
-        """Return the most steps that a position can take."""
         return model.config.max_steps if self.max_steps is None else self.max_steps
 
     def check(self, model: Model) -> None:
@@ -76,7 +74,6 @@ class InferenceOptions:
         ]
 
     def run(self, model: Model, *inputs: Tensor) -> Any:
-        """Call the model at this depth."""
         return model(*inputs, max_steps=self.max_steps, halting_threshold=self.halting_threshold)
 
     def generate(

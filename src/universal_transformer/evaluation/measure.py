@@ -100,7 +100,6 @@ def evaluate(
 
 
 def _check(model: Model, task: Task, *, options: InferenceOptions, batch_tokens: int) -> None:
-    """Refuse what `evaluate` cannot do before it starts."""
     architecture = model.config.architecture
     if architecture != ARCHITECTURES[task.metric]:
         raise UserError(
@@ -177,7 +176,6 @@ def collapses(report: Report, model: Model) -> list[str]:
 
 
 def choose(task: Task, *, split: str, limit: int | None) -> tuple[dict[str, Sequence[Example]], list[str]]:
-    """Return the sets to score by name, and notes about them."""
     sets: dict[str, Sequence[Example]]
     if split == "test":
         sets = dict(task.test)

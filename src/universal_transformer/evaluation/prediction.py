@@ -177,12 +177,10 @@ class _Predictor:
 
 
 def _given(model: AnyEncoderDecoder | AnyLanguageModel, example: Example) -> list[int]:
-    """Return the prompt of a language model, or the source."""
     if isinstance(model, AnyLanguageModel):
         return [model.config.vocabulary.start_id, *target_ids(example)]
     return [token for token in example.source if isinstance(token, int)]
 
 
 def _prediction(choices: list[tuple[str, float]], steps: list[float]) -> Prediction:
-    """Return the prediction of answers with their scores, best first."""
     return Prediction(text=choices[0][0], score=choices[0][1], steps=steps, choices=choices)

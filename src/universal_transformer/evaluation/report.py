@@ -57,7 +57,6 @@ class StepCounts:
 
     @property
     def num_positions(self) -> int:
-        """Real positions counted."""
         return sum(self.counts)
 
     @property
@@ -95,7 +94,6 @@ class ScoreRow:
 
     @property
     def name(self) -> str:
-        """Label of the row in a figure."""
         return self.group or self.set
 
 
@@ -161,7 +159,6 @@ class Report:
         return sum(s.mean * s.num_positions for s in sides) / max(1, sum(s.num_positions for s in sides))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -183,16 +180,13 @@ class Report:
         return report
 
     def save(self, path: Path) -> None:
-        """Write it as JSON, whole or not at all."""
         write_json(path, self.to_dict())
 
     @classmethod
     def load(cls, path: Path) -> Report:
-        """Read what `save` wrote."""
         return cls.from_dict(read_json(path), name=show_path(path))
 
     def lines(self) -> list[str]:
-        """The report as lines of text with aligned columns."""
         count = sum(row.count for row in self.totals)
         lines = [f"{self.task} · {self.split} · {count:,} examples", *_table(self.score_table(), names=2)]
         if self.has_groups:

@@ -48,7 +48,6 @@ class Scorer:
     options: InferenceOptions
 
     def __call__(self, examples: Sequence[Example]) -> list[ScoreSums]:
-        """Return the sums of each example."""
         match self.model:
             case AnyClassifier() as model:
                 return self._classes(model, examples)

@@ -45,7 +45,6 @@ class Sentence:
 
     @property
     def group(self) -> str:
-        """Row of a report."""
         if self.attractors is None:
             return ""
         if self.attractors < 0:

@@ -52,7 +52,6 @@ def add(first: str, second: str, *, base: int = 10) -> str:
 
 
 def solve(source: str, *, problem: Problem, base: int = 10, least_significant_first: bool = False) -> str:
-    """Return the right output for `source`."""
     if problem == "copy":
         return source
     if problem == "reverse":
@@ -72,7 +71,6 @@ class CharacterCodec(SavedCodec):
 
     @property
     def model_fields(self) -> dict[str, Any]:
-        """Fields of `ModelConfig` that follow from this codec."""
         return {
             "architecture": "encoder_decoder",
             "inputs.kind": "tokens",
@@ -110,7 +108,6 @@ class CharacterCodec(SavedCodec):
         return "".join(map(self._symbol, until_end(target, end_id=END)))
 
     def words(self, example: Example) -> list[str]:
-        """Return the characters of the source."""
         return [self._symbol(identifier) for identifier in example.source if isinstance(identifier, int)]
 
     def _symbol(self, identifier: int) -> str:

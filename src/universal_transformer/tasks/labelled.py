@@ -47,12 +47,10 @@ class LabelledCodec(SavedCodec):
             yield Example(source=ids, target=NO_CLASS)
 
     def render(self, target: int | Sequence[int]) -> str:
-        """Return the label of a class."""
         assert isinstance(target, int), "a target is one class"
         return "<unknown>" if target == NO_CLASS else self.labels[target]
 
     def words(self, example: Example) -> list[str]:
-        """Return the text of each source token."""
         return [self.tokenizer.label(index) for index in example.source if isinstance(index, int)]
 
 

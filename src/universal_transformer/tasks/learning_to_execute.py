@@ -87,7 +87,6 @@ class LearningToExecuteData:
 
     @property
     def runs(self) -> bool:
-        """Whether sources are programs."""
         return self.problem in KINDS
 
     @property

@@ -41,7 +41,6 @@ class PairsCodec:
 
     @property
     def model_fields(self) -> dict[str, Any]:
-        """Fields of `ModelConfig` that follow from this codec."""
         return {
             "architecture": "encoder_decoder",
             "inputs.kind": "tokens",
@@ -50,7 +49,6 @@ class PairsCodec:
         }
 
     def save(self, folder: Path) -> None:
-        """Write the tokenisers, then ``codec.json``, each whole or not at all."""
         shared = self.source is self.target
         self.source.save(folder / "tokenizer.json")
         if not shared:
@@ -62,7 +60,6 @@ class PairsCodec:
 
     @classmethod
     def load(cls, folder: Path) -> PairsCodec:
-        """Read what `save` wrote."""
         path = folder / CODEC_FILE
         match fields := read_kind(folder, kind=cls.kind):
             case {"shared_vocabulary": bool(shared), "max_length": int(max_length)}:
@@ -87,7 +84,6 @@ class PairsCodec:
         return one_line(self.target.decode(target))
 
     def words(self, example: Example) -> list[str]:
-        """Return the text of each source token."""
         return [self.source.label(index) for index in example.source if isinstance(index, int)]
 
 
@@ -134,7 +130,6 @@ class PairsData:
                 raise UserError(f"--data.{part}-target is set without --data.{part}, the source side")
 
     def load(self) -> Task:
-        """Read the files, learn the tokenisers from the training pairs, encode all pairs."""
         check_file("train", self.train, needs=("source<TAB>target lines", "JSON lines", "the source side"))
         parts = ("train", "validation", "test")
         found = {part: table for part in parts if (table := self._read(part)) is not None}

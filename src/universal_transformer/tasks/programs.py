@@ -35,13 +35,11 @@ class Arithmetic:
     operand: int
 
     def apply(self, value: int) -> int:
-        """Return ``value + operand``, or their difference or product."""
         if self.sign == "+":
             return value + self.operand
         return value - self.operand if self.sign == "-" else value * self.operand
 
     def write(self, value: str) -> str:
-        """Return the operation as text, on the text of its value."""
         return f"{value}{self.sign}{self.operand}"
 
 
@@ -55,12 +53,10 @@ class Conditional:
     otherwise: int
 
     def apply(self, value: int) -> int:
-        """Return `value` or the third literal."""
         holds = self.left > self.right if self.comparison == ">" else self.left < self.right
         return value if holds else self.otherwise
 
     def write(self, value: str) -> str:
-        """Return the operation as text, on the text of its value."""
         return f"{value} if {self.left}{self.comparison}{self.right} else {self.otherwise}"
 
 
@@ -72,11 +68,9 @@ class Loop:
     operand: int
 
     def apply(self, value: int) -> int:
-        """Return ``value + rounds * operand``."""
         return value + self.rounds * self.operand
 
     def write(self, value: str) -> str:
-        """Return the operation as text, on the text of its value."""
         return f"x={value} for[{self.rounds}] x+={self.operand}"
 
 
@@ -98,7 +92,6 @@ class Program:
 
     @property
     def value(self) -> int:
-        """What the program computes."""
         value = self.first
         for operation in self.operations:
             value = operation.apply(value)

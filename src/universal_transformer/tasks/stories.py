@@ -164,7 +164,6 @@ class StoriesData:
             )
 
     def load(self) -> Task:
-        """Generate the stories and encode them."""
         splits = {split: self._parse(split, stories) for split, stories in self.stories().items()}
         codec = FactCodec.of(splits["train"], recent_first=self.recent_first)
 

@@ -64,7 +64,6 @@ class TextCodec(SavedCodec):
         return "\n".join(self.tokenizer.decode(ids[first:end]) for first, end in bounds)
 
     def words(self, example: Example) -> list[str]:
-        """Return the text of each token (a language model has no source, so of each target token)."""
         assert isinstance(example.target, tuple)
         return [self.tokenizer.label(index) for index in example.target]
 

@@ -39,7 +39,6 @@ class Vocabulary:
         return cls(tuple(word for _, word in ordered[: size - FIRST_WORD]))
 
     def __len__(self) -> int:
-        """The number of ids, special ones included."""
         return FIRST_WORD + len(self.words)
 
     def encode(self, words: Iterable[str]) -> list[int]:
@@ -57,7 +56,6 @@ class Vocabulary:
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """Word -> id."""
         return {word: FIRST_WORD + index for index, word in enumerate(self.words)}
 
 
@@ -69,12 +67,10 @@ class VocabularyCodec:
     vocabulary: Vocabulary
 
     def save(self, folder: Path) -> None:
-        """Write ``codec.json``."""
         write_json(folder / CODEC_FILE, {"kind": self.kind, "words": list(self.vocabulary.words)})
 
     @classmethod
     def load(cls: type[AnyCodec], folder: Path) -> AnyCodec:
-        """Read what `save` wrote."""
         match fields := read_kind(folder, kind=cls.kind):
             case {"words": [*words]} if 0 < len(words) <= MAX_VOCABULARY:
                 if all(isinstance(word, str) for word in words) and len(set(words)) == len(words):
@@ -94,7 +90,6 @@ class WordCodec(VocabularyCodec):
 
     @property
     def model_fields(self) -> dict[str, Any]:
-        """Fields of `ModelConfig` that follow from this codec."""
         return {
             "architecture": "language_model",
             "inputs.kind": "tokens",
@@ -108,12 +103,10 @@ class WordCodec(VocabularyCodec):
             yield Example(source=(), target=tuple(self.vocabulary.encode(_words(text, f"{name}:{number}"))))
 
     def render(self, target: int | Sequence[int]) -> str:
-        """Return words with blanks between them; the end of a text is a line break."""
         assert not isinstance(target, int), "a target is a sequence of ids"
         return " ".join("\n" if index == END else self.vocabulary.word(index) for index in target).strip()
 
     def words(self, example: Example) -> list[str]:
-        """Return each word."""
         assert isinstance(example.target, tuple)
         return [self.vocabulary.word(index) for index in example.target]
 
@@ -145,12 +138,10 @@ class ReadingCodec(VocabularyCodec):
             yield Example(source=self.question(_words(text, f"{name}:{number}")), target=NO_CLASS)
 
     def render(self, target: int | Sequence[int]) -> str:
-        """Return the word of a class."""
         assert isinstance(target, int), "an answer is one word"
         return SPECIAL[UNKNOWN] if target == NO_CLASS else self.vocabulary.word(target)
 
     def words(self, example: Example) -> list[str]:
-        """Return each word of the passage."""
         return [self.vocabulary.word(index) for index in example.source if isinstance(index, int)]
 
 
