@@ -11,13 +11,14 @@ from universal_transformer.data.example import Example, sizes, spread
 from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
-from universal_transformer.evaluation.memory_check import check_batch_tokens, check_batches
+from universal_transformer.evaluation.memory_check import check_batches
 from universal_transformer.evaluation.report import BySupports, Report, ScoreRow, collapse
 from universal_transformer.evaluation.scores import ScoreSums, load_sacrebleu, scores
 from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.files import show
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
+from universal_transformer.typed import AtLeastOne, typed
 
 Progress = Callable[[int, int], object]
 """Called with the examples done and all examples."""
@@ -117,7 +118,7 @@ def _check(model: Model, task: Task, *, options: InferenceOptions, batch_tokens:
             f"temperature={options.sampling.temperature:g}: scores are those of greedy or beam search; leave it out"
         )
     options.check(model)
-    check_batch_tokens(batch_tokens)
+    typed(batch_tokens, AtLeastOne, where="batch_tokens")
 
 
 def _most_positions(model: Model) -> int:
@@ -186,8 +187,7 @@ def choose(task: Task, *, split: str, limit: int | None) -> tuple[dict[str, Sequ
     else:
         allowed = ", ".join(dict.fromkeys(("test", "validation", "train", *task.test)))
         raise UserError(f"split {show(split)}: allowed for task {task.name} are {allowed}")
-    if limit is not None and limit < 1:
-        raise UserError(f"limit {limit}: expected at least 1 example, or none for all")
+    typed(limit, AtLeastOne | None, where="limit")
     notes = []
     for name, examples in sets.items():
         if not len(examples):

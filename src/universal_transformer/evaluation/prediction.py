@@ -14,7 +14,7 @@ from universal_transformer.decoding.continuous import PROBE
 from universal_transformer.decoding.generation import Source, evaluating, prepared
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
-from universal_transformer.evaluation.memory_check import check_batch_tokens, check_batches
+from universal_transformer.evaluation.memory_check import check_batches
 from universal_transformer.evaluation.tensors import (
     device_of,
     finite,
@@ -28,6 +28,7 @@ from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.roles import AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Codec, Prediction
+from universal_transformer.typed import AtLeastOne, typed
 
 WINDOW = 1024
 
@@ -56,14 +57,13 @@ def predict(
     answer.
     """
     options = options or InferenceOptions()
-    if num_choices < 1 or window < 1:
-        raise UserError(f"num_choices={num_choices}, window={window}: expected at least 1")
+    for name, value in (("num_choices", num_choices), ("window", window), ("batch_tokens", batch_tokens)):
+        typed(value, AtLeastOne, where=name)
     if model.config.architecture == "classifier" and (options.beams > 1 or options.sampling.temperature > 0):
         raise UserError(
             f"beams={options.beams}, temperature={options.sampling.temperature:g}: a classifier writes no text to "
             "search or to sample; leave them out"
         )
-    check_batch_tokens(batch_tokens)
     options.check(model)
     predictor = _Predictor(model, codec, options, num_choices, batch_tokens)
     return predictor.predictions(iter(examples), window=window)
