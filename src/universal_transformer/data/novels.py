@@ -75,7 +75,8 @@ def read_novels(folder: str | Path | None = None) -> Novels:
     entry = None if cache is None else cache / f"novels-{VERSION}-{digest.hex()[:16]}"
     if entry is not None and (kept := _load(entry)) is not None:
         return kept
-    novels = _cut(_from_archive(archive) if packed else _from_folder(paths))
+    folder_texts = ((show_path(path), path.read_bytes()) for path in paths)
+    novels = _cut(_from_archive(archive) if packed else folder_texts)
     if entry is not None:
         _keep(entry, novels)
     return novels
@@ -95,11 +96,6 @@ def _files(folder: str | Path | None) -> list[Path]:
         if path.stat().st_size > MAX_NOVEL_BYTES:
             raise UserError(f"{show_path(path)}: more than {MAX_NOVEL_BYTES:,} bytes; expected one novel")
     return paths
-
-
-def _from_folder(paths: list[Path]) -> Iterator[tuple[str, bytes]]:
-    for path in paths:
-        yield show_path(path), path.read_bytes()
 
 
 def _from_archive(path: Path) -> Iterator[tuple[str, bytes]]:

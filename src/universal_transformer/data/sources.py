@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from universal_transformer.files import read_json
@@ -61,6 +60,4 @@ def _dataset(entry: dict[str, Any]) -> Dataset:
     return Dataset(files=tuple(files), archives=archives, places=tuple(entry.pop("places")), **entry)
 
 
-DATASETS: Mapping[str, Dataset] = MappingProxyType(
-    {name: _dataset(entry) for name, entry in read_json(REGISTRY).items()}
-)
+DATASETS: Mapping[str, Dataset] = {name: _dataset(entry) for name, entry in read_json(REGISTRY).items()}

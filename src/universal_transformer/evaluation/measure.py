@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 
 from universal_transformer.data.example import Example, sizes, spread
 from universal_transformer.decoding.generation import evaluating
@@ -23,17 +22,15 @@ from universal_transformer.typed import AtLeastOne, typed
 Progress = Callable[[int, int], object]
 """Called with the examples done and all examples."""
 
-ARCHITECTURES: Mapping[str, str] = MappingProxyType(
-    {
-        "error": "classifier",
-        "accuracy": "classifier",
-        "sequence": "encoder_decoder",
-        "bleu": "encoder_decoder",
-        "perplexity": "language_model",
-        "last_word": "language_model",
-        "ranking": "language_model",
-    }
-)
+ARCHITECTURES: Mapping[str, str] = {
+    "error": "classifier",
+    "accuracy": "classifier",
+    "sequence": "encoder_decoder",
+    "bleu": "encoder_decoder",
+    "perplexity": "language_model",
+    "last_word": "language_model",
+    "ranking": "language_model",
+}
 """Which architecture a metric can score."""
 
 LOGITS = 2**27
@@ -73,7 +70,8 @@ def evaluate(
     _check(model, task, options=options, batch_tokens=batch_tokens)
     scorer = Scorer(model, task.codec, task.metric, options)
     sets, notes = choose(task, split=split, limit=limit)
-    batch_tokens = min(batch_tokens, _most_positions(model))
+    if task.metric in ("perplexity", "last_word", "ranking"):
+        batch_tokens = max(1, min(batch_tokens, LOGITS // model.config.vocabulary.size))
     if task.metric in ("sequence", "bleu"):
         notes.append(f"free-running output, {options.search_name}")
     groups: dict[tuple[str, str], ScoreSums] = {}
@@ -119,12 +117,6 @@ def _check(model: Model, task: Task, *, options: InferenceOptions, batch_tokens:
         )
     options.check(model)
     typed(batch_tokens, AtLeastOne, where="batch_tokens")
-
-
-def _most_positions(model: Model) -> int:
-    """Return how many positions have at most `LOGITS` logits together."""
-    vocabulary = model.config.vocabulary.size if model.config.architecture == "language_model" else 1
-    return max(1, LOGITS // max(1, vocabulary))
 
 
 def summarise(

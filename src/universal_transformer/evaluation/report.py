@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from universal_transformer.errors import UserError
@@ -31,19 +30,17 @@ class Metric(NamedTuple):
     best: Literal["low", "high"]
 
 
-METRICS: Mapping[str, Metric] = MappingProxyType(
-    {
-        "error": Metric("error %", 2, "low"),
-        "character_accuracy": Metric("character accuracy", 3, "high"),
-        "sequence_accuracy": Metric("sequence accuracy", 3, "high"),
-        "bleu": Metric("BLEU", 2, "high"),
-        "chrf": Metric("chrF", 2, "high"),
-        "perplexity": Metric("perplexity", 2, "low"),
-        "accuracy": Metric("accuracy", 3, "high"),
-        "known_perplexity": Metric("perplexity, known words", 2, "low"),
-        "bits_per_character": Metric("bits per character", 3, "low"),
-    }
-)
+METRICS: Mapping[str, Metric] = {
+    "error": Metric("error %", 2, "low"),
+    "character_accuracy": Metric("character accuracy", 3, "high"),
+    "sequence_accuracy": Metric("sequence accuracy", 3, "high"),
+    "bleu": Metric("BLEU", 2, "high"),
+    "chrf": Metric("chrF", 2, "high"),
+    "perplexity": Metric("perplexity", 2, "low"),
+    "accuracy": Metric("accuracy", 3, "high"),
+    "known_perplexity": Metric("perplexity, known words", 2, "low"),
+    "bits_per_character": Metric("bits per character", 3, "low"),
+}
 """Every score a row can hold; accuracies lie in [0, 1], error, BLEU and chrF in [0, 100]."""
 
 

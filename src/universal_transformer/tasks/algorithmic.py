@@ -25,7 +25,7 @@ from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.errors import UserError
 from universal_transformer.files import show, show_path
 from universal_transformer.tasks.accuracy import until_end
-from universal_transformer.tasks.codecs import SavedCodec
+from universal_transformer.tasks.codecs import SavedCodec, token_fields
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.task import Codec, Task
 from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
@@ -71,12 +71,7 @@ class CharacterCodec(SavedCodec):
 
     @property
     def model_fields(self) -> dict[str, Any]:
-        return {
-            "architecture": "encoder_decoder",
-            "inputs.kind": "tokens",
-            "vocabulary.size": FIRST_SYMBOL + len(self.symbols),
-            "vocabulary.target_size": 0,
-        }
+        return token_fields("encoder_decoder", size=FIRST_SYMBOL + len(self.symbols))
 
     def encode(self, text: str, *, where: str = "") -> tuple[int, ...]:
         """Turn characters into ids; a character that is no symbol is a UserError naming it."""

@@ -64,6 +64,19 @@ def encode_lines(
         yield ids
 
 
+def token_fields(
+    architecture: str, *, size: int, target_size: int = 0, num_classes: int = 0
+) -> dict[str, Any]:
+    """Return the fields of a configuration that the data determine for a model whose inputs are tokens."""
+    return {
+        "architecture": architecture,
+        "inputs.kind": "tokens",
+        "vocabulary.size": size,
+        "vocabulary.target_size": target_size,
+        "vocabulary.num_classes": num_classes,
+    }
+
+
 def read_kind(folder: Path, *, kind: str) -> dict[str, Any]:
     """Read the fields of a ``codec.json`` of one kind, without the kind."""
     content = read_json(folder / CODEC_FILE)

@@ -20,7 +20,7 @@ from universal_transformer.data.text_table import (
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
-from universal_transformer.tasks.codecs import SavedCodec, encode_lines
+from universal_transformer.tasks.codecs import SavedCodec, encode_lines, token_fields
 from universal_transformer.tasks.task import Codec, Task
 from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 
@@ -111,12 +111,7 @@ class LabelledData:
             validation=examples["validation"],
             test={part: examples[part] for part in ("test" if self.test else "validation",)},
             metric="error",
-            model_fields={
-                "architecture": "classifier",
-                "inputs.kind": "tokens",
-                "vocabulary.size": len(tokenizer),
-                "vocabulary.num_classes": len(labels),
-            },
+            model_fields=token_fields("classifier", size=len(tokenizer), num_classes=len(labels)),
             notes=tuple(notes),
         )
 

@@ -33,6 +33,7 @@ from universal_transformer.data.tokenizer import END, START
 from universal_transformer.data.treebank import CLOSERS, SENTENCE_ENDS
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
+from universal_transformer.tasks.codecs import token_fields
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.task import Codec, Task
 from universal_transformer.tasks.text import blocks
@@ -159,12 +160,7 @@ class ReadingData:
             validation=spread(tests["development"], count=self.validation_passages),
             test=tests,
             metric="accuracy",
-            model_fields={
-                "architecture": "classifier",
-                "inputs.kind": "tokens",
-                "vocabulary.size": len(vocabulary),
-                "vocabulary.num_classes": len(vocabulary),
-            },
+            model_fields=token_fields("classifier", size=len(vocabulary), num_classes=len(vocabulary)),
             notes=tuple(notes),
         )
 

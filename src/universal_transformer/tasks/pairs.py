@@ -23,7 +23,7 @@ from universal_transformer.data.text_table import (
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, show, show_path, write_json
-from universal_transformer.tasks.codecs import CODEC_FILE, encode_lines, read_kind
+from universal_transformer.tasks.codecs import CODEC_FILE, encode_lines, read_kind, token_fields
 from universal_transformer.tasks.task import Codec, Task
 from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 
@@ -41,12 +41,8 @@ class PairsCodec:
 
     @property
     def model_fields(self) -> dict[str, Any]:
-        return {
-            "architecture": "encoder_decoder",
-            "inputs.kind": "tokens",
-            "vocabulary.size": len(self.source),
-            "vocabulary.target_size": 0 if self.source is self.target else len(self.target),
-        }
+        target_size = 0 if self.source is self.target else len(self.target)
+        return token_fields("encoder_decoder", size=len(self.source), target_size=target_size)
 
     def save(self, folder: Path) -> None:
         shared = self.source is self.target

@@ -19,7 +19,7 @@ from universal_transformer.data.text_table import check_file
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show_path
-from universal_transformer.tasks.codecs import SavedCodec
+from universal_transformer.tasks.codecs import SavedCodec, token_fields
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.task import Codec, Task
 from universal_transformer.typed import AtLeastTwo, Share, check
@@ -124,12 +124,7 @@ class TextData:
             validation=encode(validation),
             test={"test": encode(test)},
             metric="perplexity",
-            model_fields={
-                "architecture": "language_model",
-                "inputs.kind": "tokens",
-                "vocabulary.size": len(tokenizer),
-                "vocabulary.target_size": 0,
-            },
+            model_fields=token_fields("language_model", size=len(tokenizer)),
             notes=tuple(notes),
         )
 

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from universal_transformer.data.download import data_folder, find
@@ -32,21 +31,19 @@ class TranslationCorpus:
     """How to get the files that `ut data fetch` cannot download."""
 
 
-CORPORA: Mapping[str, TranslationCorpus] = MappingProxyType(
-    {
-        "multi30k": TranslationCorpus(
-            train="train",
-            validation="val",
-            tests=("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"),
-        ),
-        "wmt14": TranslationCorpus(
-            train="train",
-            validation="newstest2013",
-            tests=("newstest2014",),
-            remedy="put the sentences of statmt.org/wmt14 there, translations in lines of the same number",
-        ),
-    }
-)
+CORPORA: Mapping[str, TranslationCorpus] = {
+    "multi30k": TranslationCorpus(
+        train="train",
+        validation="val",
+        tests=("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"),
+    ),
+    "wmt14": TranslationCorpus(
+        train="train",
+        validation="newstest2013",
+        tests=("newstest2014",),
+        remedy="put the sentences of statmt.org/wmt14 there, translations in lines of the same number",
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)

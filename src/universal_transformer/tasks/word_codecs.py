@@ -16,7 +16,7 @@ from universal_transformer.data.tokenizer import END, SPECIAL, START, UNKNOWN
 from universal_transformer.data.treebank import CLOSERS, SENTENCE_ENDS, split_words
 from universal_transformer.errors import UserError
 from universal_transformer.files import show, show_path, write_json
-from universal_transformer.tasks.codecs import CODEC_FILE, read_kind
+from universal_transformer.tasks.codecs import CODEC_FILE, read_kind, token_fields
 from universal_transformer.typed import Range
 
 FIRST_WORD = len(SPECIAL)
@@ -90,12 +90,7 @@ class WordCodec(VocabularyCodec):
 
     @property
     def model_fields(self) -> dict[str, Any]:
-        return {
-            "architecture": "language_model",
-            "inputs.kind": "tokens",
-            "vocabulary.size": len(self.vocabulary),
-            "vocabulary.target_size": 0,
-        }
+        return token_fields("language_model", size=len(self.vocabulary))
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield the words of each line as `target`, an empty line included; text is cut as `split_words` does."""
