@@ -55,18 +55,19 @@ def find(name: str, folder: str | Path | None = None, *, file: str = "") -> Path
 
     Raises `UserError` that names the missing file, the data folder, and how to get the file.
     """
-    dataset, root = _dataset(name), _root(name, folder)
-    wanted = root / (file or dataset.files[0].path)
-    if file and not wanted.is_file():
-        raise _missing(name, wanted, folder)
-    if not file and not any((root / known.path).is_file() for known in dataset.files):
-        raise _missing(name, wanted, folder)
-    return wanted if file else root
+    dataset, root = _locate(name, folder)
+    wanted = [root / file] if file else [root / known.path for known in dataset.files]
+    if not any(path.is_file() for path in wanted):
+        raise UserError(
+            f"{show_path(wanted[0])}: no such file in the data folder {show_path(data_folder(folder))}; get it with "
+            f"`ut data fetch {name}`, or name the folder that has it with --data-dir or UT_DATA"
+        )
+    return wanted[0] if file else root
 
 
 def check(name: str, folder: str | Path | None = None) -> list[FileState]:
     """Return the state of every file of a data set; it is complete if all are "ok" or "first seen"."""
-    dataset, root = _dataset(name), _root(name, folder)
+    dataset, root = _locate(name, folder)
     recorded = _recorded(root)
     return [
         FileState(path=root / file.path, state=_state(root / file.path, file.sha256, recorded.get(file.path)))
@@ -84,7 +85,7 @@ def fetch(
     that was changed (it is not overwritten).
     """
     report = report or (lambda _: None)
-    dataset, root = _dataset(name), _root(name, folder)
+    dataset, root = _locate(name, folder)
     states = check(name, folder)
     for state in states:
         if state.state == "changed":
@@ -109,28 +110,15 @@ def fetch(
     return check(name, folder)
 
 
-def _dataset(name: str) -> Dataset:
+def _locate(name: str, folder: str | Path | None) -> tuple[Dataset, Path]:
+    """Return a data set, and the first of its places that has any of its files, or else the first place."""
     if name not in DATASETS:
         raise UserError(f"no data set {show(name)}; known are {', '.join(DATASETS)}")
-    return DATASETS[name]
-
-
-def _root(name: str, folder: str | Path | None) -> Path:
-    """Return the first of the data set's places that has any of its files, or else the first place."""
-    dataset, base = _dataset(name), data_folder(folder)
-    places = [base / place for place in dataset.places]
-    for place in places:
-        if any((place / file.path).is_file() for file in dataset.files):
-            return place
-    return places[0]
-
-
-def _missing(name: str, wanted: Path, folder: str | Path | None) -> UserError:
-    base = data_folder(folder)
-    return UserError(
-        f"{show_path(wanted)}: no such file in the data folder {show_path(base)}; get it with `ut data fetch {name}`, "
-        "or name the folder that has it with --data-dir or UT_DATA"
-    )
+    dataset, base = DATASETS[name], data_folder(folder)
+    for place in dataset.places:
+        if any((base / place / file.path).is_file() for file in dataset.files):
+            return dataset, base / place
+    return dataset, base / dataset.places[0]
 
 
 def _sha256(path: Path) -> str:

@@ -86,16 +86,10 @@ class LabelledData:
     def load(self) -> Task:
         """Read the files, learn labels and tokeniser from the training texts, encode all texts."""
         check_file("train", self.train, needs=("text<TAB>label lines", "JSON lines"))
-        table = read_table(self.train, COLUMNS)
-        labels = _labels(table)
-        others = {"validation": self.validation, "test": self.test}
-        tables, notes = split_tables(
-            table,
-            {part: read_table(path, COLUMNS) for part, path in others.items() if path},
-            fraction=self.validation_fraction,
-            seed=self.seed,
-            what="texts",
-        )
+        paths = {"train": self.train, "validation": self.validation, "test": self.test}
+        given = {part: read_table(path, COLUMNS) for part, path in paths.items() if path}
+        labels = _labels(given["train"])
+        tables, notes = split_tables(given, fraction=self.validation_fraction, seed=self.seed, what="texts")
         tokenizer = Tokenizer.train(
             [row.first for row in tables["train"].rows],
             kind=self.tokenizer,

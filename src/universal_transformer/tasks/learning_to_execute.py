@@ -146,7 +146,7 @@ class LearningToExecuteData:
         """Draw a program or number: return its name, the same in both forms; its text; and its target."""
         if not self.runs:
             number = str(literal(random, length=length))
-            return number, number, _repeat(number, self.problem)
+            return number, number, {"copy": number, "double": number * 2}.get(self.problem, number[::-1])
         program = draw(random, problem=self.problem, length=length, nesting=nesting)
         target = str(program.value % 10 ** (length + 1))
         if self.form == "expression":
@@ -167,9 +167,3 @@ class LearningToExecuteData:
         return CharacterCodec(
             symbols=EXPRESSION_SYMBOLS if self.form == "expression" else LINES_SYMBOLS + LINE_END
         )
-
-
-def _repeat(number: str, problem: str) -> str:
-    if problem == "double":
-        return number + number
-    return number if problem == "copy" else number[::-1]

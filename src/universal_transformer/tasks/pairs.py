@@ -56,13 +56,12 @@ class PairsCodec:
 
     @classmethod
     def load(cls, folder: Path) -> PairsCodec:
-        path = folder / CODEC_FILE
         match fields := read_kind(folder, kind=cls.kind):
             case {"shared_vocabulary": bool(shared), "max_length": int(max_length)}:
                 pass
             case _:
                 raise UserError(
-                    f"{show_path(path)}: found {show(fields)}; expected "
+                    f"{show_path(folder / CODEC_FILE)}: found {show(fields)}; expected "
                     '{"shared_vocabulary": true or false, "max_length": a number}'
                 )
         source = Tokenizer.load(folder / "tokenizer.json")
@@ -127,11 +126,8 @@ class PairsData:
 
     def load(self) -> Task:
         check_file("train", self.train, needs=("source<TAB>target lines", "JSON lines", "the source side"))
-        parts = ("train", "validation", "test")
-        found = {part: table for part in parts if (table := self._read(part)) is not None}
-        tables, notes = split_tables(
-            found.pop("train"), found, fraction=self.validation_fraction, seed=self.seed, what="pairs"
-        )
+        given = {part: self._read(part) for part in ("train", "validation", "test") if getattr(self, part)}
+        tables, notes = split_tables(given, fraction=self.validation_fraction, seed=self.seed, what="pairs")
         codec = self.learn(tables["train"].rows)
         examples = {part: self.encode(table, codec, notes) for part, table in tables.items()}
         if self.metric == "bleu" and (self.tokenizer == "word" or self.lower_case):
@@ -147,10 +143,8 @@ class PairsData:
             notes=tuple(notes),
         )
 
-    def _read(self, part: str) -> TextTable | None:
+    def _read(self, part: str) -> TextTable:
         path, target = getattr(self, part), getattr(self, f"{part}_target")
-        if not path:
-            return None
         return read_parallel(path, target) if target else read_table(path, COLUMNS)
 
     def learn(self, rows: Sequence[TextRow]) -> PairsCodec:

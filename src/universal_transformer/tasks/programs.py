@@ -17,7 +17,7 @@ except for its loops.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
 from dataclasses import dataclass
 from random import Random
 
@@ -25,6 +25,7 @@ EXPRESSION_SYMBOLS = "0123456789+-*<>=()[] efilorsx"
 LINES_SYMBOLS = "0123456789+-*<>=(): abcdefghijklmnopqrstuvwxyz"
 VARIABLES = "abcdefghijklmnopqrstuvwyz"  # x counts the rounds of a loop
 MAX_ROUNDS = 9
+APPLY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "<": operator.lt, ">": operator.gt}
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,7 @@ class Arithmetic:
     operand: int
 
     def apply(self, value: int) -> int:
-        if self.sign == "+":
-            return value + self.operand
-        return value - self.operand if self.sign == "-" else value * self.operand
+        return APPLY[self.sign](value, self.operand)
 
     def write(self, value: str) -> str:
         return f"{value}{self.sign}{self.operand}"
@@ -53,8 +52,7 @@ class Conditional:
     otherwise: int
 
     def apply(self, value: int) -> int:
-        holds = self.left > self.right if self.comparison == ">" else self.left < self.right
-        return value if holds else self.otherwise
+        return value if APPLY[self.comparison](self.left, self.right) else self.otherwise
 
     def write(self, value: str) -> str:
         return f"{value} if {self.left}{self.comparison}{self.right} else {self.otherwise}"
@@ -111,7 +109,7 @@ class Program:
         `random` draws which operands are assigned to a variable first (each with chance 1/2; a loop's always) and
         the names of the variables.
         """
-        names: Iterator[str] = iter(random.sample(VARIABLES, k=len(self.operations)))
+        names = iter(random.sample(VARIABLES, k=len(self.operations)))
         code: list[str] = []
         text = str(self.first)
         for operation in self.operations:

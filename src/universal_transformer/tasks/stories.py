@@ -168,7 +168,8 @@ class StoriesData:
         codec = FactCodec.of(splits["train"], recent_first=self.recent_first)
 
         def encode(split: Split) -> tuple[Example, ...]:
-            return tuple(codec.encode(asked, group=_group(len(asked.supports))) for asked in splits[split])
+            counted = ((asked, len(asked.supports)) for asked in splits[split])
+            return tuple(codec.encode(asked, group=f"{n} fact{'s' * (n != 1)}") for asked, n in counted)
 
         return Task(
             name="stories",
@@ -276,7 +277,3 @@ def _lines(statements: tuple[str, ...], asked: list[tuple[int, _Asked]]) -> list
                 supports = " ".join(str(ids[support]) for support in question.supports)
                 lines.append(f"{len(lines) + 1} {question.text}\t{question.answer}\t{supports}")
     return lines
-
-
-def _group(num_facts: int) -> str:
-    return "1 fact" if num_facts == 1 else f"{num_facts} facts"
