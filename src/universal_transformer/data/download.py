@@ -98,8 +98,11 @@ def fetch(
     try:
         root.mkdir(parents=True, exist_ok=True)
         for file in missing:
-            if file.url:
-                _fetch_file(file, root, report)
+            if not file.url:
+                continue
+            report(f"{file.url} -> {show_path(root / file.path)}")
+            with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as staging:
+                _install(file, _download(file, Path(staging), root), root, report)
         members = [file for file in missing if not file.url]
         if members:
             _fetch_members(dataset, members, root, report)
@@ -121,7 +124,8 @@ def _locate(name: str, folder: str | Path | None) -> tuple[Dataset, Path]:
     return dataset, base / dataset.places[0]
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -132,7 +136,7 @@ def _state(path: Path, pinned: str | None, recorded: str | None) -> State:
     expected = pinned or recorded
     if expected is None:
         return "unknown"
-    if _sha256(path) != expected:
+    if sha256(path) != expected:
         return "changed"
     return "ok" if pinned else "first seen"
 
@@ -171,16 +175,16 @@ def _import_pooch() -> ModuleType:
     return pooch
 
 
-def _download(file: File, staging: Path, expected: str | None) -> Path:
-    """Download to `staging`; the hash is compared before the file gets its name."""
+def _download(file: File, staging: Path, root: Path) -> Path:
+    """Download to `staging`; the hash, of the registry or recorded in `root`, is compared before the file is named."""
     pooch = _import_pooch()
-    name = Path(file.path).name
+    expected = file.sha256 or _recorded(root).get(file.path)
     try:
         return Path(
             pooch.retrieve(
                 file.url,
                 known_hash=f"sha256:{expected}" if expected else None,
-                fname=name,
+                fname=Path(file.path).name,
                 path=staging,
                 downloader=pooch.HTTPDownloader(timeout=TIMEOUT, chunk_size=2**16),
             )
@@ -195,16 +199,9 @@ def _download(file: File, staging: Path, expected: str | None) -> Path:
         raise UserError(f"{file.url}: cannot be downloaded ({show(str(error), limit=120)})") from error
 
 
-def _fetch_file(file: File, root: Path, report: Callable[[str], None]) -> None:
-    report(f"{file.url} -> {show_path(root / file.path)}")
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as staging:
-        arrived = _download(file, Path(staging), file.sha256 or _recorded(root).get(file.path))
-        _install(file, arrived, root, report)
-
-
 def _install(file: File, arrived: Path, root: Path, report: Callable[[str], None]) -> None:
     """Move a downloaded or extracted file to its place; record its hash if the registry has none."""
-    digest = _sha256(arrived)
+    digest = sha256(arrived)
     expected = file.sha256 or _recorded(root).get(file.path)
     if expected and digest != expected:
         raise UserError(f"{file.path}: SHA-256 {digest}, but {expected} is expected; nothing was kept")
@@ -223,9 +220,7 @@ def _fetch_members(dataset: Dataset, members: list[File], root: Path, report: Ca
         report(f"{archive.url} -> {show_path(root)}")
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as staging:
             try:
-                arrived = _download(
-                    archive, Path(staging), archive.sha256 or _recorded(root).get(archive.path)
-                )
+                arrived = _download(archive, Path(staging), root)
                 wanted = {
                     dataset.archive_prefix + file.path: Path(staging) / f"member-{number}"
                     for number, file in enumerate(members)
@@ -237,7 +232,7 @@ def _fetch_members(dataset: Dataset, members: list[File], root: Path, report: Ca
             for file in members:
                 _install(file, wanted[dataset.archive_prefix + file.path], root, report)
             if not archive.sha256:
-                _record(root, archive.path, _sha256(arrived))
+                _record(root, archive.path, sha256(arrived))
                 report(f"{archive.path}: no hash known beforehand; noted in {FIRST_SEEN} as first seen")
             return
     raise UserError("; ".join(failures))

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from universal_transformer.data.download import data_folder, find
+from universal_transformer.data.download import data_folder, find, sha256
 from universal_transformer.data.treebank import cut
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show, show_path, write_json
@@ -68,7 +68,7 @@ def read_novels(folder: str | Path | None = None) -> Novels:
     archive = data_folder(folder) / "novels" / ARCHIVE
     packed = archive.is_file()
     paths = [archive] if packed else _files(folder)
-    digests = [_sha256(path) for path in paths]
+    digests = [bytes.fromhex(sha256(path)) for path in paths]
     named = b"".join(os.fsencode(path.name) + one for path, one in zip(paths, digests, strict=True))
     digest = digests[0] if packed else hashlib.sha256(named).digest()
     cache = cache_folder()
@@ -80,11 +80,6 @@ def read_novels(folder: str | Path | None = None) -> Novels:
     if entry is not None:
         _keep(entry, novels)
     return novels
-
-
-def _sha256(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").digest()
 
 
 def _files(folder: str | Path | None) -> list[Path]:

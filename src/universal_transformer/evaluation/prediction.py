@@ -84,18 +84,15 @@ class _Predictor:
             sizes = [self._positions(example) for example in chunk]
             sampler = check_batches(self.model, sizes, batch_tokens=self.batch_tokens)
             generated = self._continuous(chunk, sizes=sizes, first=first)
-            found: list[Prediction | None] = [None] * len(chunk)
+            found: dict[int, Prediction] = {}
             with evaluating(self.model):
                 ready = dataclasses.replace(self, model=prepared(self.model))
                 for indices in sampler.epoch(0):
                     batch = [chunk[index] for index in indices]
                     answers = ready.answer(batch, [first + index for index in indices], generated)
-                    for index, answer in zip(indices, answers, strict=True):
-                        found[index] = answer
+                    found |= zip(indices, answers, strict=True)
             first += len(chunk)
-            for prediction in found:
-                assert prediction is not None
-                yield prediction
+            yield from (found[index] for index in range(len(chunk)))
 
     def answer(
         self, examples: Sequence[Example], numbers: Sequence[int], generated: Mapping[int, Generated]

@@ -178,13 +178,7 @@ class Scorer:
 def log_probabilities(logits: Logits, texts: Sequence[tuple[int, ...]]) -> list[float]:
     """``Σ_i log p(token_i | tokens before it)`` of each row, in double precision."""
     return [
-        float(
-            row[: len(ids)]
-            .double()
-            .log_softmax(-1)
-            .gather(1, torch.tensor(ids, device=row.device).unsqueeze(1))
-            .sum()
-        )
+        float(row[: len(ids)].double().log_softmax(-1)[range(len(ids)), ids].sum())
         for row, ids in zip(logits, texts, strict=True)
     ]
 

@@ -79,7 +79,9 @@ class LearningToExecuteData:
         if self.form == "lines" and not self.runs:
             raise UserError(f"form lines is for programs, found the problem {self.problem!r}")
         held_out = self.validation_examples + self.test_examples
-        if self._fewest_sources < LEAST_RATIO * held_out:
+        literals = 9 * 10 ** (self.length - 1)
+        # a lower bound of the number of sources of the largest length and nesting
+        if literals ** (self.max_nesting + 1 if self.runs else 1) < LEAST_RATIO * held_out:
             raise UserError(
                 f"max_length {self.length} leaves too few different sources to hold {held_out} of them out; "
                 "ask for fewer examples or longer literals"
@@ -153,12 +155,6 @@ class LearningToExecuteData:
             return program.expression, program.expression, target
         style = Random(f"{self.seed} {program.expression}")  # both forms draw the same programs
         return program.expression, program.lines(style).replace("\n", LINE_END), target
-
-    @property
-    def _fewest_sources(self) -> int:
-        """Return a lower bound of the number of sources of the largest length and nesting, all as likely as this."""
-        literals = 9 * 10 ** (self.length - 1)
-        return literals ** (self.max_nesting + 1) if self.runs else literals
 
     @cached_property
     def _codec(self) -> CharacterCodec:

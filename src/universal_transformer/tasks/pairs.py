@@ -149,17 +149,16 @@ class PairsData:
 
     def learn(self, rows: Sequence[TextRow]) -> PairsCodec:
         """Learn the tokenisers from rows of training pairs."""
-
-        def learn(texts: list[str]) -> Tokenizer:
-            return Tokenizer.train(
-                texts, kind=self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case
-            )
-
-        sources, targets = [row.first for row in rows], [row.second for row in rows]
+        texts = [[row.first for row in rows], [row.second for row in rows]]
         if self.shared_vocabulary:
-            both = learn(sources + targets)
-            return PairsCodec(source=both, target=both, max_length=self.max_length)
-        return PairsCodec(source=learn(sources), target=learn(targets), max_length=self.max_length)
+            texts = [texts[0] + texts[1]]
+        learned = [
+            Tokenizer.train(
+                part, kind=self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case
+            )
+            for part in texts
+        ]
+        return PairsCodec(source=learned[0], target=learned[-1], max_length=self.max_length)
 
     def encode(self, table: TextTable, codec: PairsCodec, notes: list[str]) -> list[Example]:
         """Encode a table; how many of its pairs are too long is added to `notes`."""

@@ -20,11 +20,10 @@ from universal_transformer.typed import AtLeastTwo, check
 Name = Literal["multi30k", "wmt14"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TranslationCorpus:
-    """The parts of a corpus; each is two files, PART.en and PART.de, or PART.en.gz and PART.de.gz."""
+    """The parts of a corpus next to "train"; each is two files, PART.en and PART.de, or PART.en.gz and PART.de.gz."""
 
-    train: str
     validation: str
     tests: tuple[str, ...]
     remedy: str = ""
@@ -32,15 +31,10 @@ class TranslationCorpus:
 
 
 CORPORA: Mapping[str, TranslationCorpus] = {
-    "multi30k": TranslationCorpus(
-        train="train",
-        validation="val",
-        tests=("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"),
-    ),
+    "multi30k": TranslationCorpus("val", ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")),
     "wmt14": TranslationCorpus(
-        train="train",
-        validation="newstest2013",
-        tests=("newstest2014",),
+        "newstest2013",
+        ("newstest2014",),
         remedy="put the sentences of statmt.org/wmt14 there, translations in lines of the same number",
     ),
 }
@@ -67,15 +61,15 @@ class TranslationData:
     def load(self) -> Task:
         """Read the files, learn byte pairs from the training part, encode all pairs."""
         corpus = CORPORA[self.corpus]
-        parts = {part: self._read(part) for part in (corpus.train, corpus.validation, *corpus.tests)}
+        parts = {part: self._read(part) for part in ("train", corpus.validation, *corpus.tests)}
         notes = [note for table in parts.values() for note in table.notes]
         pairs = PairsData(vocabulary_size=self.vocabulary_size, max_length=self.max_length)
-        codec = pairs.learn(parts[corpus.train].rows)
+        codec = pairs.learn(parts["train"].rows)
         examples = {part: pairs.encode(table, codec, notes) for part, table in parts.items()}
         return Task(
             name=f"translation {self.corpus}",
             codec=codec,
-            train=examples[corpus.train],
+            train=examples["train"],
             validation=examples[corpus.validation],
             test={part: examples[part] for part in corpus.tests},
             metric="bleu",

@@ -44,11 +44,7 @@ class Vocabulary:
     def encode(self, words: Iterable[str]) -> list[int]:
         """Return the id of each word as it is written, else of its lower case, else that of an unknown word."""
         ids = self.ids
-        found = []
-        for word in words:
-            index = ids.get(word)
-            found.append(ids.get(word.lower(), UNKNOWN) if index is None else index)
-        return found
+        return [ids[word] if word in ids else ids.get(word.lower(), UNKNOWN) for word in words]
 
     def word(self, index: int) -> str:
         """Return the word of an id, or its name such as ``<unknown>``."""
