@@ -7,7 +7,6 @@ A file with LF, CRLF, a byte order mark or no final newline gives the same lines
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import math
 import os
@@ -15,13 +14,21 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, Protocol, runtime_checkable
 
 from universal_transformer.errors import UserError
 
 MAX_LINE = 1_000_000  # characters
 MAX_JSON_BYTES = 64 * 2**20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@runtime_checkable
+class Bytes(Protocol):
+    """A source of lines of bytes: a file, a decompressor, ``sys.stdin.buffer``."""
+
+    def readline(self, limit: int = -1, /) -> bytes:
+        """Return bytes up to and with the next line feed, at most `limit`."""
 
 
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
@@ -49,9 +56,7 @@ def try_lines(path: str | Path) -> Iterator[tuple[int, str | UserError]]:
         raise UserError(f"{name}:1: the file is empty; expected at least one line of text")
 
 
-def read_stream(
-    stream: BinaryIO | io.BufferedIOBase, name: str, *, max_line: int = MAX_LINE
-) -> Iterator[tuple[int, str]]:
+def read_stream(stream: Bytes, name: str, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]]:
     """`read_lines` for a binary stream such as ``sys.stdin.buffer``; an empty stream gives no lines."""
     yield from _strict(try_stream(stream, name, max_line=max_line))
 
@@ -82,7 +87,7 @@ def _damaged(error: Exception, path: str | Path) -> bool:
 
 
 def try_stream(
-    stream: BinaryIO | io.BufferedIOBase, name: str, *, max_line: int = MAX_LINE
+    stream: Bytes, name: str, *, max_line: int = MAX_LINE
 ) -> Iterator[tuple[int, str | UserError]]:
     """`read_stream` with a UserError in place of a line that is not valid; later lines are read."""
     limit = 4 * max_line + 8  # bytes: four a character, a byte order mark, a line end

@@ -35,7 +35,11 @@ class Scripted(Classifier):
 class Names:
     """A codec that names classes by letters."""
 
+    kind = "names"
+
     def save(self, folder): ...
+    @classmethod
+    def load(cls, folder): ...
     def read(self, lines, *, name): ...
     def render(self, target):
         return "abcdefghij"[target]
