@@ -69,9 +69,7 @@ class StepCounts:
 
     def __add__(self, other: StepCounts) -> StepCounts:
         assert (self.side, len(self.counts)) == (other.side, len(other.counts))
-        return StepCounts(
-            self.side, tuple(left + right for left, right in zip(self.counts, other.counts, strict=True))
-        )
+        return StepCounts(self.side, tuple(map(sum, zip(self.counts, other.counts, strict=True))))
 
 
 @dataclass(frozen=True)

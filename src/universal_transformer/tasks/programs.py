@@ -132,9 +132,8 @@ def literal(random: Random, *, length: int) -> int:
 def draw(random: Random, *, problem: str, length: int, nesting: int) -> Program:
     """Draw a program of `nesting` operations of `problem` (a key of `KINDS`), with literals of `length` digits."""
     first = literal(random, length=length)
-    return Program(
-        first, tuple(_operation(random, random.choice(KINDS[problem]), length) for _ in range(nesting))
-    )
+    kinds = KINDS[problem]
+    return Program(first, tuple(_operation(random, random.choice(kinds), length) for _ in range(nesting)))
 
 
 def _operation(random: Random, kind: str, length: int) -> Operation:

@@ -101,17 +101,11 @@ class _World:
             ]
         if num_facts == 2:
             held = [
-                _Asked(
-                    f"Where is the {thing}?",
-                    self.place[person][0],
-                    tuple(sorted((taken, self.place[person][1]))),
-                )
+                (thing, self.place[person][0], tuple(sorted((taken, self.place[person][1]))))
                 for thing, (person, taken) in self.holder.items()
             ]
-            return held + [
-                _Asked(f"Where is the {thing}?", place, supports)
-                for thing, (place, supports) in self.lying.items()
-            ]
+            lying = [(thing, place, supports) for thing, (place, supports) in self.lying.items()]
+            return [_Asked(f"Where is the {thing}?", place, found) for thing, place, found in held + lying]
         return [
             _Asked(f"Where was the {thing} before the {place}?", origin, supports)
             for thing, arrivals in self.before.items()
