@@ -48,7 +48,7 @@ class InferenceOptions:
         return "greedy" if self.beams == 1 else f"{self.beams} beams, length penalty {self.alpha:g}"
 
     def step_limit(self, model: Model) -> int:
-        return model.config.max_steps if self.max_steps is None else self.max_steps
+        return self.max_steps or model.config.max_steps
 
     def check(self, model: Model) -> None:
         """Refuse a threshold for a model that does not halt: it would change nothing."""

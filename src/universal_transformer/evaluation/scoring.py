@@ -103,15 +103,10 @@ class Scorer:
     ) -> list[Counter[int]]:
         """Steps of the decoder for each token of an output and its end token; empty without a recurrence."""
         config = model.config
-        written = [
-            (*output.tokens, *([config.vocabulary.end_id] if output.finished else [])) for output in found
-        ]
+        end = (config.vocabulary.end_id,)
+        written = [(*output.tokens, *end * output.finished) for output in found]
         if not config.halts_in(decoder=True):
-            steps = (
-                config.max_steps_of(decoder=True)
-                if self.options.max_steps is None
-                else self.options.max_steps
-            )
+            steps = self.options.max_steps or config.max_steps_of(decoder=True)
             return [Counter({steps: len(ids)} if config.max_steps else {}) for ids in written]
         batch = self._batch([Example(source=(), target=ids) for ids in written])
         output = self.options.run(model, source, batch.target)
