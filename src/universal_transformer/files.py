@@ -7,7 +7,6 @@ A file with LF, CRLF, a byte order mark or no final newline gives the same lines
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import math
 import os
@@ -47,7 +46,7 @@ def try_lines(path: str | Path) -> Iterator[tuple[int, str | UserError]]:
     name = show_path(path)
     number = 0
     try:
-        with _open(path) as stream:
+        with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as stream:
             for number, text in try_stream(stream, name):
                 yield number, text
     except (OSError, EOFError, zlib.error, ValueError) as error:  # ValueError: a path with a NUL character
@@ -69,12 +68,6 @@ def _strict(lines: Iterator[tuple[int, str | UserError]]) -> Iterator[tuple[int,
         yield number, text
 
 
-def _open(path: str | Path) -> io.BufferedIOBase:
-    if str(path).endswith(".gz"):
-        return gzip.open(path, "rb")
-    return open(path, "rb")  # the caller's `with` closes it
-
-
 def _reason(error: Exception, path: str | Path) -> str:
     if isinstance(error, FileNotFoundError):
         return "no such file"
@@ -89,12 +82,8 @@ def _reason(error: Exception, path: str | Path) -> str:
 
 def _damaged(error: Exception, path: str | Path) -> bool:
     """Whether the error is about the content of a .gz file, not about access to it."""
-    compressed = str(path).endswith(".gz")
-    return (
-        compressed
-        and isinstance(error, OSError | EOFError | zlib.error)
-        and not getattr(error, "errno", None)
-    )
+    damage = isinstance(error, OSError | EOFError | zlib.error) and not getattr(error, "errno", None)
+    return damage and str(path).endswith(".gz")
 
 
 def try_stream(
@@ -165,7 +154,6 @@ def show_path(path: str | Path) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return `text` with blanks in place of line breaks."""
     return text.replace("\r", " ").replace("\n", " ")
 
 

@@ -50,6 +50,11 @@ Count = Annotated[int, Range(0, 2**31 - 1)]
 Positive = Annotated[int, Range(1, 2**31 - 1)]
 DropoutRate = Annotated[float, Range(0, 1, below=True)]
 NonNegative = Annotated[float, Range(0)]
+AtLeastOne = Annotated[int, Range(1)]
+AtLeastTwo = Annotated[int, Range(2)]
+NumberOf = Annotated[int, Range(0)]
+Share = Annotated[float, Range(0, 1, above=True, below=True)]
+"""A part of a whole that is neither empty nor all of it."""
 
 
 def typed(value: Any, hint: Any, *, where: str, field: str = "", partial: bool = False) -> Any:

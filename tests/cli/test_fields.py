@@ -113,7 +113,10 @@ MISTAKES = {
     ),
     "not finite": (["--learning-rate", "nan"], "expected a number, more than 0, found nan"),
     "does not divide": (["--num-heads", "3"], "num_heads=3: must divide width"),
-    "refused by the data": (["--num-people", "99"], "num_people must be between"),
+    "refused by the data": (
+        ["--facts", "4"],
+        r"facts must be different numbers out of 1, 2 and 3, found \(4,\)",
+    ),
     "no limit": (["--minutes", "0"], "minutes and training.max_updates are both 0"),
     "yes and no": (["--no-tied", "--model.tied"], "--no-tied and --model.tied: yes and no"),
 }

@@ -53,7 +53,7 @@ def test_little_of_a_batch_is_padding():
 
 
 def test_a_budget_or_seed_that_cannot_work_is_refused():
-    with pytest.raises(UserError, match="batch_tokens must be at least 1, found 0"):
+    with pytest.raises(UserError, match="batch_tokens: expected a whole number, at least 1, found 0"):
         BucketSampler(sizes=[1], batch_tokens=0, seed=0, shuffle=True)
-    with pytest.raises(UserError, match="seed must not be negative, found -1"):
+    with pytest.raises(UserError, match="seed: expected a whole number, at least 0, found -1"):
         BucketSampler(sizes=[1], batch_tokens=1, seed=-1, shuffle=True)

@@ -10,7 +10,8 @@ from small_task_models import model_for
 from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation import evaluate, measure
+from universal_transformer.evaluation import measure
+from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.tasks.task import Task
 from universal_transformer.tasks.word_codecs import Vocabulary, WordCodec
 

@@ -11,8 +11,9 @@ from small_task_models import TINY, model_for
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation import InferenceOptions, StepCounts, evaluate
-from universal_transformer.evaluation.measure import natural
+from universal_transformer.evaluation.inference import InferenceOptions
+from universal_transformer.evaluation.measure import evaluate, natural
+from universal_transformer.evaluation.report import StepCounts
 from universal_transformer.evaluation.scores import corpus_scores
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.outputs import ModelOutput
@@ -34,7 +35,11 @@ class Scripted(Classifier):
 class Names:
     """A codec that names classes by letters."""
 
+    kind = "names"
+
     def save(self, folder): ...
+    @classmethod
+    def load(cls, folder): ...
     def read(self, lines, *, name): ...
     def render(self, target):
         return "abcdefghij"[target]
@@ -157,7 +162,7 @@ def test_fixed_depth_counts_its_steps_and_warns_of_nothing(stories):
     ("changes", "message"),
     [
         ({"split": "tset"}, "split 'tset': allowed for task scripted are test, validation, train"),
-        ({"limit": 0}, "limit 0"),
+        ({"limit": 0}, "limit: expected .*, found 0"),
         ({"split": "train"}, "no examples in train"),
         ({"options": InferenceOptions(beams=2)}, "beams=2: task scripted is scored without writing text"),
     ],

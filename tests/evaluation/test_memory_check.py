@@ -6,7 +6,9 @@ from small_models import small
 from small_task_models import model_for
 from universal_transformer.decoding import Request, beam_search, generate, generate_continuously
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation import InferenceOptions, evaluate, predict
+from universal_transformer.evaluation.inference import InferenceOptions
+from universal_transformer.evaluation.measure import evaluate
+from universal_transformer.evaluation.prediction import predict
 from universal_transformer.execution import memory
 
 THRESHOLD = "a cumulative probability to stop at lies in (0, 1], usually 0.99"
@@ -48,9 +50,15 @@ def test_batches_and_caches_beyond_memory_are_refused_before_they_are_made(copyi
     with pytest.raises(UserError, match=r"^a cache of capacity \d+ for 1 sequences takes .*fewer new tokens"):
         generate(small(architecture="language_model"), [[1, 3]], max_new_tokens=500)
     for value in (0, -3):
-        with pytest.raises(UserError, match=f"^batch_tokens={value}: at least 1 position$"):
+        with pytest.raises(
+            UserError, match=f"^batch_tokens: expected a whole number, at least 1, found {value}$"
+        ):
             evaluate(model, copying, batch_tokens=value)
-        with pytest.raises(UserError, match=f"^batch_tokens={value}: at least 1 position$"):
+        with pytest.raises(
+            UserError, match=f"^batch_tokens: expected a whole number, at least 1, found {value}$"
+        ):
             predict(model, copying.codec, examples, batch_tokens=value)
-    with pytest.raises(UserError, match=r"^max_new_tokens=0: at least 1$"):
+    with pytest.raises(
+        UserError, match=r"^max_new_tokens: expected a whole number, at least 1 or None, found 0$"
+    ):
         InferenceOptions(max_new_tokens=0)

@@ -4,7 +4,8 @@ import torch
 from small_task_models import model_for
 from universal_transformer.decoding import Sampling, generate, generate_stream
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation import InferenceOptions, predict
+from universal_transformer.evaluation.inference import InferenceOptions
+from universal_transformer.evaluation.prediction import predict
 
 
 def test_predictions_keep_their_order_whatever_the_batches(stories):
@@ -98,7 +99,7 @@ def test_predictions_refuse_what_excludes_each_other(copying):
     model = model_for(copying)
     with pytest.raises(UserError, match="choose beams or sampling"):
         InferenceOptions(beams=2, sampling=Sampling(temperature=1.0))
-    with pytest.raises(UserError, match="num_choices=0"):
+    with pytest.raises(UserError, match="num_choices: expected a whole number, at least 1, found 0"):
         predict(model, copying.codec, [], num_choices=0)
     with pytest.raises(UserError, match="this model was trained without halting"):
         predict(

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation import BySupports, Report, ScoreRow, StepCounts
-from universal_transformer.evaluation.report import collapse
+from universal_transformer.evaluation.report import BySupports, Report, ScoreRow, StepCounts, collapse
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=8))
@@ -83,9 +82,9 @@ def broken(change):
         (lambda f: f.update(halting=1), "report: halting: expected true or false, found 1"),
         (
             lambda f: f["rows"][1].update(count="5"),
-            r"report: rows\[1\].count: expected a whole number, found '5'",
+            r"report: rows\[1\].count: expected a whole number, at least 0, found '5'",
         ),
-        (lambda f: f["rows"][0].update(count=-1), "found a count of -1"),
+        (lambda f: f["rows"][0].update(count=-1), "count: expected a whole number, at least 0, found -1"),
         (lambda f: f["rows"][0]["metrics"].update(luck=1.0), "scores .*luck"),
         (lambda f: f["rows"][0]["steps"][0].update(side="middle"), "side: expected one of encoder, decoder"),
         (lambda f: f.update(totals=[]), "a report of no rows"),

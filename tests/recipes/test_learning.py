@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from universal_transformer.evaluation import evaluate
+from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import load_pretrained
 from universal_transformer.training.trainer import train

@@ -5,7 +5,7 @@ import pytest
 from universal_transformer.data.tokenizer import END, UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.tasks import AgreementData
-from universal_transformer.tasks.agreement import AgreementTexts, find_shared
+from universal_transformer.tasks.agreement import find_shared, pack_texts
 from universal_transformer.tasks.agreement_files import PLURAL, SINGULAR, Sentence
 
 HEAD = "sentence\tsubj_idx\tverb_idx\tverb_pos\tverb\tinflected_verb\n"
@@ -124,9 +124,7 @@ def test_what_counts_as_the_same_sentence(training, test, shared):
 
 
 def test_texts_are_kept_as_they_were():
-    texts = AgreementTexts()
-    texts.append([4, 5, 6], wrong=7, group="1 attractor")
-    texts.append([8])
+    texts = pack_texts([([4, 5, 6], 7, "1 attractor"), ([8], 0, "")])
     first, second = texts
     assert (first.source, first.target, first.group) == ((4, 5, 7), (4, 5, 6), "1 attractor")
     assert (second.source, second.target) == ((), (8,))
@@ -166,9 +164,9 @@ def test_the_error_of_missing_files_says_how_to_get_them(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"vocabulary_size": 4}, "--data.vocabulary-size 4: expected 5"),
-        ({"validation": 1.0}, "validation must be a share"),
-        ({"seed": -1}, "seed must not be negative"),
+        ({"vocabulary_size": 4}, "data.vocabulary_size: expected a whole number, at least 5"),
+        ({"validation": 1.0}, "data.validation: expected a number, more than 0 and below 1"),
+        ({"seed": -1}, "data.seed: expected a whole number, at least 0"),
     ],
 )
 def test_fields_that_cannot_work(changes, message):

@@ -147,14 +147,14 @@ def test_any_output_of_a_model_is_rendered():
 
 def test_a_broken_codec_is_refused(tmp_path):
     (tmp_path / "codec.json").write_text('{"kind": "characters", "symbols": 3}')
-    with pytest.raises(UserError, match=r"codec.json: symbols: expected str, found 3"):
+    with pytest.raises(UserError, match=r"codec.json: symbols: expected text, found 3"):
         load_codec(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"base": 1}, "base must be between 2 and 36, found 1"),
+        ({"base": 1}, "data.base: expected a whole number, at least 2 and at most 36, found 1"),
         ({"train_lengths": (5, 4)}, r"train_lengths must be \(shortest, longest\) from 1 on, found \(5, 4\)"),
         ({"train_lengths": (0, 4)}, r"train_lengths must be .* found \(0, 4\)"),
         ({"train_lengths": (1, 2)}, r"train_lengths end too early \(2\) to hold 1300 sources out"),
@@ -164,9 +164,9 @@ def test_a_broken_codec_is_refused(tmp_path):
         ({"test_lengths": (0,)}, "copy needs a length of at least 1, found 0"),
         ({"problem": "addition", "test_lengths": (2,)}, "addition needs a length of at least 3, found 2"),
         ({"problem": "addition", "train_lengths": (1, 2)}, "addition needs a length of at least 3, found 2"),
-        ({"train_examples": 0}, "train_examples must be at least 1, found 0"),
+        ({"train_examples": 0}, "data.train_examples: expected a whole number, at least 1, found 0"),
         ({"least_significant_first": True}, "is for addition, found the problem 'copy'"),
-        ({"seed": -1}, "seed must not be negative, found -1"),
+        ({"seed": -1}, "data.seed: expected a whole number, at least 0, found -1"),
     ],
 )
 def test_fields_that_cannot_work_are_refused(fields, message):

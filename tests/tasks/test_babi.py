@@ -154,9 +154,9 @@ def test_tasks_that_do_not_exist_are_refused(task):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"validation": 0.0}, "validation must be a share between 0 and 1, found 0.0"),
-        ({"validation": 1.0}, "validation must be a share between 0 and 1, found 1.0"),
-        ({"max_facts": -1}, r"max_facts must be 0 \(all\) or more, found -1"),
+        ({"validation": 0.0}, "data.validation: expected a number, more than 0 and below 1, found 0.0"),
+        ({"validation": 1.0}, "data.validation: expected .* below 1, found 1.0"),
+        ({"max_facts": -1}, "data.max_facts: expected a whole number, at least 0, found -1"),
     ],
 )
 def test_fields_that_cannot_work_are_refused(fields, message):

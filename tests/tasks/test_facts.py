@@ -196,7 +196,7 @@ def test_a_saved_codec_comes_back_the_same(tmp_path, recent_first):
         (
             '{"kind": "facts", "vocabulary": 5, "answers": [], "max_fact_words": 1, "max_facts": 0, '
             '"recent_first": false}',
-            "codec.json: vocabulary: expected tuple",
+            "codec.json: vocabulary: expected one or more values",
         ),
     ],
 )

@@ -129,11 +129,11 @@ def test_missing_and_bad_files(folder, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
-        (LambadaData, {"vocabulary_size": 2}, "--data.vocabulary-size 2"),
-        (LambadaData, {"block_length": 1}, "--data.block-length 1"),
-        (LambadaData, {"validation_passages": 0}, "--data.validation-passages 0"),
-        (ReadingData, {"train_examples": 0}, "--data.train-examples 0"),
-        (ReadingData, {"max_length": 50}, "--data.max-length 50"),
+        (LambadaData, {"vocabulary_size": 2}, "data.vocabulary_size: expected .*, found 2"),
+        (LambadaData, {"block_length": 1}, "data.block_length: expected .*, found 1"),
+        (LambadaData, {"validation_passages": 0}, "data.validation_passages: expected .*, found 0"),
+        (ReadingData, {"train_examples": 0}, "data.train_examples: expected .*, found 0"),
+        (ReadingData, {"max_length": 50}, "data.max_length: expected .*, found 50"),
     ],
 )
 def test_fields_that_cannot_work(kind, changes, message):

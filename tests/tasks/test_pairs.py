@@ -189,8 +189,11 @@ def test_parallel_files_of_different_length(tmp_path):
     ("changes", "message"),
     [
         ({"tokenizer": "bpe", "vocabulary_size": 100}, "expected 260 to 1,000,000 for bpe tokens"),
-        ({"validation_fraction": 1.0}, "--data.validation-fraction 1.0: expected a number between 0 and 1"),
-        ({"max_length": 1}, "--data.max-length 1: expected at least 2"),
+        (
+            {"validation_fraction": 1.0},
+            "data.validation_fraction: expected a number, more than 0 and below 1, found 1.0",
+        ),
+        ({"max_length": 1}, "data.max_length: expected a whole number, at least 2, found 1"),
         ({"test_target": "b.de"}, "--data.test-target is set without --data.test"),
     ],
 )

@@ -157,18 +157,21 @@ def test_the_default_is_whole():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"num_people": 0}, "num_people must be between 1 and 12, found 0"),
-        ({"num_places": 1}, "num_places must be between 2 and 12, found 1"),
-        ({"num_objects": 13}, "num_objects must be between 0 and 12, found 13"),
-        ({"train_stories": 0}, "train_stories must be at least 1, found 0"),
-        ({"questions": 0}, "questions must be at least 1, found 0"),
+        ({"num_people": 0}, "data.num_people: expected a whole number, at least 1 and at most 12, found 0"),
+        ({"num_places": 1}, "data.num_places: expected a whole number, at least 2 and at most 12, found 1"),
+        (
+            {"num_objects": 13},
+            "data.num_objects: expected a whole number, at least 0 and at most 12, found 13",
+        ),
+        ({"train_stories": 0}, "data.train_stories: expected a whole number, at least 1, found 0"),
+        ({"questions": 0}, "data.questions: expected a whole number, at least 1, found 0"),
         ({"facts": ()}, r"facts must be different numbers out of 1, 2 and 3, found \(\)"),
         ({"facts": (1, 4)}, r"facts must be .* found \(1, 4\)"),
         ({"facts": (1, 1)}, r"facts must be .* found \(1, 1\)"),
         ({"num_objects": 0}, "questions of 3 facts are about things: num_objects must not be 0"),
         ({"statements": (2, 5)}, r"statements must be \(fewest, most\) from 3 on, found \(2, 5\)"),
         ({"statements": (5, 4)}, r"statements must be .* found \(5, 4\)"),
-        ({"seed": -1}, "seed must not be negative, found -1"),
+        ({"seed": -1}, "data.seed: expected a whole number, at least 0, found -1"),
     ],
 )
 def test_fields_that_cannot_work_are_refused(fields, message):

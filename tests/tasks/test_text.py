@@ -105,7 +105,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path):
     lines = list(enumerate(VERSES, start=1))
     assert list(loaded.read(lines, name="x")) == list(codec.read(lines, name="x"))
     (tmp_path / "run/codec.json").write_text(json.dumps({"kind": "text", "block_length": "9"}))
-    with pytest.raises(UserError, match=r"codec\.json: block_length: expected int, found '9'"):
+    with pytest.raises(UserError, match=r"codec\.json: block_length: expected a whole number, found '9'"):
         TextCodec.load(tmp_path / "run")
 
 
@@ -124,9 +124,9 @@ def test_a_bad_file_is_refused_in_one_line_with_its_place(tmp_path, name, field)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"block_length": 1}, "--data.block-length 1: expected at least 2"),
+        ({"block_length": 1}, "data.block_length: expected a whole number, at least 2, found 1"),
         ({"validation_fraction": 0.5, "test_fraction": 0.5}, "leave nothing to train on"),
-        ({"test_fraction": 0.0}, "--data.test-fraction 0.0: expected a number between 0 and 1"),
+        ({"test_fraction": 0.0}, "data.test_fraction: expected a number, more than 0 and below 1, found 0.0"),
         ({"vocabulary_size": 3}, "--data.vocabulary-size 3: expected 5 to"),
     ],
 )

@@ -11,7 +11,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.training.config import CONFIG
 
 if TYPE_CHECKING:
-    from universal_transformer.evaluation import Report
+    from universal_transformer.evaluation.report import Report
 
 RECIPE, FOLDER = "stories", "runs/demo"
 

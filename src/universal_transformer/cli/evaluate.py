@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import argparse
 
     from universal_transformer.cli.run_folder import Run
-    from universal_transformer.evaluation import Progress, Report
+    from universal_transformer.evaluation.measure import Progress
+    from universal_transformer.evaluation.report import Report
     from universal_transformer.tasks.task import Task
 
 
@@ -121,7 +122,8 @@ def open_with_task(
 
 def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None) -> Report:
     """Evaluate as ``ut evaluate RUN`` does (by default without further options), and write the report."""
-    from universal_transformer.evaluation import InferenceOptions, evaluate
+    from universal_transformer.evaluation.inference import InferenceOptions
+    from universal_transformer.evaluation.measure import evaluate
 
     options = options or parser().parse([str(run.folder)])
     inference = InferenceOptions(

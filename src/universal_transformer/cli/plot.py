@@ -11,7 +11,7 @@ from universal_transformer.training.config import METRICS, REPORT
 
 if TYPE_CHECKING:
     from universal_transformer.cli.run_folder import Run
-    from universal_transformer.evaluation import Report
+    from universal_transformer.evaluation.report import Report
     from universal_transformer.tasks.task import Task
 
 
@@ -19,7 +19,7 @@ def run(arguments: list[str]) -> int:
     """Evaluate the run if it has no report yet, and write ``report.html`` and ``plots/``."""
     options = parser().parse(arguments)
     from universal_transformer.cli.evaluate import evaluate_run, open_with_task
-    from universal_transformer.evaluation import Report
+    from universal_transformer.evaluation.report import Report
 
     folder = Path(options.run)
     with data_dir(options.data_dir):

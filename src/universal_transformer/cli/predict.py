@@ -46,7 +46,8 @@ def run(arguments: list[str]) -> int:
         )
     from universal_transformer.cli.run_folder import open_run, pick_device
     from universal_transformer.decoding import Sampling
-    from universal_transformer.evaluation import InferenceOptions, predict
+    from universal_transformer.evaluation.inference import InferenceOptions
+    from universal_transformer.evaluation.prediction import predict
 
     inference = InferenceOptions(
         **search_of(options),

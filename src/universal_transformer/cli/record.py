@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from universal_transformer.cli.run_folder import Run
-    from universal_transformer.evaluation import Report
+    from universal_transformer.evaluation.report import Report
 
 
 def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> None:

@@ -25,7 +25,6 @@ class Batch:
     indices: Int[Tensor, " batch"]
 
     def to(self, device: torch.device | str) -> Batch:
-        """Return the same batch on another device."""
         source = None if self.source is None else self.source.to(device, non_blocking=True)
         target = self.target.to(device, non_blocking=True)
         return Batch(source=source, target=target, indices=self.indices.to(device, non_blocking=True))

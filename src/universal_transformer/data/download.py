@@ -55,18 +55,19 @@ def find(name: str, folder: str | Path | None = None, *, file: str = "") -> Path
 
     Raises `UserError` that names the missing file, the data folder, and how to get the file.
     """
-    dataset, root = _dataset(name), _root(name, folder)
-    wanted = root / (file or dataset.files[0].path)
-    if file and not wanted.is_file():
-        raise _missing(name, wanted, folder)
-    if not file and not any((root / known.path).is_file() for known in dataset.files):
-        raise _missing(name, wanted, folder)
-    return wanted if file else root
+    dataset, root = _locate(name, folder)
+    wanted = [root / file] if file else [root / known.path for known in dataset.files]
+    if not any(path.is_file() for path in wanted):
+        raise UserError(
+            f"{show_path(wanted[0])}: no such file in the data folder {show_path(data_folder(folder))}; get it with "
+            f"`ut data fetch {name}`, or name the folder that has it with --data-dir or UT_DATA"
+        )
+    return wanted[0] if file else root
 
 
 def check(name: str, folder: str | Path | None = None) -> list[FileState]:
     """Return the state of every file of a data set; it is complete if all are "ok" or "first seen"."""
-    dataset, root = _dataset(name), _root(name, folder)
+    dataset, root = _locate(name, folder)
     recorded = _recorded(root)
     return [
         FileState(path=root / file.path, state=_state(root / file.path, file.sha256, recorded.get(file.path)))
@@ -84,7 +85,7 @@ def fetch(
     that was changed (it is not overwritten).
     """
     report = report or (lambda _: None)
-    dataset, root = _dataset(name), _root(name, folder)
+    dataset, root = _locate(name, folder)
     states = check(name, folder)
     for state in states:
         if state.state == "changed":
@@ -97,8 +98,11 @@ def fetch(
     try:
         root.mkdir(parents=True, exist_ok=True)
         for file in missing:
-            if file.url:
-                _fetch_file(file, root, report)
+            if not file.url:
+                continue
+            report(f"{file.url} -> {show_path(root / file.path)}")
+            with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as staging:
+                _install(file, _download(file, Path(staging), root), root, report)
         members = [file for file in missing if not file.url]
         if members:
             _fetch_members(dataset, members, root, report)
@@ -109,31 +113,19 @@ def fetch(
     return check(name, folder)
 
 
-def _dataset(name: str) -> Dataset:
+def _locate(name: str, folder: str | Path | None) -> tuple[Dataset, Path]:
+    """Return a data set, and the first of its places that has any of its files, or else the first place."""
     if name not in DATASETS:
         raise UserError(f"no data set {show(name)}; known are {', '.join(DATASETS)}")
-    return DATASETS[name]
+    dataset, base = DATASETS[name], data_folder(folder)
+    for place in dataset.places:
+        if any((base / place / file.path).is_file() for file in dataset.files):
+            return dataset, base / place
+    return dataset, base / dataset.places[0]
 
 
-def _root(name: str, folder: str | Path | None) -> Path:
-    """Return the first of the data set's places that has any of its files, or else the first place."""
-    dataset, base = _dataset(name), data_folder(folder)
-    places = [base / place for place in dataset.places]
-    for place in places:
-        if any((place / file.path).is_file() for file in dataset.files):
-            return place
-    return places[0]
-
-
-def _missing(name: str, wanted: Path, folder: str | Path | None) -> UserError:
-    base = data_folder(folder)
-    return UserError(
-        f"{show_path(wanted)}: no such file in the data folder {show_path(base)}; get it with `ut data fetch {name}`, "
-        "or name the folder that has it with --data-dir or UT_DATA"
-    )
-
-
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -144,7 +136,7 @@ def _state(path: Path, pinned: str | None, recorded: str | None) -> State:
     expected = pinned or recorded
     if expected is None:
         return "unknown"
-    if _sha256(path) != expected:
+    if sha256(path) != expected:
         return "changed"
     return "ok" if pinned else "first seen"
 
@@ -183,16 +175,16 @@ def _import_pooch() -> ModuleType:
     return pooch
 
 
-def _download(file: File, staging: Path, expected: str | None) -> Path:
-    """Download to `staging`; the hash is compared before the file gets its name."""
+def _download(file: File, staging: Path, root: Path) -> Path:
+    """Download to `staging`; the hash, of the registry or recorded in `root`, is compared before the file is named."""
     pooch = _import_pooch()
-    name = Path(file.path).name
+    expected = file.sha256 or _recorded(root).get(file.path)
     try:
         return Path(
             pooch.retrieve(
                 file.url,
                 known_hash=f"sha256:{expected}" if expected else None,
-                fname=name,
+                fname=Path(file.path).name,
                 path=staging,
                 downloader=pooch.HTTPDownloader(timeout=TIMEOUT, chunk_size=2**16),
             )
@@ -207,16 +199,9 @@ def _download(file: File, staging: Path, expected: str | None) -> Path:
         raise UserError(f"{file.url}: cannot be downloaded ({show(str(error), limit=120)})") from error
 
 
-def _fetch_file(file: File, root: Path, report: Callable[[str], None]) -> None:
-    report(f"{file.url} -> {show_path(root / file.path)}")
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as staging:
-        arrived = _download(file, Path(staging), file.sha256 or _recorded(root).get(file.path))
-        _install(file, arrived, root, report)
-
-
 def _install(file: File, arrived: Path, root: Path, report: Callable[[str], None]) -> None:
     """Move a downloaded or extracted file to its place; record its hash if the registry has none."""
-    digest = _sha256(arrived)
+    digest = sha256(arrived)
     expected = file.sha256 or _recorded(root).get(file.path)
     if expected and digest != expected:
         raise UserError(f"{file.path}: SHA-256 {digest}, but {expected} is expected; nothing was kept")
@@ -235,9 +220,7 @@ def _fetch_members(dataset: Dataset, members: list[File], root: Path, report: Ca
         report(f"{archive.url} -> {show_path(root)}")
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as staging:
             try:
-                arrived = _download(
-                    archive, Path(staging), archive.sha256 or _recorded(root).get(archive.path)
-                )
+                arrived = _download(archive, Path(staging), root)
                 wanted = {
                     dataset.archive_prefix + file.path: Path(staging) / f"member-{number}"
                     for number, file in enumerate(members)
@@ -249,7 +232,7 @@ def _fetch_members(dataset: Dataset, members: list[File], root: Path, report: Ca
             for file in members:
                 _install(file, wanted[dataset.archive_prefix + file.path], root, report)
             if not archive.sha256:
-                _record(root, archive.path, _sha256(arrived))
+                _record(root, archive.path, sha256(arrived))
                 report(f"{archive.path}: no hash known beforehand; noted in {FIRST_SEEN} as first seen")
             return
     raise UserError("; ".join(failures))

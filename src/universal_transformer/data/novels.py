@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from universal_transformer.data.download import data_folder, find
+from universal_transformer.data.download import data_folder, find, sha256
 from universal_transformer.data.treebank import cut
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show, show_path, write_json
@@ -48,7 +48,6 @@ class Novels:
     """Novels."""
 
     def frequencies(self) -> np.ndarray:
-        """Return how often each type occurs."""
         return np.bincount(self.tokens, minlength=len(self.types))
 
 
@@ -69,22 +68,18 @@ def read_novels(folder: str | Path | None = None) -> Novels:
     archive = data_folder(folder) / "novels" / ARCHIVE
     packed = archive.is_file()
     paths = [archive] if packed else _files(folder)
-    digests = [_sha256(path) for path in paths]
+    digests = [bytes.fromhex(sha256(path)) for path in paths]
     named = b"".join(os.fsencode(path.name) + one for path, one in zip(paths, digests, strict=True))
     digest = digests[0] if packed else hashlib.sha256(named).digest()
     cache = cache_folder()
     entry = None if cache is None else cache / f"novels-{VERSION}-{digest.hex()[:16]}"
     if entry is not None and (kept := _load(entry)) is not None:
         return kept
-    novels = _cut(_from_archive(archive) if packed else _from_folder(paths))
+    folder_texts = ((show_path(path), path.read_bytes()) for path in paths)
+    novels = _cut(_from_archive(archive) if packed else folder_texts)
     if entry is not None:
         _keep(entry, novels)
     return novels
-
-
-def _sha256(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").digest()
 
 
 def _files(folder: str | Path | None) -> list[Path]:
@@ -96,11 +91,6 @@ def _files(folder: str | Path | None) -> list[Path]:
         if path.stat().st_size > MAX_NOVEL_BYTES:
             raise UserError(f"{show_path(path)}: more than {MAX_NOVEL_BYTES:,} bytes; expected one novel")
     return paths
-
-
-def _from_folder(paths: list[Path]) -> Iterator[tuple[str, bytes]]:
-    for path in paths:
-        yield show_path(path), path.read_bytes()
 
 
 def _from_archive(path: Path) -> Iterator[tuple[str, bytes]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from universal_transformer.errors import UserError
+from universal_transformer.typed import AtLeastOne, NumberOf, typed
 
 _JITTER = 0.1
 
@@ -28,10 +28,8 @@ class BucketSampler:
     shuffle: bool
 
     def __post_init__(self) -> None:
-        if self.batch_tokens < 1:
-            raise UserError(f"batch_tokens must be at least 1, found {self.batch_tokens}")
-        if self.seed < 0:
-            raise UserError(f"seed must not be negative, found {self.seed}")
+        typed(self.batch_tokens, AtLeastOne, where="batch_tokens")
+        typed(self.seed, NumberOf, where="seed")
 
     def epoch(self, number: int) -> list[list[int]]:
         """Return the batches of epoch `number` as example indices: a function of (seed, number) alone."""

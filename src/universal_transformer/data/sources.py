@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any
 
 from universal_transformer.files import read_json
-from universal_transformer.typed import typed
 
 REGISTRY = Path(__file__).with_name("sources.json")
 
@@ -43,51 +42,22 @@ class Dataset:
     """The folder of the files inside the archive, with a slash at its end."""
 
 
-@dataclass(frozen=True)
-class _Folder:
-    """Files of one folder: `url` + name is the address, `into` + name the path on disk."""
+def _dataset(entry: dict[str, Any]) -> Dataset:
+    """Return an entry of ``sources.json`` with all its files.
 
-    url: str
-    into: str
-    sha256: dict[str, str | None]
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """A data set as ``sources.json`` has it; `patterns` are paths without a hash, with the values of each ``{}``."""
-
-    about: str
-    licence: str
-    places: tuple[str, ...]
-    files: tuple[File, ...]
-    folders: tuple[_Folder, ...]
-    patterns: dict[str, tuple[tuple[str, ...], ...]]
-    archives: tuple[File, ...]
-    archive_prefix: str
-
-    def dataset(self) -> Dataset:
-        """Return the data set with all its files."""
-        files = list(self.files)
-        for folder in self.folders:
-            files += [
-                File(path=folder.into + name, sha256=sha256, url=folder.url and folder.url + name)
-                for name, sha256 in folder.sha256.items()
-            ]
-        for pattern, values in self.patterns.items():
-            files += [File(path=pattern.format(*chosen), sha256=None) for chosen in product(*values)]
-        return Dataset(
-            about=self.about,
-            licence=self.licence,
-            places=self.places,
-            files=tuple(files),
-            archives=self.archives,
-            archive_prefix=self.archive_prefix,
-        )
+    A folder has the hash of each file: `url` + name is its address, `into` + name its path on disk. A pattern is a path
+    without a hash, with the values of each ``{}``.
+    """
+    files = [File(**file) for file in entry.pop("files")]
+    for folder in entry.pop("folders"):
+        files += [
+            File(path=folder["into"] + name, sha256=sha256, url=folder["url"] and folder["url"] + name)
+            for name, sha256 in folder["sha256"].items()
+        ]
+    for pattern, values in entry.pop("patterns").items():
+        files += [File(path=pattern.format(*chosen), sha256=None) for chosen in product(*values)]
+    archives = tuple(File(**archive) for archive in entry.pop("archives"))
+    return Dataset(files=tuple(files), archives=archives, places=tuple(entry.pop("places")), **entry)
 
 
-def _read(path: Path) -> Mapping[str, Dataset]:
-    entries: dict[str, _Entry] = typed(read_json(path), dict[str, _Entry], where=path.name)
-    return MappingProxyType({name: entry.dataset() for name, entry in entries.items()})
-
-
-DATASETS = _read(REGISTRY)
+DATASETS: Mapping[str, Dataset] = {name: _dataset(entry) for name, entry in read_json(REGISTRY).items()}

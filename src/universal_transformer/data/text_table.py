@@ -130,19 +130,20 @@ def _text(value: object, column: str, where: str) -> str:
 
 
 def split_tables(
-    table: TextTable, others: Mapping[str, TextTable], *, fraction: float, seed: int, what: str
+    given: Mapping[str, TextTable], *, fraction: float, seed: int, what: str
 ) -> tuple[dict[str, TextTable], list[str]]:
-    """Return the tables "train" and "validation" and those of `others`, and notes on them.
+    """Return the tables "train", "validation" and perhaps "test" of those that are given, and notes on them.
 
-    Without a validation table in `others`, a part of the training table is held out (`hold_out`).
+    Without a validation table, a part of the training table is held out (`hold_out`).
     """
-    tables, notes = {"train": table, **others}, table.notes
-    if "validation" not in others:
-        tables["train"], held = hold_out(table, fraction=fraction, seed=seed)
-        tables["validation"] = held
-        notes.append(f"validation: {len(held.rows)} {what} of {table.name} held out by seed {seed}")
-    notes += [note for other in others.values() for note in other.notes]
-    if "test" not in others:
+    table, tables = given["train"], dict(given)
+    notes = table.notes
+    if "validation" not in given:
+        tables["train"], tables["validation"] = hold_out(table, fraction=fraction, seed=seed)
+        held = len(tables["validation"].rows)
+        notes.append(f"validation: {held} {what} of {table.name} held out by seed {seed}")
+    notes += [note for part, other in given.items() if part != "train" for note in other.notes]
+    if "test" not in given:
         notes.append(f"no test file: scores are those of the validation {what}, which also chose the model")
     return tables, notes
 
@@ -166,13 +167,6 @@ def hold_out(table: TextTable, *, fraction: float, seed: int) -> tuple[TextTable
     )
 
 
-def check_fraction(field: str, value: float) -> None:
-    """Raise `UserError` unless 0 < value < 1."""
-    if not 0 < value < 1:
-        raise UserError(f"--data.{field} {value}: expected a number between 0 and 1, such as 0.05")
-
-
 def check_file(field: str, value: str, *, needs: Sequence[str]) -> None:
-    """Raise `UserError` if no file is named."""
     if not value:
         raise UserError(f"--data.{field} is not set; name a file: {' or '.join(needs)}")

@@ -57,18 +57,12 @@ class Tokenizer:
         from tokenizers import pre_tokenizers, trainers
 
         rules = _rules({SPECIAL[UNKNOWN]: UNKNOWN}, kind=kind, lower_case=lower_case, merges=())
-        trainer: trainers.Trainer
+        common: dict[str, Any] = {"vocab_size": vocabulary_size, "special_tokens": list(SPECIAL)}
+        trainer: trainers.Trainer = trainers.WordLevelTrainer(min_frequency=1, show_progress=False, **common)
         if kind == "bpe":
+            alphabet = pre_tokenizers.ByteLevel.alphabet()
             trainer = trainers.BpeTrainer(
-                vocab_size=vocabulary_size,
-                special_tokens=list(SPECIAL),
-                initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-                max_token_length=64,
-                show_progress=False,
-            )
-        else:
-            trainer = trainers.WordLevelTrainer(
-                vocab_size=vocabulary_size, special_tokens=list(SPECIAL), min_frequency=1, show_progress=False
+                initial_alphabet=alphabet, max_token_length=64, show_progress=False, **common
             )
         rules.train_from_iterator(texts, trainer)
         model = json.loads(rules.to_str())["model"]
@@ -102,7 +96,6 @@ class Tokenizer:
         return self.decode([index]).strip() or "␣"
 
     def __len__(self) -> int:
-        """The number of ids, special ones included."""
         return self._rules.get_vocab_size()
 
     def save(self, path: Path) -> None:

@@ -14,6 +14,7 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.roles import AnyEncoderDecoder, AnyLanguageModel, NonAutoregressive
 from universal_transformer.nn.halting import check_threshold
 from universal_transformer.registry import Model
+from universal_transformer.typed import AtLeastOne, check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,36 +24,31 @@ class InferenceOptions:
     One beam and the greedy `sampling` choose the likeliest token; several beams and sampling exclude each other.
     """
 
-    beams: int = 1
+    beams: AtLeastOne = 1
     alpha: float = 0.6
     """Exponent of the length penalty of a beam search."""
     sampling: Sampling = GREEDY
-    max_new_tokens: int | None = None
+    max_new_tokens: AtLeastOne | None = None
     max_steps: int | None = None
     halting_threshold: float | None = None
 
     def __post_init__(self) -> None:
-        if self.beams < 1:
-            raise UserError(f"beams={self.beams}: expected at least 1 (1: greedy)")
         if self.beams > 1 and self.sampling.temperature > 0:
             raise UserError(
                 f"beams={self.beams} and temperature={self.sampling.temperature}: choose beams or sampling"
             )
-        if self.max_new_tokens is not None and self.max_new_tokens < 1:
-            raise UserError(f"max_new_tokens={self.max_new_tokens}: at least 1")
-        if self.max_steps is not None and (type(self.max_steps) is not int or self.max_steps < 1):
-            raise UserError(f"max_steps={self.max_steps}: a whole number of at least 1 step")
         if self.halting_threshold is not None:
             check_threshold(self.halting_threshold)
+        if self.max_steps is not None and self.max_steps < 1:
+            raise UserError(f"max_steps={self.max_steps}: a whole number of at least 1 step")
+        check(self)
 
     @property
     def search_name(self) -> str:
-        """The search, as a figure names it."""
         return "greedy" if self.beams == 1 else f"{self.beams} beams, length penalty {self.alpha:g}"
 
     def step_limit(self, model: Model) -> int:
-        """Return the most steps that a position can take."""
-        return model.config.max_steps if self.max_steps is None else self.max_steps
+        return self.max_steps or model.config.max_steps
 
     def check(self, model: Model) -> None:
         """Refuse a threshold for a model that does not halt: it would change nothing."""
@@ -64,19 +60,16 @@ class InferenceOptions:
 
     def notes(self, model: Model) -> list[str]:
         """Say where the depth differs from the model's own."""
-        config = model.config
-        found: list[tuple[str, float | None, float]] = []
-        if self.max_steps is not None and self.max_steps != config.max_steps:
-            found.append(("max_steps", self.max_steps, config.max_steps))
-        own = config.halting.threshold if isinstance(config, ModelConfig) else None
-        if own is not None and self.halting_threshold not in (None, own):
-            found.append(("halting_threshold", self.halting_threshold, own))
+        own = {"max_steps": float(model.config.max_steps)}
+        if isinstance(model.config, ModelConfig):
+            own["halting_threshold"] = model.config.halting.threshold
         return [
-            f"evaluated with {name}={value:g} instead of the model's {own:g}" for name, value, own in found
+            f"evaluated with {name}={given:g} instead of the model's {value:g}"
+            for name, value in own.items()
+            if (given := getattr(self, name)) not in (None, value)
         ]
 
     def run(self, model: Model, *inputs: Tensor) -> Any:
-        """Call the model at this depth."""
         return model(*inputs, max_steps=self.max_steps, halting_threshold=self.halting_threshold)
 
     def generate(

@@ -5,34 +5,32 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 
 from universal_transformer.data.example import Example, sizes, spread
 from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
-from universal_transformer.evaluation.memory_check import check_batch_tokens, check_batches
+from universal_transformer.evaluation.memory_check import check_batches
 from universal_transformer.evaluation.report import BySupports, Report, ScoreRow, collapse
 from universal_transformer.evaluation.scores import ScoreSums, load_sacrebleu, scores
 from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.files import show
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
+from universal_transformer.typed import AtLeastOne, typed
 
 Progress = Callable[[int, int], object]
 """Called with the examples done and all examples."""
 
-ARCHITECTURES: Mapping[str, str] = MappingProxyType(
-    {
-        "error": "classifier",
-        "accuracy": "classifier",
-        "sequence": "encoder_decoder",
-        "bleu": "encoder_decoder",
-        "perplexity": "language_model",
-        "last_word": "language_model",
-        "ranking": "language_model",
-    }
-)
+ARCHITECTURES: Mapping[str, str] = {
+    "error": "classifier",
+    "accuracy": "classifier",
+    "sequence": "encoder_decoder",
+    "bleu": "encoder_decoder",
+    "perplexity": "language_model",
+    "last_word": "language_model",
+    "ranking": "language_model",
+}
 """Which architecture a metric can score."""
 
 LOGITS = 2**27
@@ -72,7 +70,8 @@ def evaluate(
     _check(model, task, options=options, batch_tokens=batch_tokens)
     scorer = Scorer(model, task.codec, task.metric, options)
     sets, notes = choose(task, split=split, limit=limit)
-    batch_tokens = min(batch_tokens, _most_positions(model))
+    if task.metric in ("perplexity", "last_word", "ranking"):
+        batch_tokens = max(1, min(batch_tokens, LOGITS // model.config.vocabulary.size))
     if task.metric in ("sequence", "bleu"):
         notes.append(f"free-running output, {options.search_name}")
     groups: dict[tuple[str, str], ScoreSums] = {}
@@ -100,7 +99,6 @@ def evaluate(
 
 
 def _check(model: Model, task: Task, *, options: InferenceOptions, batch_tokens: int) -> None:
-    """Refuse what `evaluate` cannot do before it starts."""
     architecture = model.config.architecture
     if architecture != ARCHITECTURES[task.metric]:
         raise UserError(
@@ -118,13 +116,7 @@ def _check(model: Model, task: Task, *, options: InferenceOptions, batch_tokens:
             f"temperature={options.sampling.temperature:g}: scores are those of greedy or beam search; leave it out"
         )
     options.check(model)
-    check_batch_tokens(batch_tokens)
-
-
-def _most_positions(model: Model) -> int:
-    """Return how many positions have at most `LOGITS` logits together."""
-    vocabulary = model.config.vocabulary.size if model.config.architecture == "language_model" else 1
-    return max(1, LOGITS // max(1, vocabulary))
+    typed(batch_tokens, AtLeastOne, where="batch_tokens")
 
 
 def summarise(
@@ -177,7 +169,6 @@ def collapses(report: Report, model: Model) -> list[str]:
 
 
 def choose(task: Task, *, split: str, limit: int | None) -> tuple[dict[str, Sequence[Example]], list[str]]:
-    """Return the sets to score by name, and notes about them."""
     sets: dict[str, Sequence[Example]]
     if split == "test":
         sets = dict(task.test)
@@ -188,8 +179,7 @@ def choose(task: Task, *, split: str, limit: int | None) -> tuple[dict[str, Sequ
     else:
         allowed = ", ".join(dict.fromkeys(("test", "validation", "train", *task.test)))
         raise UserError(f"split {show(split)}: allowed for task {task.name} are {allowed}")
-    if limit is not None and limit < 1:
-        raise UserError(f"limit {limit}: expected at least 1 example, or none for all")
+    typed(limit, AtLeastOne | None, where="limit")
     notes = []
     for name, examples in sets.items():
         if not len(examples):

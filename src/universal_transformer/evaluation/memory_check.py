@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from universal_transformer.data.sampler import BucketSampler
-from universal_transformer.errors import UserError
 from universal_transformer.evaluation.tensors import device_of
 from universal_transformer.execution.memory import check_memory
 from universal_transformer.models.config import ModelConfig
@@ -42,9 +41,3 @@ def check_batches(model: Model, sizes: Sequence[int], *, batch_tokens: int) -> B
         fix="choose fewer" if rows > 1 else "shorten the example",
     )
     return sampler
-
-
-def check_batch_tokens(batch_tokens: int) -> None:
-    """Raise UserError unless a batch may hold at least one position."""
-    if batch_tokens < 1:
-        raise UserError(f"batch_tokens={batch_tokens}: at least 1 position")

@@ -14,7 +14,7 @@ from universal_transformer.decoding.continuous import PROBE
 from universal_transformer.decoding.generation import Source, evaluating, prepared
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
-from universal_transformer.evaluation.memory_check import check_batch_tokens, check_batches
+from universal_transformer.evaluation.memory_check import check_batches
 from universal_transformer.evaluation.tensors import (
     device_of,
     finite,
@@ -28,6 +28,7 @@ from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.roles import AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Codec, Prediction
+from universal_transformer.typed import AtLeastOne, typed
 
 WINDOW = 1024
 
@@ -56,14 +57,13 @@ def predict(
     answer.
     """
     options = options or InferenceOptions()
-    if num_choices < 1 or window < 1:
-        raise UserError(f"num_choices={num_choices}, window={window}: expected at least 1")
+    for name, value in (("num_choices", num_choices), ("window", window), ("batch_tokens", batch_tokens)):
+        typed(value, AtLeastOne, where=name)
     if model.config.architecture == "classifier" and (options.beams > 1 or options.sampling.temperature > 0):
         raise UserError(
             f"beams={options.beams}, temperature={options.sampling.temperature:g}: a classifier writes no text to "
             "search or to sample; leave them out"
         )
-    check_batch_tokens(batch_tokens)
     options.check(model)
     predictor = _Predictor(model, codec, options, num_choices, batch_tokens)
     return predictor.predictions(iter(examples), window=window)
@@ -84,18 +84,15 @@ class _Predictor:
             sizes = [self._positions(example) for example in chunk]
             sampler = check_batches(self.model, sizes, batch_tokens=self.batch_tokens)
             generated = self._continuous(chunk, sizes=sizes, first=first)
-            found: list[Prediction | None] = [None] * len(chunk)
+            found: dict[int, Prediction] = {}
             with evaluating(self.model):
                 ready = dataclasses.replace(self, model=prepared(self.model))
                 for indices in sampler.epoch(0):
                     batch = [chunk[index] for index in indices]
                     answers = ready.answer(batch, [first + index for index in indices], generated)
-                    for index, answer in zip(indices, answers, strict=True):
-                        found[index] = answer
+                    found |= zip(indices, answers, strict=True)
             first += len(chunk)
-            for prediction in found:
-                assert prediction is not None
-                yield prediction
+            yield from (found[index] for index in range(len(chunk)))
 
     def answer(
         self, examples: Sequence[Example], numbers: Sequence[int], generated: Mapping[int, Generated]
@@ -177,12 +174,10 @@ class _Predictor:
 
 
 def _given(model: AnyEncoderDecoder | AnyLanguageModel, example: Example) -> list[int]:
-    """Return the prompt of a language model, or the source."""
     if isinstance(model, AnyLanguageModel):
         return [model.config.vocabulary.start_id, *target_ids(example)]
     return [token for token in example.source if isinstance(token, int)]
 
 
 def _prediction(choices: list[tuple[str, float]], steps: list[float]) -> Prediction:
-    """Return the prediction of answers with their scores, best first."""
     return Prediction(text=choices[0][0], score=choices[0][1], steps=steps, choices=choices)

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show, show_path, write_json
 from universal_transformer.tasks.task import Measure
-from universal_transformer.typed import typed
+from universal_transformer.typed import NumberOf, typed
 
 FAILED_ABOVE = 5.0  # per cent: the paper's table 1 calls a task with a larger error failed
 
@@ -32,19 +30,17 @@ class Metric(NamedTuple):
     best: Literal["low", "high"]
 
 
-METRICS: Mapping[str, Metric] = MappingProxyType(
-    {
-        "error": Metric("error %", 2, "low"),
-        "character_accuracy": Metric("character accuracy", 3, "high"),
-        "sequence_accuracy": Metric("sequence accuracy", 3, "high"),
-        "bleu": Metric("BLEU", 2, "high"),
-        "chrf": Metric("chrF", 2, "high"),
-        "perplexity": Metric("perplexity", 2, "low"),
-        "accuracy": Metric("accuracy", 3, "high"),
-        "known_perplexity": Metric("perplexity, known words", 2, "low"),
-        "bits_per_character": Metric("bits per character", 3, "low"),
-    }
-)
+METRICS: Mapping[str, Metric] = {
+    "error": Metric("error %", 2, "low"),
+    "character_accuracy": Metric("character accuracy", 3, "high"),
+    "sequence_accuracy": Metric("sequence accuracy", 3, "high"),
+    "bleu": Metric("BLEU", 2, "high"),
+    "chrf": Metric("chrF", 2, "high"),
+    "perplexity": Metric("perplexity", 2, "low"),
+    "accuracy": Metric("accuracy", 3, "high"),
+    "known_perplexity": Metric("perplexity, known words", 2, "low"),
+    "bits_per_character": Metric("bits per character", 3, "low"),
+}
 """Every score a row can hold; accuracies lie in [0, 1], error, BLEU and chrF in [0, 100]."""
 
 
@@ -53,11 +49,10 @@ class StepCounts:
     """Numbers of positions that took 1, 2, 3 … steps (N of the paper): ``counts[n - 1]`` positions took n."""
 
     side: Side
-    counts: tuple[int, ...]
+    counts: tuple[NumberOf, ...]
 
     @property
     def num_positions(self) -> int:
-        """Real positions counted."""
         return sum(self.counts)
 
     @property
@@ -74,9 +69,7 @@ class StepCounts:
 
     def __add__(self, other: StepCounts) -> StepCounts:
         assert (self.side, len(self.counts)) == (other.side, len(other.counts))
-        return StepCounts(
-            self.side, tuple(left + right for left, right in zip(self.counts, other.counts, strict=True))
-        )
+        return StepCounts(self.side, tuple(map(sum, zip(self.counts, other.counts, strict=True))))
 
 
 @dataclass(frozen=True)
@@ -86,7 +79,7 @@ class ScoreRow:
     set: str
     group: str
     """"" is the whole set."""
-    count: int
+    count: NumberOf
     """Examples scored."""
     metrics: dict[str, float]
     """By name in `METRICS`."""
@@ -95,7 +88,6 @@ class ScoreRow:
 
     @property
     def name(self) -> str:
-        """Label of the row in a figure."""
         return self.group or self.set
 
 
@@ -152,7 +144,7 @@ class Report:
     def steps(self, side: Side) -> StepCounts | None:
         """Steps of one side over all test sets; None where the model has no such side."""
         found = [steps for row in self.totals for steps in row.steps if steps.side == side]
-        return sum_steps(found)
+        return sum(found[1:], found[0]) if found else None
 
     @property
     def mean_steps(self) -> float:
@@ -161,7 +153,6 @@ class Report:
         return sum(s.mean * s.num_positions for s in sides) / max(1, sum(s.num_positions for s in sides))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -170,11 +161,6 @@ class Report:
         report: Report = typed(fields, cls, where=name)
         if not report.totals or not report.rows:
             raise UserError(f"{name}: a report of no rows; expected what evaluation wrote")
-        steps = [steps for row in (*report.rows, *report.totals) for steps in row.steps]
-        steps += [found.steps for found in report.steps_by_supports]
-        counts = [row.count for row in (*report.rows, *report.totals)]
-        if (least := min(chain(counts, *(found.counts for found in steps)))) < 0:
-            raise UserError(f"{name}: found a count of {least}; expected none below 0")
         for row in (*report.rows, *report.totals):
             if not row.metrics or not set(row.metrics) <= METRICS.keys():
                 raise UserError(
@@ -183,16 +169,13 @@ class Report:
         return report
 
     def save(self, path: Path) -> None:
-        """Write it as JSON, whole or not at all."""
         write_json(path, self.to_dict())
 
     @classmethod
     def load(cls, path: Path) -> Report:
-        """Read what `save` wrote."""
         return cls.from_dict(read_json(path), name=show_path(path))
 
     def lines(self) -> list[str]:
-        """The report as lines of text with aligned columns."""
         count = sum(row.count for row in self.totals)
         lines = [f"{self.task} · {self.split} · {count:,} examples", *_table(self.score_table(), names=2)]
         if self.has_groups:
@@ -243,11 +226,6 @@ class Report:
                 + [[str(found.num_supports), show_steps(found.steps)] for found in self.steps_by_supports]
             )
         return lines
-
-
-def sum_steps(counts: Sequence[StepCounts]) -> StepCounts | None:
-    """The sum of all counts; None for an empty sequence."""
-    return None if not counts else sum(counts[1:], counts[0])
 
 
 def show_steps(steps: StepCounts) -> str:

@@ -27,7 +27,6 @@ class ScoreSums:
     """Hypothesis and reference, for scores of a whole corpus."""
 
     def add(self, other: ScoreSums) -> None:
-        """Add the sums of other examples."""
         self.count += other.count
         for name, value in other.sums.items():
             self.sums[name] = self.sums.get(name, 0.0) + value
@@ -73,7 +72,6 @@ def _exp(nats: float) -> float:
 
 
 def load_sacrebleu() -> Any:
-    """Import sacreBLEU; UserError if it is not installed."""
     try:
         import sacrebleu
     except ImportError as error:

@@ -48,7 +48,6 @@ class Scorer:
     options: InferenceOptions
 
     def __call__(self, examples: Sequence[Example]) -> list[ScoreSums]:
-        """Return the sums of each example."""
         match self.model:
             case AnyClassifier() as model:
                 return self._classes(model, examples)
@@ -104,15 +103,10 @@ class Scorer:
     ) -> list[Counter[int]]:
         """Steps of the decoder for each token of an output and its end token; empty without a recurrence."""
         config = model.config
-        written = [
-            (*output.tokens, *([config.vocabulary.end_id] if output.finished else [])) for output in found
-        ]
+        end = (config.vocabulary.end_id,)
+        written = [(*output.tokens, *end * output.finished) for output in found]
         if not config.halts_in(decoder=True):
-            steps = (
-                config.max_steps_of(decoder=True)
-                if self.options.max_steps is None
-                else self.options.max_steps
-            )
+            steps = self.options.max_steps or config.max_steps_of(decoder=True)
             return [Counter({steps: len(ids)} if config.max_steps else {}) for ids in written]
         batch = self._batch([Example(source=(), target=ids) for ids in written])
         output = self.options.run(model, source, batch.target)
@@ -179,13 +173,7 @@ class Scorer:
 def log_probabilities(logits: Logits, texts: Sequence[tuple[int, ...]]) -> list[float]:
     """``Σ_i log p(token_i | tokens before it)`` of each row, in double precision."""
     return [
-        float(
-            row[: len(ids)]
-            .double()
-            .log_softmax(-1)
-            .gather(1, torch.tensor(ids, device=row.device).unsqueeze(1))
-            .sum()
-        )
+        float(row[: len(ids)].double().log_softmax(-1)[range(len(ids)), ids].sum())
         for row, ids in zip(logits, texts, strict=True)
     ]
 

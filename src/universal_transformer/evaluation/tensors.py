@@ -41,5 +41,4 @@ def target_ids(example: Example) -> tuple[int, ...]:
 
 
 def device_of(model: Model) -> torch.device:
-    """Return the device of the model's weights."""
     return next(model.parameters()).device

@@ -14,7 +14,7 @@ from universal_transformer.data.example import NO_CLASS, Example, spread
 from universal_transformer.decoding import generate
 from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation import predict
+from universal_transformer.evaluation.prediction import predict
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel

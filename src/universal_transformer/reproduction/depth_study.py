@@ -26,7 +26,8 @@ MODELS = {
 
 def measure(model: Model, task: Task) -> Figures:
     """Return the error at each number of steps, over the whole test set and by supporting facts."""
-    from universal_transformer.evaluation import InferenceOptions, evaluate
+    from universal_transformer.evaluation.inference import InferenceOptions
+    from universal_transformer.evaluation.measure import evaluate
 
     found: Figures = {}
     for steps in range(1, MAX_STEPS + 1):

@@ -114,7 +114,7 @@ class Runner:
 
     def measure(self, run: PlannedRun, *, task: Task) -> Result:
         """Score the trained model; return its figures and all that they depend on."""
-        from universal_transformer.evaluation import evaluate
+        from universal_transformer.evaluation.measure import evaluate
         from universal_transformer.registry import load_pretrained
         from universal_transformer.training.tracking import ending, read_metrics
 

@@ -10,18 +10,21 @@ from pathlib import Path
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show, show_path
-from universal_transformer.tasks.agreement import AgreementData
-from universal_transformer.tasks.algorithmic import AlgorithmicData
-from universal_transformer.tasks.babi import BabiData
+from universal_transformer.tasks.agreement import AgreementData as AgreementData
+from universal_transformer.tasks.algorithmic import AlgorithmicData as AlgorithmicData
+from universal_transformer.tasks.babi import BabiData as BabiData
 from universal_transformer.tasks.codecs import CODEC_FILE
-from universal_transformer.tasks.labelled import LabelledData
-from universal_transformer.tasks.lambada import LambadaData, ReadingData
-from universal_transformer.tasks.learning_to_execute import LearningToExecuteData
-from universal_transformer.tasks.pairs import PairsData
-from universal_transformer.tasks.stories import StoriesData
-from universal_transformer.tasks.task import Codec, Prediction, Task, TaskData
-from universal_transformer.tasks.text import TextData
-from universal_transformer.tasks.translation import TranslationData
+from universal_transformer.tasks.labelled import LabelledData as LabelledData
+from universal_transformer.tasks.lambada import LambadaData as LambadaData
+from universal_transformer.tasks.lambada import ReadingData as ReadingData
+from universal_transformer.tasks.learning_to_execute import LearningToExecuteData as LearningToExecuteData
+from universal_transformer.tasks.pairs import PairsData as PairsData
+from universal_transformer.tasks.stories import StoriesData as StoriesData
+from universal_transformer.tasks.task import Codec as Codec
+from universal_transformer.tasks.task import Task as Task
+from universal_transformer.tasks.task import TaskData as TaskData
+from universal_transformer.tasks.text import TextData as TextData
+from universal_transformer.tasks.translation import TranslationData as TranslationData
 
 TASKS: dict[str, type[TaskData]] = {
     "stories": StoriesData,
@@ -57,25 +60,3 @@ def load_codec(folder: Path) -> Codec:
     if not isinstance(kind, str) or kind not in kinds:
         raise UserError(f"{show_path(path)}: unknown kind {show(kind)}; known are {', '.join(kinds)}")
     return kinds[kind].load(folder)
-
-
-__all__ = [
-    "TASKS",
-    "AgreementData",
-    "AlgorithmicData",
-    "BabiData",
-    "Codec",
-    "LabelledData",
-    "LambadaData",
-    "LearningToExecuteData",
-    "PairsData",
-    "Prediction",
-    "ReadingData",
-    "StoriesData",
-    "Task",
-    "TaskData",
-    "TextData",
-    "TranslationData",
-    "load_codec",
-    "task_name",
-]

@@ -26,7 +26,7 @@ from __future__ import annotations
 import random
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -35,7 +35,6 @@ from universal_transformer.data.download import find
 from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import END, UNKNOWN
 from universal_transformer.errors import UserError
-from universal_transformer.files import show
 from universal_transformer.tasks.agreement_files import (
     TAGS,
     Sentence,
@@ -46,7 +45,8 @@ from universal_transformer.tasks.agreement_files import (
 )
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.task import Codec, Task
-from universal_transformer.tasks.word_codecs import Vocabulary, WordCodec, check_vocabulary_size
+from universal_transformer.tasks.word_codecs import Vocabulary, VocabularySize, WordCodec
+from universal_transformer.typed import NumberOf, Share, check
 
 OFFICIAL = "agr_50_mostcommon_10K.tsv.gz"
 SHARES = (0.09, 0.01)
@@ -56,31 +56,24 @@ LEAST_SHARED = 6
 _OTHER = "*"
 
 
-class AgreementTexts(LazyExamples):
-    """Texts in one array; the source of an example is the text with the wrong last word."""
+def pack_texts(texts: Iterable[tuple[Sequence[int], int, str]]) -> LazyExamples:
+    """Put texts into one array: the ids of each, the wrong form of its last word (0: none), and its group.
 
-    def __init__(self) -> None:
-        self._ids = array("i")
-        self._ends = array("q", [0])
-        self._wrong = array("i")
-        self._groups: list[str] = []
+    The source of an example is the text with the wrong form.
+    """
+    words, ends, wrong, groups = array("i"), array("q", [0]), array("i"), []
+    for ids, other, group in texts:
+        words.extend(ids)
+        ends.append(len(words))
+        wrong.append(other)
+        groups.append(group)
 
-    def append(self, ids: Sequence[int], *, wrong: int = 0, group: str = "") -> None:
-        """Add a text; without `wrong` it has no other form."""
-        self._ids.extend(ids)
-        self._ends.append(len(self._ids))
-        self._wrong.append(wrong)
-        self._groups.append(group)
+    def make(index: int) -> Example:
+        ids = tuple(words[ends[index] : ends[index + 1]])
+        source = (*ids[:-1], wrong[index]) if wrong[index] else ()
+        return Example(source=source, target=ids, group=groups[index])
 
-    def __len__(self) -> int:
-        """The number of texts."""
-        return len(self._groups)
-
-    def make(self, index: int) -> Example:
-        """Make one example."""
-        ids = tuple(self._ids[self._ends[index] : self._ends[index + 1]])
-        wrong = self._wrong[index]
-        return Example(source=(*ids[:-1], wrong) if wrong else (), target=ids, group=self._groups[index])
+    return LazyExamples(make, count=len(groups))
 
 
 @dataclass
@@ -102,21 +95,15 @@ class AgreementData:
     """The parts in the data folder `sva` (a changed split), or Linzen's whole file, which you provide."""
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
-    vocabulary_size: int = 10_000
+    vocabulary_size: VocabularySize = 10_000
     """At most so many different words, special ones included; others are <unknown>, and so are words seen once."""
-    validation: float = 0.05
+    validation: Share = 0.05
     """Share of the training texts that is held out for validation (parts)."""
-    seed: int = 0
+    seed: NumberOf = 0
     """Chooses what is held out."""
 
     def __post_init__(self) -> None:
-        if self.corpus not in ("parts", "official"):
-            raise UserError(f"corpus must be one of parts, official, found {show(self.corpus)}")
-        check_vocabulary_size(self.vocabulary_size)
-        if not 0 < self.validation < 1:
-            raise UserError(f"validation must be a share between 0 and 1, found {self.validation}")
-        if self.seed < 0:
-            raise UserError(f"seed must not be negative, found {self.seed}")
+        check(self, field="data")
 
     def load(self) -> Task:
         """Read the files, remove test sentences from training, and encode; the vocabulary is that of training."""
@@ -128,17 +115,10 @@ class AgreementData:
             )
         counts = Counter(word for sentence in corpus.train for word in sentence.words)
         vocabulary = Vocabulary.of(counts, size=self.vocabulary_size, least=2)
-        train = AgreementTexts()
-        for sentence in corpus.train:
-            end = (END,) if sentence.whole else ()
-            train.append([*vocabulary.encode(sentence.words), *end])
         codec, notes = WordCodec(vocabulary), list(corpus.notes)
-        validation, tests = AgreementTexts(), {}
-        _add_pairs(corpus.validation, validation, vocabulary)
+        tests = {name: pack_texts(_pairs(sentences, vocabulary)) for name, sentences in corpus.test.items()}
         for name, sentences in corpus.test.items():
-            tests[name] = AgreementTexts()
-            left_out = _add_pairs(sentences, tests[name], vocabulary)
-            if left_out:
+            if left_out := len(sentences) - len(tests[name]):
                 notes.append(
                     f"{name}: {left_out:,} of {len(sentences):,} sentences left out: a form of the verb is not in the "
                     "vocabulary"
@@ -146,8 +126,11 @@ class AgreementData:
         return Task(
             name=f"agreement ({self.corpus})",
             codec=codec,
-            train=train,
-            validation=validation,
+            train=pack_texts(
+                (vocabulary.encode(sentence.words) + [END] * sentence.whole, 0, "")
+                for sentence in corpus.train
+            ),
+            validation=pack_texts(_pairs(corpus.validation, vocabulary)),
             test=tests,
             metric="ranking",
             model_fields=codec.model_fields,
@@ -155,7 +138,8 @@ class AgreementData:
         )
 
     def _parts(self) -> AgreementCorpus:
-        tests: dict[str, Sequence[Sentence]] = {"verbs": list(self._forms())}
+        forms = (self._file(f"colorless/linzen_testset/subj_agr_filtered.{end}") for end in ("text", "gold"))
+        tests: dict[str, Sequence[Sentence]] = {"verbs": list(read_forms(*forms))}
         tags = [
             sentence.as_tag()
             for sentence in tests["verbs"]
@@ -163,8 +147,9 @@ class AgreementData:
             if sentence.attractors == 0 and sentence.right != sentence.wrong
         ]
         for attractors in range(1, 6):
-            path = self._file(f"rnn_agr_simple/numpred.test.{attractors}")
-            tags += read_prefixes(path, attractors=attractors)
+            tags += read_prefixes(
+                self._file(f"rnn_agr_simple/numpred.test.{attractors}"), attractors=attractors
+            )
         tests["tags"] = tags
         texts = list(read_prefixes(self._file("rnn_agr_simple/numpred.val")))
         texts += read_sample(self._file("edinburgh_wiki/wiki-dev.txt"))
@@ -194,10 +179,6 @@ class AgreementData:
         ]
         return AgreementCorpus(train=kept[held:], validation=kept[:held], test=tests, notes=notes)
 
-    def _forms(self) -> Iterator[Sentence]:
-        base = "colorless/linzen_testset/subj_agr_filtered"
-        yield from read_forms(self._file(f"{base}.text"), self._file(f"{base}.gold"))
-
     def _official(self) -> AgreementCorpus:
         path = find("linzen", self.data_dir, file=OFFICIAL)
         sentences = list(read_dependencies(path))
@@ -205,24 +186,18 @@ class AgreementData:
         first = round(SHARES[0] * len(sentences))
         second = first + max(1, round(SHARES[1] * len(sentences)))
         test = sentences[second:]
-        leaked = find_repeated(sentences[:second], test)
+        tested = {sentence.words for sentence in test}
+        train = [sentence for sentence in sentences[:first] if sentence.words not in tested]
+        held = [sentence for sentence in sentences[first:second] if sentence.words not in tested]
         notes = [
             f"the sentences of each part were drawn by seed {self.seed} (the authors' draw is not published)"
         ]
-        if leaked:
-            notes.append(f"{len(leaked):,} training sentences left out: they are in the test, too")
-        train = [sentence for place, sentence in enumerate(sentences[:first]) if place not in leaked]
-        held = [s for place, s in enumerate(sentences[first:second], start=first) if place not in leaked]
+        if leaked := second - len(train) - len(held):
+            notes.append(f"{leaked:,} training sentences left out: they are in the test, too")
         return AgreementCorpus(train=train, validation=held, test={"verbs": test}, notes=notes)
 
     def _file(self, name: str) -> Path:
         return find("sva", self.data_dir, file=name)
-
-
-def find_repeated(training: Sequence[Sentence], tests: Sequence[Sentence]) -> set[int]:
-    """Return which training sentences are, word for word, sentences of a test."""
-    tested = {sentence.words for sentence in tests}
-    return {place for place, sentence in enumerate(training) if sentence.words in tested}
 
 
 def find_shared(training: Sequence[Sentence], tests: Sequence[Sentence]) -> set[int]:
@@ -256,14 +231,9 @@ def find_shared(training: Sequence[Sentence], tests: Sequence[Sentence]) -> set[
     return found
 
 
-def _add_pairs(sentences: Sequence[Sentence], texts: AgreementTexts, vocabulary: Vocabulary) -> int:
-    """Add the words up to the verb of each sentence, with the verb's wrong form; return how many had none."""
-    left_out = 0
+def _pairs(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> Iterator[tuple[list[int], int, str]]:
+    """Yield the words up to the verb of each sentence, with the verb's wrong form, where both forms are known."""
     for sentence in sentences:
-        ids = vocabulary.encode(sentence.words[: sentence.verb])
         right, wrong = vocabulary.encode((sentence.right, sentence.wrong))
-        if UNKNOWN in (right, wrong) or right == wrong:
-            left_out += 1
-            continue
-        texts.append([*ids, right], wrong=wrong, group=sentence.group)
-    return left_out
+        if UNKNOWN not in (right, wrong) and right != wrong:
+            yield [*vocabulary.encode(sentence.words[: sentence.verb]), right], wrong, sentence.group

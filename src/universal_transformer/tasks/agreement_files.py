@@ -11,6 +11,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
 
 SINGULAR, PLURAL = "VBZ", "VBP"
+_OTHER = {SINGULAR: PLURAL, PLURAL: SINGULAR}
 TAGS = frozenset(
     (
         *("CC", "CD", "DT", "EX", "FW", "IN", "JJ", "JJR", "JJS", "LS", "MD", "NN", "NNP", "NNPS", "NNS"),
@@ -45,7 +46,6 @@ class Sentence:
 
     @property
     def group(self) -> str:
-        """Row of a report."""
         if self.attractors is None:
             return ""
         if self.attractors < 0:
@@ -54,8 +54,8 @@ class Sentence:
 
     def as_tag(self) -> Sentence:
         """Return the sentence up to its verb, with the tag in the verb's place."""
-        tag, other = (SINGULAR, PLURAL) if is_singular(self.right, self.wrong) else (PLURAL, SINGULAR)
-        return replace(self, words=(*self.words[: self.verb], tag), right=tag, wrong=other, whole=False)
+        tag = SINGULAR if is_singular(self.right, self.wrong) else PLURAL
+        return replace(self, words=(*self.words[: self.verb], tag), right=tag, wrong=_OTHER[tag], whole=False)
 
 
 def is_singular(form: str, other: str) -> bool:
@@ -96,8 +96,7 @@ def read_prefixes(path: Path, *, attractors: int | None = None) -> Iterator[Sent
                 f"{show_path(path)}:{number}: found {show(line)}; expected {SINGULAR} or {PLURAL}, a tab, words"
             )
         words = tuple(text.split())
-        wrong = PLURAL if tag == SINGULAR else SINGULAR
-        yield Sentence((*words, tag), len(words), tag, wrong, attractors, whole=False)
+        yield Sentence((*words, tag), len(words), tag, _OTHER[tag], attractors, whole=False)
 
 
 def read_sample(path: Path) -> Iterator[Sentence]:
@@ -108,7 +107,7 @@ def read_sample(path: Path) -> Iterator[Sentence]:
         verb = _index(fields["verb_idx"], words, where=where)
         right, wrong = fields["verb"], fields["inflected_verb"]
         if words[verb] in (SINGULAR, PLURAL):  # a rare verb
-            right, wrong = words[verb], PLURAL if words[verb] == SINGULAR else SINGULAR
+            right, wrong = words[verb], _OTHER[words[verb]]
         yield Sentence(words, verb, right, wrong)
 
 
@@ -143,10 +142,8 @@ def read_dependencies(path: Path) -> Iterator[Sentence]:
         right, tag = words[verb], fields["verb_pos"]
         if tag not in (SINGULAR, PLURAL):
             raise UserError(f"{where}: verb_pos {show(tag)}; expected {SINGULAR} or {PLURAL}")
-        if right in (SINGULAR, PLURAL):
-            wrong = PLURAL if right == SINGULAR else SINGULAR
-        else:
-            wrong = plural_of(right) if tag == SINGULAR else singular_of(right)
+        inflect = plural_of if tag == SINGULAR else singular_of
+        wrong = _OTHER[right] if right in _OTHER else inflect(right)
         nouns, attractors = fields["n_intervening"], fields["n_diff_intervening"]
         if not (_is_number(nouns) and _is_number(attractors)):
             raise UserError(

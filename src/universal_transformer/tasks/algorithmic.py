@@ -18,16 +18,17 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, partial
 from random import Random
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.errors import UserError
 from universal_transformer.files import show, show_path
 from universal_transformer.tasks.accuracy import until_end
-from universal_transformer.tasks.codecs import SavedCodec
-from universal_transformer.tasks.lazy import GeneratedExamples
+from universal_transformer.tasks.codecs import SavedCodec, token_fields
+from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 FIRST_SYMBOL = len(SPECIAL)
@@ -51,7 +52,6 @@ def add(first: str, second: str, *, base: int = 10) -> str:
 
 
 def solve(source: str, *, problem: Problem, base: int = 10, least_significant_first: bool = False) -> str:
-    """Return the right output for `source`."""
     if problem == "copy":
         return source
     if problem == "reverse":
@@ -71,13 +71,7 @@ class CharacterCodec(SavedCodec):
 
     @property
     def model_fields(self) -> dict[str, Any]:
-        """Fields of `ModelConfig` that follow from this codec."""
-        return {
-            "architecture": "encoder_decoder",
-            "inputs.kind": "tokens",
-            "vocabulary.size": FIRST_SYMBOL + len(self.symbols),
-            "vocabulary.target_size": 0,
-        }
+        return token_fields("encoder_decoder", size=FIRST_SYMBOL + len(self.symbols))
 
     def encode(self, text: str, *, where: str = "") -> tuple[int, ...]:
         """Turn characters into ids; a character that is no symbol is a UserError naming it."""
@@ -109,7 +103,6 @@ class CharacterCodec(SavedCodec):
         return "".join(map(self._symbol, until_end(target, end_id=END)))
 
     def words(self, example: Example) -> list[str]:
-        """Return the characters of the source."""
         return [self._symbol(identifier) for identifier in example.source if isinstance(identifier, int)]
 
     def _symbol(self, identifier: int) -> str:
@@ -132,27 +125,22 @@ class AlgorithmicData:
     """Shortest and longest training source, in symbols; all lengths are equally frequent."""
     test_lengths: tuple[int, ...] = (40, 80, 200, 400)
     """Lengths of the test sources; each is a row of the report."""
-    train_examples: int = 100_000
+    train_examples: AtLeastOne = 100_000
     """Training examples in an epoch, generated when they are needed."""
-    validation_examples: int = 500
+    validation_examples: AtLeastOne = 500
     """Validation examples, of the training lengths that are long enough to hold any out."""
-    test_examples: int = 200
+    test_examples: AtLeastOne = 200
     """Test examples of each length."""
-    base: int = 10
+    base: Annotated[int, Range(2, len(DIGITS))] = 10
     """Number of different digits, 2 to 36."""
     least_significant_first: bool = False
     """Addition: write all numbers from their last digit to their first."""
-    seed: int = 0
+    seed: NumberOf = 0
     """Chooses the examples: the same seed gives the same examples."""
 
     def __post_init__(self) -> None:
-        if self.problem not in get_args(Problem):
-            raise UserError(
-                f"problem must be one of {', '.join(get_args(Problem))}, found {show(self.problem)}"
-            )
+        check(self, field="data")
         shortest, longest = self.train_lengths
-        if not 2 <= self.base <= len(DIGITS):
-            raise UserError(f"base must be between 2 and {len(DIGITS)}, found {self.base}")
         if not 1 <= shortest <= longest:
             raise UserError(
                 f"train_lengths must be (shortest, longest) from 1 on, found {self.train_lengths}"
@@ -162,13 +150,8 @@ class AlgorithmicData:
         for length in (longest, *self.test_lengths):
             if length < self._shortest:
                 raise UserError(f"{self.problem} needs a length of at least {self._shortest}, found {length}")
-        for name in ("train_examples", "validation_examples", "test_examples"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, found {getattr(self, name)}")
         if self.least_significant_first and self.problem != "addition":
             raise UserError(f"least_significant_first is for addition, found the problem {self.problem!r}")
-        if self.seed < 0:
-            raise UserError(f"seed must not be negative, found {self.seed}")
         for length in self.test_lengths:
             if self._train_range[0] <= length <= longest and not self._has_enough(length):
                 raise UserError(
@@ -202,7 +185,7 @@ class AlgorithmicData:
         return Task(
             name=f"algorithmic {self.problem}",
             codec=self._codec,
-            train=GeneratedExamples(
+            train=LazyExamples(
                 partial(self.training_example, held_out=frozenset(held_out)), count=self.train_examples
             ),
             validation=validation,

@@ -5,6 +5,7 @@ Weston et al., "Towards AI-complete question answering: a set of prerequisite to
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.facts import FactCodec, Question, parse
 from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.typed import NumberOf, Share, check
 
 TASK_NAMES = {
     1: "single-supporting-fact",
@@ -56,38 +58,29 @@ class BabiData:
     """Training questions of each task; the test questions are the same for both."""
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
-    validation: float = 0.1
+    validation: Share = 0.1
     """Share of each task's training stories, the last ones, that is held out for validation."""
     recent_first: bool = False
     """Give the model the latest fact first (the question stays last)."""
-    max_facts: int = 0
+    max_facts: NumberOf = 0
     """Keep only so many facts of a story, the latest; 0 keeps all."""
     repeat: str = ""
     """Tasks to train on several times an epoch, as task:times with commas between, such as "16:4,17:2"."""
 
     def __post_init__(self) -> None:
+        check(self, field="data")
         _ = self.times
-        if self.size not in _FOLDERS:
-            raise UserError(f"size must be one of {', '.join(_FOLDERS)}, found {show(self.size)}")
-        if not 0 < self.validation < 1:
-            raise UserError(f"validation must be a share between 0 and 1, found {self.validation}")
-        if self.max_facts < 0:
-            raise UserError(f"max_facts must be 0 (all) or more, found {self.max_facts}")
 
     @property
     def tasks(self) -> tuple[int, ...]:
         """The numbers that `task` names, in order."""
         if self.task.strip() == "joint":
             return tuple(TASK_NAMES)
-        parts = [part.strip() for part in self.task.split(",")]
-        numbers = [int(part) for part in parts if part.isascii() and part.isdecimal() and len(part) <= 2]
-        if (
-            len(numbers) < len(parts)
-            or not set(numbers) <= set(TASK_NAMES)
-            or len(set(numbers)) < len(numbers)
-        ):
+        parts = self.task.split(",")
+        numbers = {int(part) for part in parts if re.fullmatch(r"\s*\d\d?\s*", part, re.ASCII)}
+        if len(numbers) < len(parts) or not numbers <= TASK_NAMES.keys():
             raise UserError(
-                f"task must be a number from 1 to 20, several different ones with commas, or joint, "
+                "task must be a number from 1 to 20, several different ones with commas, or joint, "
                 f"found {show(self.task)}"
             )
         return tuple(sorted(numbers))
@@ -95,26 +88,16 @@ class BabiData:
     @property
     def times(self) -> dict[int, int]:
         """How often an epoch has the training questions of each task (ours: not in the paper)."""
-        found = dict.fromkeys(self.tasks, 1)
-        given: set[int] = set()
-        for part in self.repeat.split(",") if self.repeat else ():
-            numbers = [number.strip() for number in part.split(":")]
-            if len(numbers) != 2 or not all(
-                number.isascii() and number.isdecimal() and len(number) <= 2 for number in numbers
-            ):
-                raise self._bad_repeat()
-            task, times = map(int, numbers)
-            if task not in found or task in given or times < 1:
-                raise self._bad_repeat()
-            given.add(task)
-            found[task] = times
-        return found
-
-    def _bad_repeat(self) -> UserError:
-        return UserError(
-            f"repeat must give tasks of {show(self.task)}, each once, and times from 1 to 99, as in 16:4,17:2, "
-            f"found {show(self.repeat)}"
-        )
+        once = dict.fromkeys(self.tasks, 1)
+        parts = self.repeat.split(",") if self.repeat else []
+        matches = [re.fullmatch(r"\s*(\d\d?)\s*:\s*(\d\d?)\s*", part, re.ASCII) for part in parts]
+        given = {int(match[1]): int(match[2]) for match in matches if match}
+        if len(given) < len(parts) or not given.keys() <= once.keys() or 0 in given.values():
+            raise UserError(
+                f"repeat must give tasks of {show(self.task)}, each once, and times from 1 to 99, as in 16:4,17:2, "
+                f"found {show(self.repeat)}"
+            )
+        return once | given
 
     def load(self) -> Task:
         """Read the files and encode them; vocabulary and answers are those of the training files."""
@@ -164,26 +147,17 @@ class BabiData:
         return find("babi", self.data_dir, file=name)
 
     def _training_file(self, number: int) -> Path:
-        """Return the training file; where the 10K one is missing and a part of it is there, that part."""
+        """Return the training file; where the 10K one is missing, the part of it in a folder ``derived``, if any."""
         try:
             return self._file(number, "train")
         except UserError:
-            part = self._part_of_training_file(number)
-            if part is None:
-                raise
-            return part
-
-    def _part_of_training_file(self, number: int) -> Path | None:
-        """Return the file ``derived/qa3_…_10k-partial.txt`` in the folder of the published files, or next to it."""
-        if self.size != "10k":
-            return None
-        with suppress(UserError):
-            root = find("babi", self.data_dir)
-            for folder in (root.parent / "derived", root / "derived"):
-                part = folder / _PARTIAL.format(number=number, name=TASK_NAMES[number])
-                if part.is_file():
-                    return part
-        return None
+            with suppress(UserError):
+                root = find("babi", self.data_dir)
+                for folder in (root.parent / "derived", root / "derived"):
+                    part = folder / _PARTIAL.format(number=number, name=TASK_NAMES[number])
+                    if self.size == "10k" and part.is_file():
+                        return part
+            raise
 
 
 def _read(path: Path) -> list[Question]:

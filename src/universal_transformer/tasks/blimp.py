@@ -37,7 +37,6 @@ SETS = {
 ARCHIVE = "BLiMP.zip"
 MAX_BYTES = 16 * 2**20
 MAX_MEMBERS = 1000
-_DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError)
 
 
 def load_blimp(codec: Codec, *, data_dir: str = "") -> Task:
@@ -78,9 +77,7 @@ def read_pairs(path: Path, group: str) -> Iterator[tuple[str, str, str]]:
     try:
         with zipfile.ZipFile(path) as archive:
             if len(archive.infolist()) > MAX_MEMBERS:
-                raise UserError(
-                    f"{show_path(path)}: more than {MAX_MEMBERS} members; expected BLiMP's 67 sets"
-                )
+                raise UserError(f"{name}: more than {MAX_MEMBERS} members; expected BLiMP's 67 sets")
             member = archive.getinfo(f"data/{group}.jsonl")
             if member.file_size > MAX_BYTES:
                 raise UserError(f"{name}: {member.file_size:,} bytes; expected at most {MAX_BYTES:,}")
@@ -90,10 +87,8 @@ def read_pairs(path: Path, group: str) -> Iterator[tuple[str, str, str]]:
     except UserError:
         raise
     except KeyError as error:
-        raise UserError(
-            f"{show_path(path)}: data/{group}.jsonl is not in it; expected the published archive"
-        ) from error
-    except (*_DAMAGED, NotImplementedError, RuntimeError) as error:
+        raise UserError(f"{name} is not in it; expected the published archive") from error
+    except (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError, RuntimeError) as error:
         raise UserError(
             f"{name}: cannot be read ({show(str(error))}); expected the published archive"
         ) from error

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from typing import Any, ClassVar, TypeVar
 
 from universal_transformer.data.tokenizer import END, Tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show, show_path, write_json
-from universal_transformer.typed import check_names, typed
+from universal_transformer.typed import check_names, hints, typed
 
 CODEC_FILE = "codec.json"
 Saved = TypeVar("Saved", bound="SavedCodec")
@@ -27,7 +26,8 @@ class SavedCodec:
     def save(self, folder: Path) -> None:
         """Write the tokenizers, then ``codec.json``, each whole or not at all."""
         plain = {}
-        for name in _fields(type(self)):
+        kind: Any = type(self)
+        for name in hints(kind):
             value = getattr(self, name)
             if isinstance(value, Tokenizer):
                 value.save(folder / f"{name}.json")
@@ -39,10 +39,13 @@ class SavedCodec:
     def load(cls: type[Saved], folder: Path) -> Saved:
         """Read what `save` wrote. UserError names the file, the field, and what is expected."""
         where = show_path(folder / CODEC_FILE)
-        content, hints = read_kind(folder, kind=cls.kind), _fields(cls)
-        tokenizers = {name for name, hint in hints.items() if hint is Tokenizer}
-        check_names(content, expected=hints.keys() - tokenizers, where=where)
-        values = {name: typed(value, hints[name], where=where, field=name) for name, value in content.items()}
+        kind: Any = cls
+        content, fields = read_kind(folder, kind=cls.kind), hints(kind)
+        tokenizers = {name for name, hint in fields.items() if hint is Tokenizer}
+        check_names(content, expected=fields.keys() - tokenizers, where=where)
+        values = {
+            name: typed(value, fields[name], where=where, field=name) for name, value in content.items()
+        }
         values |= {name: Tokenizer.load(folder / f"{name}.json") for name in sorted(tokenizers)}
         try:
             return cls(**values)
@@ -64,15 +67,22 @@ def encode_lines(
         yield ids
 
 
+def token_fields(
+    architecture: str, *, size: int, target_size: int = 0, num_classes: int = 0
+) -> dict[str, Any]:
+    """Return the fields of a configuration that the data determine for a model whose inputs are tokens."""
+    return {
+        "architecture": architecture,
+        "inputs.kind": "tokens",
+        "vocabulary.size": size,
+        "vocabulary.target_size": target_size,
+        "vocabulary.num_classes": num_classes,
+    }
+
+
 def read_kind(folder: Path, *, kind: str) -> dict[str, Any]:
     """Read the fields of a ``codec.json`` of one kind, without the kind."""
     content = read_json(folder / CODEC_FILE)
     if (found := content.pop("kind", None)) != kind:
         raise UserError(f'{show_path(folder / CODEC_FILE)}: kind: expected "{kind}", found {show(found)}')
     return content
-
-
-def _fields(kind: type[Any]) -> dict[str, Any]:
-    """Name -> type of each field."""
-    hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}

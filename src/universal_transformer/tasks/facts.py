@@ -116,7 +116,6 @@ def _supports(column: str, statement_ids: dict[int, int], *, where: str) -> tupl
 
 
 def words(text: str) -> list[str]:
-    """Split a statement or question into its words: lower case, without punctuation at their ends."""
     return [word for word in (part.strip(".,?!") for part in text.lower().split()) if word]
 
 
@@ -152,7 +151,6 @@ class FactCodec(SavedCodec):
 
     @property
     def model_fields(self) -> dict[str, Any]:
-        """Fields of `ModelConfig` that follow from this codec."""
         return {
             "architecture": "classifier",
             "inputs.kind": "facts",
@@ -183,12 +181,10 @@ class FactCodec(SavedCodec):
             yield Example(source=example.source, target=NO_CLASS, supports=example.supports)
 
     def render(self, target: int | Sequence[int]) -> str:
-        """Return the answer of a class."""
         assert isinstance(target, int), "the target of a question is one class"
         return "<unknown>" if target == NO_CLASS else self.answers[target]
 
     def words(self, example: Example) -> list[str]:
-        """Return the words of each fact, and of the question last."""
         return [" ".join(map(self._word, fact)) for fact in example.source if isinstance(fact, tuple)]
 
     def _ids_of(self, text: str, *, where: str) -> tuple[int, ...]:

@@ -14,15 +14,15 @@ from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.data.text_table import (
     TextTable,
     check_file,
-    check_fraction,
     read_table,
     split_tables,
 )
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
-from universal_transformer.tasks.codecs import SavedCodec, encode_lines
+from universal_transformer.tasks.codecs import SavedCodec, encode_lines, token_fields
 from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 
 COLUMNS = ("text", "label")
 MAX_LABELS = 10_000
@@ -47,12 +47,10 @@ class LabelledCodec(SavedCodec):
             yield Example(source=ids, target=NO_CLASS)
 
     def render(self, target: int | Sequence[int]) -> str:
-        """Return the label of a class."""
         assert isinstance(target, int), "a target is one class"
         return "<unknown>" if target == NO_CLASS else self.labels[target]
 
     def words(self, example: Example) -> list[str]:
-        """Return the text of each source token."""
         return [self.tokenizer.label(index) for index in example.source if isinstance(index, int)]
 
 
@@ -74,33 +72,24 @@ class LabelledData:
     """At most so many different tokens."""
     lower_case: bool = False
     """Turn all text into lower case."""
-    max_length: int = 256
+    max_length: AtLeastTwo = 256
     """Tokens of the longest text, <end> included; longer texts are left out and counted."""
-    validation_fraction: float = 0.05
+    validation_fraction: Share = 0.05
     """Part of the training texts held out if no validation file is named."""
-    seed: int = 0
+    seed: NumberOf = 0
     """Seed of what is held out."""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
+        check(self, field="data")
         check_tokenizer(self.tokenizer, self.vocabulary_size)
-        check_fraction("validation-fraction", self.validation_fraction)
-        if self.max_length < 2:
-            raise UserError(f"--data.max-length {self.max_length}: expected at least 2, a token and <end>")
 
     def load(self) -> Task:
         """Read the files, learn labels and tokeniser from the training texts, encode all texts."""
         check_file("train", self.train, needs=("text<TAB>label lines", "JSON lines"))
-        table = read_table(self.train, COLUMNS)
-        labels = _labels(table)
-        others = {"validation": self.validation, "test": self.test}
-        tables, notes = split_tables(
-            table,
-            {part: read_table(path, COLUMNS) for part, path in others.items() if path},
-            fraction=self.validation_fraction,
-            seed=self.seed,
-            what="texts",
-        )
+        paths = {"train": self.train, "validation": self.validation, "test": self.test}
+        given = {part: read_table(path, COLUMNS) for part, path in paths.items() if path}
+        labels = _labels(given["train"])
+        tables, notes = split_tables(given, fraction=self.validation_fraction, seed=self.seed, what="texts")
         tokenizer = Tokenizer.train(
             [row.first for row in tables["train"].rows],
             kind=self.tokenizer,
@@ -116,12 +105,7 @@ class LabelledData:
             validation=examples["validation"],
             test={part: examples[part] for part in ("test" if self.test else "validation",)},
             metric="error",
-            model_fields={
-                "architecture": "classifier",
-                "inputs.kind": "tokens",
-                "vocabulary.size": len(tokenizer),
-                "vocabulary.num_classes": len(labels),
-            },
+            model_fields=token_fields("classifier", size=len(tokenizer), num_classes=len(labels)),
             notes=tuple(notes),
         )
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -33,17 +33,19 @@ from universal_transformer.data.tokenizer import END, START
 from universal_transformer.data.treebank import CLOSERS, SENTENCE_ENDS
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
+from universal_transformer.tasks.codecs import token_fields
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.task import Codec, Task
-from universal_transformer.tasks.text import Blocks
+from universal_transformer.tasks.text import blocks
 from universal_transformer.tasks.word_codecs import (
     FIRST_WORD,
     ReadingCodec,
     Vocabulary,
+    VocabularySize,
     WordCodec,
-    check_vocabulary_size,
     last_sentence,
 )
+from universal_transformer.typed import AtLeastOne, AtLeastTwo, Range, check
 
 SETS = {
     "control": "lambada_control_test_data_plain_text.txt",
@@ -61,18 +63,15 @@ class LambadaData:
     codec_class: ClassVar[type[Codec]] = WordCodec
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
-    vocabulary_size: int = 20_000
+    vocabulary_size: VocabularySize = 20_000
     """At most so many different words, special ones included; others are <unknown>, and so are words seen once."""
-    block_length: int = 128
+    block_length: AtLeastTwo = 128
     """Words of one training example; a word sees those before it in its block."""
-    validation_passages: int = 500
+    validation_passages: AtLeastOne = 500
     """Passages of the development set, evenly spread, on whose words the best weights are chosen."""
 
     def __post_init__(self) -> None:
-        check_vocabulary_size(self.vocabulary_size)
-        if self.block_length < 2:
-            raise UserError(f"--data.block-length {self.block_length}: expected at least 2")
-        _check_positive("validation-passages", self.validation_passages)
+        check(self, field="data")
 
     def load(self) -> Task:
         """Read novels and passages; the vocabulary is that of the novels."""
@@ -97,7 +96,7 @@ class LambadaData:
         return Task(
             name="lambada",
             codec=codec,
-            train=Blocks(tokens, length=self.block_length),
+            train=blocks(tokens, length=self.block_length),
             validation=spread(tests["development"], count=self.validation_passages),
             test=tests,
             metric="last_word",
@@ -113,24 +112,20 @@ class ReadingData:
     codec_class: ClassVar[type[Codec]] = ReadingCodec
     data_dir: str = ""
     """Folder with the data sets; empty: that of the environment variable UT_DATA, or else "data"."""
-    vocabulary_size: int = 20_000
+    vocabulary_size: VocabularySize = 20_000
     """At most so many different words of the novels; others are <unknown>, and so are words seen once."""
     passage_words: bool = True
     """Add the words of the passages, as LAMBADA's own vocabulary does: they can be answers, but the embeddings of words
     that are not in the novels are never trained."""
-    train_examples: int = 200_000
+    train_examples: AtLeastOne = 200_000
     """Training passages, evenly spread over the novels."""
-    max_length: int = 200
+    max_length: Annotated[int, Range(LEAST_CONTEXT, above=True)] = 200
     """Words of the longest training passage."""
-    validation_passages: int = 1000
+    validation_passages: AtLeastOne = 1000
     """Passages of the development set, evenly spread, on which the best weights are chosen."""
 
     def __post_init__(self) -> None:
-        check_vocabulary_size(self.vocabulary_size)
-        _check_positive("train-examples", self.train_examples)
-        _check_positive("validation-passages", self.validation_passages)
-        if self.max_length <= LEAST_CONTEXT:
-            raise UserError(f"--data.max-length {self.max_length}: expected more than {LEAST_CONTEXT}")
+        check(self, field="data")
 
     def load(self) -> Task:
         """Read novels and passages, find passages in the novels; the vocabulary is that of the novels."""
@@ -165,31 +160,9 @@ class ReadingData:
             validation=spread(tests["development"], count=self.validation_passages),
             test=tests,
             metric="accuracy",
-            model_fields={
-                "architecture": "classifier",
-                "inputs.kind": "tokens",
-                "vocabulary.size": len(vocabulary),
-                "vocabulary.num_classes": len(vocabulary),
-            },
+            model_fields=token_fields("classifier", size=len(vocabulary), num_classes=len(vocabulary)),
             notes=tuple(notes),
         )
-
-
-class Questions(LazyExamples):
-    """Passages of one array of words: context from `starts` to `cuts`, question up to the answer at `ends`."""
-
-    def __init__(self, tokens: np.ndarray, starts: np.ndarray, cuts: np.ndarray, ends: np.ndarray) -> None:
-        self._tokens, self._starts, self._cuts, self._ends = tokens, starts, cuts, ends
-
-    def __len__(self) -> int:
-        """The number of passages."""
-        return len(self._ends)
-
-    def make(self, index: int) -> Example:
-        """Make one example."""
-        start, cut, end = int(self._starts[index]), int(self._cuts[index]), int(self._ends[index])
-        context, question = self._tokens[start:cut].tolist(), self._tokens[cut:end].tolist()
-        return Example(source=(*context, START, *question), target=int(self._tokens[end]))
 
 
 def read_passages(data_dir: str) -> tuple[dict[str, list[list[str]]], tuple[str, ...]]:
@@ -222,7 +195,9 @@ def number_novels(novels: Novels, *, size: int) -> tuple[Vocabulary, np.ndarray]
     return vocabulary, ids[novels.tokens]
 
 
-def find_questions(tokens: np.ndarray, vocabulary: Vocabulary, *, max_length: int, limit: int) -> Questions:
+def find_questions(
+    tokens: np.ndarray, vocabulary: Vocabulary, *, max_length: int, limit: int
+) -> LazyExamples:
     """Find passages like LAMBADA's: sentences of at least 50 words, then one whose last word is among these words.
 
     Returns at most `limit` passages, evenly spread, of at most `max_length` words, each of one novel.
@@ -244,7 +219,14 @@ def find_questions(tokens: np.ndarray, vocabulary: Vocabulary, *, max_length: in
         raise UserError("the novels have no sentence whose last word occurs in the sentences before it")
     if len(chosen) > limit:
         chosen = chosen[np.arange(limit) * len(chosen) // limit]
-    return Questions(tokens, starts[chosen], cuts[chosen], ends[chosen])
+    starts, cuts, ends = starts[chosen], cuts[chosen], ends[chosen]
+
+    def make(index: int) -> Example:
+        start, cut, end = int(starts[index]), int(cuts[index]), int(ends[index])
+        source = (*tokens[start:cut].tolist(), START, *tokens[cut:end].tolist())
+        return Example(source=source, target=int(tokens[end]))
+
+    return LazyExamples(make, count=len(ends))
 
 
 def _sentences(tokens: np.ndarray, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
@@ -270,8 +252,3 @@ def _notes(novels: Novels, missing: Sequence[str]) -> list[str]:
         "not on the original 2,662"
     ]
     return notes + [f"no {name} set: {SETS[name]} is not in the data folder" for name in missing]
-
-
-def _check_positive(name: str, value: int) -> None:
-    if value < 1:
-        raise UserError(f"--data.{name} {value}: expected at least 1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import overload
 
@@ -10,34 +9,20 @@ from universal_transformer.data.example import Example
 
 
 class LazyExamples(Sequence[Example]):
-    """A sequence whose subclass says its length, and makes the example of an index."""
+    """`count` examples; `make` is a function of the index alone, from 0 on."""
 
-    @abstractmethod
-    def make(self, index: int) -> Example:
-        """Make the example of an index from 0 on."""
+    def __init__(self, make: Callable[[int], Example], *, count: int) -> None:
+        self._make = make
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> Example: ...
     @overload
     def __getitem__(self, index: slice) -> list[Example]: ...
     def __getitem__(self, index: int | slice) -> Example | list[Example]:
-        """Make one example, or a list of several."""
         if isinstance(index, slice):
-            return [self.make(place) for place in range(len(self))[index]]
-        return self.make(range(len(self))[index])
-
-
-class GeneratedExamples(LazyExamples):
-    """`count` examples; `generate` is a function of the index alone."""
-
-    def __init__(self, generate: Callable[[int], Example], *, count: int) -> None:
-        self._generate = generate
-        self._count = count
-
-    def __len__(self) -> int:
-        """The number of examples."""
-        return self._count
-
-    def make(self, index: int) -> Example:
-        """Generate one example."""
-        return self._generate(index)
+            return [self._make(place) for place in range(self._count)[index]]
+        return self._make(range(self._count)[index])

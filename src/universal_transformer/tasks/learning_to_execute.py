@@ -25,13 +25,12 @@ from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property, partial
 from random import Random
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
-from universal_transformer.files import show
 from universal_transformer.tasks.algorithmic import DIGITS, LEAST_RATIO, CharacterCodec
-from universal_transformer.tasks.lazy import GeneratedExamples
+from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.programs import (
     EXPRESSION_SYMBOLS,
     KINDS,
@@ -41,6 +40,7 @@ from universal_transformer.tasks.programs import (
     literal,
 )
 from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
 
 LINE_END = "|"
 MAX_LENGTH = 1000  # Python does not print numbers of many more digits than that
@@ -59,40 +59,29 @@ class LearningToExecuteData:
     (control), or of additions (addition)."""
     form: Form = "expression"
     """How programs are written: one nested expression, or lines of Python with assignments and a print."""
-    max_length: int = 0
+    max_length: Annotated[int, Range(0, MAX_LENGTH)] = 0
     """Digits of the longest literals; 0 means the paper's: 55 to repeat, 5 in programs."""
-    max_nesting: int = 2
+    max_nesting: Annotated[int, Range(1, len(VARIABLES))] = 2
     """Most operations of a program, each inside the next."""
     strategy: Strategy = "mix"
     """Training examples of all lengths and nestings up to the largest, or (baseline) of the largest alone."""
-    train_examples: int = 200_000
+    train_examples: AtLeastOne = 200_000
     """Training examples in an epoch, generated when they are needed."""
-    validation_examples: int = 500
+    validation_examples: AtLeastOne = 500
     """Validation examples, of the largest length and nesting."""
-    test_examples: int = 1000
+    test_examples: AtLeastOne = 1000
     """Test examples, of the largest length and nesting."""
-    seed: int = 0
+    seed: NumberOf = 0
     """Chooses the examples: the same seed gives the same examples."""
 
     def __post_init__(self) -> None:
-        allowed = {"problem": ExecuteProblem, "form": Form, "strategy": Strategy}
-        for name, kind in allowed.items():
-            value = getattr(self, name)
-            if value not in get_args(kind):
-                raise UserError(f"{name} must be one of {', '.join(get_args(kind))}, found {show(value)}")
+        check(self, field="data")
         if self.form == "lines" and not self.runs:
             raise UserError(f"form lines is for programs, found the problem {self.problem!r}")
-        if not 0 <= self.max_length <= MAX_LENGTH:
-            raise UserError(f"max_length must be between 0 and {MAX_LENGTH}, found {self.max_length}")
-        if not 1 <= self.max_nesting <= len(VARIABLES):
-            raise UserError(f"max_nesting must be between 1 and {len(VARIABLES)}, found {self.max_nesting}")
-        for name in ("train_examples", "validation_examples", "test_examples"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, found {getattr(self, name)}")
-        if self.seed < 0:
-            raise UserError(f"seed must not be negative, found {self.seed}")
         held_out = self.validation_examples + self.test_examples
-        if self._fewest_sources < LEAST_RATIO * held_out:
+        literals = 9 * 10 ** (self.length - 1)
+        # a lower bound of the number of sources of the largest length and nesting
+        if literals ** (self.max_nesting + 1 if self.runs else 1) < LEAST_RATIO * held_out:
             raise UserError(
                 f"max_length {self.length} leaves too few different sources to hold {held_out} of them out; "
                 "ask for fewer examples or longer literals"
@@ -100,7 +89,6 @@ class LearningToExecuteData:
 
     @property
     def runs(self) -> bool:
-        """Whether sources are programs."""
         return self.problem in KINDS
 
     @property
@@ -127,7 +115,7 @@ class LearningToExecuteData:
         return Task(
             name=f"learning to execute: {self.problem}",
             codec=self._codec,
-            train=GeneratedExamples(
+            train=LazyExamples(
                 partial(self.training_example, held_out=frozenset(held_out)), count=self.train_examples
             ),
             validation=validation,
@@ -160,19 +148,13 @@ class LearningToExecuteData:
         """Draw a program or number: return its name, the same in both forms; its text; and its target."""
         if not self.runs:
             number = str(literal(random, length=length))
-            return number, number, _repeat(number, self.problem)
+            return number, number, {"copy": number, "double": number * 2}.get(self.problem, number[::-1])
         program = draw(random, problem=self.problem, length=length, nesting=nesting)
         target = str(program.value % 10 ** (length + 1))
         if self.form == "expression":
             return program.expression, program.expression, target
         style = Random(f"{self.seed} {program.expression}")  # both forms draw the same programs
         return program.expression, program.lines(style).replace("\n", LINE_END), target
-
-    @property
-    def _fewest_sources(self) -> int:
-        """Return a lower bound of the number of sources of the largest length and nesting, all as likely as this."""
-        literals = 9 * 10 ** (self.length - 1)
-        return literals ** (self.max_nesting + 1) if self.runs else literals
 
     @cached_property
     def _codec(self) -> CharacterCodec:
@@ -181,9 +163,3 @@ class LearningToExecuteData:
         return CharacterCodec(
             symbols=EXPRESSION_SYMBOLS if self.form == "expression" else LINES_SYMBOLS + LINE_END
         )
-
-
-def _repeat(number: str, problem: str) -> str:
-    if problem == "double":
-        return number + number
-    return number if problem == "copy" else number[::-1]

@@ -16,7 +16,6 @@ from universal_transformer.data.text_table import (
     TextRow,
     TextTable,
     check_file,
-    check_fraction,
     read_parallel,
     read_table,
     split_tables,
@@ -24,8 +23,9 @@ from universal_transformer.data.text_table import (
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, show, show_path, write_json
-from universal_transformer.tasks.codecs import CODEC_FILE, encode_lines, read_kind
+from universal_transformer.tasks.codecs import CODEC_FILE, encode_lines, read_kind, token_fields
 from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 
 COLUMNS = ("source", "target")
 
@@ -41,16 +41,10 @@ class PairsCodec:
 
     @property
     def model_fields(self) -> dict[str, Any]:
-        """Fields of `ModelConfig` that follow from this codec."""
-        return {
-            "architecture": "encoder_decoder",
-            "inputs.kind": "tokens",
-            "vocabulary.size": len(self.source),
-            "vocabulary.target_size": 0 if self.source is self.target else len(self.target),
-        }
+        target_size = 0 if self.source is self.target else len(self.target)
+        return token_fields("encoder_decoder", size=len(self.source), target_size=target_size)
 
     def save(self, folder: Path) -> None:
-        """Write the tokenisers, then ``codec.json``, each whole or not at all."""
         shared = self.source is self.target
         self.source.save(folder / "tokenizer.json")
         if not shared:
@@ -62,14 +56,12 @@ class PairsCodec:
 
     @classmethod
     def load(cls, folder: Path) -> PairsCodec:
-        """Read what `save` wrote."""
-        path = folder / CODEC_FILE
         match fields := read_kind(folder, kind=cls.kind):
             case {"shared_vocabulary": bool(shared), "max_length": int(max_length)}:
                 pass
             case _:
                 raise UserError(
-                    f"{show_path(path)}: found {show(fields)}; expected "
+                    f"{show_path(folder / CODEC_FILE)}: found {show(fields)}; expected "
                     '{"shared_vocabulary": true or false, "max_length": a number}'
                 )
         source = Tokenizer.load(folder / "tokenizer.json")
@@ -87,7 +79,6 @@ class PairsCodec:
         return one_line(self.target.decode(target))
 
     def words(self, example: Example) -> list[str]:
-        """Return the text of each source token."""
         return [self.source.label(index) for index in example.source if isinstance(index, int)]
 
 
@@ -117,35 +108,26 @@ class PairsData:
     """One vocabulary and one embedding table for both sides; otherwise one for each."""
     lower_case: bool = False
     """Turn all text into lower case."""
-    max_length: int = 256
+    max_length: AtLeastTwo = 256
     """Tokens of the longest source or target, <end> included; longer pairs are left out and counted."""
-    validation_fraction: float = 0.05
+    validation_fraction: Share = 0.05
     """Part of the training pairs held out if no validation file is named."""
-    seed: int = 0
+    seed: NumberOf = 0
     """Seed of what is held out."""
     metric: Literal["bleu", "sequence"] = "bleu"
     """Score by BLEU (translation), or by the part of targets that are right as a whole."""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
+        check(self, field="data")
         check_tokenizer(self.tokenizer, self.vocabulary_size)
-        check_fraction("validation-fraction", self.validation_fraction)
-        if self.max_length < 2:
-            raise UserError(f"--data.max-length {self.max_length}: expected at least 2, a token and <end>")
-        if self.metric not in ("bleu", "sequence"):
-            raise UserError(f"--data.metric {show(self.metric)}: expected bleu or sequence")
         for part in ("train", "validation", "test"):
             if getattr(self, f"{part}_target") and not getattr(self, part):
                 raise UserError(f"--data.{part}-target is set without --data.{part}, the source side")
 
     def load(self) -> Task:
-        """Read the files, learn the tokenisers from the training pairs, encode all pairs."""
         check_file("train", self.train, needs=("source<TAB>target lines", "JSON lines", "the source side"))
-        parts = ("train", "validation", "test")
-        found = {part: table for part in parts if (table := self._read(part)) is not None}
-        tables, notes = split_tables(
-            found.pop("train"), found, fraction=self.validation_fraction, seed=self.seed, what="pairs"
-        )
+        given = {part: self._read(part) for part in ("train", "validation", "test") if getattr(self, part)}
+        tables, notes = split_tables(given, fraction=self.validation_fraction, seed=self.seed, what="pairs")
         codec = self.learn(tables["train"].rows)
         examples = {part: self.encode(table, codec, notes) for part, table in tables.items()}
         if self.metric == "bleu" and (self.tokenizer == "word" or self.lower_case):
@@ -161,25 +143,22 @@ class PairsData:
             notes=tuple(notes),
         )
 
-    def _read(self, part: str) -> TextTable | None:
+    def _read(self, part: str) -> TextTable:
         path, target = getattr(self, part), getattr(self, f"{part}_target")
-        if not path:
-            return None
         return read_parallel(path, target) if target else read_table(path, COLUMNS)
 
     def learn(self, rows: Sequence[TextRow]) -> PairsCodec:
         """Learn the tokenisers from rows of training pairs."""
-
-        def learn(texts: list[str]) -> Tokenizer:
-            return Tokenizer.train(
-                texts, kind=self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case
-            )
-
-        sources, targets = [row.first for row in rows], [row.second for row in rows]
+        texts = [[row.first for row in rows], [row.second for row in rows]]
         if self.shared_vocabulary:
-            both = learn(sources + targets)
-            return PairsCodec(source=both, target=both, max_length=self.max_length)
-        return PairsCodec(source=learn(sources), target=learn(targets), max_length=self.max_length)
+            texts = [texts[0] + texts[1]]
+        learned = [
+            Tokenizer.train(
+                part, kind=self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case
+            )
+            for part in texts
+        ]
+        return PairsCodec(source=learned[0], target=learned[-1], max_length=self.max_length)
 
     def encode(self, table: TextTable, codec: PairsCodec, notes: list[str]) -> list[Example]:
         """Encode a table; how many of its pairs are too long is added to `notes`."""

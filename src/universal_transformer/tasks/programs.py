@@ -17,7 +17,7 @@ except for its loops.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
 from dataclasses import dataclass
 from random import Random
 
@@ -25,6 +25,7 @@ EXPRESSION_SYMBOLS = "0123456789+-*<>=()[] efilorsx"
 LINES_SYMBOLS = "0123456789+-*<>=(): abcdefghijklmnopqrstuvwxyz"
 VARIABLES = "abcdefghijklmnopqrstuvwyz"  # x counts the rounds of a loop
 MAX_ROUNDS = 9
+APPLY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "<": operator.lt, ">": operator.gt}
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,9 @@ class Arithmetic:
     operand: int
 
     def apply(self, value: int) -> int:
-        """Return ``value + operand``, or their difference or product."""
-        if self.sign == "+":
-            return value + self.operand
-        return value - self.operand if self.sign == "-" else value * self.operand
+        return APPLY[self.sign](value, self.operand)
 
     def write(self, value: str) -> str:
-        """Return the operation as text, on the text of its value."""
         return f"{value}{self.sign}{self.operand}"
 
 
@@ -55,12 +52,9 @@ class Conditional:
     otherwise: int
 
     def apply(self, value: int) -> int:
-        """Return `value` or the third literal."""
-        holds = self.left > self.right if self.comparison == ">" else self.left < self.right
-        return value if holds else self.otherwise
+        return value if APPLY[self.comparison](self.left, self.right) else self.otherwise
 
     def write(self, value: str) -> str:
-        """Return the operation as text, on the text of its value."""
         return f"{value} if {self.left}{self.comparison}{self.right} else {self.otherwise}"
 
 
@@ -72,11 +66,9 @@ class Loop:
     operand: int
 
     def apply(self, value: int) -> int:
-        """Return ``value + rounds * operand``."""
         return value + self.rounds * self.operand
 
     def write(self, value: str) -> str:
-        """Return the operation as text, on the text of its value."""
         return f"x={value} for[{self.rounds}] x+={self.operand}"
 
 
@@ -98,7 +90,6 @@ class Program:
 
     @property
     def value(self) -> int:
-        """What the program computes."""
         value = self.first
         for operation in self.operations:
             value = operation.apply(value)
@@ -118,7 +109,7 @@ class Program:
         `random` draws which operands are assigned to a variable first (each with chance 1/2; a loop's always) and
         the names of the variables.
         """
-        names: Iterator[str] = iter(random.sample(VARIABLES, k=len(self.operations)))
+        names = iter(random.sample(VARIABLES, k=len(self.operations)))
         code: list[str] = []
         text = str(self.first)
         for operation in self.operations:
@@ -141,9 +132,8 @@ def literal(random: Random, *, length: int) -> int:
 def draw(random: Random, *, problem: str, length: int, nesting: int) -> Program:
     """Draw a program of `nesting` operations of `problem` (a key of `KINDS`), with literals of `length` digits."""
     first = literal(random, length=length)
-    return Program(
-        first, tuple(_operation(random, random.choice(KINDS[problem]), length) for _ in range(nesting))
-    )
+    kinds = KINDS[problem]
+    return Program(first, tuple(_operation(random, random.choice(kinds), length) for _ in range(nesting)))
 
 
 def _operation(random: Random, kind: str, length: int) -> Operation:

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.facts import FactCodec, Question, parse
 from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
 
 PEOPLE = (
     *("Clara", "Boris", "Amina", "Hugo", "Ines", "Jonas"),
@@ -100,17 +101,11 @@ class _World:
             ]
         if num_facts == 2:
             held = [
-                _Asked(
-                    f"Where is the {thing}?",
-                    self.place[person][0],
-                    tuple(sorted((taken, self.place[person][1]))),
-                )
+                (thing, self.place[person][0], tuple(sorted((taken, self.place[person][1]))))
                 for thing, (person, taken) in self.holder.items()
             ]
-            return held + [
-                _Asked(f"Where is the {thing}?", place, supports)
-                for thing, (place, supports) in self.lying.items()
-            ]
+            lying = [(thing, place, supports) for thing, (place, supports) in self.lying.items()]
+            return [_Asked(f"Where is the {thing}?", place, found) for thing, place, found in held + lying]
         return [
             _Asked(f"Where was the {thing} before the {place}?", origin, supports)
             for thing, arrivals in self.before.items()
@@ -123,21 +118,21 @@ class StoriesData:
     """Generated short stories of people, places and things; questions need one to three facts."""
 
     codec_class: ClassVar[type[Codec]] = FactCodec
-    train_stories: int = 8000
+    train_stories: AtLeastOne = 8000
     """Number of stories to train on."""
-    validation_stories: int = 300
+    validation_stories: AtLeastOne = 300
     """Number of stories to validate on; none of them is a training story."""
-    test_stories: int = 1000
+    test_stories: AtLeastOne = 1000
     """Number of stories to test on; none of them is a training or validation story."""
-    num_people: int = 4
+    num_people: Annotated[int, Range(1, len(PEOPLE))] = 4
     """People in the stories, 1 to 12."""
-    num_places: int = 6
+    num_places: Annotated[int, Range(2, len(PLACES))] = 6
     """Places in the stories, 2 to 12: the possible answers."""
-    num_objects: int = 3
+    num_objects: Annotated[int, Range(0, len(OBJECTS))] = 3
     """Things that are picked up and put down, 0 to 12."""
     statements: tuple[int, int] = (8, 14)
     """Fewest and most statements of a story."""
-    questions: int = 3
+    questions: AtLeastOne = 3
     """Questions asked about each story."""
     facts: tuple[int, ...] = (1, 2, 3)
     """Numbers of supporting facts that questions need (of 1, 2 and 3), each asked equally often."""
@@ -145,20 +140,11 @@ class StoriesData:
     """Describe the same event with several verbs ("took", "grabbed", …) instead of one."""
     recent_first: bool = False
     """Give the model the latest fact first (the question stays last)."""
-    seed: int = 0
+    seed: NumberOf = 0
     """Chooses the stories: the same seed gives the same stories."""
 
     def __post_init__(self) -> None:
-        for name, value, least, most in (
-            ("num_people", self.num_people, 1, len(PEOPLE)),
-            ("num_places", self.num_places, 2, len(PLACES)),
-            ("num_objects", self.num_objects, 0, len(OBJECTS)),
-        ):
-            if not least <= value <= most:
-                raise UserError(f"{name} must be between {least} and {most}, found {value}")
-        for name in ("train_stories", "validation_stories", "test_stories", "questions"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, found {getattr(self, name)}")
+        check(self, field="data")
         if not self.facts or not set(self.facts) <= {1, 2, 3} or len(set(self.facts)) != len(self.facts):
             raise UserError(f"facts must be different numbers out of 1, 2 and 3, found {self.facts}")
         if max(self.facts) > 1 and not self.num_objects:
@@ -170,16 +156,14 @@ class StoriesData:
             raise UserError(
                 f"statements must be (fewest, most) from {max(self.facts)} on, found {self.statements}"
             )
-        if self.seed < 0:
-            raise UserError(f"seed must not be negative, found {self.seed}")
 
     def load(self) -> Task:
-        """Generate the stories and encode them."""
         splits = {split: self._parse(split, stories) for split, stories in self.stories().items()}
         codec = FactCodec.of(splits["train"], recent_first=self.recent_first)
 
         def encode(split: Split) -> tuple[Example, ...]:
-            return tuple(codec.encode(asked, group=_group(len(asked.supports))) for asked in splits[split])
+            counted = ((asked, len(asked.supports)) for asked in splits[split])
+            return tuple(codec.encode(asked, group=f"{n} fact{'s' * (n != 1)}") for asked, n in counted)
 
         return Task(
             name="stories",
@@ -287,7 +271,3 @@ def _lines(statements: tuple[str, ...], asked: list[tuple[int, _Asked]]) -> list
                 supports = " ".join(str(ids[support]) for support in question.supports)
                 lines.append(f"{len(lines) + 1} {question.text}\t{question.answer}\t{supports}")
     return lines
-
-
-def _group(num_facts: int) -> str:
-    return "1 fact" if num_facts == 1 else f"{num_facts} facts"

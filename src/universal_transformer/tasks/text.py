@@ -15,32 +15,25 @@ from typing import ClassVar
 import numpy as np
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.text_table import check_file, check_fraction
+from universal_transformer.data.text_table import check_file
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show_path
-from universal_transformer.tasks.codecs import SavedCodec
+from universal_transformer.tasks.codecs import SavedCodec, token_fields
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.typed import AtLeastTwo, Share, check
 
 LINES_AT_ONCE = 10_000
 
 
-class Blocks(LazyExamples):
-    """Examples of `length` tokens each (the last may be shorter) from one array."""
+def blocks(tokens: array[int] | np.ndarray, *, length: int) -> LazyExamples:
+    """Return examples of `length` tokens each (the last may be shorter) from one array."""
 
-    def __init__(self, tokens: array[int] | np.ndarray, *, length: int):
-        self.tokens = tokens
-        self.length = length
+    def make(index: int) -> Example:
+        return Example(source=(), target=tuple(tokens[index * length : (index + 1) * length].tolist()))
 
-    def __len__(self) -> int:
-        """The number of blocks."""
-        return -(-len(self.tokens) // self.length)
-
-    def make(self, index: int) -> Example:
-        """Make one block."""
-        first = index * self.length
-        return Example(source=(), target=tuple(self.tokens[first : first + self.length].tolist()))
+    return LazyExamples(make, count=-(-len(tokens) // length))
 
 
 @dataclass(frozen=True)
@@ -65,18 +58,12 @@ class TextCodec(SavedCodec):
     def render(self, target: int | Sequence[int]) -> str:
         """Return the text of ids; an ``<end>`` between them becomes a line break."""
         assert not isinstance(target, int), "a target is a sequence of ids"
-        lines: list[list[int]] = [[]]
-        for index in target:
-            if index == END:
-                lines.append([])
-            else:
-                lines[-1].append(index)
-        if len(lines) > 1 and not lines[-1]:
-            del lines[-1]
-        return "\n".join(self.tokenizer.decode(line) for line in lines)
+        ids = target[:-1] if target and target[-1] == END else target
+        ends = [place for place, index in enumerate(ids) if index == END]
+        bounds = zip([0, *(place + 1 for place in ends)], [*ends, len(ids)], strict=True)
+        return "\n".join(self.tokenizer.decode(ids[first:end]) for first, end in bounds)
 
     def words(self, example: Example) -> list[str]:
-        """Return the text of each token (a language model has no source, so of each target token)."""
         assert isinstance(example.target, tuple)
         return [self.tokenizer.label(index) for index in example.target]
 
@@ -98,25 +85,21 @@ class TextData:
     """At most so many different tokens."""
     lower_case: bool = False
     """Turn all text into lower case."""
-    block_length: int = 256
+    block_length: AtLeastTwo = 256
     """Tokens of one example; a token sees those before it in its block."""
-    validation_fraction: float = 0.05
+    validation_fraction: Share = 0.05
     """Part of the lines held out for validation if no file is named."""
-    test_fraction: float = 0.05
+    test_fraction: Share = 0.05
     """Part of the lines held out as the test if no file is named."""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
+        check(self, field="data")
         check_tokenizer(self.tokenizer, self.vocabulary_size)
-        check_fraction("validation-fraction", self.validation_fraction)
-        check_fraction("test-fraction", self.test_fraction)
         if self.validation_fraction + self.test_fraction >= 1:
             raise UserError(
                 f"--data.validation-fraction {self.validation_fraction} and --data.test-fraction "
                 f"{self.test_fraction} leave nothing to train on; expected a sum below 1"
             )
-        if self.block_length < 2:
-            raise UserError(f"--data.block-length {self.block_length}: expected at least 2")
 
     def load(self) -> Task:
         """Read the files, learn the tokeniser from the training text, cut all text into blocks."""
@@ -131,22 +114,17 @@ class TextData:
             f"counted, each block of {self.block_length} separately"
         )
 
-        def blocks(lines: Sequence[str]) -> Blocks:
-            return Blocks(_encode(lines, tokenizer), length=self.block_length)
+        def encode(lines: Sequence[str]) -> LazyExamples:
+            return blocks(_encode(lines, tokenizer), length=self.block_length)
 
         return Task(
             name="text",
             codec=TextCodec(tokenizer=tokenizer, block_length=self.block_length),
-            train=blocks(train),
-            validation=blocks(validation),
-            test={"test": blocks(test)},
+            train=encode(train),
+            validation=encode(validation),
+            test={"test": encode(test)},
             metric="perplexity",
-            model_fields={
-                "architecture": "language_model",
-                "inputs.kind": "tokens",
-                "vocabulary.size": len(tokenizer),
-                "vocabulary.target_size": 0,
-            },
+            model_fields=token_fields("language_model", size=len(tokenizer)),
             notes=tuple(notes),
         )
 
@@ -183,8 +161,6 @@ def _read(path: str) -> list[str]:
 def _encode(lines: Sequence[str], tokenizer: Tokenizer) -> array[int]:
     tokens = array("i")
     for first in range(0, len(lines), LINES_AT_ONCE):
-        encoded = tokenizer.encode_many(lines[first : first + LINES_AT_ONCE])
-        for ids in encoded:
-            tokens.extend(ids)
-            tokens.append(END)
+        for ids in tokenizer.encode_many(lines[first : first + LINES_AT_ONCE]):
+            tokens.extend((*ids, END))
     return tokens

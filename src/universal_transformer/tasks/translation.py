@@ -6,46 +6,38 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 from universal_transformer.data.download import data_folder, find
 from universal_transformer.data.text_table import TextTable, read_parallel
 from universal_transformer.data.tokenizer import check_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.files import show, show_path
+from universal_transformer.files import show_path
 from universal_transformer.tasks.pairs import PairsCodec, PairsData
 from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.typed import AtLeastTwo, check
 
 Name = Literal["multi30k", "wmt14"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TranslationCorpus:
-    """The parts of a corpus; each is two files, PART.en and PART.de, or PART.en.gz and PART.de.gz."""
+    """The parts of a corpus next to "train"; each is two files, PART.en and PART.de, or PART.en.gz and PART.de.gz."""
 
-    train: str
     validation: str
     tests: tuple[str, ...]
     remedy: str = ""
     """How to get the files that `ut data fetch` cannot download."""
 
 
-CORPORA: Mapping[str, TranslationCorpus] = MappingProxyType(
-    {
-        "multi30k": TranslationCorpus(
-            train="train",
-            validation="val",
-            tests=("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"),
-        ),
-        "wmt14": TranslationCorpus(
-            train="train",
-            validation="newstest2013",
-            tests=("newstest2014",),
-            remedy="put the sentences of statmt.org/wmt14 there, translations in lines of the same number",
-        ),
-    }
-)
+CORPORA: Mapping[str, TranslationCorpus] = {
+    "multi30k": TranslationCorpus("val", ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")),
+    "wmt14": TranslationCorpus(
+        "newstest2013",
+        ("newstest2014",),
+        remedy="put the sentences of statmt.org/wmt14 there, translations in lines of the same number",
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,29 +51,25 @@ class TranslationData:
     """Folder with the data sets; empty: the environment variable UT_DATA, or else data."""
     vocabulary_size: int = 4000
     """At most so many different byte pairs, for both languages together."""
-    max_length: int = 256
+    max_length: AtLeastTwo = 256
     """Tokens of the longest source or target, <end> included; longer pairs are left out and counted."""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
-        if self.corpus not in get_args(Name):
-            raise UserError(f"--data.corpus {show(self.corpus)}: expected {' or '.join(get_args(Name))}")
+        check(self, field="data")
         check_tokenizer("bpe", self.vocabulary_size)
-        if self.max_length < 2:
-            raise UserError(f"--data.max-length {self.max_length}: expected at least 2, a token and <end>")
 
     def load(self) -> Task:
         """Read the files, learn byte pairs from the training part, encode all pairs."""
         corpus = CORPORA[self.corpus]
-        parts = {part: self._read(part) for part in (corpus.train, corpus.validation, *corpus.tests)}
+        parts = {part: self._read(part) for part in ("train", corpus.validation, *corpus.tests)}
         notes = [note for table in parts.values() for note in table.notes]
         pairs = PairsData(vocabulary_size=self.vocabulary_size, max_length=self.max_length)
-        codec = pairs.learn(parts[corpus.train].rows)
+        codec = pairs.learn(parts["train"].rows)
         examples = {part: pairs.encode(table, codec, notes) for part, table in parts.items()}
         return Task(
             name=f"translation {self.corpus}",
             codec=codec,
-            train=examples[corpus.train],
+            train=examples["train"],
             validation=examples[corpus.validation],
             test={part: examples[part] for part in corpus.tests},
             metric="bleu",

@@ -9,18 +9,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.data.tokenizer import END, SPECIAL, START, UNKNOWN
 from universal_transformer.data.treebank import CLOSERS, SENTENCE_ENDS, split_words
 from universal_transformer.errors import UserError
 from universal_transformer.files import show, show_path, write_json
-from universal_transformer.tasks.codecs import CODEC_FILE, read_kind
+from universal_transformer.tasks.codecs import CODEC_FILE, read_kind, token_fields
+from universal_transformer.typed import Range
 
 FIRST_WORD = len(SPECIAL)
 MAX_VOCABULARY = 1_000_000
 MAX_PROMPT = 4096  # words
+VocabularySize = Annotated[int, Range(FIRST_WORD + 1, MAX_VOCABULARY)]
+"""A number of words, special ones included."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +39,12 @@ class Vocabulary:
         return cls(tuple(word for _, word in ordered[: size - FIRST_WORD]))
 
     def __len__(self) -> int:
-        """The number of ids, special ones included."""
         return FIRST_WORD + len(self.words)
 
     def encode(self, words: Iterable[str]) -> list[int]:
         """Return the id of each word as it is written, else of its lower case, else that of an unknown word."""
         ids = self.ids
-        found = []
-        for word in words:
-            index = ids.get(word)
-            found.append(ids.get(word.lower(), UNKNOWN) if index is None else index)
-        return found
+        return [ids[word] if word in ids else ids.get(word.lower(), UNKNOWN) for word in words]
 
     def word(self, index: int) -> str:
         """Return the word of an id, or its name such as ``<unknown>``."""
@@ -54,17 +52,7 @@ class Vocabulary:
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """Word -> id."""
         return {word: FIRST_WORD + index for index, word in enumerate(self.words)}
-
-
-def check_vocabulary_size(size: int) -> None:
-    """Raise `UserError` for a size that leaves no words, or too many."""
-    if not FIRST_WORD < size <= MAX_VOCABULARY:
-        raise UserError(
-            f"--data.vocabulary-size {size}: expected {FIRST_WORD + 1} to {MAX_VOCABULARY:,} "
-            f"({', '.join(SPECIAL)} among them)"
-        )
 
 
 @dataclass(frozen=True)
@@ -75,12 +63,10 @@ class VocabularyCodec:
     vocabulary: Vocabulary
 
     def save(self, folder: Path) -> None:
-        """Write ``codec.json``."""
         write_json(folder / CODEC_FILE, {"kind": self.kind, "words": list(self.vocabulary.words)})
 
     @classmethod
     def load(cls: type[AnyCodec], folder: Path) -> AnyCodec:
-        """Read what `save` wrote."""
         match fields := read_kind(folder, kind=cls.kind):
             case {"words": [*words]} if 0 < len(words) <= MAX_VOCABULARY:
                 if all(isinstance(word, str) for word in words) and len(set(words)) == len(words):
@@ -100,13 +86,7 @@ class WordCodec(VocabularyCodec):
 
     @property
     def model_fields(self) -> dict[str, Any]:
-        """Fields of `ModelConfig` that follow from this codec."""
-        return {
-            "architecture": "language_model",
-            "inputs.kind": "tokens",
-            "vocabulary.size": len(self.vocabulary),
-            "vocabulary.target_size": 0,
-        }
+        return token_fields("language_model", size=len(self.vocabulary))
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield the words of each line as `target`, an empty line included; text is cut as `split_words` does."""
@@ -114,12 +94,10 @@ class WordCodec(VocabularyCodec):
             yield Example(source=(), target=tuple(self.vocabulary.encode(_words(text, f"{name}:{number}"))))
 
     def render(self, target: int | Sequence[int]) -> str:
-        """Return words with blanks between them; the end of a text is a line break."""
         assert not isinstance(target, int), "a target is a sequence of ids"
         return " ".join("\n" if index == END else self.vocabulary.word(index) for index in target).strip()
 
     def words(self, example: Example) -> list[str]:
-        """Return each word."""
         assert isinstance(example.target, tuple)
         return [self.vocabulary.word(index) for index in example.target]
 
@@ -151,12 +129,10 @@ class ReadingCodec(VocabularyCodec):
             yield Example(source=self.question(_words(text, f"{name}:{number}")), target=NO_CLASS)
 
     def render(self, target: int | Sequence[int]) -> str:
-        """Return the word of a class."""
         assert isinstance(target, int), "an answer is one word"
         return SPECIAL[UNKNOWN] if target == NO_CLASS else self.vocabulary.word(target)
 
     def words(self, example: Example) -> list[str]:
-        """Return each word of the passage."""
         return [self.vocabulary.word(index) for index in example.source if isinstance(index, int)]
 
 
