@@ -6,6 +6,7 @@ import argparse
 import math
 import re
 import time
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,11 +81,11 @@ def _scheduler(options: argparse.Namespace) -> Scheduler:
     if options.ray is not None:
         from universal_transformer.reproduction.ray_runs import on_ray
 
-        return on_ray(options.ray)
+        return partial(on_ray, address=options.ray)
     if options.processes > 1:
         from universal_transformer.reproduction.workers import in_processes
 
-        return in_processes(options.processes)
+        return partial(in_processes, count=options.processes)
     from universal_transformer.reproduction.campaign import one_by_one
 
     return one_by_one

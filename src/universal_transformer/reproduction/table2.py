@@ -29,7 +29,7 @@ def _grid(title: str, *, test: str) -> Grid:
             for name, group in {**groups, "total": test}.items()
         },
         printed=paper.TABLE2,
-        source=paper.TABLE2_SOURCE,
+        source="paper, table 2",
     )
 
 

@@ -42,7 +42,7 @@ every word of their vocabulary; for reading comprehension the answer is one of t
                 name: Column(run="lambada", group=name, metrics=("perplexity", "accuracy")) for name in _SETS
             },
             printed=paper.TABLE3_LM,
-            source=paper.TABLE3_SOURCE,
+            source="paper, table 3",
         ),
         Grid(
             title="Reading comprehension",
@@ -54,7 +54,7 @@ every word of their vocabulary; for reading comprehension the answer is one of t
                 name: Column(run="lambada-reading", group=name, metrics=("accuracy",)) for name in _SETS
             },
             printed=paper.TABLE3_RC,
-            source=paper.TABLE3_SOURCE,
+            source="paper, table 3",
         ),
     ],
     deviations=[

@@ -33,7 +33,7 @@ Transformer; the small one is narrower, so that it has as many parameters.""",
             models=_MODELS,
             columns={name: Column(run=name, group="length 400", metrics=_SCORES) for name in _PROBLEMS},
             printed=paper.TABLE4,
-            source=paper.TABLE4_SOURCE,
+            source="paper, table 4",
         ),
         *(
             Grid(

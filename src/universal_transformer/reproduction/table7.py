@@ -32,7 +32,7 @@ the depth of the Universal Transformer (equal compute); the small one has as man
             },
             columns={"newstest 2014": Column(run="wmt14", group="newstest2014", metrics=("bleu",))},
             printed=paper.TABLE7,
-            source=paper.TABLE7_SOURCE,
+            source="paper, table 7",
         ),
         Grid(
             title="Multi30k",

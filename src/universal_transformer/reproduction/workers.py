@@ -14,13 +14,11 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 from universal_transformer.errors import UserError
-from universal_transformer.reproduction.campaign import Scheduler
 from universal_transformer.reproduction.results import Result, check
 from universal_transformer.reproduction.runs import PlannedRun, Runner, Stop, Unfinished
 from universal_transformer.reproduction.tables import find_table
@@ -77,14 +75,10 @@ def answer_of(found: Mapping[str, Any], *, table: str) -> Result | UserError | S
     return check(found["result"], where="a result of a worker", table=table)
 
 
-def in_processes(count: int) -> Scheduler:
-    """Return the scheduler that makes up to `count` runs at a time on this machine, each in its own process."""
-    return partial(_in_processes, count=count)
-
-
-def _in_processes(
+def in_processes(
     todo: Sequence[PlannedRun], runner: Runner, *, count: int
 ) -> Iterator[tuple[PlannedRun, Result | UserError]]:
+    """Make up to `count` runs at a time on this machine, each in its own process."""
     if not todo:
         return
     todo[0].config.data.load()  # missing data are reported here, once
