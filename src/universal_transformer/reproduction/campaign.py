@@ -16,7 +16,7 @@ from universal_transformer.reproduction.definition import ResultTable
 from universal_transformer.reproduction.rendering import render, summarise, validation_score
 from universal_transformer.reproduction.results import Result, ResultsFile, Say
 from universal_transformer.reproduction.runs import PlannedRun, Runner, Stop, Unfinished, pending
-from universal_transformer.training.provenance import checkout
+from universal_transformer.training.provenance import code_in_use
 
 Scheduler = Callable[[Sequence[PlannedRun], Runner], Iterator[tuple[PlannedRun, Result | UserError]]]
 """Makes runs one after the other or in parallel, and yields each with its result or its error."""
@@ -84,7 +84,7 @@ def reproduce(
     todo = pending(planned, file.read())
     say(f"{len(planned) - len(todo)} of {len(planned)} runs are recorded in {show_path(file.path)}")
     outcome = ReproductionOutcome(left=len(todo))
-    checkout()  # before the runs: a later commit is not the code that they run
+    code_in_use()  # before the runs: a later commit is not the code that they run
     try:
         for run, found in scheduler(todo, runner):
             if isinstance(found, UserError):

@@ -17,7 +17,7 @@ from universal_transformer.reproduction.commands import train_command
 from universal_transformer.reproduction.definition import ResultTable
 from universal_transformer.reproduction.results import Key, Result, Say, completed, digest
 from universal_transformer.training.config import CONFIG, METRICS, MODEL, REPORT, RunConfig
-from universal_transformer.training.provenance import Code, hardware
+from universal_transformer.training.provenance import Code, code_in_use, hardware
 
 if TYPE_CHECKING:
     from universal_transformer.evaluation.report import Report
@@ -168,7 +168,7 @@ def _origin(begun: Sequence[Mapping[str, Any]]) -> tuple[Code, list[str]]:
 
     Old runs that do not record their code count as trained with the present code.
     """
-    now = Code.in_use()
+    now = code_in_use()
     known = [code for line in begun if (code := Code.from_line(line)) is not None]
     last = known[-1] if known else now
     if all(code == now for code in known):

@@ -24,7 +24,7 @@ from universal_transformer.reproduction.runs import PlannedRun, Runner, Stop, Un
 from universal_transformer.reproduction.tables import find_table
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.interruption import stop_on_signals
-from universal_transformer.training.provenance import checkout
+from universal_transformer.training.provenance import code_in_use
 
 POLL_SECONDS = 0.2
 
@@ -43,7 +43,7 @@ def job_of(run: PlannedRun, runner: Runner) -> dict[str, Any]:
 
 def work(job: Mapping[str, Any]) -> dict[str, Any]:
     """Make one run, in a worker; return its result, error or reason to stop as plain values."""
-    checkout()
+    code_in_use()
     os.environ["UT_DATA"] = job["data"]
     runner = Runner(
         table=find_table(job["table"]),

@@ -25,7 +25,7 @@ from universal_transformer.training.batches import TrainingBatches
 from universal_transformer.training.config import CHECKPOINTS, METRICS, RunConfig
 from universal_transformer.training.interruption import StopRequest
 from universal_transformer.training.objective import objective
-from universal_transformer.training.provenance import Code
+from universal_transformer.training.provenance import code_in_use
 from universal_transformer.training.randomness import depth_of, random_states, restore_random_states
 from universal_transformer.training.tracking import Display, Metrics, TensorBoard, UpdateStatus, Value
 from universal_transformer.training.validation import Averager, CollapseWatch, Interrupted, Score, Validation
@@ -159,7 +159,7 @@ class TrainingRun:
             "validation_examples": len(self.task.validation),
             "parameters": self.model.num_parameters(),
             **self._surroundings(),
-            **Code.in_use().values(),  # after the surroundings: the version of torch as results state it
+            **code_in_use().values(),  # after the surroundings: the version of torch as results state it
         }
 
     # -- updates
