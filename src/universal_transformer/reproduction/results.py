@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +20,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, show, show_path
 from universal_transformer.kinds import config_from_dict
 from universal_transformer.tasks import TASKS
-from universal_transformer.training.config import TrainingConfig
+from universal_transformer.training.config import TrainingConfig, digest
 from universal_transformer.typed import typed
 
 FORMAT = 1
@@ -102,11 +101,6 @@ class Result:
         """Smaller is better, on validation, as training ranks weights."""
         error, cross_entropy = self.validation["error"], self.validation["cross_entropy"]
         return (error, cross_entropy) if self.classes else (cross_entropy, error)
-
-
-def digest(settings: dict[str, Any]) -> str:
-    """Return the digest of a configuration, as `RunConfig.digest` does."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def completed(settings: dict[str, Any]) -> dict[str, Any]:

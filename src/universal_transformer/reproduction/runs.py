@@ -15,8 +15,8 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.reproduction.commands import train_command
 from universal_transformer.reproduction.definition import ResultTable
-from universal_transformer.reproduction.results import Key, Result, Say, completed, digest
-from universal_transformer.training.config import CONFIG, METRICS, MODEL, REPORT, RunConfig
+from universal_transformer.reproduction.results import Key, Result, Say, completed
+from universal_transformer.training.config import CONFIG, METRICS, MODEL, REPORT, RunConfig, digest
 from universal_transformer.training.provenance import Code, code_in_use, hardware
 
 if TYPE_CHECKING:

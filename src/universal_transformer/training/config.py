@@ -150,13 +150,17 @@ class RunConfig:
 
     def digest(self) -> str:
         """Return 12 hexadecimal digits that change with every field."""
-        text = json.dumps(self.to_dict(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return digest(self.to_dict())
 
     @classmethod
     def load(cls, path: Path) -> RunConfig:
         """Read what a run's config.json holds; any fault is a UserError that names the file."""
         return cls.from_dict(read_json(path), name=str(path))
+
+
+def digest(settings: dict[str, Any]) -> str:
+    """Return the digest of a run's configuration as `RunConfig.to_dict` returns it."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _plain(value: Any) -> Any:

@@ -98,8 +98,6 @@ class TrainingRun:
         self.metrics: Metrics | None = None
         self.board: TensorBoard | None = None
 
-    # -- start
-
     def start(self, changes: list[str], *, resume: bool) -> None:
         """Load the last checkpoint of a resumed run, open the metrics, and report the start."""
         folder = self.folder / CHECKPOINTS
@@ -162,12 +160,14 @@ class TrainingRun:
             **code_in_use().values(),  # after the surroundings: the version of torch as results state it
         }
 
-    # -- updates
-
     def run(self, stop: StopRequest) -> Reason:
         """Make updates, with validations and checkpoints between them, until there is a reason to stop; return it."""
         while True:
-            if self._validation_due():
+            due = (
+                self.state.update > self.state.validated
+                and self.state.update % self.training.validate_every == 0
+            )
+            if due and self.validation:
                 try:
                     self._validate(stop)
                 except Interrupted:
@@ -177,11 +177,6 @@ class TrainingRun:
             if 0 < 60 * self.training.save_minutes < time.monotonic() - self.saved_at:
                 self.save()
             self._update()
-
-    def _validation_due(self) -> bool:
-        update = self.state.update
-        due = update > self.state.validated and update % self.training.validate_every == 0
-        return bool(self.validation) and due
 
     def _reason_to_stop(self, stop: StopRequest) -> Reason | None:
         training, state = self.training, self.state
@@ -258,22 +253,19 @@ class TrainingRun:
             decided = [] if self._halting_delayed() else traces
             if warning := state.collapse.look(decided, updates=int(window["updates"])):
                 self._warn(warning)
-        seconds = self.seconds
+        seconds, training = self.seconds, self.training
+        by_updates = state.update / training.max_updates if training.max_updates else 0.0
+        by_time = seconds / (60 * training.minutes) if training.minutes else 0.0
         self.shown.show(
             UpdateStatus(
                 update=state.update,
                 seconds=seconds,
-                fraction=self._fraction(seconds),
+                fraction=min(1.0, max(by_updates, by_time)),
                 loss=values["loss"],
                 mean_steps=values["mean_steps"],
                 handled=state.examples if self.classes else state.targets,
             )
         )
-
-    def _fraction(self, seconds: float) -> float:
-        by_updates = self.state.update / self.training.max_updates if self.training.max_updates else 0.0
-        by_time = seconds / (60 * self.training.minutes) if self.training.minutes else 0.0
-        return min(1.0, max(by_updates, by_time))
 
     def _validate(self, stop: StopRequest) -> None:
         state = self.state
@@ -299,8 +291,6 @@ class TrainingRun:
         """Return a score as text."""
         measure = f"error {score.error:.2%}" if self.classes else f"loss {score.cross_entropy:.4f} a token"
         return f"{measure} · steps {score.mean_steps:.2f}" if score.mean_steps else measure
-
-    # -- checkpoints
 
     def save(self) -> None:
         """Write a checkpoint."""
@@ -328,8 +318,6 @@ class TrainingRun:
             name=f"{state.update:09d}-{state.saves:06d}",
         )
         self.saved_at = time.monotonic()
-
-    # -- metrics and messages
 
     def write(self, event: str, values: Mapping[str, Value]) -> None:
         """Add a line to the metrics."""
