@@ -66,7 +66,7 @@ def _all_fields(config: RunConfig) -> dict[str, Any]:
 
 def _differences(saved: Any, given: Any, *, where: str) -> dict[str, str]:
     if isinstance(saved, dict) and isinstance(given, dict):
-        found = {}
+        found: dict[str, str] = {}
         for key in sorted(saved.keys() | given.keys()):
             found |= _differences(saved.get(key), given.get(key), where=f"{where}.{key}".lstrip("."))
         return found
