@@ -36,7 +36,8 @@ def run(arguments: list[str]) -> int:
     """Train and record what is missing, write the table; 1 if a run failed, 130 when interrupted."""
     started = time.monotonic()
     options = parser().parse(arguments)
-    from universal_transformer.reproduction.campaign import reproduce, results_file, write_table
+    from universal_transformer.reproduction.campaign import reproduce, write_table
+    from universal_transformer.reproduction.results import ResultsFile
     from universal_transformer.reproduction.runs import Runner, pending, plan
     from universal_transformer.reproduction.tables import choose_rows, find_table
 
@@ -46,7 +47,8 @@ def run(arguments: list[str]) -> int:
     }
     rows = choose_rows(table, **wanted)
     planned = plan(table, rows, seeds=options.seeds, minutes=options.minutes, updates=options.updates)
-    results, file = Path(options.results), results_file(table, Path(options.results), say=note)
+    say = note if options.dry_run or options.render else _say
+    file = ResultsFile(Path(options.results, f"{table.name}.jsonl"), table=table.name, say=say)
     if options.dry_run:
         _show_plan(planned, pending(planned, file.read()))
         return 0
@@ -57,8 +59,8 @@ def run(arguments: list[str]) -> int:
     until = math.inf if options.budget is None else started + options.budget
     runner = Runner(table=table, runs=Path(options.runs), say=_say, quiet=options.quiet, until=until)
     with data_dir(options.data_dir):
-        outcome = reproduce(planned, runner, results=results, scheduler=_scheduler(options))
-    if results.is_dir():
+        outcome = reproduce(planned, runner, file=file, scheduler=_scheduler(options))
+    if file.path.parent.is_dir():
         print(f"written to {write_table(table, file)}; the runs are in {file.path}")
         _draw(table, file)
     if outcome.stopped == "interrupted":

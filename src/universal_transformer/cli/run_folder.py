@@ -46,7 +46,7 @@ def read_config(folder: Path) -> RunConfig:
 def open_run(
     folder: Path, *, device: str = "cpu", halting_execution: Literal["auto", "masked"] | None = None
 ) -> Run:
-    """Load the model and the codec of the run in `folder`; `halting_execution`, if given, replaces the configured one."""
+    """Load the model and the codec of the run in `folder`; `halting_execution` replaces the configured one."""
     config, name = read_config(folder), show_path(folder)
     if not (folder / MODEL).is_dir():
         raise UserError(

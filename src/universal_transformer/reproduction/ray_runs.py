@@ -56,7 +56,10 @@ def _gather(
             done, _ = ray.wait(list(waiting), num_returns=1, timeout=1.0)
             for reference in done:
                 run = waiting.pop(reference)
-                found = _answer(ray, reference, table=runner.table.name)
+                try:
+                    found = answer_of(ray.get(reference), table=runner.table.name)
+                except ray.exceptions.RayError as error:
+                    found = UserError(f"its worker failed: {' '.join(str(error).split())[-300:]}")
                 if isinstance(found, str):
                     stopped = found
                 else:
@@ -68,11 +71,3 @@ def _gather(
         stopped = "interrupted"
     if stopped is not None:
         raise Unfinished(stopped)
-
-
-def _answer(ray: Any, reference: Any, *, table: str) -> Result | UserError | Stop:
-    try:
-        found = ray.get(reference)
-    except ray.exceptions.RayError as error:
-        return UserError(f"its worker failed: {' '.join(str(error).split())[-300:]}")
-    return answer_of(found, table=table)

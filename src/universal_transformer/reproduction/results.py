@@ -129,6 +129,9 @@ class ResultsFile:
 
     def __init__(self, path: Path, *, table: str, say: Say) -> None:
         self.path, self.table, self._say = path, table, say
+        folder = path.parent
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"{show_path(folder)}: a file; expected the folder that results are kept in")
 
     @property
     def damaged(self) -> Path:
@@ -146,6 +149,7 @@ class ResultsFile:
         """Add a line and wait until the disk has it; False if another process has added that run meanwhile."""
         line = json.dumps(dataclasses.asdict(result), ensure_ascii=False, allow_nan=False) + "\n"
         check(json.loads(line), where="a new result", table=self.table)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._locked() as file:
             if result.key in {found.key for found in self._read(file)}:
                 return False

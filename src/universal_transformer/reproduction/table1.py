@@ -19,19 +19,13 @@ COLUMNS = {
     "1k-joint": "1K joint",
 }
 MODELS = titles("transformer", "ut", "ut-halting")
-_RECIPES = {
-    "10k-single": "babi",
-    "10k-joint": "babi-10k-joint",
-    "1k-single": "babi",
-    "1k-joint": "babi-1k-joint",
-}
 _NUM_TASKS = len(TASK_NAMES)
 
 
 def babi_row(*, column: str, model: str, task: str) -> RunConfig:
     """Return the run of one cell, or of one task of a cell: `task` is a number, or "joint" for all 20."""
     return replaced(
-        RECIPES[_RECIPES[column]](),
+        RECIPES["babi" if column.endswith("single") else f"babi-{column}"](),
         {
             "data.task": task,
             "data.size": "10k" if column.startswith("10k") else "1k",

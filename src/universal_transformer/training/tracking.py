@@ -110,20 +110,7 @@ class UpdateStatus:
 
 
 class Display:
-    """Shows the progress of a run; this base class shows nothing."""
-
-    def show(self, status: UpdateStatus) -> None:
-        """Show an update; called after each one, and fast when nothing is due."""
-
-    def note(self, text: str) -> None:
-        """Print a message."""
-
-    def close(self) -> None:
-        """Stop showing progress."""
-
-
-class Lines(Display):
-    """A plain line every ten seconds, for pipes and log files."""
+    """Shows the progress of a run: a plain line every ten seconds, for pipes and log files."""
 
     def __init__(self, console: Console, *, unit: str) -> None:
         self._console, self._unit = console, unit
@@ -151,8 +138,11 @@ class Lines(Display):
         """Print a line."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
+    def close(self) -> None:
+        """Stop showing progress."""
 
-class Bar(Lines):
+
+class ProgressBar(Display):
     """A progress bar with loss, mean steps, rate and time left, for a terminal."""
 
     def __init__(self, console: Console, *, unit: str) -> None:
@@ -191,10 +181,8 @@ class Bar(Lines):
 
 def display(*, quiet: bool, unit: str, console: Console | None = None) -> Display:
     """Return a bar on a terminal, plain lines elsewhere, nothing if `quiet`."""
-    if quiet:
-        return Display()
-    console = console or Console()
-    return Bar(console, unit=unit) if console.is_terminal else Lines(console, unit=unit)
+    console = console or Console(quiet=quiet)
+    return (ProgressBar if console.is_terminal and not quiet else Display)(console, unit=unit)
 
 
 def summary(status: UpdateStatus) -> str:
