@@ -78,17 +78,15 @@ def ponder_by_supports(report: Report, *, paper: bool = False) -> Figure:
         subtitle=f"mean steps ± standard deviation over positions, {report.task}",
     )
     ax = axes[0]
-    found = report.steps_by_supports
-    numbers = np.array([each.num_supports for each in found], dtype=float)
-    series = [("this run", BLUE, "o", [(each.steps.mean, each.steps.spread) for each in found], numbers)]
+    ours = {each.num_supports: (each.steps.mean, each.steps.spread) for each in report.steps_by_supports}
+    numbers = np.array([*ours], dtype=float)
+    series = [("this run", BLUE, "o", ours)]
     if paper:
-        points = {n: value for n, value in PAPER_STEPS.items() if n in numbers}
-        series.append(
-            ("paper (bAbI)", MUTED, "D", list(points.values()), np.array(list(points), dtype=float))
-        )
-    for index, (name, colour, marker, values, at) in enumerate(series):
-        means, spreads = [value[0] for value in values], [value[1] for value in values]
-        place = at + 0.14 * (index - (len(series) - 1) / 2)
+        theirs = {number: value for number, value in PAPER_STEPS.items() if number in ours}
+        series.append(("paper (bAbI)", MUTED, "D", theirs))
+    for index, (name, colour, marker, points) in enumerate(series):
+        means, spreads = [mean for mean, _ in points.values()], [spread for _, spread in points.values()]
+        place = np.array([*points], dtype=float) + 0.14 * (index - (len(series) - 1) / 2)
         ax.errorbar(
             place, means, yerr=spreads, color=colour, marker=marker, markersize=8, capsize=5, linewidth=1.8,
             elinewidth=1.4, markerfacecolor=colour if index == 0 else "white",

@@ -62,14 +62,11 @@ class _Notes:
         self._numbers: dict[str, int] = {}
 
     def mark(self, results: Iterable[Result]) -> str:
-        own = dict.fromkeys(
-            note
-            for result in results
-            for note in result.notes
-            if note not in [*self._shared, *self._of_columns.get(_column(result), [])]
-        )
-        numbers = [self._numbers.setdefault(note, len(self._numbers) + 1) for note in own]
-        return "".join(f" [{number}]" for number in numbers)
+        own: dict[str, None] = {}
+        for result in results:
+            common = [*self._shared, *self._of_columns.get(_column(result), [])]
+            own |= dict.fromkeys(note for note in result.notes if note not in common)
+        return "".join(f" [{self._numbers.setdefault(note, len(self._numbers) + 1)}]" for note in own)
 
     def lines(self) -> list[str]:
         found = [f"- All of ours: {note}" for note in self._shared]
@@ -262,10 +259,6 @@ def _runs(results: Sequence[Result], *, headline: str) -> list[str]:
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return a Markdown table as lines; a | in a cell is escaped."""
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    return [
-        f"| {' | '.join(head)} |",
-        f"|{'---|' * len(head)}",
-        *(f"| {' | '.join(row)} |" for row in cells),
-        "",
-    ]
+    cells = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows]
+    lines = [f"| {row} |" for row in cells]
+    return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *lines, ""]

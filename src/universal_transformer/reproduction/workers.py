@@ -141,12 +141,10 @@ def _stop_on_request(connection: Connection) -> None:
 
 
 def _receive(connection: Connection, process: Any, *, table: str) -> Result | UserError | Stop:
-    try:
+    found = None
+    with connection, suppress(EOFError, OSError):
         found = connection.recv()
-    except (EOFError, OSError):
-        process.join()
-        return UserError(f"its process ended without a result (exit code {process.exitcode})")
-    finally:
-        connection.close()
     process.join()
+    if found is None:
+        return UserError(f"its process ended without a result (exit code {process.exitcode})")
     return answer_of(found, table=table)

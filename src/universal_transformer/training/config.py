@@ -128,9 +128,9 @@ class RunConfig:
         """Return plain JSON values; the data carry the name of their task under "task"."""
         return {
             "recipe": self.recipe,
-            "data": {"task": task_name(self.data), "fields": _plain(dataclasses.asdict(self.data))},
+            "data": {"task": task_name(self.data), "fields": _plain(self.data)},
             "model": self.model.to_dict(),
-            "training": _plain(dataclasses.asdict(self.training)),
+            "training": _plain(self.training),
         }
 
     @classmethod
@@ -163,10 +163,7 @@ def digest(settings: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _plain(value: Any) -> Any:
-    """Python values as JSON has them: tuples as lists, paths as text."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return value.as_posix() if isinstance(value, Path) else value
+def _plain(fields: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as JSON values: tuples as lists, paths as text."""
+    plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(fields), default=Path.as_posix))
+    return plain

@@ -83,12 +83,8 @@ class TrainingRun:
         if self.training.halting_delay:
             optimizers.flatten_halting(model)
         self.optimizer = optimizers.build_optimizer(model, self.training)
-        self.validation = Validation(
-            task.validation,
-            batch_tokens=self.training.batch_tokens,
-            device=device,
-            precision=self.precision,
-        )
+        tokens, precision = self.training.batch_tokens, self.precision
+        self.validation = Validation(task.validation, batch_tokens=tokens, device=device, precision=precision)
         self.averager = Averager(self.training.average_checkpoints)
         self.best_weights: dict[str, Tensor] = {}
         self.state = RunState(collapse=CollapseWatch(cap=model.config.max_steps))
@@ -276,8 +272,9 @@ class TrainingRun:
         rank, best = score.rank(classes=self.classes), state.best
         before = best.rank(classes=self.classes) if best else (math.inf, math.inf)
         # before halting is trained the model never halts: its weights are not candidates
-        better = rank < before and not self._halting_delayed()
-        if not self._halting_delayed():
+        candidate = not self._halting_delayed()
+        better = candidate and rank < before
+        if candidate:
             # equal errors with a smaller loss are better weights, but not a reason to continue
             state.stale = 0 if rank[0] < before[0] else state.stale + 1
         if better:
@@ -304,12 +301,8 @@ class TrainingRun:
             "best": self.best_weights,
             "averaged": self.averager.tensors(),
         }
-        saved = {
-            "standing": dataclasses.asdict(state),
-            "config": self.config.digest(),
-            "data": self.data,
-            "surroundings": self._surroundings(),
-        }
+        saved = {"standing": dataclasses.asdict(state), "config": self.config.digest(), "data": self.data}
+        saved["surroundings"] = self._surroundings()
         if self.metrics is not None:
             self.metrics.sync()
         checkpoints.save(
