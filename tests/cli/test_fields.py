@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.cli.fields import GROUPS, has_field, override, print_help
+from universal_transformer.cli.fields import GROUPS, override, print_help
 from universal_transformer.errors import UserError
 from universal_transformer.recipes import RECIPES
 from universal_transformer.typed import leaves, replaced
@@ -155,8 +155,3 @@ def test_help_shows_every_field_with_what_it_says_and_its_value(capsys):
     assert "T: the number of steps of a fixed depth" in shown
     assert "padding-id" not in shown
     assert "(default: 8 14)" in shown
-
-
-def test_has_field():
-    assert has_field(BASE, "--data.num-people")
-    assert not has_field(BASE, "--data.data-dir")

@@ -12,6 +12,7 @@ from universal_transformer.cli import main
 from universal_transformer.errors import UserError
 from universal_transformer.explore.canvas import png
 from universal_transformer.recipes import MAIN, RECIPES
+from universal_transformer.registry import build
 from universal_transformer.reproduction.depth_study import MAX_STEPS, curves, measure
 from universal_transformer.reproduction.rendering import render
 from universal_transformer.reproduction.tables import TABLES

@@ -7,10 +7,9 @@ from rich.console import Console
 
 from universal_transformer.training import tracking
 from universal_transformer.training.tracking import (
-    Bar,
     Display,
-    Lines,
     Metrics,
+    ProgressBar,
     TensorBoard,
     UpdateStatus,
     display,
@@ -64,7 +63,7 @@ def test_plain_lines_come_every_ten_seconds(monkeypatch):
     monkeypatch.setattr(tracking.time, "monotonic", lambda: now)
     out = io.StringIO()
     shown = display(quiet=False, unit="examples", console=Console(file=out, width=200))
-    assert type(shown) is Lines
+    assert type(shown) is Display
     for second in range(31):
         now = float(second)
         shown.show(status(second, seconds=now))
@@ -80,7 +79,7 @@ def test_on_a_terminal_there_is_a_bar():
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=120)
     shown = display(quiet=False, unit="tokens", console=console)
-    assert type(shown) is Bar
+    assert type(shown) is ProgressBar
     shown.show(status(0, seconds=1.0))
     shown.show(status(50, seconds=2.0, fraction=1.0))
     shown.note("half way")

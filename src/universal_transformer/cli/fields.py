@@ -63,11 +63,6 @@ def print_help(config: RunConfig, *, prog: str, description: str) -> None:
         return
 
 
-def has_field(config: RunConfig, option: str) -> bool:
-    """Whether `option`, such as "--data.data-dir", is a field of this configuration."""
-    return option in map(_option, _fields(config))
-
-
 def _fields(config: RunConfig) -> dict[str, Any]:
     """Return the dotted path of every field that has an option -> its type."""
     found = {

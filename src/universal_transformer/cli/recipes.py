@@ -39,9 +39,8 @@ def run(arguments: list[str]) -> int:
 
 def parser() -> Parser:
     """Return the parser of ``ut recipes``."""
-    parser = Parser(
-        "recipes", description="List the recipes; ut train RECIPE --help shows all fields of one."
-    )
+    text = "List the recipes; ut train RECIPE --help shows all fields of one."
+    parser = Parser("recipes", description=text)
     parser.add_argument("table", nargs="?", metavar="TABLE", help="list the rows of a table: table1, …")
     return parser
 
@@ -53,13 +52,10 @@ def _show(recipes: Mapping[str, Recipe]) -> None:
         training = config.training
         limits = [f"{training.minutes:g} min"] * bool(training.minutes)
         limits += [f"{training.max_updates:,} updates"] * bool(training.max_updates)
-        print(f"{name:<{width}}  {' or '.join(limits):>14}  {_said(recipe, name=config.recipe)}")
-
-
-def _said(recipe: Recipe, *, name: str) -> str:
-    """Return the summary of a recipe; of a row without one, the recipe that it changes."""
-    said = getattr(recipe, "__qualname__", "")
-    return summary(recipe) if said else f"as ut train {name}, with other data or another model"
+        # a row of table 1 is a `partial` of a function that is no recipe
+        changed = f"as ut train {config.recipe}, with other data or another model"
+        text = summary(recipe) if hasattr(recipe, "__qualname__") else changed
+        print(f"{name:<{width}}  {' or '.join(limits):>14}  {text}")
 
 
 def summary(recipe: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +20,11 @@ def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> Non
     from universal_transformer.recipes import RECIPES
     from universal_transformer.reproduction.commands import train_command
     from universal_transformer.training.config import METRICS
-    from universal_transformer.training.provenance import checkout, hardware, versions
+    from universal_transformer.training.provenance import code_in_use, hardware
     from universal_transformer.training.tracking import read_metrics
 
-    lines = read_metrics(run.folder / METRICS)
+    lines, code = read_metrics(run.folder / METRICS), code_in_use()
+    started = _last(lines, "start")
     write_json(
         path,
         {
@@ -32,15 +32,12 @@ def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> Non
             "evaluate": shlex.join(["ut", "evaluate", *arguments]),
             "digest": run.config.digest(),
             "seed": run.config.training.seed,
-            "started": _last(lines, "start"),
+            "started": started,
             "ended": _last(lines, "end"),
             "resumed": sum(line["event"] == "resume" for line in lines),
-            "hardware": hardware(
-                threads=_last(lines, "start").get("threads", 0),
-                device=_last(lines, "start").get("device", "cpu"),
-            ),
-            "versions": versions(),
-            "code_at_evaluation": dataclasses.asdict(checkout()),
+            "hardware": hardware(threads=started.get("threads", 0), device=started.get("device", "cpu")),
+            "versions": code.versions,
+            "code_at_evaluation": {"commit": code.commit, "clean": code.clean},
             "report": report.to_dict(),
         },
     )

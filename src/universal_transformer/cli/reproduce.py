@@ -6,6 +6,7 @@ import argparse
 import math
 import re
 import time
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,20 +36,19 @@ def run(arguments: list[str]) -> int:
     """Train and record what is missing, write the table; 1 if a run failed, 130 when interrupted."""
     started = time.monotonic()
     options = parser().parse(arguments)
-    from universal_transformer.reproduction.campaign import reproduce, results_file, write_table
+    from universal_transformer.reproduction.campaign import reproduce, write_table
+    from universal_transformer.reproduction.results import ResultsFile
     from universal_transformer.reproduction.runs import Runner, pending, plan
     from universal_transformer.reproduction.tables import choose_rows, find_table
 
     table = find_table(options.table)
-    rows = choose_rows(
-        table,
-        rows=_names(options.rows, option="--rows"),
-        columns=_names(options.columns, option="--columns"),
-        models=_names(options.models, option="--models"),
-        tasks=_names(options.tasks, option="--tasks"),
-    )
+    wanted = {
+        name: _names(vars(options)[name], option=name) for name in ("rows", "columns", "models", "tasks")
+    }
+    rows = choose_rows(table, **wanted)
     planned = plan(table, rows, seeds=options.seeds, minutes=options.minutes, updates=options.updates)
-    results, file = Path(options.results), results_file(table, Path(options.results), say=note)
+    say = note if options.dry_run or options.render else _say
+    file = ResultsFile(Path(options.results, f"{table.name}.jsonl"), table=table.name, say=say)
     if options.dry_run:
         _show_plan(planned, pending(planned, file.read()))
         return 0
@@ -59,8 +59,8 @@ def run(arguments: list[str]) -> int:
     until = math.inf if options.budget is None else started + options.budget
     runner = Runner(table=table, runs=Path(options.runs), say=_say, quiet=options.quiet, until=until)
     with data_dir(options.data_dir):
-        outcome = reproduce(planned, runner, results=results, scheduler=_scheduler(options))
-    if results.is_dir():
+        outcome = reproduce(planned, runner, file=file, scheduler=_scheduler(options))
+    if file.path.parent.is_dir():
         print(f"written to {write_table(table, file)}; the runs are in {file.path}")
         _draw(table, file)
     if outcome.stopped == "interrupted":
@@ -80,11 +80,11 @@ def _scheduler(options: argparse.Namespace) -> Scheduler:
     if options.ray is not None:
         from universal_transformer.reproduction.ray_runs import on_ray
 
-        return on_ray(options.ray)
+        return partial(on_ray, address=options.ray)
     if options.processes > 1:
         from universal_transformer.reproduction.workers import in_processes
 
-        return in_processes(options.processes)
+        return partial(in_processes, count=options.processes)
     from universal_transformer.reproduction.campaign import one_by_one
 
     return one_by_one
@@ -98,70 +98,37 @@ def parser() -> Parser:
         "recorded at once in RESULTS/TABLE.jsonl and never repeated; an interrupted run continues when the command is "
         "repeated.",
     )
-    parser.add_argument("table", metavar="TABLE", help="table1 (bAbI), …; ut recipes lists them")
+    add = parser.add_argument
+    add("table", metavar="TABLE", help="table1 (bAbI), …; ut recipes lists them")
     for option, text in (
         (
-            "--rows",
+            "rows",
             "rows by name, or beginnings of names: 10k-single/ut-halting/4, 10k-single/ut (default: all)",
         ),
-        ("--columns", "first parts of names: 10k-single, copy, …"),
-        ("--models", "second parts of names: transformer, ut, ut-halting, …"),
-        ("--tasks", "third parts of names, in table 1: 1,4,5"),
+        ("columns", "first parts of names: 10k-single, copy, …"),
+        ("models", "second parts of names: transformer, ut, ut-halting, …"),
+        ("tasks", "third parts of names, in table 1: 1,4,5"),
     ):
-        parser.add_argument(option, action="extend", nargs="+", metavar="NAME", default=[], help=text)
-    _add_limits(parser)
-    parser.add_argument(
-        "--processes",
-        type=whole(1),
-        default=1,
-        metavar="K",
-        help="make up to K runs at a time, each in a process of its own (default: 1)",
-    )
-    parser.add_argument(
-        "--ray",
-        nargs="?",
-        const="",
-        metavar="ADDRESS",
-        help="make runs in parallel on Ray: on this machine, or on the cluster at ADDRESS",
-    )
-    parser.add_argument("--results", metavar="FOLDER", default="results", help="where results are kept")
-    parser.add_argument("--runs", metavar="FOLDER", default="runs", help="where run folders are kept")
-    parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
-    parser.add_argument("--dry-run", action="store_true", help="list the runs to be made; train nothing")
-    parser.add_argument("--render", action="store_true", help="only write the table from the recorded runs")
-    parser.add_argument("--quiet", action="store_true", help="show no progress of training")
+        add(f"--{option}", action="extend", nargs="+", metavar="NAME", default=[], help=text)
+    text = "runs a row, with seeds 0 to N - 1 (default: 1)"
+    add("--seeds", type=whole(1), default=1, metavar="N", help=text)
+    text = "train each run for M minutes (default: the recipe's minutes or updates)"
+    add("--minutes", type=number(least=0.0, open_below=True), default=0.0, metavar="M", help=text)
+    text = "train each run for N updates; with --minutes, until the first limit is reached"
+    add("--updates", type=whole(1), default=0, metavar="N", help=text)
+    text = "time for the whole command, such as 8m; a run in progress is then saved, and the next call continues it"
+    add("--budget", type=duration, metavar="TIME", help=text)
+    text = "make up to K runs at a time, each in a process of its own (default: 1)"
+    add("--processes", type=whole(1), default=1, metavar="K", help=text)
+    text = "make runs in parallel on Ray: on this machine, or on the cluster at ADDRESS"
+    add("--ray", nargs="?", const="", metavar="ADDRESS", help=text)
+    add("--results", metavar="FOLDER", default="results", help="where results are kept")
+    add("--runs", metavar="FOLDER", default="runs", help="where run folders are kept")
+    add("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
+    add("--dry-run", action="store_true", help="list the runs to be made; train nothing")
+    add("--render", action="store_true", help="only write the table from the recorded runs")
+    add("--quiet", action="store_true", help="show no progress of training")
     return parser
-
-
-def _add_limits(parser: Parser) -> None:
-    """Add the number of runs for each row, and their limits."""
-    parser.add_argument(
-        "--seeds",
-        type=whole(1),
-        default=1,
-        metavar="N",
-        help="runs a row, with seeds 0 to N - 1 (default: 1)",
-    )
-    parser.add_argument(
-        "--minutes",
-        type=number(least=0.0, open_below=True),
-        default=0.0,
-        metavar="M",
-        help="train each run for M minutes (default: the recipe's minutes or updates)",
-    )
-    parser.add_argument(
-        "--updates",
-        type=whole(1),
-        default=0,
-        metavar="N",
-        help="train each run for N updates; with --minutes, until the first limit is reached",
-    )
-    parser.add_argument(
-        "--budget",
-        type=duration,
-        metavar="TIME",
-        help="time for the whole command, such as 8m; a run in progress is then saved, and the next call continues it",
-    )
 
 
 def duration(text: str) -> float:
@@ -178,7 +145,7 @@ def _names(given: list[str], *, option: str) -> list[str]:
     names = [name.strip() for text in given for name in text.split(",")]
     if "" in names:
         raise UserError(
-            f"{option} {' '.join(given)}: an empty name in it; separate names by commas or blanks"
+            f"--{option} {' '.join(given)}: an empty name in it; separate names by commas or blanks"
         )
     return names
 

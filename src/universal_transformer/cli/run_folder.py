@@ -46,9 +46,13 @@ def read_config(folder: Path) -> RunConfig:
 def open_run(
     folder: Path, *, device: str = "cpu", halting_execution: Literal["auto", "masked"] | None = None
 ) -> Run:
-    """Load the model and the codec of the run in `folder`; `recurrence`, if given, replaces the configured one."""
-    config = read_config(folder)
-    check_model(folder)
+    """Load the model and the codec of the run in `folder`; `halting_execution` replaces the configured one."""
+    config, name = read_config(folder), show_path(folder)
+    if not (folder / MODEL).is_dir():
+        raise UserError(
+            f"{name}: no model in this run yet: it is written when training ends; "
+            f"continue with: ut train --resume {name}"
+        )
     from universal_transformer.registry import load_pretrained
     from universal_transformer.tasks import load_codec
 
@@ -56,16 +60,6 @@ def open_run(
     if halting_execution is not None:
         model.use_halting_execution(halting_execution)
     return Run(folder=folder, config=config, model=model.to(device), codec=load_codec(folder / MODEL))
-
-
-def check_model(folder: Path) -> None:
-    """Refuse a run without a model."""
-    if not (folder / MODEL).is_dir():
-        name = show_path(folder)
-        raise UserError(
-            f"{name}: no model in this run yet: it is written when training ends; "
-            f"continue with: ut train --resume {name}"
-        )
 
 
 def load_task(run: Run) -> Task:
@@ -111,7 +105,7 @@ def pick_device(name: str) -> str:
 
 
 def _others(folder: Path) -> str:
-    """Name the runs next to `folder`, or in ``runs``."""
+    """Return a hint that names the runs next to `folder`, or in ``runs``."""
     found = [folder]
     for place in (folder.parent, Path("runs")):
         # this is only a hint: a folder that cannot be read must not replace the error itself

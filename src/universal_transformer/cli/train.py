@@ -39,14 +39,11 @@ def run(arguments: list[str]) -> int:
     with data_dir(taken.get("--data-dir")):
         if taken.get("--resume"):
             return _resume(rest, taken)
-        if wants_help and rest[0].startswith("-"):
-            print(USAGE, "", _recipes(), "", "ut train RECIPE --help shows every field.", sep="\n")
-            return 0
-        return _recipe_help(rest[0]) if wants_help else _begin(rest, taken)
+        return _help(rest[0]) if wants_help else _begin(rest, taken)
 
 
 def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
-    from universal_transformer.cli.fields import has_field, override
+    from universal_transformer.cli.fields import override
     from universal_transformer.recipes import MAIN
 
     if not rest or rest[0].startswith("-"):
@@ -56,7 +53,7 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
         )
     name, *fields = rest
     config = _recipe(name)
-    if taken.get("--data-dir") and has_field(config, "--data.data-dir"):
+    if taken.get("--data-dir") and hasattr(config.data, "data_dir"):
         fields = ["--data.data-dir", str(taken["--data-dir"]), *fields]
     config = override(config, fields, prog=f"ut train {name}", also=(*VALUES, *FLAGS))
     folder = Path(taken.get("--run") or f"runs/{name}-{config.digest()}")
@@ -71,7 +68,7 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
 
 
 def _resume(rest: list[str], taken: dict[str, str | None]) -> int:
-    from universal_transformer.cli.fields import has_field, override, print_help
+    from universal_transformer.cli.fields import override, print_help
 
     folder = Path(str(taken["--resume"]))
     if taken.get("--run"):
@@ -86,11 +83,7 @@ def _resume(rest: list[str], taken: dict[str, str | None]) -> int:
         raise UserError(
             f"unexpected {rest[0]!r}: --resume takes its recipe from {show_path(folder / CONFIG)}"
         )
-    if (
-        taken.get("--data-dir")
-        and has_field(config, "--data.data-dir")
-        and getattr(config.data, "data_dir", "")
-    ):
+    if taken.get("--data-dir") and getattr(config.data, "data_dir", ""):
         rest = ["--data.data-dir", str(taken["--data-dir"]), *rest]
     if not rest and is_finished(folder):
         note("note: this run is finished; a higher --minutes or --max-updates goes on with it")
@@ -112,8 +105,9 @@ def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool) -> int
             note(f"ut: interrupted, saved; go on with: ut train --resume {folder}")
         return INTERRUPTED
     if quiet:
-        print(*outcome(result, config), sep="\n")
-    print(*next_commands(folder), sep="\n")
+        print(*_result_lines(result, config), sep="\n")
+    name = shlex.quote(str(folder))
+    print("next:", f"  ut evaluate {name}", f"  ut predict {name} FILE", f"  ut plot {name}", sep="\n")
     return 0
 
 
@@ -123,12 +117,8 @@ def start(
     """Print the data and the folder, then train; torch is imported here."""
     if not quiet:
         # without test files the validation examples are the test set: they are listed once
-        tests = [f"{len(found):,} {name}" for name, found in task.test.items() if name != "validation"]
-        counts = [
-            f"{len(task.train):,} examples to train on",
-            f"{len(task.validation):,} to validate",
-            *tests,
-        ]
+        counts = [f"{len(task.train):,} examples to train on", f"{len(task.validation):,} to validate"]
+        counts += [f"{len(found):,} {name}" for name, found in task.test.items() if name != "validation"]
         print(f"{task.name}: {', '.join(counts)}")
         print(f"run folder: {folder}", flush=True)
     from universal_transformer.training.trainer import train
@@ -136,21 +126,14 @@ def start(
     return train(config, folder, task=task, resume=resume, quiet=quiet)
 
 
-def outcome(result: TrainingResult, config: RunConfig) -> list[str]:
+def _result_lines(result: TrainingResult, config: RunConfig) -> list[str]:
     """Return the result of a finished run as lines."""
     lines = [f"{result.updates:,} updates in {result.seconds / 60:.1f} minutes; {result.chosen} weights kept"]
     if result.score is not None:
-        score = result.score
-        cap = config.model.max_steps
+        score, cap = result.score, config.model.max_steps
         depth = f", {score.mean_steps:.2f} steps a position of at most {cap}" if cap else ""
         lines.append(f"validation: error {score.error:.2%}, cross-entropy {score.cross_entropy:.4f}{depth}")
     return [*lines, *(f"warning: {text}" for text in result.warnings)]
-
-
-def next_commands(folder: Path) -> list[str]:
-    """Return the commands that can follow a finished run."""
-    name = shlex.quote(str(folder))
-    return ["next:", f"  ut evaluate {name}", f"  ut predict {name} FILE", f"  ut plot {name}"]
 
 
 def _check_new(folder: Path) -> None:
@@ -178,19 +161,17 @@ def _recipe(name: str) -> RunConfig:
     return RECIPES[name]()
 
 
-def _recipe_help(name: str) -> int:
+def _help(recipe: str) -> int:
+    """Print the fields of a recipe, or the usage and all recipes."""
     from universal_transformer.cli.fields import print_help
     from universal_transformer.cli.recipes import summary
     from universal_transformer.recipes import RECIPES
 
-    config = _recipe(name)
-    print_help(config, prog=f"ut train {name}", description=f"{summary(RECIPES[name])}\n\n{USAGE}")
-    return 0
-
-
-def _recipes() -> str:
-    from universal_transformer.cli.recipes import summary
-    from universal_transformer.recipes import RECIPES
-
+    if not recipe.startswith("-"):
+        config = _recipe(recipe)
+        print_help(config, prog=f"ut train {recipe}", description=f"{summary(RECIPES[recipe])}\n\n{USAGE}")
+        return 0
     width = max(map(len, RECIPES))
-    return "\n".join(f"  {name:<{width}}  {summary(recipe)}" for name, recipe in RECIPES.items())
+    lines = [f"  {name:<{width}}  {summary(one)}" for name, one in RECIPES.items()]
+    print(USAGE, "", *lines, "", "ut train RECIPE --help shows every field.", sep="\n")
+    return 0

@@ -11,6 +11,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.explore.canvas import BLUE, INK, MUTED, canvas, clean, png
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Point = Mapping[str, Any]
@@ -36,26 +37,23 @@ def _points(bench: Mapping[str, Any], by: str) -> list[Point]:
     return found
 
 
-def _where(bench: Mapping[str, Any], points: Sequence[Point]) -> str:
-    shape = points[0]["shape"]
-    return (
-        f"width {shape['width']}, float32, {bench['threads']} thread(s) of {bench['machine']['processor']}, "
-        f"torch {bench['versions']['torch']}"
+def _axes(title: str, shape: str, bench: Mapping[str, Any], points: Sequence[Point]) -> tuple[Figure, Axes]:
+    machine = (
+        f"{bench['threads']} thread(s) of {bench['machine']['processor']}, torch {bench['versions']['torch']}"
     )
+    subtitle = f"{shape}, width {points[0]['shape']['width']}, float32, {machine}"
+    figure, (ax,) = canvas(width=6.4, height=3.3, title=title, subtitle=subtitle)
+    clean(ax, grid="y")
+    return figure, ax
 
 
 def saving_by_steps(bench: Mapping[str, Any]) -> Figure:
     """Speed-up by halted positions against mean steps, and its upper bound."""
     points = sorted(_points(bench, "mean steps"), key=lambda point: point["details"]["mean_steps"])
     shape = points[0]["shape"]
-    figure, axes = canvas(
-        width=6.4,
-        height=3.3,
-        title="Speed-up by halting",
-        subtitle=f"{shape['batch']} × {shape['length']}, cap {shape['max_steps']}, {_where(bench, points)}",
-    )
+    size = f"{shape['batch']} × {shape['length']}, cap {shape['max_steps']}"
+    figure, ax = _axes("Speed-up by halting", size, bench, points)
     steps = [point["details"]["mean_steps"] for point in points]
-    ax = axes[0]
     ax.plot(steps, [point["bound"] for point in points], color=MUTED, linestyle="--", label="bound")
     ax.plot(steps, [point["ratio"] for point in points], color=BLUE, marker="o", label="measured")
     ax.axhline(1.0, color=INK, linewidth=0.8)
@@ -63,19 +61,19 @@ def saving_by_steps(bench: Mapping[str, Any]) -> Figure:
     ax.set_xlabel("mean steps of a position", color=MUTED)
     ax.set_ylabel("times faster than the masked loop", color=MUTED)
     ax.legend(frameon=False)
-    clean(ax, grid="y")
     return figure
 
 
 def cost_by(bench: Mapping[str, Any], by: str) -> Figure:
     """Milliseconds of a pass of fixed depth against ``by``: "length" or "depth"."""
-    points, field = _points(bench, by), {"length": "length", "depth": "max_steps"}[by]
+    points = _points(bench, by)
     shape = points[0]["shape"]
-    fixed = f"{shape['max_steps']} steps" if by == "length" else f"{shape['batch']} × {shape['length']}"
-    figure, axes = canvas(
-        width=6.4, height=3.3, title=f"Cost against {by}", subtitle=f"{fixed}, {_where(bench, points)}"
-    )
-    ax, at = axes[0], [point["shape"][field] for point in points]
+    if by == "length":
+        field, unit, fixed = "length", "positions", f"{shape['max_steps']} steps"
+    else:
+        field, unit, fixed = "max_steps", "steps", f"{shape['batch']} × {shape['length']}"
+    figure, ax = _axes(f"Cost against {by}", fixed, bench, points)
+    at = [point["shape"][field] for point in points]
     ax.plot(at, [1000 * point["seconds"]["ours"] for point in points], color=BLUE, marker="o")
     if by == "length":
         ax.set_xscale("log", base=2)
@@ -83,9 +81,8 @@ def cost_by(bench: Mapping[str, Any], by: str) -> Figure:
     else:
         ax.set_ylim(bottom=0)
     ax.set_xticks(at, [str(value) for value in at])
-    ax.set_xlabel({"length": "positions", "depth": "steps"}[by], color=MUTED)
+    ax.set_xlabel(unit, color=MUTED)
     ax.set_ylabel("milliseconds of a pass", color=MUTED)
-    clean(ax, grid="y")
     return figure
 
 
@@ -94,10 +91,10 @@ def draw_benchmarks(bench: Mapping[str, Any], folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder for figures")
     figures = {
-        "halting_saving.png": saving_by_steps(bench),
-        "cost_by_length.png": cost_by(bench, "length"),
-        "cost_by_depth.png": cost_by(bench, "depth"),
+        folder / "halting_saving.png": saving_by_steps(bench),
+        folder / "cost_by_length.png": cost_by(bench, "length"),
+        folder / "cost_by_depth.png": cost_by(bench, "depth"),
     }
-    for name, figure in figures.items():
-        (folder / name).write_bytes(png(figure))
-    return [folder / name for name in figures]
+    for path, figure in figures.items():
+        path.write_bytes(png(figure))
+    return [*figures]

@@ -78,17 +78,15 @@ def ponder_by_supports(report: Report, *, paper: bool = False) -> Figure:
         subtitle=f"mean steps ± standard deviation over positions, {report.task}",
     )
     ax = axes[0]
-    found = report.steps_by_supports
-    numbers = np.array([each.num_supports for each in found], dtype=float)
-    series = [("this run", BLUE, "o", [(each.steps.mean, each.steps.spread) for each in found], numbers)]
+    ours = {each.num_supports: (each.steps.mean, each.steps.spread) for each in report.steps_by_supports}
+    numbers = np.array([*ours], dtype=float)
+    series = [("this run", BLUE, "o", ours)]
     if paper:
-        points = {n: value for n, value in PAPER_STEPS.items() if n in numbers}
-        series.append(
-            ("paper (bAbI)", MUTED, "D", list(points.values()), np.array(list(points), dtype=float))
-        )
-    for index, (name, colour, marker, values, at) in enumerate(series):
-        means, spreads = [value[0] for value in values], [value[1] for value in values]
-        place = at + 0.14 * (index - (len(series) - 1) / 2)
+        theirs = {number: value for number, value in PAPER_STEPS.items() if number in ours}
+        series.append(("paper (bAbI)", MUTED, "D", theirs))
+    for index, (name, colour, marker, points) in enumerate(series):
+        means, spreads = [mean for mean, _ in points.values()], [spread for _, spread in points.values()]
+        place = np.array([*points], dtype=float) + 0.14 * (index - (len(series) - 1) / 2)
         ax.errorbar(
             place, means, yerr=spreads, color=colour, marker=marker, markersize=8, capsize=5, linewidth=1.8,
             elinewidth=1.4, markerfacecolor=colour if index == 0 else "white",
@@ -120,11 +118,9 @@ def error_by_group(report: Report) -> Figure:
     metrics = ["character_accuracy", "sequence_accuracy"] if metric == "character_accuracy" else [metric]
     title, decimals, _ = METRICS[metric]
     failed = report.failed or ()
-    subtitle = f"{report.task}, {report.split}" + (
-        f": {len(failed)} of {len(rows)} failed (error above {FAILED_ABOVE:.0f} %)"
-        if report.failed is not None
-        else ""
-    )
+    subtitle = f"{report.task}, {report.split}"
+    if report.failed is not None:
+        subtitle += f": {len(failed)} of {len(rows)} failed (error above {FAILED_ABOVE:.0f} %)"
     name = "accuracy" if len(metrics) > 1 else title.removesuffix(" %")
     figure, axes = canvas(
         width=8.2,
@@ -148,10 +144,8 @@ def error_by_group(report: Report) -> Figure:
         ax.axvline(FAILED_ABOVE, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
     ax.set_yticks(places, labels=names, parse_math=False)
     ax.set_ylim(len(rows) - 0.45, -0.55)
-    if metric.endswith("accuracy"):
-        ax.set_xlim(0, 1.12)
-    else:
-        ax.set_xlim(0, 1.16 * max(1.0, *(row.metrics[metric] for row in rows)))
+    largest = 1.16 * max(1.0, *(row.metrics[metric] for row in rows))
+    ax.set_xlim(0, 1.12 if metric.endswith("accuracy") else largest)
     ax.set_xlabel("accuracy" if len(metrics) > 1 else title, color=MUTED, fontsize=10)
     if len(metrics) > 1:
         ax.legend(
@@ -169,12 +163,8 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
     held_out = _curve(metrics, "validation", "cross_entropy")
     seconds = max((float(line.get("seconds", 0)) for line in metrics), default=0.0)
     updates = max((int(line.get("update", 0)) for line in metrics), default=0)
-    panels = [
-        (
-            "loss (nats a target)",
-            [("training", loss, BLUE, 1.8, ""), ("validation", held_out, ORANGE, 1.6, "o")],
-        )
-    ]
+    losses = [("training", loss, BLUE, 1.8, ""), ("validation", held_out, ORANGE, 1.6, "o")]
+    panels = [("loss (nats a target)", losses)]
     if judged:
         share = [(update, 100 * value) for update, value in judged]
         panels.append(("validation error %", [("validation", share, ORANGE, 1.6, "o")]))
@@ -239,13 +229,17 @@ def _step_bars(ax: Axes, sides: Sequence[StepCounts], *, cap: int) -> None:
         if cap * len(sides) <= 12:
             labels = [f"{share:.0f}" if share >= 0.5 else "" for share in shares]
             ax.bar_label(bars, labels=labels, fontsize=9, color=MUTED, padding=2)
-    ax.set_xticks(range(1, cap + 1) if cap <= 16 else range(0, cap + 1, 5))
-    ax.set_xlabel("steps (N)", color=MUTED, fontsize=10)
+    _step_axis(ax, cap, name="steps (N)")
     ax.set_ylabel("% of positions", color=MUTED, fontsize=10)
     ax.margins(y=0.12)
     if len(sides) > 1:
         ax.legend(frameon=False, fontsize=9.5, labelcolor=INK)
     clean(ax, grid="y")
+
+
+def _step_axis(ax: Axes, cap: int, *, name: str) -> None:
+    ax.set_xticks(range(1, cap + 1) if cap <= 16 else range(0, cap + 1, 5))
+    ax.set_xlabel(name, color=MUTED, fontsize=10)
 
 
 def _step_grid(ax: Axes, report: Report) -> None:
@@ -268,9 +262,7 @@ def _step_grid(ax: Axes, report: Report) -> None:
         )  # fmt: skip
     names = [label(_row_name(report, row), most=32) for row in report.rows]
     ax.set_yticks(range(len(names)), labels=names, parse_math=False)
-    cap = report.max_steps
-    ax.set_xticks(range(1, cap + 1) if cap <= 16 else range(0, cap + 1, 5))
-    ax.set_xlabel(f"steps (N) of the {firsts[0].side}; ● mean", color=MUTED, fontsize=10)
+    _step_axis(ax, report.max_steps, name=f"steps (N) of the {firsts[0].side}; ● mean")
     bare(ax)
     ax.tick_params(axis="y", labelcolor=INK, labelsize=9.5)
 

@@ -77,11 +77,11 @@ def table(rows: Sequence[Sequence[str]], *, names: int = 1, totals: Sequence[int
     lines = []
     for number, row in enumerate(rows):
         tag = "td" if number else "th"
-        cells = "".join(
-            f"<{tag}{' class=name' if column < names else ''}>{escape(cell)}</{tag}>"
-            for column, cell in enumerate(row)
-        )
-        lines.append(f"<tr{' class=total' if number in totals else ''}>{cells}</tr>")
+        cells = [
+            f"{' class=name' if column < names else ''}>{escape(cell)}" for column, cell in enumerate(row)
+        ]
+        inside = "".join(f"<{tag}{cell}</{tag}>" for cell in cells)
+        lines.append(f"<tr{' class=total' if number in totals else ''}>{inside}</tr>")
     return "<table>\n" + "\n".join(lines) + "\n</table>"
 
 

@@ -50,7 +50,7 @@ def write_report(
             partial = plots / f".{name}.png.partial"
             partial.write_bytes(picture)
             partial.replace(plots / f"{name}.png")
-        config = _config(folder)
+        config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
         html = render(report, pictures=pictures, stories=stories, metrics=metrics, config=config)
         write_text(folder / REPORT, html)
     except OSError as error:
@@ -90,9 +90,16 @@ def render(
 ) -> str:
     """Return the page as text."""
     title = str(config.get("recipe") or report.task)
+    scores = report.score_table()
+    totals = [
+        number for number, line in enumerate(scores) if number and report.has_groups and line[1] == "all"
+    ]
     count = sum(row.count for row in report.totals)
     lead = f"Universal Transformer on {report.task}, {report.split}: {count:,} examples."
-    found = [text for text in dict.fromkeys([*report.warnings, *_warned(metrics)]) if text]
+    training = [
+        f"while training: {line.get('text', '')}" for line in metrics if line.get("event") == "warning"
+    ]
+    found = [text for text in dict.fromkeys([*report.warnings, *training]) if text]
     parts = [
         f'<h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>',
         page.cards(_key_figures(report, metrics)),
@@ -100,7 +107,7 @@ def render(
         page.section(
             "Scores",
             _picture(pictures, "scores", alt="scores by group"),
-            page.table(report.score_table(), names=2, totals=_total_lines(report)),
+            page.table(scores, names=2, totals=totals),
             page.items(_score_notes(report)),
         ),
         _ponder_time(report, pictures),
@@ -135,15 +142,6 @@ def _key_figures(report: Report, metrics: Sequence[Mapping[str, Any]]) -> list[t
     if seconds := max((float(line.get("seconds", 0)) for line in metrics), default=0.0):
         figures.append(("training", duration(seconds)))
     return figures
-
-
-def _total_lines(report: Report) -> list[int]:
-    """Return the lines of the score table that are totals of others."""
-    return [
-        number
-        for number, line in enumerate(report.score_table())
-        if number and report.has_groups and line[1] == "all"
-    ]
 
 
 def _score_notes(report: Report) -> list[str]:
@@ -181,13 +179,11 @@ def _stories(stories: Sequence[Story], pictures: Mapping[str, bytes]) -> list[st
     for number, story in enumerate((story for story in stories if story.facts), start=1):
         suffix = f"_{number}" if number > 1 else ""
         question = story.labels[-1]
-        kind = ["question" if row == len(story.labels) - 1 else "fact" for row in range(len(story.labels))]
+        kinds = [*["fact"] * (len(story.labels) - 1), "question"]
         for row in story.supports:
-            kind[row] = "supporting fact"
-        lines = [
-            [text, what, f"{taken:.0f}"]
-            for text, what, taken in zip(story.labels, kind, story.steps, strict=True)
-        ]
+            kinds[row] = "supporting fact"
+        columns = zip(story.labels, kinds, story.steps, strict=True)
+        lines = [[text, kind, f"{taken:.0f}"] for text, kind, taken in columns]
         sections.append(
             page.section(
                 f"One story: {question}?",
@@ -206,13 +202,11 @@ def _samples(stories: Sequence[Story]) -> str:
     for story in (story for story in stories if not story.facts):
         most, halting = story.max_steps, story.halting
         entries = [("in", page.tokens(story.labels, story.steps, most=most, halting=halting))]
+        sure = "" if story.probability is None else f" ({100 * story.probability:.0f} %)"
+        output = escape(story.output + sure)
         if story.output_labels:
-            entries.append(
-                ("out", page.tokens(story.output_labels, story.output_steps, most=most, halting=halting))
-            )
-        else:
-            sure = "" if story.probability is None else f" ({100 * story.probability:.0f} %)"
-            entries.append(("out", escape(story.output + sure)))
+            output = page.tokens(story.output_labels, story.output_steps, most=most, halting=halting)
+        entries.append(("out", output))
         if story.answer is not None:
             mark = "✓" if story.answer == story.output else "✗"
             entries.append((f"right {mark}", escape(story.answer)))
@@ -226,12 +220,15 @@ def _settings(config: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -
     """Return recipe, seed, hardware and versions, and the whole configuration, which opens with a click."""
     start = _start(metrics)
     here = torch.cuda.get_device_name() if torch.cuda.is_available() else processor()
-    training = config.get("training")
-    training = training if isinstance(training, Mapping) else {}
+    training = config.get("training") or {}
     summary = {
         "recipe": config.get("recipe"),
         "seed": training.get("seed"),
-        "trained on": _machine(start),
+        "trained on": ", ".join(
+            f"{name} {start[name]}".removeprefix("device ")
+            for name in ("device", "threads", "torch")
+            if name in start
+        ),
         "report made on": f"{here}, Python {platform.python_version()}, torch {torch.__version__}",
         "digest of configuration, data": ", ".join(
             str(start[name]) for name in ("config", "data") if name in start
@@ -246,15 +243,6 @@ def _settings(config: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -
     return page.section("Settings", page.fields(shown), *parts)
 
 
-def _machine(start: Mapping[str, Any]) -> str:
-    parts = [
-        str(start[name]) if name == "device" else f"{name} {start[name]}"
-        for name in ("device", "threads", "torch")
-        if name in start
-    ]
-    return ", ".join(parts)
-
-
 def _flat(values: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
     """Return nested fields by dotted name."""
     flat: dict[str, Any] = {}
@@ -267,14 +255,4 @@ def _flat(values: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
 
 
 def _start(metrics: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    started = [line for line in metrics if line.get("event") in ("start", "resume")]
-    return started[-1] if started else {}
-
-
-def _warned(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [f"while training: {line.get('text', '')}" for line in metrics if line.get("event") == "warning"]
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    return read_json(path) if path.is_file() else {}
+    return next((line for line in reversed(metrics) if line.get("event") in ("start", "resume")), {})

@@ -105,37 +105,33 @@ def choose_examples(model: Model, task: Task, *, count: int = 1) -> list[Example
 
 def _classify(model: Classifier, codec: Codec, example: Example) -> Story:
     assert isinstance(example.target, int)
-    source = _batch(example, model)
-    output = model(source, keep_attention=True)
+    output = model(_source(example, model), keep_attention=True)
     assert output.encoder is not None
+    assert output.encoder.self_attention is not None
     probabilities = output.logits[0].double().softmax(-1)
     config, best = model.config, int(probabilities.argmax())
-    attention = output.encoder.self_attention
-    assert attention is not None
     plain = config.tensor2tensor.plain_layers_before + config.tensor2tensor.plain_layers_after
     return Story(
         labels=tuple(codec.words(example)),
         steps=_steps(output.encoder),
-        max_steps=model.config.max_steps,
+        max_steps=config.max_steps,
         halting=config.halts,
         facts=config.inputs.kind == "facts",
         supports=example.supports,
         answer=None if example.target == NO_CLASS else codec.render(example.target),
         output=codec.render(best),
         probability=float(probabilities[best]),
-        attention=attention[:, 0].float().cpu().numpy(),
+        attention=output.encoder.self_attention[:, 0].float().cpu().numpy(),
         layers_per_step=0 if plain else config.step.blocks,
     )
 
 
 def _translate(model: EncoderDecoder, codec: Codec, example: Example) -> Story:
     assert isinstance(example.target, tuple)
-    source = _batch(example, model)
+    source, end = _source(example, model), model.config.vocabulary.end_id
     found = generate(model, source)[0]
-    end = model.config.vocabulary.end_id
     written = [*found.tokens, *([end] if found.finished else [])]
-    target = torch.tensor([written], device=source.device)
-    output = model(source, target)
+    output = model(source, torch.tensor([written], device=source.device))
     assert output.decoder is not None
     return Story(
         labels=tuple(codec.words(example)),
@@ -152,11 +148,9 @@ def _translate(model: EncoderDecoder, codec: Codec, example: Example) -> Story:
 def _continue(model: LanguageModel, codec: Codec, example: Example) -> Story:
     assert isinstance(example.target, tuple)
     prompt = example.target[:PROMPT]
-    start = model.config.start_id
-    found = generate(model, [[start, *prompt]], max_new_tokens=CONTINUATION)[0]
+    found = generate(model, [[model.config.start_id, *prompt]], max_new_tokens=CONTINUATION)[0]
     written = [*found.tokens, *([model.config.vocabulary.end_id] if found.finished else [])]
-    whole = torch.tensor([[*prompt, *written]], device=next(model.parameters()).device)
-    output = model(whole)
+    output = model(torch.tensor([[*prompt, *written]], device=next(model.parameters()).device))
     assert output.decoder is not None
     steps = _steps(output.decoder)
     return Story(
@@ -170,7 +164,7 @@ def _continue(model: LanguageModel, codec: Codec, example: Example) -> Story:
     )
 
 
-def _batch(example: Example, model: Model) -> Tensor:
+def _source(example: Example, model: Model) -> Tensor:
     source = collate([example], indices=[0]).source
     assert source is not None
     return source.to(next(model.parameters()).device)

@@ -26,7 +26,7 @@ def ponder_map(story: Story) -> Figure:
         width=9.2,
         height=height + 0.5,
         title="Steps for each fact" if story.facts else "Steps by position",
-        subtitle=_verdict(story) + _left_out(story, rows),
+        subtitle=_subtitle(story, rows),
     )
     ax = axes[0]
     places = _places(story, rows)
@@ -56,7 +56,7 @@ def attention_maps(story: Story) -> Figure:
         width=max(7.5, 3.9 + 0.27 * panels * heads + 0.12 * panels),
         height=0.34 * len(rows) + 0.75,
         title="Attention of the question at each step" if story.facts else "Attention of the last position",
-        subtitle=_verdict(story) + _left_out(story, rows),
+        subtitle=_subtitle(story, rows),
         columns=panels,
     )
     places = _places(story, rows)
@@ -94,25 +94,19 @@ def shown_rows(story: Story) -> list[int]:
     total = len(story.labels)
     if total <= MOST_ROWS:
         return list(range(total))
-    kept = set(story.supports)
-    for row in reversed(range(total)):
-        if len(kept) == MOST_ROWS:
-            break
-        kept.add(row)
-    return sorted(kept)
+    supports = set(story.supports)
+    others = [row for row in reversed(range(total)) if row not in supports]
+    return sorted([*supports, *others[: max(0, MOST_ROWS - len(supports))]])
 
 
-def _left_out(story: Story, rows: Sequence[int]) -> str:
-    total = len(story.labels)
-    return "" if len(rows) == total else f" · {len(rows)} of {total} positions shown"
-
-
-def _verdict(story: Story) -> str:
+def _subtitle(story: Story, rows: Sequence[int]) -> str:
+    """Return the model's answer, the right one, and how many positions are shown."""
     sure = "" if story.probability is None else f" ({100 * story.probability:.0f} %)"
-    said = f"model: {label(story.output)}{sure}"
-    if story.answer is None:
-        return said
-    return f"{said} · right answer: {label(story.answer)} {'✓' if story.answer == story.output else '✗'}"
+    text = f"model: {label(story.output)}{sure}"
+    if story.answer is not None:
+        text += f" · right answer: {label(story.answer)} {'✓' if story.answer == story.output else '✗'}"
+    total = len(story.labels)
+    return text if len(rows) == total else f"{text} · {len(rows)} of {total} positions shown"
 
 
 def _row_colour(story: Story, row: int) -> str:

@@ -27,7 +27,7 @@ def _model(*, dropout: float = 0.1, bias: float = -1.0) -> ModelConfig:
     )
 
 
-def _training(*, minutes: float, updates: int = 0) -> TrainingConfig:
+def _training(*, minutes: float = 0.0, updates: int = 0) -> TrainingConfig:
     return TrainingConfig(
         minutes=minutes,
         max_updates=updates,
@@ -53,58 +53,32 @@ def babi() -> RunConfig:
     return RunConfig(recipe="babi", data=BabiData(), model=_model(), training=_training(minutes=2.0))
 
 
-def _joint(
-    recipe: str,
-    *,
-    data: BabiData,
-    dropout: float,
-    bias: float,
-    delay: float,
-    minutes: float,
-    updates: int,
-    validate_every: int,
-) -> RunConfig:
-    """All tasks in one model; it takes all steps until halting is trained."""
-    return RunConfig(
-        recipe=recipe,
-        data=data,
-        # a negative bias: positions take all steps until halting is trained
-        model=_model(dropout=dropout, bias=bias),
-        training=dataclasses.replace(
-            _training(minutes=minutes, updates=updates),
-            halting_delay=delay,  # without a delay, path finding was not learned: docs/log.md
-            ponder_weight=0.001,
-            precision="bfloat16",
-            validate_every=validate_every,
-        ),
-    )
-
-
 def babi_10k_joint() -> RunConfig:
     """All 20 bAbI tasks together, 10,000 questions each (table 1, 10K joint)."""
-    return _joint(
-        "babi-10k-joint",
+    return RunConfig(
+        recipe="babi-10k-joint",
         data=BabiData(task="joint", recent_first=True),
-        dropout=0.05,  # 0.1 slowed task 17: docs/log.md
-        bias=-3.0,
-        delay=0.7,
-        minutes=0.0,
-        updates=26_000,
-        validate_every=1000,  # 250 took about a seventh of the training time
+        # 0.1 slowed task 17 (docs/log.md); positions take all steps until halting is trained
+        model=_model(dropout=0.05, bias=-3.0),
+        training=dataclasses.replace(
+            _training(updates=26_000),
+            halting_delay=0.7,  # without a delay, path finding was not learned: docs/log.md
+            ponder_weight=0.001,
+            precision="bfloat16",
+            validate_every=1000,  # 250 took about a seventh of the training time
+        ),
     )
 
 
 def babi_1k_joint() -> RunConfig:
     """All 20 bAbI tasks together, 1,000 questions each (table 1, 1K joint)."""
-    return _joint(
-        "babi-1k-joint",
+    return RunConfig(
+        recipe="babi-1k-joint",
         data=BabiData(task="joint", size="1k", recent_first=True),
-        dropout=0.1,
-        bias=-2.0,  # the model learned not to halt in 7 minutes; with -3 too: docs/log.md
-        delay=0.5,
-        minutes=10.0,
-        updates=0,
-        validate_every=250,
+        model=_model(bias=-2.0),  # the model learned not to halt in 7 minutes; with -3 too: docs/log.md
+        training=dataclasses.replace(
+            _training(minutes=10.0), halting_delay=0.5, ponder_weight=0.001, precision="bfloat16"
+        ),
     )
 
 

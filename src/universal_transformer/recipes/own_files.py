@@ -18,7 +18,17 @@ def pairs() -> RunConfig:
             depth=DepthConfig(max_steps=4),
             step=StepConfig(norm="pre", dropout=0.1),
         ),
-        training=translation_training(),
+        training=TrainingConfig(
+            minutes=10.0,
+            batch_tokens=1024,
+            learning_rate=1.5e-3,
+            schedule="cosine",
+            warmup_updates=200,
+            label_smoothing=0.1,
+            validate_every=500,
+            average_checkpoints=3,
+            save_minutes=1.0,
+        ),
     )
 
 
@@ -63,19 +73,4 @@ def labelled() -> RunConfig:
             validate_every=200,
             patience=10,
         ),
-    )
-
-
-def translation_training() -> TrainingConfig:
-    """Ten minutes of training on some ten thousand pairs."""
-    return TrainingConfig(
-        minutes=10.0,
-        batch_tokens=1024,
-        learning_rate=1.5e-3,
-        schedule="cosine",
-        warmup_updates=200,
-        label_smoothing=0.1,
-        validate_every=500,
-        average_checkpoints=3,
-        save_minutes=1.0,
     )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.presets import SIZES
-from universal_transformer.nn.config import DepthConfig, Sizes, StepConfig
-from universal_transformer.recipes.own_files import translation_training
+from universal_transformer.nn.config import StepConfig
+from universal_transformer.recipes.own_files import pairs
 from universal_transformer.tasks import TranslationData
 from universal_transformer.training.config import RunConfig, TrainingConfig
 from universal_transformer.typed import replaced
@@ -15,16 +13,8 @@ from universal_transformer.typed import replaced
 
 def multi30k() -> RunConfig:
     """Multi30k, English to German image descriptions (`ut data fetch multi30k`)."""
-    return RunConfig(
-        recipe="multi30k",
-        data=TranslationData(vocabulary_size=4000),
-        model=ModelConfig(
-            sizes=Sizes(width=192, filter_width=768, num_heads=4),
-            depth=DepthConfig(max_steps=4),
-            step=StepConfig(norm="pre", dropout=0.1),
-        ),
-        training=dataclasses.replace(translation_training(), precision="bfloat16"),
-    )
+    data = TranslationData(vocabulary_size=4000)
+    return replaced(pairs(), {"recipe": "multi30k", "data": data, "training.precision": "bfloat16"})
 
 
 def wmt14() -> RunConfig:

@@ -17,8 +17,7 @@ Recipe = Callable[[], RunConfig]
 def lstm(base: Recipe) -> Recipe:
     """Return the recipe with an LSTM of the same width; its name ends in -lstm."""
 
-    def model(config: RunConfig) -> LstmConfig:
-        universal = _universal(config)
+    def model(universal: ModelConfig) -> LstmConfig:
         return LstmConfig(
             architecture=universal.architecture,
             inputs=universal.inputs,
@@ -26,21 +25,21 @@ def lstm(base: Recipe) -> Recipe:
             dropout=universal.step.dropout,
         )
 
-    return _variant(base, model=model, suffix="lstm", title="LSTM")
+    return _variant(base, model, suffix="lstm", title="LSTM")
 
 
 def neural_gpu(base: Recipe) -> Recipe:
     """Return the recipe with a Neural GPU; its name ends in -neural-gpu."""
 
-    def model(config: RunConfig) -> NeuralGpuConfig:
-        return NeuralGpuConfig(dropout=_universal(config).step.dropout)
+    def model(universal: ModelConfig) -> NeuralGpuConfig:
+        return NeuralGpuConfig(dropout=universal.step.dropout)
 
-    return _variant(base, model=model, suffix="neural-gpu", title="Neural GPU")
+    return _variant(base, model, suffix="neural-gpu", title="Neural GPU")
 
 
 def transformer(base: Recipe) -> Recipe:
     """Return the recipe with the Transformer at equal compute; its name ends in -transformer."""
-    return _variant(base, model=_transformer_of, suffix="transformer", title="Transformer")
+    return _variant(base, _transformer_of, suffix="transformer", title="Transformer")
 
 
 def small_transformer(base: Recipe, *, width: int, filter_width: int) -> Recipe:
@@ -50,50 +49,39 @@ def small_transformer(base: Recipe, *, width: int, filter_width: int) -> Recipe:
     transition of the same proportions has too few parameters; `filter_width` adds the rest. A test compares the totals.
     """
 
-    def model(config: RunConfig) -> ModelConfig:
+    def model(universal: ModelConfig) -> ModelConfig:
         changes = {"sizes.width": width, "sizes.filter_width": filter_width}
-        return replaced(_transformer_of(config), changes)
+        return replaced(_transformer_of(universal), changes)
 
     title = "Transformer, as many parameters as the UT"
-    return _variant(base, model=model, suffix="transformer-small", title=title)
+    return _variant(base, model, suffix="transformer-small", title=title)
 
 
 def halting(base: Recipe) -> Recipe:
     """Return the recipe with dynamic halting; its name ends in -ut-halting."""
 
-    def model(config: RunConfig) -> ModelConfig:
-        return replaced(_universal(config), {"halting.side": "both"})
+    def model(universal: ModelConfig) -> ModelConfig:
+        return replaced(universal, {"halting.side": "both"})
 
-    return _variant(base, model=model, suffix="ut-halting", title="UT, dynamic halting")
+    return _variant(base, model, suffix="ut-halting", title="UT, dynamic halting")
 
 
-def _transformer_of(config: RunConfig) -> ModelConfig:
+def _transformer_of(universal: ModelConfig) -> ModelConfig:
     """Return the Transformer at equal compute: of the same width and depth, with a block of its own for each step.
 
     Positions are encoded once, at the input, and steps are not encoded (Vaswani et al. 2017).
     """
-    return replaced(
-        _universal(config),
-        {
-            "step.tied": False,
-            "halting.side": "none",
-            "coordinates.injection": "input",
-            "coordinates.step": "none",
-        },
-    )
-
-
-def _universal(config: RunConfig) -> ModelConfig:
-    assert isinstance(config.model, ModelConfig), "the base of a variant is a Universal Transformer"
-    return config.model
+    changes = {"step.tied": False, "halting.side": "none"}
+    return replaced(universal, changes | {"coordinates.injection": "input", "coordinates.step": "none"})
 
 
 def _variant(
-    base: Recipe, *, model: Callable[[RunConfig], AnyModelConfig], suffix: str, title: str
+    base: Recipe, model: Callable[[ModelConfig], AnyModelConfig], *, suffix: str, title: str
 ) -> Recipe:
     def recipe() -> RunConfig:
         config = base()
-        return dataclasses.replace(config, recipe=f"{config.recipe}-{suffix}", model=model(config))
+        assert isinstance(config.model, ModelConfig), "the base of a variant is a Universal Transformer"
+        return dataclasses.replace(config, recipe=f"{config.recipe}-{suffix}", model=model(config.model))
 
     recipe.__doc__ = f"{(base.__doc__ or '').split(chr(10))[0].rstrip('.')}: {title}."
     return recipe

@@ -14,9 +14,9 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import show_path, write_text
 from universal_transformer.reproduction.definition import ResultTable
 from universal_transformer.reproduction.rendering import render, summarise, validation_score
-from universal_transformer.reproduction.results import Result, ResultsFile, Say
+from universal_transformer.reproduction.results import Result, ResultsFile
 from universal_transformer.reproduction.runs import PlannedRun, Runner, Stop, Unfinished, pending
-from universal_transformer.training.provenance import checkout
+from universal_transformer.training.provenance import code_in_use
 
 Scheduler = Callable[[Sequence[PlannedRun], Runner], Iterator[tuple[PlannedRun, Result | UserError]]]
 """Makes runs one after the other or in parallel, and yields each with its result or its error."""
@@ -32,13 +32,6 @@ class ReproductionOutcome:
     """Runs that are still to be made."""
     stopped: Stop | None = None
     """What ended it before all runs were tried."""
-
-
-def results_file(table: ResultTable, folder: Path, *, say: Say) -> ResultsFile:
-    """Return the file of the table's results."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{show_path(folder)}: a file; expected the folder that results are kept in")
-    return ResultsFile(folder / f"{table.name}.jsonl", table=table.name, say=say)
 
 
 def write_table(table: ResultTable, file: ResultsFile) -> Path:
@@ -76,22 +69,20 @@ def one_by_one(todo: Sequence[PlannedRun], runner: Runner) -> Iterator[tuple[Pla
 
 
 def reproduce(
-    planned: Sequence[PlannedRun], runner: Runner, *, results: Path, scheduler: Scheduler = one_by_one
+    planned: Sequence[PlannedRun], runner: Runner, *, file: ResultsFile, scheduler: Scheduler
 ) -> ReproductionOutcome:
     """Make every run of `planned` that is not recorded, and record it; the table is written after each run."""
     table, say = runner.table, runner.say
-    file = results_file(table, results, say=say)
     todo = pending(planned, file.read())
     say(f"{len(planned) - len(todo)} of {len(planned)} runs are recorded in {show_path(file.path)}")
     outcome = ReproductionOutcome(left=len(todo))
-    checkout()  # before the runs: a later commit is not the code that they run
+    code_in_use()  # before the runs: a later commit is not the code that they run
     try:
         for run, found in scheduler(todo, runner):
             if isinstance(found, UserError):
                 outcome.failed.append(f"{run.name}: {found}")
                 say(f"{run.name}: not finished")
                 continue
-            results.mkdir(parents=True, exist_ok=True)
             if not file.append(found):
                 say(f"{run.name}: another process has recorded it already")
             outcome.left -= 1
@@ -102,6 +93,6 @@ def reproduce(
             )
             write_table(table, file)
     except Unfinished as unfinished:
-        results.mkdir(parents=True, exist_ok=True)
+        file.path.parent.mkdir(parents=True, exist_ok=True)
         outcome.stopped = unfinished.reason
     return outcome

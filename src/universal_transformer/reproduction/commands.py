@@ -38,9 +38,6 @@ def _option(name: str, value: Any) -> list[str]:
         groups, _, last = name.rpartition(".")
         return [f"--{name}" if value else f"--{groups}.no-{last}"]
     values = value if isinstance(value, tuple) else (value,)
-    return [f"--{name}", *map(_text, values)]
-
-
-def _text(value: Any) -> str:
-    """Return 2.0 as 2, and other numbers with all their digits."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    # 2.0 is written as 2, and other numbers with all their digits
+    texts = [int(one) if isinstance(one, float) and one.is_integer() else one for one in values]
+    return [f"--{name}", *map(str, texts)]

@@ -88,6 +88,11 @@ class ResultTable:
     """What is plotted."""
 
 
+def titles(*models: str) -> dict[str, str]:
+    """Return some models of rows with their titles."""
+    return {model: TITLES[model] for model in models}
+
+
 def recipe_rows(columns: Mapping[str, str], *, models: Iterable[str]) -> dict[str, Recipe]:
     """Return COLUMN/MODEL -> recipe; `columns` maps each column to the name of its recipe for the model "ut"."""
     suffixes = {"ut": "", "distance-positions": "-ours"}

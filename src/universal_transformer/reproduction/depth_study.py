@@ -45,8 +45,8 @@ def _steps(number: int) -> str:
 def curves(results: Sequence[Result]) -> Curves:
     """Return for each way of training the errors of all seeds at each number of steps."""
     found: Curves = {}
-    for row, title in ((f"stories/{model}", title) for model, title in MODELS.items()):
-        own = [result for result in results if result.row == row]
+    for model, title in MODELS.items():
+        own = [result for result in results if result.row == f"stories/{model}"]
         if own:
             setting = min(own, key=lambda result: result.rank).setting
             seeds = [result for result in own if result.setting == setting]

@@ -45,7 +45,6 @@ PONDER_SOURCE = "paper, section on bAbI"
 PONDER: tuple[Cell, ...] = ("2.3 ± 0.8", "3.1 ± 1.1", "3.8 ± 2.2")
 """Ponder time of questions with 1, 2 and 3 supporting facts: mean and spread over positions and test data."""
 
-TABLE2_SOURCE = "paper, table 2"
 TABLE2: dict[str, tuple[Cell, ...]] = {
     "stack-rnn": ((0.994,), (0.979,), (0.965,), (0.935,), (0.916,), (0.880,), (0.992,)),
     "lstm": ((0.993,), (0.972,), (0.950,), (0.922,), (0.900,), (0.842,), (0.991,)),
@@ -56,7 +55,6 @@ TABLE2: dict[str, tuple[Cell, ...]] = {
 }
 """Model -> accuracy with 0, 1, 2, 3, 4 and 5 attractors, and in all."""
 
-TABLE3_SOURCE = "paper, table 3"
 TABLE3_LM: dict[str, tuple[Cell, ...]] = {
     "neural-cache": ((129.0,), (139.0,), None),
     "transformer": ((142.0, 0.19), (5122.0, 0.0), (7321.0, 0.0)),
@@ -76,7 +74,6 @@ TABLE3_RC: dict[str, tuple[Cell, ...]] = {
 }
 """Model -> accuracy when the answer is chosen among the words of the passage: control, development, test."""
 
-TABLE4_SOURCE = "paper, table 4"
 TABLE4: dict[str, tuple[Cell, ...]] = {
     "lstm": ((0.45, 0.09), (0.66, 0.11), (0.08, 0.0)),
     "transformer": ((0.53, 0.03), (0.13, 0.06), (0.07, 0.0)),
@@ -98,7 +95,6 @@ TABLE6: dict[str, tuple[Cell, ...]] = {
 }
 """Model -> character and sequence accuracy of evaluating programs, control flow and additions."""
 
-TABLE7_SOURCE = "paper, table 7"
 TABLE7: dict[str, tuple[Cell, ...]] = {
     "ut-small": ((26.8,),),
     "transformer": ((28.0,),),

@@ -6,12 +6,10 @@ worker fails during a run, Ray gives the run to another worker, which continues 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from universal_transformer.errors import UserError
-from universal_transformer.reproduction.campaign import Scheduler
 from universal_transformer.reproduction.results import Result
 from universal_transformer.reproduction.runs import PlannedRun, Runner, Stop, Unfinished
 from universal_transformer.reproduction.workers import answer_of, job_of, work
@@ -22,15 +20,14 @@ PATIENCE = 30.0
 """Seconds in which interrupted workers must save."""
 
 
-def on_ray(address: str = "") -> Scheduler:
-    """Return the scheduler that makes runs on the cluster at `address`, or on this machine."""
-    return partial(_on_ray, address=address)
-
-
-def _on_ray(
+def on_ray(
     todo: Sequence[PlannedRun], runner: Runner, *, address: str
 ) -> Iterator[tuple[PlannedRun, Result | UserError]]:
-    ray = _import()
+    """Make runs on the cluster at `address`, or on this machine if it is empty."""
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError("--ray needs Ray: run pip install 'universal-transformer[ray]'") from error
     if not todo:
         return
     todo[0].config.data.load()  # missing data are reported here, once
@@ -44,20 +41,25 @@ def _on_ray(
 def _gather(
     ray: Any, todo: Sequence[PlannedRun], runner: Runner
 ) -> Iterator[tuple[PlannedRun, Result | UserError]]:
-    device = {"num_gpus": 1} if ray.cluster_resources().get("GPU") else {}
+    resources = ray.cluster_resources()
+    device = {"num_gpus": 1} if resources.get("GPU") else {}
     waiting = {}
     for run in todo:
         cores = max(1, run.config.training.threads)
         task = ray.remote(work).options(num_cpus=cores, max_retries=RETRIES, name=run.name, **device)
         waiting[task.remote(job_of(run, runner))] = run
-    runner.say(f"{len(todo)} runs on Ray: {_resources(ray.cluster_resources())}")
+    cluster = ", ".join(f"{resources[name]:g} {name}" for name in ("CPU", "GPU") if resources.get(name))
+    runner.say(f"{len(todo)} runs on Ray: {cluster}")
     stopped: Stop | None = None
     try:
         while waiting:
             done, _ = ray.wait(list(waiting), num_returns=1, timeout=1.0)
             for reference in done:
                 run = waiting.pop(reference)
-                found = _answer(ray, reference, table=runner.table.name)
+                try:
+                    found = answer_of(ray.get(reference), table=runner.table.name)
+                except ray.exceptions.RayError as error:
+                    found = UserError(f"its worker failed: {' '.join(str(error).split())[-300:]}")
                 if isinstance(found, str):
                     stopped = found
                 else:
@@ -69,23 +71,3 @@ def _gather(
         stopped = "interrupted"
     if stopped is not None:
         raise Unfinished(stopped)
-
-
-def _answer(ray: Any, reference: Any, *, table: str) -> Result | UserError | Stop:
-    try:
-        found = ray.get(reference)
-    except ray.exceptions.RayError as error:
-        return UserError(f"its worker failed: {' '.join(str(error).split())[-300:]}")
-    return answer_of(found, table=table)
-
-
-def _resources(found: Mapping[str, float]) -> str:
-    return ", ".join(f"{found[name]:g} {name}" for name in ("CPU", "GPU") if found.get(name))
-
-
-def _import() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise UserError("--ray needs Ray: run pip install 'universal-transformer[ray]'") from error
-    return ray

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from statistics import fmean, stdev
 
@@ -11,6 +11,7 @@ from universal_transformer.evaluation.report import FAILED_ABOVE, Metric, StepCo
 from universal_transformer.reproduction.definition import Column, Grid, ResultTable
 from universal_transformer.reproduction.paper import Cell
 from universal_transformer.reproduction.results import Result
+from universal_transformer.training.provenance import show_commit
 
 METRICS: Mapping[str, Metric] = {
     **report.METRICS,
@@ -61,14 +62,11 @@ class _Notes:
         self._numbers: dict[str, int] = {}
 
     def mark(self, results: Iterable[Result]) -> str:
-        own = dict.fromkeys(
-            note
-            for result in results
-            for note in result.notes
-            if note not in [*self._shared, *self._of_columns.get(_column(result), [])]
-        )
-        numbers = [self._numbers.setdefault(note, len(self._numbers) + 1) for note in own]
-        return "".join(f" [{number}]" for number in numbers)
+        own: dict[str, None] = {}
+        for result in results:
+            common = [*self._shared, *self._of_columns.get(_column(result), [])]
+            own |= dict.fromkeys(note for note in result.notes if note not in common)
+        return "".join(f" [{self._numbers.setdefault(note, len(self._numbers) + 1)}]" for note in own)
 
     def lines(self) -> list[str]:
         found = [f"- All of ours: {note}" for note in self._shared]
@@ -102,13 +100,14 @@ def _grid(grid: Grid, results: Sequence[Result], *, rows: Iterable[str], notes: 
             ]
             is_measured |= not {"-", NOT_MEASURED}.issuperset(cells)
             lines.append([title, "ours", *cells])
-    scores = dict.fromkeys(" / ".join(_titles(column.metrics)) for column in grid.columns.values())
-    unit = next(iter(scores)) if len(scores) == 1 else ""
-    heads = [
-        title if len(scores) == 1 else f"{title}: {' / '.join(_titles(column.metrics))}"
-        for title, column in grid.columns.items()
+    units = [
+        " / ".join(METRICS[metric].title for metric in column.metrics) for column in grid.columns.values()
     ]
-    head = ["model", "from", *heads]
+    unit = units[0] if len(set(units)) == 1 else ""
+    names = [*grid.columns]
+    if len(set(units)) > 1:
+        names = [f"{name}: {one}" for name, one in zip(names, units, strict=True)]
+    head = ["model", "from", *names]
     if grid.transposed and not is_measured:
         return []  # lines of the paper's figures only
     if grid.transposed:
@@ -131,10 +130,6 @@ def _printed(cell: Cell) -> str:
     return " / ".join(f"{one:g}" for one in cell)
 
 
-def _titles(metrics: Sequence[str]) -> list[str]:
-    return [METRICS[metric].title for metric in metrics]
-
-
 def _cell(column: Column, results: Sequence[Result], *, notes: _Notes) -> str:
     """Return a cell of ours: the best run of each of its rows on validation, and the spread over seeds."""
     if column.supports:
@@ -146,11 +141,10 @@ def _cell(column: Column, results: Sequence[Result], *, notes: _Notes) -> str:
     found = [group for one in best for group in groups(one, column=column)]
     if len(found) < column.num_tasks:
         return f"{len(found)} of {column.num_tasks} tasks"
-    shown = _joined([(_mean(found, metric, column=column),) for metric in column.metrics], column.metrics)
+    shown = _scores([found], column=column)
     over_seeds = _over_seeds(best, own, column=column)
     if len(over_seeds) > 1:
-        by_metric = [[_mean(one, metric, column=column) for one in over_seeds] for metric in column.metrics]
-        shown += f"; {_joined(by_metric, column.metrics)} over {len(over_seeds)} seeds"
+        shown += f"; {_scores(over_seeds, column=column)} over {len(over_seeds)} seeds"
     return shown + notes.mark(best)
 
 
@@ -201,17 +195,14 @@ def _mean(found: Sequence[Mapping[str, float]], metric: str, *, column: Column) 
     return sum(group["count"] * group[metric] for group in found) / total
 
 
-def _joined(values: Iterable[Sequence[float]], metrics: Sequence[str]) -> str:
-    """Return one value a score, or the mean and spread of several."""
-    pairs = zip(values, metrics, strict=True)
-    return " / ".join(_spread(found, decimals=METRICS[metric].decimals) for found, metric in pairs)
-
-
-def _spread(values: Sequence[float], *, decimals: int) -> str:
-    """Return a value, or ``mean ± standard deviation`` of several."""
-    if len(values) == 1:
-        return f"{values[0]:.{decimals}f}"
-    return f"{fmean(values):.{decimals}f} ± {stdev(values):.{decimals}f}"
+def _scores(runs: Sequence[Sequence[Mapping[str, float]]], *, column: Column) -> str:
+    """Return each score of a run, or ``mean ± standard deviation`` over several runs."""
+    texts = []
+    for metric in column.metrics:
+        values, decimals = [_mean(run, metric, column=column) for run in runs], METRICS[metric].decimals
+        spread = f" ± {stdev(values):.{decimals}f}" if len(values) > 1 else ""
+        texts.append(f"{fmean(values):.{decimals}f}{spread}")
+    return " / ".join(texts)
 
 
 def _steps(results: Sequence[Result], *, num_supports: int) -> str:
@@ -244,37 +235,30 @@ def _runs(results: Sequence[Result], *, headline: str) -> list[str]:
     """Return the section that lists all runs, the hardware and versions they used, and their warnings."""
     if not results:
         return ["## Runs", "", "None yet."]
-    rows = []
-    for one in results:
-        commit = "unknown" if one.commit is None else one.commit[:10] + ("" if one.clean else " (changed)")
-        machine = f"{one.hardware.get('gpu', one.hardware['cpu'])}, threads: {one.hardware['threads']}"
-        rows.append(
-            [
-                *(one.row, str(one.seed), summarise(one, headline=headline), validation_score(one)),
-                *(f"{one.parameters:,}", f"{one.mean_steps:.2f}", f"{one.updates:,}"),
-                *(
-                    f"{one.seconds / 60:.1f}",
-                    str(one.resumes),
-                    machine,
-                    one.versions["torch"],
-                    commit,
-                    one.config,
-                ),
-            ]
-        )
-    test = f"test ({headline or 'mean over groups'})"
-    head = ["row", "seed", test, "validation", "parameters", "mean steps", "updates"]
-    lines = _markdown([*head, "minutes", "resumes", "machine", "torch", "commit", "config"], rows)
+    columns: dict[str, Callable[[Result], str]] = {
+        "row": lambda one: one.row,
+        "seed": lambda one: str(one.seed),
+        f"test ({headline or 'mean over groups'})": lambda one: summarise(one, headline=headline),
+        "validation": validation_score,
+        "parameters": lambda one: f"{one.parameters:,}",
+        "mean steps": lambda one: f"{one.mean_steps:.2f}",
+        "updates": lambda one: f"{one.updates:,}",
+        "minutes": lambda one: f"{one.seconds / 60:.1f}",
+        "resumes": lambda one: str(one.resumes),
+        "machine": lambda one: (
+            f"{one.hardware.get('gpu', one.hardware['cpu'])}, threads: {one.hardware['threads']}"
+        ),
+        "torch": lambda one: one.versions["torch"],
+        "commit": lambda one: show_commit(one.commit, clean=one.clean),
+        "config": lambda one: one.config,
+    }
+    lines = _markdown([*columns], [[show(one) for show in columns.values()] for one in results])
     warnings = [f"- {one.row}, seed {one.seed}: {text}" for one in results for text in one.warnings]
     return ["## Runs", "", *lines, *warnings]
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return a Markdown table as lines; a | in a cell is escaped."""
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    return [
-        f"| {' | '.join(head)} |",
-        f"|{'---|' * len(head)}",
-        *(f"| {' | '.join(row)} |" for row in cells),
-        "",
-    ]
+    cells = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows]
+    lines = [f"| {row} |" for row in cells]
+    return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *lines, ""]

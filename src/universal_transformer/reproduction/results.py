@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, show, show_path
 from universal_transformer.kinds import config_from_dict
 from universal_transformer.tasks import TASKS
-from universal_transformer.training.config import TrainingConfig
+from universal_transformer.training.config import TrainingConfig, digest
 from universal_transformer.typed import typed
 
 FORMAT = 1
@@ -31,12 +30,8 @@ Figures = dict[str, dict[str, float]]
 """Group of the test set -> its scores, "count" (its examples) among them."""
 
 
-class Key(NamedTuple):
-    """The identity of a run: two lines with the same key are the same run."""
-
-    row: str
-    seed: int
-    config: str
+Key = tuple[str, int, str]
+"""Row, seed and digest of the configuration of a run: two lines with the same key are the same run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +83,7 @@ class Result:
     @property
     def key(self) -> Key:
         """The identity of the run; fields that were added later count with their defaults."""
-        return Key(self.row, self.seed, digest(completed(self.settings)))
+        return self.row, self.seed, digest(completed(self.settings))
 
     @property
     def setting(self) -> str:
@@ -106,11 +101,6 @@ class Result:
         """Smaller is better, on validation, as training ranks weights."""
         error, cross_entropy = self.validation["error"], self.validation["cross_entropy"]
         return (error, cross_entropy) if self.classes else (cross_entropy, error)
-
-
-def digest(settings: dict[str, Any]) -> str:
-    """Return the digest of a configuration, as `RunConfig.digest` does."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def completed(settings: dict[str, Any]) -> dict[str, Any]:
@@ -139,6 +129,9 @@ class ResultsFile:
 
     def __init__(self, path: Path, *, table: str, say: Say) -> None:
         self.path, self.table, self._say = path, table, say
+        folder = path.parent
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"{show_path(folder)}: a file; expected the folder that results are kept in")
 
     @property
     def damaged(self) -> Path:
@@ -155,7 +148,8 @@ class ResultsFile:
     def append(self, result: Result) -> bool:
         """Add a line and wait until the disk has it; False if another process has added that run meanwhile."""
         line = json.dumps(dataclasses.asdict(result), ensure_ascii=False, allow_nan=False) + "\n"
-        parse(line, where="a new result", table=self.table)
+        check(json.loads(line), where="a new result", table=self.table)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._locked() as file:
             if result.key in {found.key for found in self._read(file)}:
                 return False
@@ -176,9 +170,7 @@ class ResultsFile:
 
     def _read(self, file: int) -> list[Result]:
         raw = os.pread(file, os.fstat(file).st_size, 0)
-        lines = raw.split(b"\n")
-        if lines[-1] == b"":
-            lines.pop()
+        lines = raw.removesuffix(b"\n").split(b"\n") if raw else []
         found: list[Result] = []
         for number, line in enumerate(lines, start=1):
             where = f"{show_path(self.path)}:{number}"
@@ -221,14 +213,6 @@ class ResultsFile:
             raise UserError(f"{show_path(self.path)}: {error.strerror}") from error
 
 
-def parse(line: str, *, where: str, table: str) -> Result:
-    """Return the result in a line; anything that this version does not write is a UserError that names it."""
-    fields = parse_json(line, where=where)
-    if not isinstance(fields, dict):
-        raise UserError(f"{where}: expected a JSON object, found {show(line)}")
-    return check(fields, where=where, table=table)
-
-
 def check(fields: dict[str, Any], *, where: str, table: str) -> Result:
     """Return the result with these fields; names, types and the digest of its settings must be exact."""
     if fields.get("format", FORMAT) != FORMAT:
@@ -254,34 +238,29 @@ def check(fields: dict[str, Any], *, where: str, table: str) -> Result:
 
 def _check_parts(result: Result, *, where: str) -> None:
     """Refuse a line that lacks parts that its figures need."""
-    data = result.settings.get("data")
-    parts: list[tuple[str, Any, set[str]]] = [
-        ("settings", result.settings, {"data", "model", "training"}),
-        ("settings.data", data, {"task", "fields"}),
-        ("validation", result.validation, {"error", "cross_entropy"}),
-        ("hardware", result.hardware, {"cpu", "threads"}),
-        ("versions", result.versions, {"torch"}),
-        *((f"figures.{group}", scores, {"count"}) for group, scores in result.figures.items()),
-    ]
-    for name, value, needed in parts:
+
+    def need(value: Any, name: str, *keys: str) -> None:
         if not isinstance(value, dict):
             raise UserError(f"{where}: {name}: found {show(value)}; expected an object")
-        if missing := needed - value.keys():
+        if missing := set(keys) - value.keys():
             raise UserError(f"{where}: {name}: {', '.join(sorted(missing))} missing")
-    for name, value in (
-        ("settings.data.fields", result.settings["data"]["fields"]),
-        ("settings.model", result.settings["model"]),
-        ("settings.training", result.settings["training"]),
-    ):
-        if not isinstance(value, dict):
-            raise UserError(f"{where}: {name}: found {show(value)}; expected an object")
+
+    settings = result.settings
+    need(settings, "settings", "data", "model", "training")
+    need(settings["data"], "settings.data", "task", "fields")
+    need(settings["data"]["fields"], "settings.data.fields")
+    need(settings["model"], "settings.model")
+    need(settings["training"], "settings.training")
+    need(result.validation, "validation", "error", "cross_entropy")
+    need(result.hardware, "hardware", "cpu", "threads")
+    need(result.versions, "versions", "torch")
     if not result.figures:
         raise UserError(f"{where}: figures: there are none in it")
     for group, scores in result.figures.items():
+        need(scores, f"figures.{group}", "count")
         if scores["count"] < 1:
-            raise UserError(
-                f"{where}: figures.{group}: count: found {scores['count']:g}; expected at least 1"
-            )
+            found = f"{scores['count']:g}"
+            raise UserError(f"{where}: figures.{group}: count: found {found}; expected at least 1")
 
 
 def _object(line: bytes) -> dict[str, Any] | None:

@@ -15,9 +15,9 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.reproduction.commands import train_command
 from universal_transformer.reproduction.definition import ResultTable
-from universal_transformer.reproduction.results import Key, Result, Say, completed, digest
-from universal_transformer.training.config import CONFIG, METRICS, MODEL, REPORT, RunConfig
-from universal_transformer.training.provenance import Code, hardware
+from universal_transformer.reproduction.results import Key, Result, Say, completed
+from universal_transformer.training.config import CONFIG, METRICS, MODEL, REPORT, RunConfig, digest
+from universal_transformer.training.provenance import Code, code_in_use, hardware
 
 if TYPE_CHECKING:
     from universal_transformer.evaluation.report import Report
@@ -33,7 +33,6 @@ class Unfinished(Exception):  # noqa: N818  not an error: a stop was requested, 
     """A run was stopped before its end, and why; it can be continued."""
 
     def __init__(self, reason: Stop) -> None:
-        super().__init__(reason)
         self.reason: Stop = reason
 
 
@@ -47,7 +46,7 @@ class PlannedRun:
     @property
     def key(self) -> Key:
         """The key that it is recorded with."""
-        return Key(self.row, self.config.training.seed, digest(completed(self.config.to_dict())))
+        return self.row, self.config.training.seed, digest(completed(self.config.to_dict()))
 
     @property
     def name(self) -> str:
@@ -60,10 +59,6 @@ class PlannedRun:
         minutes, updates = self.config.training.minutes, self.config.training.max_updates
         limits = [f"{minutes:g} minutes"] * bool(minutes) + [f"{updates:,} updates"] * bool(updates)
         return " or ".join(limits)
-
-    def folder(self, runs: Path, *, table: str) -> Path:
-        """Return its run folder."""
-        return runs / table / self.row / f"seed-{self.config.training.seed}-{self.config.digest()}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,29 +83,27 @@ class Runner:
         """Seconds that must be left for a run to begin."""
         return min(SHORTEST, self.rest / 10)
 
-    def make(self, run: PlannedRun, *, task: Task) -> Result:
-        """Train and measure a run; Raises Unfinished when a signal or the time stops it."""
-        self._train(run, self.folder(run), task=task)
-        return self.measure(run, task=task)
-
     def folder(self, run: PlannedRun) -> Path:
         """Return the run's folder."""
-        return run.folder(self.runs, table=self.table.name)
+        name = f"seed-{run.config.training.seed}-{run.config.digest()}"
+        return self.runs / self.table.name / run.row / name
 
-    def _train(self, run: PlannedRun, folder: Path, *, task: Task) -> None:
-        """Train the run or continue it, unless it is trained already."""
+    def make(self, run: PlannedRun, *, task: Task) -> Result:
+        """Train a run or continue it, and measure it; raise Unfinished when a signal or the time stops it."""
         from universal_transformer.training.folder import check_usable
         from universal_transformer.training.tracking import ending
         from universal_transformer.training.trainer import train
 
+        folder = self.folder(run)
         resume = (folder / CONFIG).is_file()
         if resume and ending(folder) is not None:
             check_usable(folder, run.config, resume=True)
-            return
+            return self.measure(run, task=task)
         folder.parent.mkdir(parents=True, exist_ok=True)
         result = train(run.config, folder, task=task, resume=resume, quiet=self.quiet, deadline=self.until)
         if result.stopped == "interrupted":
             raise Unfinished("interrupted" if self.rest > 0 else "budget")
+        return self.measure(run, task=task)
 
     def measure(self, run: PlannedRun, *, task: Task) -> Result:
         """Score the trained model; return its figures and all that they depend on."""
@@ -137,6 +130,8 @@ class Runner:
         report.save(folder / REPORT)
         figures = dict(_figures(report)) if self.table.measure is None else self.table.measure(model, task)
         code, changes = _origin(begun)
+        examples = {"train": len(task.train), "validation": len(task.validation)}
+        examples["test"] = sum(map(len, task.test.values()))
         warnings = [str(line["text"]) for line in lines if line["event"] == "warning"]
         return Result(
             table=self.table.name,
@@ -147,13 +142,9 @@ class Runner:
             validation={"error": 100 * float(end["error"]), "cross_entropy": float(end["cross_entropy"])},
             mean_steps=report.mean_steps,
             steps_by_supports={
-                str(one.num_supports): list(one.steps.counts) for one in report.steps_by_supports
+                str(one.num_supports): [*one.steps.counts] for one in report.steps_by_supports
             },
-            examples={
-                "train": len(task.train),
-                "validation": len(task.validation),
-                "test": sum(map(len, task.test.values())),
-            },
+            examples=examples,
             parameters=model.num_parameters(),
             updates=int(end["update"]),
             seconds=float(end["seconds"]),
@@ -177,7 +168,7 @@ def _origin(begun: Sequence[Mapping[str, Any]]) -> tuple[Code, list[str]]:
 
     Old runs that do not record their code count as trained with the present code.
     """
-    now = Code.in_use()
+    now = code_in_use()
     known = [code for line in begun if (code := Code.from_line(line)) is not None]
     last = known[-1] if known else now
     if all(code == now for code in known):

@@ -7,7 +7,7 @@ from functools import partial
 from universal_transformer.evaluation.report import FAILED_ABOVE
 from universal_transformer.recipes import RECIPES, Recipe
 from universal_transformer.reproduction import paper
-from universal_transformer.reproduction.definition import TITLES, Column, Grid, ResultTable
+from universal_transformer.reproduction.definition import Column, Grid, ResultTable, titles
 from universal_transformer.tasks.babi import TASK_NAMES
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import replaced
@@ -18,21 +18,14 @@ COLUMNS = {
     "1k-single": "1K single",
     "1k-joint": "1K joint",
 }
-MODELS = {model: TITLES[model] for model in ("transformer", "ut", "ut-halting")}
-_RECIPES = {
-    "10k-single": "babi",
-    "10k-joint": "babi-10k-joint",
-    "1k-single": "babi",
-    "1k-joint": "babi-1k-joint",
-}
+MODELS = titles("transformer", "ut", "ut-halting")
 _NUM_TASKS = len(TASK_NAMES)
 
 
 def babi_row(*, column: str, model: str, task: str) -> RunConfig:
     """Return the run of one cell, or of one task of a cell: `task` is a number, or "joint" for all 20."""
-    config = RECIPES[_RECIPES[column]]()
     return replaced(
-        config,
+        RECIPES["babi" if column.endswith("single") else f"babi-{column}"](),
         {
             "data.task": task,
             "data.size": "10k" if column.startswith("10k") else "1k",
@@ -43,17 +36,13 @@ def babi_row(*, column: str, model: str, task: str) -> RunConfig:
 
 
 def _rows() -> dict[str, Recipe]:
-    found: dict[str, Recipe] = {}
-    for column in COLUMNS:
-        for model in MODELS:
-            if column.endswith("joint"):
-                found[f"{column}/{model}"] = partial(babi_row, column=column, model=model, task="joint")
-                continue
-            for number in TASK_NAMES:
-                found[f"{column}/{model}/{number}"] = partial(
-                    babi_row, column=column, model=model, task=str(number)
-                )
-    return found
+    single = {f"/{number}": str(number) for number in TASK_NAMES}
+    return {
+        f"{column}/{model}{suffix}": partial(babi_row, column=column, model=model, task=task)
+        for column in COLUMNS
+        for model in MODELS
+        for suffix, task in ({"": "joint"} if column.endswith("joint") else single).items()
+    }
 
 
 def _by_task(column: str, title: str) -> Grid:

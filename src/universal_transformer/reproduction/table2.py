@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from universal_transformer.reproduction import paper
-from universal_transformer.reproduction.definition import TITLES, Column, Grid, ResultTable, recipe_rows
+from universal_transformer.reproduction.definition import Column, Grid, ResultTable, recipe_rows, titles
 
-_ROWS = recipe_rows(
-    {"agreement": "agreement"}, models=("lstm", "transformer", "transformer-small", "ut", "ut-halting")
-)
 _MODELS = {
     "stack-rnn": "Best Stack-RNN",
-    "lstm": "LSTM",
+    **titles("lstm"),
     "attention": "Best attention",
-    "transformer": TITLES["transformer"],
-    "transformer-small": TITLES["transformer-small"],
-    "ut": TITLES["ut"],
-    "ut-halting": TITLES["ut-halting"],
+    **titles("transformer", "transformer-small", "ut", "ut-halting"),
 }
 
 
@@ -29,7 +23,7 @@ def _grid(title: str, *, test: str) -> Grid:
             for name, group in {**groups, "total": test}.items()
         },
         printed=paper.TABLE2,
-        source=paper.TABLE2_SOURCE,
+        source="paper, table 2",
     )
 
 
@@ -37,7 +31,9 @@ TABLE2 = ResultTable(
     name="table2",
     title="subject-verb agreement by the number of attractors",
     naming="TASK/MODEL",
-    rows=_ROWS,
+    rows=recipe_rows(
+        {"agreement": "agreement"}, models=("lstm", "transformer", "transformer-small", "ut", "ut-halting")
+    ),
     heading="Table 2: subject-verb agreement",
     introduction="""\
 Language models, tested on whether the right form of a verb is more probable than the wrong one, by the number of

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from universal_transformer.reproduction import paper
-from universal_transformer.reproduction.definition import TITLES, Column, Grid, ResultTable, recipe_rows
+from universal_transformer.reproduction.definition import Column, Grid, ResultTable, recipe_rows, titles
 
-_MODELS = {
-    model: TITLES[model]
-    for model in (
-        *("lstm", "transformer", "transformer-small"),
-        *("ut", "ut-halting", "neural-gpu", "distance-positions"),
-    )
-}
+_MODELS = titles(
+    "lstm", "transformer", "transformer-small", "ut", "ut-halting", "neural-gpu", "distance-positions"
+)
 _PROBLEMS = ("copy", "reverse", "addition")
-_ROWS = recipe_rows({problem: problem for problem in _PROBLEMS}, models=_MODELS)
 _SCORES = ("character_accuracy", "sequence_accuracy")
 
 
@@ -21,7 +16,7 @@ TABLE4 = ResultTable(
     name="table4",
     title="copy, reverse and addition of digits, lengths 40 to 400",
     naming="PROBLEM/MODEL",
-    rows=_ROWS,
+    rows=recipe_rows({problem: problem for problem in _PROBLEMS}, models=_MODELS),
     heading="Table 4: algorithmic tasks",
     introduction="""\
 Copy, reversal and addition of digits, trained on sources of up to 40 symbols without a curriculum, tested on sources
@@ -33,7 +28,7 @@ Transformer; the small one is narrower, so that it has as many parameters.""",
             models=_MODELS,
             columns={name: Column(run=name, group="length 400", metrics=_SCORES) for name in _PROBLEMS},
             printed=paper.TABLE4,
-            source=paper.TABLE4_SOURCE,
+            source="paper, table 4",
         ),
         *(
             Grid(

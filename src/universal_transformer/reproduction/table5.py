@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from universal_transformer.reproduction import paper
-from universal_transformer.reproduction.definition import TITLES, Column, Grid, ResultTable, recipe_rows
+from universal_transformer.reproduction.definition import Column, Grid, ResultTable, recipe_rows, titles
 from universal_transformer.reproduction.paper import Cell
 
-_MODELS = {
-    model: TITLES[model]
-    for model in ("lstm", "transformer", "transformer-small", "ut", "ut-halting", "distance-positions")
-}
+_MODELS = titles("lstm", "transformer", "transformer-small", "ut", "ut-halting", "distance-positions")
 
 
 def _table(

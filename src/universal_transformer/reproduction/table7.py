@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from universal_transformer.reproduction import paper
-from universal_transformer.reproduction.definition import TITLES, Column, Grid, ResultTable, recipe_rows
+from universal_transformer.reproduction.definition import Column, Grid, ResultTable, recipe_rows, titles
 
-_ROWS = {
-    **recipe_rows({"multi30k": "multi30k"}, models=("transformer", "transformer-small", "ut", "ut-halting")),
-    **recipe_rows({"wmt14": "wmt14"}, models=("transformer", "ut", "ut-small")),
-}
+_MULTI30K = titles("transformer", "transformer-small", "ut", "ut-halting")
 _SETS = {"test 2016": "test_2016_flickr", "test 2017": "test_2017_flickr", "COCO 2017": "test_2017_mscoco"}
 
 
@@ -16,7 +13,10 @@ TABLE7 = ResultTable(
     name="table7",
     title="translation from English to German: Multi30k, and WMT14 where its files are present",
     naming="CORPUS/MODEL",
-    rows=_ROWS,
+    rows={
+        **recipe_rows({"multi30k": "multi30k"}, models=_MULTI30K),
+        **recipe_rows({"wmt14": "wmt14"}, models=("transformer", "ut", "ut-small")),
+    },
     heading="Table 7: translation from English to German",
     introduction="""\
 Greedy output, scored by sacreBLEU (BLEU with its own tokeniser, case kept) and chrF. "Transformer" has the width and
@@ -32,13 +32,11 @@ the depth of the Universal Transformer (equal compute); the small one has as man
             },
             columns={"newstest 2014": Column(run="wmt14", group="newstest2014", metrics=("bleu",))},
             printed=paper.TABLE7,
-            source=paper.TABLE7_SOURCE,
+            source="paper, table 7",
         ),
         Grid(
             title="Multi30k",
-            models={
-                model: TITLES[model] for model in ("transformer", "transformer-small", "ut", "ut-halting")
-            },
+            models=_MULTI30K,
             columns={
                 title: Column(run="multi30k", group=name, metrics=("bleu", "chrf"))
                 for title, name in _SETS.items()

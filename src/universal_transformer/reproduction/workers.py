@@ -14,19 +14,17 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 from universal_transformer.errors import UserError
-from universal_transformer.reproduction.campaign import Scheduler
 from universal_transformer.reproduction.results import Result, check
 from universal_transformer.reproduction.runs import PlannedRun, Runner, Stop, Unfinished
 from universal_transformer.reproduction.tables import find_table
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.interruption import stop_on_signals
-from universal_transformer.training.provenance import checkout
+from universal_transformer.training.provenance import code_in_use
 
 POLL_SECONDS = 0.2
 
@@ -45,7 +43,7 @@ def job_of(run: PlannedRun, runner: Runner) -> dict[str, Any]:
 
 def work(job: Mapping[str, Any]) -> dict[str, Any]:
     """Make one run, in a worker; return its result, error or reason to stop as plain values."""
-    checkout()
+    code_in_use()
     os.environ["UT_DATA"] = job["data"]
     runner = Runner(
         table=find_table(job["table"]),
@@ -77,14 +75,10 @@ def answer_of(found: Mapping[str, Any], *, table: str) -> Result | UserError | S
     return check(found["result"], where="a result of a worker", table=table)
 
 
-def in_processes(count: int) -> Scheduler:
-    """Return the scheduler that makes up to `count` runs at a time on this machine, each in its own process."""
-    return partial(_in_processes, count=count)
-
-
-def _in_processes(
+def in_processes(
     todo: Sequence[PlannedRun], runner: Runner, *, count: int
 ) -> Iterator[tuple[PlannedRun, Result | UserError]]:
+    """Make up to `count` runs at a time on this machine, each in its own process."""
     if not todo:
         return
     todo[0].config.data.load()  # missing data are reported here, once
@@ -147,12 +141,10 @@ def _stop_on_request(connection: Connection) -> None:
 
 
 def _receive(connection: Connection, process: Any, *, table: str) -> Result | UserError | Stop:
-    try:
+    found = None
+    with connection, suppress(EOFError, OSError):
         found = connection.recv()
-    except (EOFError, OSError):
-        process.join()
-        return UserError(f"its process ended without a result (exit code {process.exitcode})")
-    finally:
-        connection.close()
     process.join()
+    if found is None:
+        return UserError(f"its process ended without a result (exit code {process.exitcode})")
     return answer_of(found, table=table)

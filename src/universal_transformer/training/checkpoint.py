@@ -47,7 +47,12 @@ def save(folder: Path, checkpoint: Checkpoint, *, name: str) -> Path:
         folder.mkdir(exist_ok=True)
         remove_partial(folder)
         staging.mkdir()
-        files = {f"{part}.safetensors": _serialize(tensors) for part, tensors in checkpoint.tensors.items()}
+        files = {
+            f"{part}.safetensors": safetensors.torch.save(
+                {name: one.contiguous() for name, one in tensors.items()}
+            )
+            for part, tensors in checkpoint.tensors.items()
+        }
         files[STATE] = encode_json(checkpoint.state)
         hashes = {file: _entry(data) for file, data in files.items()}
         files[MANIFEST] = encode_json({"format": FORMAT, "files": hashes})
@@ -75,16 +80,17 @@ def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     Damaged ones are renamed to damaged-NAME. Raises UserError when none is intact.
     """
     warnings: list[str] = []
-    paths = _newest_first(folder)
-    for path in paths:
+    for path in _newest_first(folder):
         try:
             return _load(path), warnings
         except (OSError, UserError, SafetensorError) as error:
             warnings.append(f"checkpoint {path} is damaged ({error}): using the one before")
-            _set_aside(path)
-    if damaged := sorted(path.name for path in folder.glob("damaged-*")):
+            damaged = path.with_name(f"damaged-{path.name}")
+            shutil.rmtree(damaged, ignore_errors=True)
+            path.rename(damaged)
+    if names := sorted(path.name for path in folder.glob("damaged-*")):
         raise UserError(
-            f"{folder}: no checkpoint is sound, all are damaged ({', '.join(damaged)}); "
+            f"{folder}: no checkpoint is sound, all are damaged ({', '.join(names)}); "
             "delete the folder to start the run again"
         )
     return None, warnings
@@ -139,24 +145,8 @@ def _load(path: Path) -> Checkpoint:
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    paths = (path for path in folder.iterdir() if path.is_dir())
-    return sorted(
-        (path for path in paths if not path.name.startswith((".", "damaged-"))),
-        key=lambda path: path.name,
-        reverse=True,
-    )
-
-
-def _set_aside(path: Path) -> None:
-    aside = path.with_name(f"damaged-{path.name}")
-    shutil.rmtree(aside, ignore_errors=True)
-    path.rename(aside)
-
-
-def _serialize(tensors: Tensors) -> bytes:
-    return safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()})
+    paths = [path for path in folder.glob("[!.]*") if path.is_dir()]
+    return sorted((path for path in paths if not path.name.startswith("damaged-")), reverse=True)
 
 
 def _entry(data: bytes) -> dict[str, Any]:

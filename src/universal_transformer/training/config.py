@@ -128,9 +128,9 @@ class RunConfig:
         """Return plain JSON values; the data carry the name of their task under "task"."""
         return {
             "recipe": self.recipe,
-            "data": {"task": task_name(self.data), "fields": _plain(dataclasses.asdict(self.data))},
+            "data": {"task": task_name(self.data), "fields": _plain(self.data)},
             "model": self.model.to_dict(),
-            "training": _plain(dataclasses.asdict(self.training)),
+            "training": _plain(self.training),
         }
 
     @classmethod
@@ -150,8 +150,7 @@ class RunConfig:
 
     def digest(self) -> str:
         """Return 12 hexadecimal digits that change with every field."""
-        text = json.dumps(self.to_dict(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return digest(self.to_dict())
 
     @classmethod
     def load(cls, path: Path) -> RunConfig:
@@ -159,10 +158,12 @@ class RunConfig:
         return cls.from_dict(read_json(path), name=str(path))
 
 
-def _plain(value: Any) -> Any:
-    """Python values as JSON has them: tuples as lists, paths as text."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return value.as_posix() if isinstance(value, Path) else value
+def digest(settings: dict[str, Any]) -> str:
+    """Return the digest of a run's configuration as `RunConfig.to_dict` returns it."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _plain(fields: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as JSON values: tuples as lists, paths as text."""
+    plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(fields), default=Path.as_posix))
+    return plain

@@ -39,12 +39,8 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
         ) from error
     if not resume:
         if folder.exists() and not (folder.is_dir() and _is_empty(folder)):
-            begun = (folder / CONFIG).is_file()
-            what = (
-                f": continue it (ut train --resume {folder}) or choose another"
-                if begun
-                else ", and no run: choose another"
-            )
+            begun = f": continue it (ut train --resume {folder}) or choose another"
+            what = begun if (folder / CONFIG).is_file() else ", and no run: choose another"
             raise UserError(f"{folder} is there already{what}")
         return []
     if not (folder / CONFIG).is_file():
@@ -65,19 +61,15 @@ def _is_empty(folder: Path) -> bool:
 
 def _all_fields(config: RunConfig) -> dict[str, Any]:
     """Return the fields of a run, those of `model.execution` at their defaults included."""
-    return {
-        **config.to_dict(),
-        "model": {"kind": config.model.kind, **dataclasses.asdict(config.model)},
-    }
+    return {**config.to_dict(), "model": {"kind": config.model.kind, **dataclasses.asdict(config.model)}}
 
 
 def _differences(saved: Any, given: Any, *, where: str) -> dict[str, str]:
     if isinstance(saved, dict) and isinstance(given, dict):
-        found = {}
-        for key in saved.keys() | given.keys():
-            old, new = (side.get(key) for side in (saved, given))
-            found.update(_differences(old, new, where=f"{where}.{key}".lstrip(".")))
-        return dict(sorted(found.items()))
+        found: dict[str, str] = {}
+        for key in sorted(saved.keys() | given.keys()):
+            found |= _differences(saved.get(key), given.get(key), where=f"{where}.{key}".lstrip("."))
+        return found
     return {} if saved == given else {where: f"{where} was {saved!r}, is now {given!r}"}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from universal_transformer.axes import Float, Int, Scalar, Tensor
+from universal_transformer.axes import Int, Scalar, Tensor
 from universal_transformer.data.batch import Batch
 from universal_transformer.data.example import NO_CLASS, PADDING
 from universal_transformer.models.outputs import ModelOutput
@@ -60,12 +60,16 @@ def objective(
     target = batch.target
     logits = output.logits.float()
     ignored = NO_CLASS if target.ndim == 1 else PADDING
-    cross_entropy = _cross_entropy(
-        logits.flatten(0, -2), target.flatten(), ignored=ignored, label_smoothing=label_smoothing
+    real = target != ignored
+    total = functional.cross_entropy(
+        logits.flatten(0, -2),
+        target.flatten(),
+        ignore_index=ignored,
+        label_smoothing=label_smoothing,
+        reduction="sum",
     )
-    ponder = output.ponder_cost
+    cross_entropy, ponder = total / real.sum().clamp(min=1), output.ponder_cost
     with torch.no_grad():
-        real = target != ignored
         num_correct = ((logits.argmax(-1) == target) & real).sum()
     return Loss(
         total=cross_entropy + ponder_weight * ponder,
@@ -76,16 +80,3 @@ def objective(
         mean_steps=output.mean_steps.detach(),
         traces=tuple(trace for trace in (output.encoder, output.decoder) if trace is not None),
     )
-
-
-def _cross_entropy(
-    logits: Float[Tensor, "targets classes"],
-    targets: Int[Tensor, " targets"],
-    *,
-    ignored: int,
-    label_smoothing: float,
-) -> Scalar:
-    total = functional.cross_entropy(
-        logits, targets, ignore_index=ignored, label_smoothing=label_smoothing, reduction="sum"
-    )
-    return total / (targets != ignored).sum().clamp(min=1)

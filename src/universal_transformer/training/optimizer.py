@@ -90,13 +90,19 @@ def _halting_units(model: nn.Module) -> Iterator[HaltingUnit]:
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
     """Return Adam or AdamW over all parameters, with weight decay on matrices and kernels of linear maps only."""
-    decaying = {id(parameter) for parameter in _matrices(model)}
-    matrices = [parameter for parameter in model.parameters() if id(parameter) in decaying]
-    others = [parameter for parameter in model.parameters() if id(parameter) not in decaying]
-    groups = [
-        {"params": matrices, "weight_decay": config.weight_decay},
-        {"params": others, "weight_decay": 0.0},
+    matrices = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.LSTM)
+        for name, parameter in module.named_parameters(recurse=False)
+        if name.startswith("weight")
+    }
+    groups: list[dict[str, Any]] = [
+        {"params": [], "weight_decay": config.weight_decay},
+        {"params": [], "weight_decay": 0.0},
     ]
+    for parameter in model.parameters():
+        groups[id(parameter) not in matrices]["params"].append(parameter)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     # fused: 0.37 ms an update where foreach takes 1.3 and the loop 1.6 (37 tensors, width 128, one core)
     return kind(
@@ -106,15 +112,6 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
         eps=config.epsilon,
         fused=True,
     )
-
-
-def _matrices(model: nn.Module) -> list[nn.Parameter]:
-    linear = (module for module in model.modules() if isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d))
-    recurrent = (module for module in model.modules() if isinstance(module, nn.LSTM))
-    named = (pair for module in recurrent for pair in module.named_parameters())
-    return [module.get_parameter("weight") for module in linear] + [
-        parameter for name, parameter in named if name.startswith("weight")
-    ]
 
 
 def gradient_norm(model: nn.Module) -> Scalar:
@@ -174,8 +171,8 @@ def load_optimizer(model: nn.Module, optimizer: Optimizer, *, tensors: Mapping[s
     for name, state in states.items():
         if missing := set(MOMENTS) - state.keys():
             raise UserError(f"optimizer: missing tensor {name}/{min(missing)}")
-    positions = {id(parameter): name for name, parameter in parameters.items()}
-    ordered = [positions[id(p)] for group in optimizer.param_groups for p in group["params"]]
+    names = {id(parameter): name for name, parameter in parameters.items()}
+    ordered = [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
     packed: dict[str, Any] = optimizer.state_dict()
     packed["state"] = {index: states[name] for index, name in enumerate(ordered) if name in states}
     optimizer.load_state_dict(packed)

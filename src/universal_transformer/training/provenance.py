@@ -19,27 +19,15 @@ SECONDS = 20
 
 
 @dataclass(frozen=True)
-class Checkout:
-    """The commit of the package's code."""
+class Code:
+    """The code and versions that compute a figure."""
 
     commit: str | None
     """None if the code is in no git checkout, or git is missing."""
     clean: bool | None
     """Whether the package's files are as committed; None without a commit."""
-
-
-@dataclass(frozen=True)
-class Code(Checkout):
-    """The code and versions that compute a figure."""
-
     versions: dict[str, str]
     """Of Python, torch and this package."""
-
-    @classmethod
-    def in_use(cls) -> Code:
-        """Return those of this process."""
-        code = checkout()
-        return cls(code.commit, code.clean, versions())
 
     def values(self) -> dict[str, str | bool | None]:
         """Return them as values of a line of metrics."""
@@ -55,21 +43,25 @@ class Code(Checkout):
         return cls(commit, line["clean"], {name: str(line[name]) for name in names})
 
     def __str__(self) -> str:
-        """The commit, as lists of runs show it, and the versions."""
-        commit = "unknown" if self.commit is None else self.commit[:10] + ("" if self.clean else " (changed)")
+        commit = show_commit(self.commit, clean=self.clean)
         return f"commit {commit}, {', '.join(f'{name} {text}' for name, text in self.versions.items())}"
 
 
+def show_commit(commit: str | None, *, clean: bool | None) -> str:
+    """Return a commit as lists of runs show it."""
+    return "unknown" if commit is None else commit[:10] + ("" if clean else " (changed)")
+
+
 @cache
-def checkout() -> Checkout:
-    """Return the commit of the code in use, looked up once: later changes on disk do not change what runs."""
+def code_in_use() -> Code:
+    """Return the code of this process, looked up once: later changes on disk do not change what runs."""
     source = Path(universal_transformer.__file__).parent
     # a package installed inside another project's checkout does not belong to that checkout
     if _git(source, "ls-files", "--error-unmatch", "__init__.py") is None:
-        return Checkout(None, None)
+        return Code(None, None, versions())
     commit = _git(source, "rev-parse", "HEAD")
     changes = _git(source, "status", "--porcelain", "--", ".")
-    return Checkout(commit, None if commit is None or changes is None else not changes)
+    return Code(commit, None if commit is None or changes is None else not changes, versions())
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

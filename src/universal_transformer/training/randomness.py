@@ -12,12 +12,6 @@ from universal_transformer.axes import Tensor
 from universal_transformer.training.config import TrainingConfig
 
 
-def seed_everything(seed: int) -> None:
-    """Seed torch (all devices) and Python."""
-    torch.manual_seed(seed)
-    random.seed(seed)
-
-
 def random_states(device: torch.device) -> dict[str, Tensor]:
     """Return the states of all generators a run draws from, as tensors."""
     _, words, _ = random.getstate()

@@ -25,7 +25,7 @@ from universal_transformer.training.batches import TrainingBatches
 from universal_transformer.training.config import CHECKPOINTS, METRICS, RunConfig
 from universal_transformer.training.interruption import StopRequest
 from universal_transformer.training.objective import objective
-from universal_transformer.training.provenance import Code
+from universal_transformer.training.provenance import code_in_use
 from universal_transformer.training.randomness import depth_of, random_states, restore_random_states
 from universal_transformer.training.tracking import Display, Metrics, TensorBoard, UpdateStatus, Value
 from universal_transformer.training.validation import Averager, CollapseWatch, Interrupted, Score, Validation
@@ -83,12 +83,8 @@ class TrainingRun:
         if self.training.halting_delay:
             optimizers.flatten_halting(model)
         self.optimizer = optimizers.build_optimizer(model, self.training)
-        self.validation = Validation(
-            task.validation,
-            batch_tokens=self.training.batch_tokens,
-            device=device,
-            precision=self.precision,
-        )
+        tokens, precision = self.training.batch_tokens, self.precision
+        self.validation = Validation(task.validation, batch_tokens=tokens, device=device, precision=precision)
         self.averager = Averager(self.training.average_checkpoints)
         self.best_weights: dict[str, Tensor] = {}
         self.state = RunState(collapse=CollapseWatch(cap=model.config.max_steps))
@@ -97,8 +93,6 @@ class TrainingRun:
         self.data = folders.data_digest(task.train, task.validation)
         self.metrics: Metrics | None = None
         self.board: TensorBoard | None = None
-
-    # -- start
 
     def start(self, changes: list[str], *, resume: bool) -> None:
         """Load the last checkpoint of a resumed run, open the metrics, and report the start."""
@@ -159,15 +153,17 @@ class TrainingRun:
             "validation_examples": len(self.task.validation),
             "parameters": self.model.num_parameters(),
             **self._surroundings(),
-            **Code.in_use().values(),  # after the surroundings: the version of torch as results state it
+            **code_in_use().values(),  # after the surroundings: the version of torch as results state it
         }
-
-    # -- updates
 
     def run(self, stop: StopRequest) -> Reason:
         """Make updates, with validations and checkpoints between them, until there is a reason to stop; return it."""
         while True:
-            if self._validation_due():
+            due = (
+                self.state.update > self.state.validated
+                and self.state.update % self.training.validate_every == 0
+            )
+            if due and self.validation:
                 try:
                     self._validate(stop)
                 except Interrupted:
@@ -177,11 +173,6 @@ class TrainingRun:
             if 0 < 60 * self.training.save_minutes < time.monotonic() - self.saved_at:
                 self.save()
             self._update()
-
-    def _validation_due(self) -> bool:
-        update = self.state.update
-        due = update > self.state.validated and update % self.training.validate_every == 0
-        return bool(self.validation) and due
 
     def _reason_to_stop(self, stop: StopRequest) -> Reason | None:
         training, state = self.training, self.state
@@ -258,22 +249,19 @@ class TrainingRun:
             decided = [] if self._halting_delayed() else traces
             if warning := state.collapse.look(decided, updates=int(window["updates"])):
                 self._warn(warning)
-        seconds = self.seconds
+        seconds, training = self.seconds, self.training
+        by_updates = state.update / training.max_updates if training.max_updates else 0.0
+        by_time = seconds / (60 * training.minutes) if training.minutes else 0.0
         self.shown.show(
             UpdateStatus(
                 update=state.update,
                 seconds=seconds,
-                fraction=self._fraction(seconds),
+                fraction=min(1.0, max(by_updates, by_time)),
                 loss=values["loss"],
                 mean_steps=values["mean_steps"],
                 handled=state.examples if self.classes else state.targets,
             )
         )
-
-    def _fraction(self, seconds: float) -> float:
-        by_updates = self.state.update / self.training.max_updates if self.training.max_updates else 0.0
-        by_time = seconds / (60 * self.training.minutes) if self.training.minutes else 0.0
-        return min(1.0, max(by_updates, by_time))
 
     def _validate(self, stop: StopRequest) -> None:
         state = self.state
@@ -284,8 +272,9 @@ class TrainingRun:
         rank, best = score.rank(classes=self.classes), state.best
         before = best.rank(classes=self.classes) if best else (math.inf, math.inf)
         # before halting is trained the model never halts: its weights are not candidates
-        better = rank < before and not self._halting_delayed()
-        if not self._halting_delayed():
+        candidate = not self._halting_delayed()
+        better = candidate and rank < before
+        if candidate:
             # equal errors with a smaller loss are better weights, but not a reason to continue
             state.stale = 0 if rank[0] < before[0] else state.stale + 1
         if better:
@@ -300,8 +289,6 @@ class TrainingRun:
         measure = f"error {score.error:.2%}" if self.classes else f"loss {score.cross_entropy:.4f} a token"
         return f"{measure} · steps {score.mean_steps:.2f}" if score.mean_steps else measure
 
-    # -- checkpoints
-
     def save(self) -> None:
         """Write a checkpoint."""
         state = self.state
@@ -314,12 +301,8 @@ class TrainingRun:
             "best": self.best_weights,
             "averaged": self.averager.tensors(),
         }
-        saved = {
-            "standing": dataclasses.asdict(state),
-            "config": self.config.digest(),
-            "data": self.data,
-            "surroundings": self._surroundings(),
-        }
+        saved = {"standing": dataclasses.asdict(state), "config": self.config.digest(), "data": self.data}
+        saved["surroundings"] = self._surroundings()
         if self.metrics is not None:
             self.metrics.sync()
         checkpoints.save(
@@ -328,8 +311,6 @@ class TrainingRun:
             name=f"{state.update:09d}-{state.saves:06d}",
         )
         self.saved_at = time.monotonic()
-
-    # -- metrics and messages
 
     def write(self, event: str, values: Mapping[str, Value]) -> None:
         """Add a line to the metrics."""

@@ -45,10 +45,6 @@ def ending(folder: Path) -> dict[str, Any] | None:
     return lines[-1] if ended else None
 
 
-def _is_bad(value: Value) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
-
-
 class Metrics:
     """metrics.jsonl: one JSON object a line with event, update, seconds and values, on disk line by line."""
 
@@ -63,7 +59,11 @@ class Metrics:
 
     def write(self, event: str, *, update: int, seconds: float, values: Mapping[str, Value]) -> None:
         """Append one line, without values that are not finite: JSON cannot represent them."""
-        numbers = {name: value for name, value in values.items() if not _is_bad(value)}
+        numbers = {
+            name: value
+            for name, value in values.items()
+            if not isinstance(value, float) or math.isfinite(value)
+        }
         line = {"event": event, "update": update, "seconds": round(seconds, 3), **numbers}
         self._file.write(json.dumps(line, allow_nan=False) + "\n")
 
@@ -110,43 +110,39 @@ class UpdateStatus:
 
 
 class Display:
-    """Shows the progress of a run; this base class shows nothing."""
-
-    def show(self, status: UpdateStatus) -> None:
-        """Show an update; called after each one, and fast when nothing is due."""
-
-    def note(self, text: str) -> None:
-        """Print a message."""
-
-    def close(self) -> None:
-        """Stop showing progress."""
-
-
-class Lines(Display):
-    """A plain line every ten seconds, for pipes and log files."""
+    """Shows the progress of a run: a plain line every ten seconds, for pipes and log files."""
 
     def __init__(self, console: Console, *, unit: str) -> None:
         self._console, self._unit = console, unit
-        self._rate = Rate()
+        self._first: UpdateStatus | None = None
         self._due = time.monotonic() + 1.0
 
     def show(self, status: UpdateStatus) -> None:
         """Print a line if the last one is ten seconds old."""
-        self._rate.start(status)
+        self._first = self._first or status
         if (now := time.monotonic()) < self._due:
             return
         self._due = now + LINE_SECONDS
         self.note(
-            f"update {status.update} · {status.fraction:.0%} · {summary(status)} · "
-            f"{self._rate.per_second(status):,.0f} {self._unit}/s · {time_left(status)}"
+            f"update {status.update} · {status.fraction:.0%} · {summary(status)} · {self._rate(status)} · "
+            f"{time_left(status)}"
         )
+
+    def _rate(self, status: UpdateStatus) -> str:
+        """Return the mean rate since the first status; the time before it (compilation, loading) does not count."""
+        assert self._first is not None
+        seconds, handled = status.seconds - self._first.seconds, status.handled - self._first.handled
+        return f"{handled / seconds if seconds > 0 else 0.0:,.0f} {self._unit}/s"
 
     def note(self, text: str) -> None:
         """Print a line."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
+    def close(self) -> None:
+        """Stop showing progress."""
 
-class Bar(Lines):
+
+class ProgressBar(Display):
     """A progress bar with loss, mean steps, rate and time left, for a terminal."""
 
     def __init__(self, console: Console, *, unit: str) -> None:
@@ -165,7 +161,7 @@ class Bar(Lines):
 
     def show(self, status: UpdateStatus) -> None:
         """Redraw the bar if it is a quarter of a second old."""
-        self._rate.start(status)
+        self._first = self._first or status
         if (now := time.monotonic()) < self._due and status.fraction < 1:
             return
         self._due = now + BAR_SECONDS
@@ -173,7 +169,7 @@ class Bar(Lines):
             self._task,
             completed=status.fraction,
             description=summary(status),
-            rate=f"{self._rate.per_second(status):,.0f} {self._unit}/s",
+            rate=self._rate(status),
             left=time_left(status),
             refresh=True,
         )
@@ -183,29 +179,10 @@ class Bar(Lines):
         self._progress.stop()
 
 
-class Rate:
-    """Examples or tokens a second since the first status."""
-
-    def __init__(self) -> None:
-        self._first: UpdateStatus | None = None
-
-    def start(self, status: UpdateStatus) -> None:
-        """Keep the first status; the time before it (compilation, loading) does not count."""
-        self._first = self._first or status
-
-    def per_second(self, status: UpdateStatus) -> float:
-        """Return the mean rate up to `status`."""
-        if self._first is None or status.seconds <= self._first.seconds:
-            return 0.0
-        return (status.handled - self._first.handled) / (status.seconds - self._first.seconds)
-
-
 def display(*, quiet: bool, unit: str, console: Console | None = None) -> Display:
     """Return a bar on a terminal, plain lines elsewhere, nothing if `quiet`."""
-    if quiet:
-        return Display()
-    console = console or Console()
-    return Bar(console, unit=unit) if console.is_terminal else Lines(console, unit=unit)
+    console = console or Console(quiet=quiet)
+    return (ProgressBar if console.is_terminal and not quiet else Display)(console, unit=unit)
 
 
 def summary(status: UpdateStatus) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -15,13 +16,13 @@ import torch
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.registry import Model, build
+from universal_transformer.registry import build
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import folder as folders
 from universal_transformer.training.checkpoint import copy_weights, load_weights
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.interruption import StopRequest, stop_on_signals
-from universal_transformer.training.randomness import repeatable, seed_everything
+from universal_transformer.training.randomness import repeatable
 from universal_transformer.training.run import Reason, TrainingRun, numbers
 from universal_transformer.training.tracking import display
 from universal_transformer.training.validation import Interrupted, Score
@@ -66,14 +67,16 @@ def train(
     task = task or config.data.load()
     if not task.train:
         raise UserError(f"data: there are no examples to train on in {task.name}")
-    seed_everything(config.training.seed)
+    torch.manual_seed(config.training.seed)
+    random.seed(config.training.seed)
     model = build(task.configure(config.model)).to(device)
     with ExitStack() as stack:
         stack.enter_context(disk_errors(folder))
         stack.enter_context(repeatable(threads=config.training.threads, device=device))
         stack.enter_context(folders.claimed(folder, config))
         stop = stack.enter_context(stop_on_signals(deadline=deadline))
-        shown = stack.enter_context(closing(display(quiet=quiet, unit=unit_of(model))))
+        unit = "examples" if model.config.architecture == "classifier" else "tokens"
+        shown = stack.enter_context(closing(display(quiet=quiet, unit=unit)))
         run = TrainingRun(config, folder=folder, task=task, model=model, device=device, shown=shown)
         stack.callback(run.close)
         run.start(changes, resume=resume)
@@ -101,11 +104,6 @@ def device_of(config: RunConfig) -> torch.device:
     if wanted == "cuda" and not torch.cuda.is_available():
         raise UserError("training.device: 'cuda', but torch finds no GPU; allowed here: auto, cpu")
     return torch.device(wanted)
-
-
-def unit_of(model: Model) -> str:
-    """Return the unit in which training speed is reported."""
-    return "examples" if model.config.architecture == "classifier" else "tokens"
 
 
 @contextmanager

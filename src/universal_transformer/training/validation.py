@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -123,7 +123,7 @@ class CollapseWatch:
 
     cap: int
     """Most steps a position can take."""
-    updates: int = field(default=0)
+    updates: int = 0
     """Updates since halting last differed between positions."""
     warned: bool = False
     looks: int = 0
