@@ -27,7 +27,8 @@ usage: ut train RECIPE [--field value ...] [--run FOLDER] [--data-dir FOLDER] [-
 --run FOLDER       folder of the run (default: runs/RECIPE-DIGEST)
 --resume RUN       continue a run from its last checkpoint
 --data-dir FOLDER  folder with the data sets (default: the environment variable UT_DATA, or else data)
---dry-run          print parameters, FLOPs, memory, expected time and numbers of examples; train nothing
+--dry-run          print parameters, FLOPs, memory, expected time and numbers of examples, and whether halted
+                   positions are left out of the computation (or why not); train nothing
 --quiet            show no progress"""
 
 

@@ -231,7 +231,7 @@ def _limits(
             asked = f" and max_new_tokens={max_new_tokens}" if max_new_tokens is not None else ""
             raise UserError(
                 f"row {row}: a prompt of {given} tokens{asked} does not fit the learned table of "
-                f"max_positions={config.coordinates.max_positions}"
+                f"coordinates.max_positions={config.coordinates.max_positions}"
                 + (f": at most {free} new tokens" if free > 0 else ": shorten the prompt")
             )
         limits.append(min(limit, free))

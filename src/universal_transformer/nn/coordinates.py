@@ -57,8 +57,8 @@ def draw_positions(
         return torch.arange(length, device=device).unsqueeze(0)
     if length > max_positions:
         raise UserError(
-            f"a sequence of {length} positions cannot be given an offset within max_positions={max_positions}: "
-            "raise max_positions or shorten the sequence"
+            f"a sequence of {length} positions cannot be given an offset within coordinates.max_positions="
+            f"{max_positions}: raise it or shorten the sequence"
         )
     if offsets == "random":
         first = torch.randint(max_positions - length + 1, (batch, 1), device=device)
@@ -190,8 +190,8 @@ class Coordinates(nn.Module):
         rows = self.position_table.shape[0]
         if highest > rows:
             raise UserError(
-                f"position {highest} lies beyond the learned table of {rows} positions: raise max_positions "
-                'or use position_coordinates="sinusoidal", which reaches any length'
+                f"position {highest} lies beyond the learned table of {rows} positions: raise "
+                'coordinates.max_positions, or use coordinates.position="sinusoidal", which reaches any length'
             )
         return self.position_table[positions]
 
@@ -226,7 +226,7 @@ class Coordinates(nn.Module):
         if steps > rows:
             raise UserError(
                 f"step {rows + 1} lies beyond the learned table of {rows} steps: run at most "
-                'that many, or train with step_coordinates="sinusoidal"'
+                'that many, or train with coordinates.step="sinusoidal"'
             )
         return (self.step_table[:steps] * self.step_scale).to(like.dtype)
 
