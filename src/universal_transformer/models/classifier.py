@@ -4,7 +4,6 @@ import torch
 from torch import nn
 
 from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
-from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.outputs import ModelOutput
@@ -31,18 +30,13 @@ class Classifier(AnyClassifier):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        if config.vocabulary.num_classes < 1:
-            raise UserError(
-                "vocabulary.num_classes=0: a classifier needs classes; take them from the data or set the field"
-            )
         self.source = SourceSide(config)
         self.head: nn.Linear | Pointer
+        width, classes = config.sizes.width, config.vocabulary.num_classes
         if config.outputs.pooling == "pointer":
-            self.head = Pointer(
-                config.sizes.width, num_classes=config.vocabulary.num_classes, start_id=config.start_id
-            )
+            self.head = Pointer(width, num_classes=classes, start_id=config.start_id)
         else:
-            self.head = nn.Linear(config.sizes.width, config.vocabulary.num_classes)
+            self.head = nn.Linear(width, classes)
         initialise(self, noisy_masks=config.inputs.fact_mask_init == "noise")
 
     def forward(

@@ -5,7 +5,7 @@ import torch
 from universal_transformer.axes import Int, Padding, Positions, States, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput, token_input
+from universal_transformer.models.inputs import TokenInput
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions import training_positions
 from universal_transformer.models.roles import AnyEncoderDecoder
@@ -30,8 +30,7 @@ class EncoderDecoder(AnyEncoderDecoder):
         shared = self.source.input
         assert isinstance(shared, TokenInput)
         if config.vocabulary.target_size:
-            size = config.vocabulary.target_size
-            shared = token_input(config, config.sizes.width, size=size)
+            shared = TokenInput(config, config.sizes.width, size=config.vocabulary.target_size)
         self.target = TargetSide(config, embedding=shared, cross_attention=True)
         initialise(self)
 

@@ -3,7 +3,7 @@
 from universal_transformer.axes import Int, Positions, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import token_input
+from universal_transformer.models.inputs import TokenInput
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions import training_positions
 from universal_transformer.models.roles import AnyLanguageModel
@@ -18,7 +18,7 @@ class LanguageModel(AnyLanguageModel):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        embedding = token_input(config, config.sizes.width, size=config.vocabulary.size)
+        embedding = TokenInput(config, config.sizes.width)
         self.target = TargetSide(config, embedding=embedding, cross_attention=False)
         initialise(self)
 
