@@ -188,15 +188,7 @@ def _in_batches(
 ) -> Iterator[tuple[int, Generated]]:
     while chunk := list(islice(requests, slots)):
         numbers = [request.number for request in chunk]
-        found = generate(
-            model,
-            _sources(model, chunk),
-            max_new_tokens=options.max_new_tokens,
-            sampling=options.sampling,
-            indices=numbers,
-            max_steps=options.max_steps,
-            halting_threshold=options.halting_threshold,
-        )
+        found = generate(model, _sources(model, chunk), indices=numbers, **vars(options))
         yield from zip(numbers, found, strict=True)
 
 
@@ -263,23 +255,9 @@ class ContinuousBatch:
             Continuation(limit, number=request.number, seed=options.sampling.seed)
             for request, limit in zip(requests, session.limits, strict=True)
         ]
-        chosen = extend(
-            sequences,
-            session.log_probabilities,
-            session.steps,
-            sampling=options.sampling,
-            end_id=self.config.vocabulary.end_id,
-        ).tolist()
+        chosen = self.extend(sequences, session.log_probabilities, session.steps).tolist()
         jobs = [
-            Job(
-                request.number,
-                sequences[row],
-                session.source_steps[row],
-                state,
-                row,
-                fed[row],
-                chosen[row],
-            )
+            Job(request.number, sequences[row], session.source_steps[row], state, row, fed[row], chosen[row])
             for row, request in enumerate(requests)
         ]
         self.waiting += [job for job in jobs if not job.sequence.done]
@@ -289,7 +267,11 @@ class ContinuousBatch:
         """Move waiting requests to free rows; rows that stay free are removed."""
         taken = [(row, self.waiting.popleft()) for row in self.free[: len(self.waiting)]]
         for row, job in taken:
-            self._load(job, row)
+            first = job.state.cache.length - job.fed  # prompts are padded on the left
+            self.stream.load(job.state.cache, source=job.row, first=first, row=self.places[row])
+            if job.state.source is not None:
+                self.stream.attach_source(job.state.source[0], row=job.row, at=row)
+            self.jobs[row] = job
         if taken:
             rows, tokens, places = torch.tensor(
                 [(row, job.next, job.fed) for row, job in taken], device=self.device
@@ -302,14 +284,12 @@ class ContinuousBatch:
             self.jobs, self.places = [self.jobs[row] for row in kept], [self.places[row] for row in kept]
             self.free = []
 
-    def _load(self, job: Job, row: int) -> None:
-        """Copy what has been computed of the request to a row of the stream."""
-        state = job.state
-        first = state.cache.length - job.fed  # prompts are padded on the left
-        self.stream.load(state.cache, source=job.row, first=first, row=self.places[row])
-        if state.source is not None:
-            self.stream.attach_source(state.source[0], row=job.row, at=row)
-        self.jobs[row] = job
+    def extend(
+        self, sequences: list[Continuation], log_probabilities: Tensor, steps: Tensor
+    ) -> Int[Tensor, "rows"]:
+        """Append a token to each sequence, and return the tokens."""
+        sampling, end_id = self.options.sampling, self.config.vocabulary.end_id
+        return extend(sequences, log_probabilities, steps, sampling=sampling, end_id=end_id)
 
     def _feed(self, tokens: Int[Tensor, "fed"], *, at: Int[Tensor, "fed"], place: Int[Tensor, "fed"]) -> None:
         """Start tokens in the rows ``at``."""
@@ -324,13 +304,8 @@ class ContinuousBatch:
         states, steps, places = self.stream.result(ended)
         logits = self.model.target.logits(states.unsqueeze(0)).squeeze(0)
         jobs = [job for row in rows if (job := self.jobs[row]) is not None]
-        chosen = extend(
-            [job.sequence for job in jobs],
-            next_log_probabilities(logits, config=self.config),
-            steps,
-            sampling=self.options.sampling,
-            end_id=self.config.vocabulary.end_id,
-        )
+        following = next_log_probabilities(logits, config=self.config)
+        chosen = self.extend([job.sequence for job in jobs], following, steps)
         goes_on = [at for at, job in enumerate(jobs) if not job.sequence.done]
         if len(goes_on) < len(jobs):
             for row, job in zip(rows, jobs, strict=True):

@@ -11,7 +11,7 @@ from universal_transformer.data.batch import collate
 from universal_transformer.data.example import Example, size
 from universal_transformer.decoding import Generated, Request, generate_stream
 from universal_transformer.decoding.continuous import PROBE
-from universal_transformer.decoding.generation import Source, evaluating, prepared
+from universal_transformer.decoding.generation import Source, evaluating, prepared, steps_of
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.memory_check import check_batch_tokens, check_batches
@@ -19,7 +19,6 @@ from universal_transformer.evaluation.tensors import (
     device_of,
     finite,
     real_positions,
-    steps_of,
     target_ids,
 )
 from universal_transformer.execution.stream import stream_obstacle
