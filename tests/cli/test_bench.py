@@ -64,8 +64,8 @@ def test_without_a_gpu_the_gpu_case_is_one_line(capsys):
     ("arguments", "said"),
     [
         (["haltign"], "no benchmark 'haltign' (did you mean halting?)"),
-        (["--seconds", "0"], "expected a number above 0"),
-        (["--threads", "x"], "expected a whole number from 1 on"),
+        (["--seconds", "0"], "expected a number, more than 0"),
+        (["--threads", "x"], "expected a whole number, at least 1"),
         (["train", "--json", "no/such/folder.json"], "there is no folder no/such"),
         (["train", "--json", "."], "--json .: this is a folder"),
         (
