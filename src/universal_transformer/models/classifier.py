@@ -8,7 +8,7 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.pointer import Pointer
-from universal_transformer.models.positions import training_positions
+from universal_transformer.models.positions import draw_positions
 from universal_transformer.models.roles import AnyClassifier
 from universal_transformer.models.source import SourceSide
 
@@ -50,7 +50,9 @@ class Classifier(AnyClassifier):
     ) -> ModelOutput:
         """Logits ``[batch, classes]``."""
         if self.training and self.config.coordinates.offsets != "none" and source_positions is None:
-            source_positions = training_positions(self.config, *source.shape[:2], device=source.device)
+            source_positions = draw_positions(
+                self.config.coordinates, *source.shape[:2], device=source.device
+            )
         states, padding, trace = self.source(
             source,
             positions=source_positions,

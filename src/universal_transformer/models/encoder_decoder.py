@@ -7,7 +7,7 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import TokenInput
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.positions import training_positions
+from universal_transformer.models.positions import draw_positions
 from universal_transformer.models.roles import AnyEncoderDecoder
 from universal_transformer.models.source import SourceSide
 from universal_transformer.models.target import DecoderState, TargetSide
@@ -36,12 +36,11 @@ class EncoderDecoder(AnyEncoderDecoder):
 
     def _draw(self, source: int, target: int, *, batch: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Random positions of both sides, from one draw unless ``independent_offsets`` (decision D3)."""
-        if self.config.coordinates.independent_offsets:
-            return (
-                training_positions(self.config, batch, source, device=device),
-                training_positions(self.config, batch, target, device=device),
-            )
-        drawn = training_positions(self.config, batch, max(source, target), device=device)
+        config = self.config.coordinates
+        if config.independent_offsets:
+            drawn = draw_positions(config, batch, source, device=device)
+            return drawn, draw_positions(config, batch, target, device=device)
+        drawn = draw_positions(config, batch, max(source, target), device=device)
         return drawn[:, :source], drawn[:, :target]
 
     def _project_source(
