@@ -10,7 +10,7 @@ from functools import partial
 
 import torch
 
-from universal_transformer.axes import Float, Index, Padding, PerPosition, PerRow, Rows, States, Tensor
+from universal_transformer.axes import Float, Index, Int, Padding, PerPosition, PerRow, Rows, States, Tensor
 from universal_transformer.execution.cache_store import CacheStore
 from universal_transformer.execution.engine import RowEngine, StepResult
 from universal_transformer.execution.kernels import apply_linear
@@ -210,7 +210,9 @@ class CompactLoop:
             self._write_deeper(base, None, index, step=step)
         return base
 
-    def _write_deeper(self, base: Rows, index: Index | None, rows: Index, *, step: int) -> None:
+    def _write_deeper(
+        self, base: Rows, index: Index | None, rows: Int[Tensor, "halted"], *, step: int
+    ) -> None:
         """Write ``rows`` of ``base`` to the deeper slots; ``index`` has flat indices, None: the rows themselves."""
         if self.cache is None or step >= self.depth.max_steps or not len(rows):
             return
