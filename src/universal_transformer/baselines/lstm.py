@@ -121,19 +121,6 @@ def _permuted(states: States, order: Int[Tensor, "batch position"]) -> States:
     return states.gather(1, order.unsqueeze(-1).expand_as(states))
 
 
-def join_directions(hidden_state: HiddenState, *, num_layers: int) -> tuple[Tensor, Tensor]:
-    """Both directions of each layer side by side, so that a decoder of the whole width can start from them."""
-    hidden, cell = hidden_state
-    if hidden.shape[0] == num_layers:
-        return hidden_state
-
-    def joined(part: Tensor) -> Tensor:
-        two = part.view(num_layers, 2, *part.shape[1:])
-        return torch.cat((two[:, 0], two[:, 1]), dim=-1)
-
-    return joined(hidden), joined(cell)
-
-
 class LstmEncoder(nn.Module):
     """Tokens or facts, embedded and encoded by an LSTM."""
 
@@ -148,7 +135,11 @@ class LstmEncoder(nn.Module):
         """The final states, the states of each position, and the padding (None when there is none)."""
         padding = without_padding(self.input.padding(source))
         states, hidden_state = self.layers(self.dropout(self.input(source)), padding=padding)
-        hidden, cell = join_directions(hidden_state, num_layers=self.config.num_layers)
+        # both directions of each layer side by side, so that a decoder of the whole width can start from them
+        layers = self.config.num_layers
+        hidden, cell = (
+            part.view(layers, -1, *part.shape[1:]).transpose(1, 2).flatten(2) for part in hidden_state
+        )
         return LstmState(hidden, cell, source=states, source_padding=padding)
 
 

@@ -48,13 +48,9 @@ def run(arguments: list[str]) -> int:
 
 def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
     from universal_transformer.cli.fields import has_field, override
-    from universal_transformer.recipes import MAIN
 
     if not rest or rest[0].startswith("-"):
-        raise UserError(
-            f"name a recipe first: ut train RECIPE [--field value]; recipes: {', '.join(MAIN)}, and the rows of tables "
-            "(ut recipes TABLE)"
-        )
+        raise UserError(f"name a recipe first: ut train RECIPE [--field value]; {_known()}")
     name, *fields = rest
     config = _recipe(name)
     if taken.get("--data-dir") and has_field(config, "--data.data-dir"):
@@ -169,14 +165,17 @@ def _check_new(folder: Path) -> None:
 
 
 def _recipe(name: str) -> RunConfig:
-    from universal_transformer.recipes import MAIN, RECIPES
+    from universal_transformer.recipes import RECIPES
 
     if name not in RECIPES:
-        raise UserError(
-            f"no recipe {name!r}{near(name, RECIPES)}; recipes: {', '.join(MAIN)}, and the rows of tables "
-            "(ut recipes TABLE)"
-        )
+        raise UserError(f"no recipe {name!r}{near(name, RECIPES)}; {_known()}")
     return RECIPES[name]()
+
+
+def _known() -> str:
+    from universal_transformer.recipes import MAIN
+
+    return f"recipes: {', '.join(MAIN)}, and the rows of tables (ut recipes TABLE)"
 
 
 def _recipe_help(name: str) -> int:

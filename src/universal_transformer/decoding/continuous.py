@@ -71,13 +71,13 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """How all requests are generated."""
+class DecodingOptions:
+    """How all requests are generated: the arguments of ``generate``."""
 
-    sampling: Sampling
-    max_new_tokens: int | None
-    max_steps: int | None
-    halting_threshold: float | None
+    sampling: Sampling = GREEDY
+    max_new_tokens: int | None = None
+    max_steps: int | None = None
+    halting_threshold: float | None = None
 
 
 def generate_continuously(
@@ -103,7 +103,7 @@ def generate_continuously(
     allocate the memory they need and do not check the capacity.
     """
     _check(slots, capacity)
-    options = Options(
+    options = DecodingOptions(
         sampling=sampling,
         max_new_tokens=max_new_tokens,
         max_steps=max_steps,
@@ -123,10 +123,7 @@ def generate_stream(
     *,
     slots: int = 16,
     capacity: int,
-    sampling: Sampling = GREEDY,
-    max_new_tokens: int | None = None,
-    max_steps: int | None = None,
-    halting_threshold: float | None = None,
+    options: DecodingOptions = DecodingOptions(),
 ) -> Iterator[tuple[int, Generated]]:
     """As :func:`generate_continuously`, or in batches where they are faster: the first requests decide.
 
@@ -136,12 +133,6 @@ def generate_stream(
     _check(slots, capacity)
     check_model(model)
     stream = iter(requests)
-    options = Options(
-        sampling=sampling,
-        max_new_tokens=max_new_tokens,
-        max_steps=max_steps,
-        halting_threshold=halting_threshold,
-    )
     steps = []
     for number, found in _in_batches(model, islice(stream, PROBE), slots=min(slots, PROBE), options=options):
         steps.append(found.steps)
@@ -153,7 +144,7 @@ def generate_stream(
     if (
         not model.config.halts_in(decoder=True)
         or not _shares(model)
-        or sum(steps) > SHALLOW * (max_steps or model.config.max_steps) * len(steps)
+        or sum(steps) > SHALLOW * (options.max_steps or model.config.max_steps) * len(steps)
     ):
         yield from _in_batches(model, stream, slots=slots, options=options)
     else:
@@ -184,7 +175,7 @@ def _sources(model: Generator, requests: Sequence[Request]) -> Int[Tensor, "batc
 
 
 def _in_batches(
-    model: Generator, requests: Iterator[Request], *, slots: int, options: Options
+    model: Generator, requests: Iterator[Request], *, slots: int, options: DecodingOptions
 ) -> Iterator[tuple[int, Generated]]:
     while chunk := list(islice(requests, slots)):
         numbers = [request.number for request in chunk]
@@ -205,7 +196,7 @@ class ContinuousBatch:
     """Requests and the rows they run in: ``jobs[row]`` is that of each row, ``None`` while a row is free."""
 
     def __init__(
-        self, model: EncoderDecoder | LanguageModel, *, slots: int, capacity: int, options: Options
+        self, model: EncoderDecoder | LanguageModel, *, slots: int, capacity: int, options: DecodingOptions
     ) -> None:
         model = prepared(model)
         self.model, self.slots, self.capacity, self.options = model, slots, capacity, options

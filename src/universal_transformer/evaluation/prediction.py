@@ -9,7 +9,7 @@ from itertools import islice
 
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import Example, size
-from universal_transformer.decoding import Generated, Request, generate_stream
+from universal_transformer.decoding import DecodingOptions, Generated, Request, generate_stream
 from universal_transformer.decoding.continuous import PROBE
 from universal_transformer.decoding.generation import Source, evaluating, prepared, steps_of
 from universal_transformer.errors import UserError
@@ -145,10 +145,12 @@ class _Predictor:
             requests,
             slots=min(len(examples), max(1, self.batch_tokens // max(sizes))),
             capacity=max(sizes) + 2,  # the start token of a prompt, and twice that among the new tokens
-            sampling=options.sampling,
-            max_new_tokens=options.max_new_tokens,
-            max_steps=options.max_steps,
-            halting_threshold=options.halting_threshold,
+            options=DecodingOptions(
+                sampling=options.sampling,
+                max_new_tokens=options.max_new_tokens,
+                max_steps=options.max_steps,
+                halting_threshold=options.halting_threshold,
+            ),
         )
         return dict(found)
 
