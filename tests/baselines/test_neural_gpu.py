@@ -170,7 +170,7 @@ def test_twenty_updates_lower_the_loss_and_a_resume_changes_no_bit(tmp_path):
 def test_a_target_without_room_is_refused_with_the_field_to_raise():
     model = small_neural_gpu()
     with pytest.raises(
-        UserError, match=r"a target of 3 symbols.* gives 2 places: raise output_ratio=1 \(to 2, say\)"
+        UserError, match=r"a target of 3 symbols.* allows 2: raise output_ratio=1 \(to 2, say\)"
     ):
         model(torch.tensor([[3]]), torch.tensor([[3, 3, 2]]))
     assert (

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from configs import config_of
+from configs import config_of, with_fields
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 from universal_transformer.cli import dry_run, main, run_folder
 from universal_transformer.cli.dry_run import (
@@ -19,13 +19,15 @@ from universal_transformer.cli.dry_run import (
     cache_bytes,
     estimate,
     forward_flops,
+    halted_positions,
 )
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import ModelConfig, VocabularyConfig
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
 from universal_transformer.tasks import AgreementData, BabiData, LambadaData, ReadingData, TranslationData
 
 SIZES = {"width": 32, "filter_width": 48, "num_heads": 4, "max_steps": 3, "vocabulary_size": 23}
+VOCABULARY = VocabularyConfig(size=23, num_classes=7)
 MODELS = {
     "encoder-decoder": config_of(**SIZES),
     "two vocabularies": config_of(**SIZES, target_vocabulary_size=31),
@@ -34,11 +36,13 @@ MODELS = {
     "convolutions": config_of(**SIZES, transition="separable_convolution"),
     "language model": config_of(**SIZES, architecture="language_model"),
     "classifier": config_of(**SIZES, architecture="classifier", num_classes=7),
-    "LSTM": LstmConfig(width=32, vocabulary_size=23),
-    "LSTM in two directions": LstmConfig(width=32, vocabulary_size=23, bidirectional=True, attention="dot"),
-    "LSTM language model": LstmConfig(width=32, vocabulary_size=23, architecture="language_model"),
-    "LSTM classifier": LstmConfig(width=32, vocabulary_size=23, architecture="classifier", num_classes=7),
-    "Neural GPU": NeuralGpuConfig(vocabulary_size=23, output_ratio=1.1),
+    "LSTM": LstmConfig(width=32, vocabulary=VOCABULARY),
+    "LSTM in two directions": LstmConfig(
+        width=32, vocabulary=VOCABULARY, bidirectional=True, attention="dot"
+    ),
+    "LSTM language model": LstmConfig(width=32, vocabulary=VOCABULARY, architecture="language_model"),
+    "LSTM classifier": LstmConfig(width=32, vocabulary=VOCABULARY, architecture="classifier"),
+    "Neural GPU": NeuralGpuConfig(vocabulary=VOCABULARY, output_ratio=1.1),
 }
 CACHED = [name for name, config in MODELS.items() if isinstance(config, ModelConfig) and name != "classifier"]
 SOURCES = {
@@ -81,6 +85,35 @@ def test_a_halting_model_is_counted_at_its_cap():
     assert forward_flops(fixed, shape) == forward_flops(halting, shape)
 
 
+LEFT_OUT = "halted positions are left out where this saves time"
+
+
+@pytest.mark.parametrize(
+    ("fields", "lines"),
+    [
+        ({}, []),
+        ({"halting": True}, [f"encoder: {LEFT_OUT}", f"decoder: {LEFT_OUT}"]),
+        ({"halting": "encoder"}, [f"encoder: {LEFT_OUT}"]),
+        (
+            {"halting": "decoder", "halting_state": "evolving"},
+            ['decoder: halted positions are computed: halted positions go on changing (state="evolving")'],
+        ),
+        (
+            {"halting": "encoder", "recurrence": "masked"},
+            ['encoder: halted positions are computed: execution.halting_execution="masked"'],
+        ),
+    ],
+)
+def test_it_says_whether_halted_positions_are_left_out_or_why_not(fields, lines):
+    assert halted_positions(build_on_meta(config_of(**SIZES, **fields))) == lines
+
+
+def test_a_dry_run_prints_what_happens_to_halted_positions(capsys):
+    fields = ["--train-stories", "200", "--halting.state", "evolving"]
+    assert main(["train", "stories", "--dry-run", *fields]) == 0
+    assert "halting     encoder: halted positions are computed: halted" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("fields", [{}, {"halting": True, "halting_output": "interpolate"}])
 def test_activation_checkpointing_keeps_one_state_a_step(fields):
     shape, kept = BatchShape(rows=5, source=11, target=1), {}
@@ -98,7 +131,7 @@ def test_activation_checkpointing_keeps_one_state_a_step(fields):
 @pytest.mark.parametrize("name", CACHED)
 def test_the_cache_is_as_large_as_the_one_that_is_allocated(name):
     cache = build(MODELS[name]).target.start(batch=1, capacity=11).cache
-    held = [cache.keys, cache.values, *([] if cache.inputs is None else [cache.inputs])]
+    held = [cache.entries, *([] if cache.inputs is None else [cache.inputs])]
     assert cache_bytes(build_on_meta(MODELS[name]), length=11) == sum(tensor.nbytes for tensor in held)
     assert cache_bytes(build_on_meta(MODELS["classifier"]), length=11) == 0
 

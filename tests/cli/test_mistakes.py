@@ -63,19 +63,19 @@ MISTAKES = {
         ["train", "stories", "--halting-execution", "fast"],
         "expected one of auto, masked",
     ),
-    "threshold": (["predict", "begun", "--halting-threshold", "2"], "above 0 up to 1"),
+    "threshold": (["predict", "begun", "--halting-threshold", "2"], "more than 0 and at most 1"),
     "no depth": (
         ["predict", "begun", "--max-steps", "0"],
-        "--max-steps: '0': expected a whole number from 1",
+        "--max-steps: '0': expected a whole number, at least 1",
     ),
     "a penalty of no search": (
         ["predict", "begun", "--length-penalty", "1"],
         "--length-penalty is for a beam search: give --beams too",
     ),
-    "less depth": (["evaluate", "begun", "--max-steps", "-1"], "'-1': expected a whole number from 1"),
+    "less depth": (["evaluate", "begun", "--max-steps", "-1"], "'-1': expected a whole number, at least 1"),
     "no threshold": (
         ["evaluate", "begun", "--halting-threshold", "0"],
-        "'0': expected a number above 0 up to 1",
+        "'0': expected a number, more than 0 and at most 1",
     ),
     "no batch": (["predict", "begun", "--batch-tokens", "0"], "--batch-tokens: '0': expected a whole number"),
     "no output": (["predict", "begun", "--max-new-tokens", "0"], "--max-new-tokens: '0': expected a whole"),

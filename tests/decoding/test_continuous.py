@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from small_models import HALTING, small
 from universal_transformer.decoding import continuous
-from universal_transformer.decoding.continuous import Request, generate_continuously, generate_stream
+from universal_transformer.decoding.continuous import (
+    DecodingOptions,
+    Request,
+    generate_continuously,
+    generate_stream,
+)
 from universal_transformer.decoding.generation import check_model
 from universal_transformer.decoding.sampling import GREEDY, Sampling, generate
 from universal_transformer.errors import UserError
@@ -180,7 +185,9 @@ def test_a_stream_never_waits_where_that_is_faster_and_its_results_are_the_same(
         "generate_continuously",
         lambda *args, **more: streamed.append(1) or plain(*args, **more),
     )
-    found = dict(generate_stream(model, requests, slots=2, capacity=30, sampling=HOT))
+    found = dict(
+        generate_stream(model, requests, slots=2, capacity=30, options=DecodingOptions(sampling=HOT))
+    )
     assert sum(streamed) == wanted
     assert sorted(found) == [request.number for request in requests]
     for request in requests:

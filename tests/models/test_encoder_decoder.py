@@ -92,7 +92,7 @@ def test_source_and_target_share_the_draw_unless_told_otherwise(offsets, indepen
 
 def test_a_sequence_longer_than_the_positions_to_draw_from_is_refused():
     model = small(position_offsets="random", max_positions=4).train()
-    with pytest.raises(UserError, match=r"5 positions .*max_positions=4"):
+    with pytest.raises(UserError, match=r"5 positions .*coordinates\.max_positions=4"):
         model(ragged(), LABELS)
 
 

@@ -13,6 +13,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.inputs import FactInput, TokenInput
 from universal_transformer.registry import build
 
+CONFIG = config_of(vocabulary_size=5, max_fact_words=2, padding_id=3)
 STORIES = st.lists(st.lists(st.integers(0, 8), min_size=4, max_size=4), min_size=1, max_size=5)
 
 
@@ -72,11 +73,11 @@ def test_a_token_is_its_embedding_and_padding_is_zero(ids, scale):
 
 
 def test_padding_learns_nothing():
-    module = TokenInput(5, 4, padding_id=3, scale=True)
+    module = TokenInput(CONFIG, 4)
     torch.nn.init.ones_(module.weight)
     module(torch.tensor([[3, 1, 3]])).sum().backward()
     assert module.weight.grad.abs().sum(dim=1).tolist() == [0.0, 8.0, 0.0, 0.0, 0.0]
-    module = FactInput(5, 4, max_fact_words=2, padding_id=3, scale=True)
+    module = FactInput(CONFIG, 4)
     torch.nn.init.ones_(module.weight)
     torch.nn.init.ones_(module.mask)
     module(torch.tensor([[[3, 1], [1, 3]]])).sum().backward()

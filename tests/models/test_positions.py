@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from universal_transformer.errors import UserError
 from universal_transformer.models.positions import count_separators, draw_positions, restart_positions
+from universal_transformer.nn.config import CoordinatesConfig
 
 
 @given(
@@ -17,7 +18,7 @@ from universal_transformer.models.positions import count_separators, draw_positi
     offsets=st.sampled_from(("none", "random", "scattered", "spread")),
 )
 def test_drawn_positions_are_distinct_sorted_and_in_range(length, spare, offsets):
-    drawn = draw_positions(7, length, offsets=offsets, max_positions=length + spare)
+    drawn = draw_positions(CoordinatesConfig(offsets=offsets, max_positions=length + spare), 7, length)
     assert drawn.shape == (1 if offsets == "none" else 7, length)
     assert drawn.min() >= 0
     assert drawn.max() < length + spare
@@ -29,7 +30,7 @@ def test_drawn_positions_are_distinct_sorted_and_in_range(length, spare, offsets
 
 @pytest.mark.parametrize("offsets", ["random", "scattered"])
 def test_every_position_is_drawn_equally_well(offsets):
-    drawn = draw_positions(4000, 2, offsets=offsets, max_positions=6)
+    drawn = draw_positions(CoordinatesConfig(offsets=offsets, max_positions=6), 4000, 2)
     first = drawn[:, 0].bincount(minlength=6) / 4000
     # random: 5 offsets alike; scattered: the smaller of 2 out of 6 is k in 5 - k out of 15 cases
     wanted = [0.2] * 5 + [0.0] if offsets == "random" else [(5 - k) / 15 for k in range(6)]
@@ -38,7 +39,7 @@ def test_every_position_is_drawn_equally_well(offsets):
 
 def test_spread_positions_meet_neighbours_more_often_than_scattered_ones():
     gaps = {
-        offsets: draw_positions(2000, 4, offsets=offsets, max_positions=64).diff(dim=1)
+        offsets: draw_positions(CoordinatesConfig(offsets=offsets, max_positions=64), 2000, 4).diff(dim=1)
         for offsets in ("scattered", "spread")
     }
     near = {offsets: float((gap == 1).double().mean()) for offsets, gap in gaps.items()}
@@ -50,9 +51,9 @@ def test_spread_positions_meet_neighbours_more_often_than_scattered_ones():
 
 @pytest.mark.parametrize("offsets", ["random", "scattered", "spread"])
 def test_a_sequence_that_is_too_long_for_an_offset_is_refused(offsets):
-    with pytest.raises(UserError, match=r"9 positions .* max_positions=8"):
-        draw_positions(2, 9, offsets=offsets, max_positions=8)
-    assert draw_positions(2, 9, offsets="none", max_positions=8).shape == (1, 9)
+    with pytest.raises(UserError, match=r"9 positions .* coordinates\.max_positions=8"):
+        draw_positions(CoordinatesConfig(offsets=offsets, max_positions=8), 2, 9)
+    assert draw_positions(CoordinatesConfig(offsets="none", max_positions=8), 2, 9).shape == (1, 9)
 
 
 @given(

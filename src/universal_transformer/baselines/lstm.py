@@ -23,10 +23,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from universal_transformer.axes import Bool, Float, Int, Padding, States, Tensor
 from universal_transformer.baselines.config import LstmConfig
-from universal_transformer.errors import UserError
 from universal_transformer.models.classifier import pool
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput, source_input, token_input
+from universal_transformer.models.inputs import TokenInput, source_input
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions import without_padding
 from universal_transformer.models.roles import (
@@ -41,18 +40,17 @@ HiddenState = tuple[Float[Tensor, "layers batch hidden"], Float[Tensor, "layers 
 """Hidden states h and cells c of the layers (of both directions one after the other)."""
 
 
-Sources = Float[Tensor, "batch source width"]
-SourcePadding = Bool[Tensor, "batch source"]
-
-
 @dataclass
 class LstmState:
-    """State of generation between two tokens: its size does not depend on the length of the text."""
+    """The hidden state after the last token, and what a decoder attends to: the states of the source.
+
+    Its size does not depend on the length of the text.
+    """
 
     hidden: Float[Tensor, "layers batch hidden"]
     cell: Float[Tensor, "layers batch hidden"]
-    source: Sources | None = None
-    source_padding: SourcePadding | None = None
+    source: Float[Tensor, "batch source width"] | None = None
+    source_padding: Bool[Tensor, "batch source"] | None = None
     trace: Trace | None = None
 
     def reorder(self, index: Int[Tensor, " rows"]) -> None:
@@ -123,19 +121,6 @@ def _permuted(states: States, order: Int[Tensor, "batch position"]) -> States:
     return states.gather(1, order.unsqueeze(-1).expand_as(states))
 
 
-def join_directions(hidden_state: HiddenState, *, num_layers: int) -> tuple[Tensor, Tensor]:
-    """Both directions of each layer side by side, so that a decoder of the whole width can start from them."""
-    hidden, cell = hidden_state
-    if hidden.shape[0] == num_layers:
-        return hidden_state
-
-    def joined(part: Tensor) -> Tensor:
-        two = part.view(num_layers, 2, *part.shape[1:])
-        return torch.cat((two[:, 0], two[:, 1]), dim=-1)
-
-    return joined(hidden), joined(cell)
-
-
 class LstmEncoder(nn.Module):
     """Tokens or facts, embedded and encoded by an LSTM."""
 
@@ -146,13 +131,16 @@ class LstmEncoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.layers = LstmLayers(config, bidirectional=config.bidirectional)
 
-    def forward(
-        self, source: Int[Tensor, "batch source *words"]
-    ) -> tuple[States, HiddenState, Padding | None]:
-        """States of each position, the final states, and the padding (None when there is none)."""
+    def forward(self, source: Int[Tensor, "batch source *words"]) -> LstmState:
+        """The final states, the states of each position, and the padding (None when there is none)."""
         padding = without_padding(self.input.padding(source))
         states, hidden_state = self.layers(self.dropout(self.input(source)), padding=padding)
-        return states, join_directions(hidden_state, num_layers=self.config.num_layers), padding
+        # both directions of each layer side by side, so that a decoder of the whole width can start from them
+        layers = self.config.num_layers
+        hidden, cell = (
+            part.view(layers, -1, *part.shape[1:]).transpose(1, 2).flatten(2) for part in hidden_state
+        )
+        return LstmState(hidden, cell, source=states, source_padding=padding)
 
 
 class LstmDecoder(nn.Module):
@@ -173,13 +161,12 @@ class LstmDecoder(nn.Module):
         self.output = None if config.tie_output else nn.Linear(config.width, size, bias=False)
         self.bias = nn.Parameter(torch.zeros(size))
 
+    def begin(self, batch: int) -> LstmState:
+        """The state before the first token of a text without a source."""
+        return LstmState(*self.layers.begin(batch))
+
     def forward(
-        self,
-        labels: Int[Tensor, "batch target"],
-        *,
-        hidden_state: HiddenState | None = None,
-        source: Sources | None = None,
-        source_padding: SourcePadding | None = None,
+        self, labels: Int[Tensor, "batch target"], state: LstmState
     ) -> Float[Tensor, "batch target classes"]:
         """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
         ids = torch.cat((torch.full_like(labels[:, :1], self.config.start_id), labels[:, :-1]), dim=1)
@@ -187,23 +174,22 @@ class LstmDecoder(nn.Module):
         if bool(blank[:, 0].any()):  # padding on the left: the start token is before the first label
             ids = ids.scatter(1, blank.long().argmin(dim=1, keepdim=True), self.config.start_id)
             padding = blank
-        states, _ = self.layers(self.dropout(self.embedding(ids)), hidden_state=hidden_state, padding=padding)
-        return self.logits(states, source=source, source_padding=source_padding)
+        states, _ = self.layers(
+            self.dropout(self.embedding(ids)), hidden_state=(state.hidden, state.cell), padding=padding
+        )
+        return self.logits(states, state)
 
-    def logits(
-        self, states: States, *, source: Sources | None, source_padding: SourcePadding | None
-    ) -> Float[Tensor, "batch target classes"]:
+    def logits(self, states: States, state: LstmState) -> Float[Tensor, "batch target classes"]:
         """Apply attention to the source, if there is one, and the affine map to logits."""
         if self.combine is not None:
-            assert source is not None
-            states = torch.tanh(
-                self.combine(torch.cat((self._context(states, source, source_padding), states), -1))
-            )
+            states = torch.tanh(self.combine(torch.cat((self._context(states, state), states), -1)))
         weight = self.embedding.weight if self.output is None else self.output.weight
         return linear(self.dropout(states), weight, self.bias)
 
-    def _context(self, states: States, source: Sources, padding: SourcePadding | None) -> States:
+    def _context(self, states: States, state: LstmState) -> States:
         """The context of each state: ``Σ_s softmax_s(h W s) s``."""
+        source, padding = state.source, state.source_padding
+        assert source is not None
         asked = states if self.score is None else self.score(states)
         scores = asked @ source.transpose(1, 2)
         if padding is not None:
@@ -219,7 +205,7 @@ class LstmDecoder(nn.Module):
         states, (state.hidden, state.cell) = self.layers(
             self.embedding(tokens), hidden_state=(state.hidden, state.cell), padding=padding
         )
-        return self.logits(states, source=state.source, source_padding=state.source_padding)
+        return self.logits(states, state)
 
 
 class LstmEncoderDecoder(AnyEncoderDecoder):
@@ -239,7 +225,7 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
         shared = self.source.input
         assert isinstance(shared, TokenInput)
         if config.vocabulary.target_size:
-            shared = token_input(config, config.width, size=config.vocabulary.target_size)
+            shared = TokenInput(config, config.width, size=config.vocabulary.target_size)
         self.target = LstmDecoder(config, embedding=shared, attention=True)
         initialise(self)
 
@@ -253,10 +239,7 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
     ) -> ModelOutput:
         """Logits for every label of ``target`` (with end token, padded on the right), given those to its left."""
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
-        states, hidden_state, padding = self.source(source)
-        return ModelOutput(
-            self.target(target, hidden_state=hidden_state, source=states, source_padding=padding)
-        )
+        return ModelOutput(self.target(target, self.source(source)))
 
     def start(
         self,
@@ -269,8 +252,7 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
         """Encode ``source`` and return the state of generation. ``capacity`` is not used."""
         del capacity
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
-        states, (hidden, cell), padding = self.source(source)
-        return LstmState(hidden, cell, source=states, source_padding=padding)
+        return self.source(source)
 
 
 class LstmLanguageModel(AnyLanguageModel):
@@ -282,7 +264,7 @@ class LstmLanguageModel(AnyLanguageModel):
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config)
-        embedding = token_input(config, config.width, size=config.vocabulary.size)
+        embedding = TokenInput(config, config.width)
         self.target = LstmDecoder(config, embedding=embedding, attention=False)
         initialise(self)
 
@@ -295,7 +277,7 @@ class LstmLanguageModel(AnyLanguageModel):
     ) -> ModelOutput:
         """Logits for every token of ``target``, given the tokens to its left."""
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
-        return ModelOutput(self.target(target))
+        return ModelOutput(self.target(target, self.target.begin(len(target))))
 
     def start(
         self,
@@ -308,8 +290,7 @@ class LstmLanguageModel(AnyLanguageModel):
         """Return the initial state of generation. ``capacity`` is not used."""
         del capacity
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
-        hidden, cell = self.target.layers.begin(batch)
-        return LstmState(hidden, cell)
+        return self.target.begin(batch)
 
 
 class LstmClassifier(AnyClassifier):
@@ -320,10 +301,6 @@ class LstmClassifier(AnyClassifier):
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config)
-        if config.vocabulary.num_classes < 1:
-            raise UserError(
-                "vocabulary.num_classes=0: a classifier needs classes; take them from the data or set the field"
-            )
         self.source = LstmEncoder(config)
         self.head = nn.Linear(config.width, config.vocabulary.num_classes)
         self.dropout = nn.Dropout(config.dropout)
@@ -338,6 +315,8 @@ class LstmClassifier(AnyClassifier):
     ) -> ModelOutput:
         """Logits ``[batch, classes]``."""
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
-        states, (hidden, _), padding = self.source(source)
-        pooled = hidden[-1] if self.config.pooling == "last" else pool(states, padding=padding, how="mean")
+        state = self.source(source)
+        pooled = state.hidden[-1]
+        if self.config.pooling == "mean":
+            pooled = pool(state.source, padding=state.source_padding, how="mean")
         return ModelOutput(self.head(self.dropout(pooled)))

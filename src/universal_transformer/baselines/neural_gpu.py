@@ -29,7 +29,7 @@ from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.baselines.config import NeuralGpuConfig
 from universal_transformer.errors import UserError
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import token_input
+from universal_transformer.models.inputs import TokenInput
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.roles import NonAutoregressive, refuse_depth
 
@@ -49,12 +49,21 @@ class GatedUnit(nn.Module):
     Dropout falls on the candidate (the tanh), not on the previous state (Semeniuta, Severyn and Barth 2016).
     """
 
-    def __init__(self, width: int, *, kernel_size: int, cutoff: float, dropout: float) -> None:
+    def __init__(self, config: NeuralGpuConfig) -> None:
         super().__init__()
-        self.cutoff = cutoff
-        self.gates = nn.Conv2d(width, 2 * width, kernel_size, padding="same")
-        self.candidate = nn.Conv2d(width, width, kernel_size, padding="same")
-        self.dropout = nn.Dropout(dropout)
+        width, size = config.width, config.kernel_size
+        self.cutoff = config.cutoff
+        self.gates = nn.Conv2d(width, 2 * width, size, padding="same")
+        self.candidate = nn.Conv2d(width, width, size, padding="same")
+        self.dropout = nn.Dropout(config.dropout)
+
+    @torch.no_grad()
+    def initialise(self) -> None:
+        """Kernels Glorot uniform; gates start at 1: the image is kept, and the candidate depends on all of it."""
+        for part in (*self.gates.weight.chunk(2), self.candidate.weight):
+            init.xavier_uniform_(part)
+        init.ones_(self.gates.bias)  # type: ignore[arg-type]
+        init.zeros_(self.candidate.bias)  # type: ignore[arg-type]
 
     def forward(self, image: Image) -> Image:
         update, reset = gate(self.gates(image), cutoff=self.cutoff).chunk(2, dim=1)
@@ -74,29 +83,13 @@ class NeuralGpu(NonAutoregressive):
 
     def __init__(self, config: NeuralGpuConfig) -> None:
         super().__init__(config)
-        self.input = token_input(config, config.width, size=config.vocabulary.size)
-        self.units = nn.ModuleList(
-            GatedUnit(
-                config.width,
-                kernel_size=config.kernel_size,
-                cutoff=config.cutoff,
-                dropout=config.dropout,
-            )
-            for _ in range(config.num_layers)
-        )
+        self.input = TokenInput(config, config.width)
+        self.units = nn.ModuleList(GatedUnit(config) for _ in range(config.num_layers))
         self.output = nn.Linear(config.width, config.vocabulary.target_size or config.vocabulary.size)
         initialise(self)
-        self._initialise_units()
-
-    @torch.no_grad()
-    def _initialise_units(self) -> None:
-        """Kernels Glorot uniform; gates start at 1: the image is kept, and the candidate depends on all of it."""
-        for module in self.units:
-            assert isinstance(module, GatedUnit)
-            for part in (*module.gates.weight.chunk(2), module.candidate.weight):
-                init.xavier_uniform_(part)
-            init.ones_(module.gates.bias)  # type: ignore[arg-type]
-            init.zeros_(module.candidate.bias)  # type: ignore[arg-type]
+        for unit in self.units:
+            assert isinstance(unit, GatedUnit)
+            unit.initialise()
 
     def num_places(self, source: Int[Tensor, "batch source"]) -> Int[Tensor, " batch"]:
         """N of each row: ``ceil(output_ratio · symbols) + output_extra``."""
@@ -114,9 +107,9 @@ class NeuralGpu(NonAutoregressive):
         most = self.config.num_places(source.shape[1]) if source.is_meta else int(places.max())
         inside = torch.arange(most, device=source.device) < places.unsqueeze(1)
         missing = max(0, most - source.shape[1])
-        column = functional.pad(
-            self._to_the_left(source), (0, missing), value=self.config.vocabulary.padding_id
-        )
+        padding = source == self.config.vocabulary.padding_id
+        symbols = source.gather(1, padding.long().argsort(dim=1, stable=True))  # padding to the right
+        column = functional.pad(symbols, (0, missing), value=self.config.vocabulary.padding_id)
         first = self.input(column[:, :most]).transpose(1, 2)
         image = functional.pad(first.unsqueeze(2), (0, 0, 0, self.config.image_width - 1))
         alike = bool(inside.all())
@@ -127,11 +120,6 @@ class NeuralGpu(NonAutoregressive):
                 new = unit(new) if alike else unit(new) * shown
             image = new if alike else torch.where((step < places).view(-1, 1, 1, 1), new, image)
         return self.output(image[:, :, 0].transpose(1, 2)), inside
-
-    def _to_the_left(self, source: Int[Tensor, "batch source"]) -> Int[Tensor, "batch source"]:
-        """Move symbols to the left and padding to the right."""
-        padding = source == self.config.vocabulary.padding_id
-        return source.gather(1, padding.long().argsort(dim=1, stable=True))
 
     def forward(
         self,

@@ -14,14 +14,13 @@ The bound is the number of position-steps of lock-step over the number of those 
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 from unittest.mock import patch
 
 import torch
 
 from universal_transformer.axes import Int, Tensor
-from universal_transformer.bench.random_models import SPREAD, bisect
+from universal_transformer.bench.random_models import QUICK, SPREAD, BenchmarkSizes, bisect, without_end
 from universal_transformer.bench.result import Measurement, Settings
 from universal_transformer.bench.timing import Side, alternate, comparison
 from universal_transformer.decoding import Request, Sampling, generate, generate_continuously
@@ -29,103 +28,79 @@ from universal_transformer.decoding.sampling import Continuation
 from universal_transformer.execution import policy
 from universal_transformer.models.config import ModelConfig, OutputsConfig, VocabularyConfig
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
+from universal_transformer.nn.config import DepthConfig, HaltingConfig, StepConfig
 
 SAMPLING = Sampling(temperature=1.0)
 VOCABULARY, PROMPT = 1000, 4
 
 
-@dataclass(frozen=True, kw_only=True)
-class DecodingWorkload:
-    """``requests`` prompts, each continued by ``new_tokens``, at most ``rows`` of them at the same time."""
-
-    width: int
-    heads: int
-    filter_width: int
-    rows: int = 64
-    requests: int = 128
-    new_tokens: int = 24
-    max_steps: int = 10
-
-    def __str__(self) -> str:
-        return (
-            f"width {self.width}, {self.rows} rows, {self.requests} prompts, {self.new_tokens} tokens, "
-            f"{self.max_steps} steps"
-        )
-
-
-WORKLOADS = (  # with the required share of the bound
-    (DecodingWorkload(width=128, heads=4, filter_width=512), 0.85),
-    (DecodingWorkload(width=512, heads=8, filter_width=2048), 0.85),
-    (DecodingWorkload(width=128, heads=4, filter_width=512, rows=8, requests=16), None),
-    (DecodingWorkload(width=512, heads=8, filter_width=2048, rows=8, requests=16), None),
+# `batch` prompts at a time, twice as many in all, each continued by `length` tokens; with the share of the bound
+WORKLOADS = (
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=64, length=24, max_steps=10), 0.85),
+    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=64, length=24, max_steps=10), 0.85),
+    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=8, length=24, max_steps=10), None),
+    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=8, length=24, max_steps=10), None),
 )
-QUICK = DecodingWorkload(width=16, heads=2, filter_width=32, rows=4, requests=6, new_tokens=4)
 
 
-def random_language_model(
-    workload: DecodingWorkload, *, share: float
-) -> tuple[LanguageModel, list[list[int]]]:
+def random_language_model(workload: BenchmarkSizes, *, share: float) -> tuple[LanguageModel, list[list[int]]]:
     """A model that never ends a sequence and makes about ``share`` of its cap on steps for a token, and its prompts."""
     torch.manual_seed(0)
     config = ModelConfig(
         architecture="language_model",
         vocabulary=VocabularyConfig(size=VOCABULARY),
         outputs=OutputsConfig(tie_output=False),
-        sizes=Sizes(width=workload.width, filter_width=workload.filter_width, num_heads=workload.heads),
+        sizes=workload.sizes,
         depth=DepthConfig(max_steps=workload.max_steps),
         step=StepConfig(dropout=0.0),
         halting=HaltingConfig(side="both"),
     )
-    model = LanguageModel(config).eval()
-    unit = model.target.recurrence.halting
-    assert unit is not None
-    assert model.target.bias is not None
+    model = without_end(LanguageModel(config))
+    unit = model.target.recurrence.unit
     generator = torch.Generator().manual_seed(1)
-    shape = (workload.requests, PROMPT - 1)
+    shape = (2 * workload.batch, PROMPT - 1)
     tokens = torch.randint(3, VOCABULARY, shape, generator=generator).tolist()
     prompts = [[config.start_id, *each] for each in tokens]
     with torch.no_grad():
         unit.weight.normal_(std=SPREAD * workload.width**-0.5)
-        model.target.bias[config.vocabulary.end_id] = -1e4
 
     def mean_steps() -> float:
-        found = generate(model, prompts[: workload.rows], max_new_tokens=8, sampling=SAMPLING)
+        found = generate(model, prompts[: workload.batch], max_new_tokens=8, sampling=SAMPLING)
         return sum(each.steps for each in found) / len(found)
 
     bisect(unit, mean_steps, wanted=share * workload.max_steps, turns=10)
     return model, prompts
 
 
-def in_batches(model: LanguageModel, prompts: Sequence[list[int]], workload: DecodingWorkload) -> None:
-    """Continue batches of ``workload.rows`` prompts, one batch after the other."""
-    for first in range(0, len(prompts), workload.rows):
-        batch = prompts[first : first + workload.rows]
+def in_batches(model: LanguageModel, prompts: Sequence[list[int]], workload: BenchmarkSizes) -> None:
+    """Continue batches of ``workload.batch`` prompts, one batch after the other."""
+    for first in range(0, len(prompts), workload.batch):
+        batch = prompts[first : first + workload.batch]
         numbers = range(first, first + len(batch))
-        generate(model, batch, max_new_tokens=workload.new_tokens, sampling=SAMPLING, indices=numbers)
+        generate(model, batch, max_new_tokens=workload.length, sampling=SAMPLING, indices=numbers)
 
 
-def in_slots(model: LanguageModel, prompts: Sequence[list[int]], workload: DecodingWorkload) -> None:
-    """Continue all prompts in ``workload.rows`` slots."""
+def in_slots(model: LanguageModel, prompts: Sequence[list[int]], workload: BenchmarkSizes) -> None:
+    """Continue all prompts in ``workload.batch`` slots."""
     for _ in generate_continuously(
         model,
         [Request(number, prompt) for number, prompt in enumerate(prompts)],
-        slots=workload.rows,
-        capacity=PROMPT + workload.new_tokens,
-        max_new_tokens=workload.new_tokens,
+        slots=workload.batch,
+        capacity=PROMPT + workload.length,
+        max_new_tokens=workload.length,
         sampling=SAMPLING,
     ):
         pass
 
 
-def in_lock_step(model: LanguageModel, prompts: Sequence[list[int]], workload: DecodingWorkload) -> None:
+def in_lock_step(model: LanguageModel, prompts: Sequence[list[int]], workload: BenchmarkSizes) -> None:
     """As :func:`in_batches`, where every row makes the steps of the row that needs most."""
     with patch.object(policy, "COMPACT_BELOW", 0.0):
         in_batches(model, prompts, workload)
 
 
 def steps_taken(
-    model: LanguageModel, prompts: Sequence[list[int]], workload: DecodingWorkload
+    model: LanguageModel, prompts: Sequence[list[int]], workload: BenchmarkSizes
 ) -> Int[Tensor, "request token"]:
     """Number of steps of every new token of every prompt."""
     found: dict[int, list[float]] = {}
@@ -147,7 +122,7 @@ def bound(steps: Int[Tensor, "request token"], *, rows: int) -> float:
 
 
 def compare(
-    workload: DecodingWorkload, *, share: float, least: float | None, settings: Settings
+    workload: BenchmarkSizes, *, share: float, least: float | None, settings: Settings
 ) -> list[Measurement]:
     """Compare continuous generation with lock-step and with ``generate``."""
     model, prompts = random_language_model(workload, share=share)
@@ -159,23 +134,22 @@ def compare(
     }
     times = alternate(sides, seconds=3 * settings.seconds, least=3, warm_up=1)
     counts = torch.bincount(steps.flatten(), minlength=workload.max_steps + 1)
+    rows = f"width {workload.width}, {workload.batch} rows, {len(prompts)} prompts"
+    name = f"{rows}, {workload.length} tokens, {workload.max_steps} steps"
     found = []
     for over, highest, asked in (
-        ("lock-step", bound(steps, rows=workload.rows), least),
+        ("lock-step", bound(steps, rows=workload.batch), least),
         ("generate", None, 1.0 if least else None),
     ):
         found.append(
             Measurement(
                 case="continuous",
-                name=f"decode halting, over {over}: {workload}",
-                shape=asdict(workload),
+                name=f"decode halting, over {over}: {name}",
+                shape=vars(workload),
                 **comparison(times, ours="continuous", over=over),
                 bound=highest,
                 least=asked,
-                details={
-                    "mean_steps": float(steps.float().mean()),
-                    "steps_histogram": counts[1:].tolist(),
-                },
+                details={"mean_steps": float(steps.float().mean()), "steps_histogram": counts[1:].tolist()},
             )
         )
     return found

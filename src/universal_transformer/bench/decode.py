@@ -1,6 +1,5 @@
 """``ut bench decode``: greedy generation of an encoder-decoder with a cache, compared with T5 of the same sizes."""
 
-import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,18 +9,17 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from universal_transformer.bench.peers import installed, t5
-from universal_transformer.bench.random_models import BenchmarkSizes
+from universal_transformer.bench.random_models import QUICK, BenchmarkSizes, without_end
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.timing import Side, alternate, median_ratio, medians
+from universal_transformer.bench.timing import Side, alternate, comparison, medians
 from universal_transformer.decoding import generate
 from universal_transformer.execution.packing import PackedLinear, packs
 from universal_transformer.models.config import ModelConfig, VocabularyConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.nn.block import Block
-from universal_transformer.nn.config import DepthConfig, Sizes, StepConfig
+from universal_transformer.nn.config import DepthConfig, StepConfig
 
 SHAPE = BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=32, max_steps=6)
-QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=5, max_steps=2)
 VOCABULARY, NEW_TOKENS = 8000, 32
 LEAST = {torch.float32: 2.0, torch.bfloat16: 3.0}
 
@@ -31,15 +29,11 @@ def endless(shape: BenchmarkSizes, *, vocabulary: int) -> EncoderDecoder:
     torch.manual_seed(0)
     config = ModelConfig(
         vocabulary=VocabularyConfig(size=vocabulary),
-        sizes=Sizes(width=shape.width, filter_width=shape.filter_width, num_heads=shape.heads),
+        sizes=shape.sizes,
         depth=DepthConfig(max_steps=shape.max_steps),
         step=StepConfig(dropout=0.0),
     )
-    model = EncoderDecoder(config).eval()
-    assert model.target.bias is not None
-    with torch.no_grad():
-        model.target.bias[config.vocabulary.end_id] = -1e4
-    return model
+    return without_end(EncoderDecoder(config))
 
 
 def products(model: EncoderDecoder, *, batch: int, length: int, tokens: int) -> Side:
@@ -98,30 +92,22 @@ def compare(
             peer: Any = t5(shape, vocabulary=vocabulary).to(kinds[name])
             sides[name] = partial(peer.generate, source, max_new_tokens=tokens, do_sample=False, num_beams=1)
     times = alternate(sides, seconds=settings.seconds * 1.5, least=4)
-    middle = medians(times)
-    common = Measurement(
-        case="decode",
-        name=f"{shape}, {tokens} tokens",
-        dtype=str(dtype).removeprefix("torch."),
-        shape=vars(shape) | {"vocabulary": vocabulary, "new_tokens": tokens},
-        seconds=middle,
-        turns=len(times["ours"]),
-        ours="ours",
-        details={
-            "tokens_per_second": {name: shape.batch * tokens / value for name, value in middle.items()},
-        },
-    )
-    measurements = []
-    for name, least in (("T5", LEAST[dtype]), ("T5 float32", None)):
-        if name in times:
-            ratio = median_ratio(times[name], times["ours"])
-            measurements.append(dataclasses.replace(common, over=name, ratio=ratio, least=least))
-    share = median_ratio(times["products"], times["ours"])
-    name = f"share of the matrix products: {shape}"
-    measurements.append(
-        dataclasses.replace(common, name=name, over="products", ratio=share, bound=1.0, least=0.6)
-    )
-    return measurements
+    rates = {name: shape.batch * tokens / value for name, value in medians(times).items()}
+    required = {"T5": (LEAST[dtype], None), "T5 float32": (None, None), "products": (0.6, 1.0)}
+    return [
+        Measurement(
+            case="decode",
+            name=f"share of the matrix products: {shape}" if bound else f"{shape}, {tokens} tokens",
+            dtype=str(dtype).removeprefix("torch."),
+            shape=vars(shape) | {"vocabulary": vocabulary, "new_tokens": tokens},
+            **comparison(times, over=over),
+            bound=bound,
+            least=least,
+            details={"tokens_per_second": rates},
+        )
+        for over, (least, bound) in required.items()
+        if over in times
+    ]
 
 
 def run(settings: Settings) -> list[Measurement]:

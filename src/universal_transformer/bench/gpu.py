@@ -4,14 +4,15 @@ import dataclasses
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from universal_transformer.bench.decode import endless
-from universal_transformer.bench.halting import infer, train
+from universal_transformer.bench.halting import in_both_forms, infer, train
 from universal_transformer.bench.peak_memory import peak_bytes
 from universal_transformer.bench.random_models import (
+    QUICK,
     BenchmarkSizes,
     bound,
     calibrate,
@@ -24,13 +25,12 @@ from universal_transformer.bench.timing import Side, alternate, comparison, medi
 from universal_transformer.bench.train import StatesEncoder, flops, step
 from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
-from universal_transformer.nn.block import Block
+from universal_transformer.execution.install import HaltingExecution
 
 FIXED = BenchmarkSizes(width=1024, heads=16, filter_width=4096, batch=64, length=1024, max_steps=6)
 HALTING = dataclasses.replace(FIXED, max_steps=10)
 TRAINED = dataclasses.replace(HALTING, batch=32)
 DECODED = BenchmarkSizes(width=1024, heads=16, filter_width=4096, batch=256, length=64, max_steps=6)
-TINY = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=4)
 MATRIX, PRODUCTS, VOCABULARY, NEW_TOKENS = 8192, 8, 32_000, 64
 FIXED_SHARE, HALTING_SHARE = 0.5, 0.7
 
@@ -62,21 +62,19 @@ def fixed(
     """Forward and backward pass at a fixed depth; ``rate`` is the rate of matrix products in FLOP/s."""
     module = encoder(shape, halting=False).to(device)
     if compile_block:
-        for part in module.modules():
-            if isinstance(part, Block):
-                part.compile(dynamic=True)
+        module.block.compile(dynamic=True)
     ours = StatesEncoder(module).train()
     states, direction = inputs(shape).to(device), inputs(shape, seed=2).to(device)
     sides: dict[str, Side] = {"ours": lambda: step(ours, states, direction, dtype=torch.bfloat16)}
     times = alternate(sides, seconds=settings.seconds, least=10, warm_up=3, device=device)
-    middle = medians(times)
-    reached = flops(shape) / middle["ours"]
+    seconds = medians(times)["ours"]
+    reached = flops(shape) / seconds
     return Measurement(
         case="gpu",
         name=f"training, {'compiled' if compile_block else 'eager'}: {shape}",
         dtype="bfloat16",
         shape=vars(shape),
-        seconds=middle,
+        seconds={"ours": seconds},
         turns=len(times["ours"]),
         ours="ours",
         over="matrix rate",
@@ -85,7 +83,7 @@ def fixed(
         least=FIXED_SHARE,
         details={
             "tflops_per_second": reached / 1e12,
-            "positions_per_second": shape.positions / middle["ours"],
+            "positions_per_second": shape.positions / seconds,
             "peak_bytes": peak_bytes(sides["ours"], device=device),
         },
     )
@@ -98,21 +96,16 @@ def halting(
     module = encoder(shape, halting=True).to(device).train(training)
     states, direction = inputs(shape).to(device), inputs(shape, seed=2).to(device)
 
-    def side(form: Literal["auto", "masked"]) -> Side:
-        def work() -> None:
-            with torch.autocast(device.type, dtype=torch.bfloat16):
-                if training:
-                    train(module, states, direction, form=form)
-                else:
-                    infer(module, states, form=form)
-
-        return work
+    def work(form: HaltingExecution) -> None:
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            if training:
+                train(module, states, direction, form=form)
+            else:
+                infer(module, states, form=form)
 
     with torch.autocast(device.type, dtype=torch.bfloat16):
         trace = calibrate(module, states, share=0.3)
-    times = alternate(
-        {"compact": side("auto"), "masked": side("masked")}, seconds=settings.seconds, device=device
-    )
+    times = alternate(in_both_forms(work), seconds=settings.seconds, device=device)
     return Measurement(
         case="gpu",
         name=f"halting {'training' if training else 'inference'}, compact over masked: {shape}",
@@ -133,15 +126,15 @@ def decoding(
     source = torch.randint(3, vocabulary, (shape.batch, shape.length), device=device)
     sides: dict[str, Side] = {"ours": lambda: generate(model, source, max_new_tokens=tokens)}
     times = alternate(sides, seconds=settings.seconds, least=3, device=device)
-    middle = medians(times)
+    seconds = medians(times)["ours"]
     return Measurement(
         case="gpu",
         name=f"decoding: {shape}, {tokens} tokens",
         dtype="bfloat16",
         shape=vars(shape) | {"vocabulary": vocabulary, "new_tokens": tokens},
-        seconds=middle,
+        seconds={"ours": seconds},
         turns=len(times["ours"]),
-        details={"tokens_per_second": shape.batch * tokens / middle["ours"]},
+        details={"tokens_per_second": shape.batch * tokens / seconds},
     )
 
 
@@ -163,7 +156,7 @@ def measure(device: torch.device, settings: Settings) -> list[Measurement]:
     quick = settings.quick
     matrix = matrix_rate(64 if quick else MATRIX, device=device, settings=settings)
     rate = matrix.details["tflops_per_second"] * 1e12
-    full, inferred, trained, decoded = (TINY,) * 4 if quick else (FIXED, HALTING, TRAINED, DECODED)
+    full, inferred, trained, decoded = (QUICK,) * 4 if quick else (FIXED, HALTING, TRAINED, DECODED)
     vocabulary, tokens = (20, 3) if quick else (VOCABULARY, NEW_TOKENS)
     where: dict[str, Any] = {"device": device, "settings": settings}
     parts: dict[str, Callable[[], Measurement]] = {

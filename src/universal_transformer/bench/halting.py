@@ -1,10 +1,14 @@
 """``ut bench halting``: the compact loop compared with the masked loop, in inference and in training."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import torch
 
 from universal_transformer.axes import States
 from universal_transformer.bench.peak_memory import peak_bytes
 from universal_transformer.bench.random_models import (
+    QUICK,
     BenchmarkSizes,
     Norm,
     apply,
@@ -20,34 +24,32 @@ from universal_transformer.execution.install import HaltingExecution, install
 from universal_transformer.nn.recurrence import Recurrence
 
 STEPS, SHARE = 10, 0.3
-NORMS: tuple[Norm, ...] = ("post", "pre")
+LABELS: dict[Norm, str] = {"post": "", "pre": " (pre-norm)"}
 
-INFERENCE = (
-    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS), 0.85),
-    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=1024, max_steps=STEPS), 0.85),
-    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=STEPS), 0.85),
-    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=1, length=1024, max_steps=STEPS), 0.85),
-    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=2, length=1024, max_steps=STEPS), 0.85),
-    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=64, max_steps=STEPS), 0.6),
-    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=1, length=64, max_steps=STEPS), 0.6),
+NARROW = BenchmarkSizes(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS)
+WIDE = BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=STEPS)
+INFERENCE = (  # with the required share of the bound
+    (NARROW, 0.85),
+    (replace(NARROW, batch=1, length=1024), 0.85),
+    (WIDE, 0.85),
+    (replace(WIDE, batch=1, length=1024), 0.85),
+    (replace(WIDE, batch=2, length=1024), 0.85),
+    (replace(NARROW, batch=1), 0.6),
+    (replace(WIDE, batch=1), 0.6),
 )
-TRAINING = (
-    BenchmarkSizes(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS),
-    BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=1024, max_steps=STEPS),
-    BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=STEPS),
+TRAINING = (NARROW, replace(NARROW, batch=1, length=1024), WIDE)
+LITTLE_TO_SAVE = (  # with the mean steps over the cap
+    (replace(NARROW, batch=1, length=8), 0.3),
+    (replace(NARROW, batch=1, length=16), 0.9),
+    (replace(NARROW, batch=4, length=16), 0.8),
+    (NARROW, 0.95),
+    (replace(WIDE, batch=8), 0.9),
 )
-LITTLE_TO_SAVE = (  # shape, mean steps over the cap
-    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=8, max_steps=STEPS), 0.3),
-    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=16, max_steps=STEPS), 0.9),
-    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=4, length=16, max_steps=STEPS), 0.8),
-    (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS), 0.95),
-    (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=8, length=64, max_steps=STEPS), 0.9),
-)
-QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=STEPS)
 
 
-def _norm_label(norm: Norm) -> str:
-    return "" if norm == "post" else f" ({norm}-norm)"
+def in_both_forms(work: Callable[[HaltingExecution], None]) -> dict[str, Side]:
+    """Return the sides of a comparison: ``work`` with halted positions left out, and with all positions."""
+    return {"compact": lambda: work("auto"), "masked": lambda: work("masked")}
 
 
 def infer(module: Recurrence, states: States, *, form: HaltingExecution) -> None:
@@ -69,19 +71,22 @@ def train(module: Recurrence, states: States, direction: States, *, form: Haltin
 
 
 def inference(
-    shape: BenchmarkSizes, *, share: float, least: float, settings: Settings, name: str, norm: Norm = "post"
+    shape: BenchmarkSizes,
+    *,
+    share: float,
+    least: float,
+    settings: Settings,
+    name: str = "inference",
+    norm: Norm = "post",
 ) -> Measurement:
     """Compare compact with masked, without gradients. ``least`` is the required share of the bound."""
     module, states = encoder(shape, halting=True, norm=norm).eval(), inputs(shape)
     trace = calibrate(module, states, share=share)
-    sides: dict[str, Side] = {
-        "compact": lambda: infer(module, states, form="auto"),
-        "masked": lambda: infer(module, states, form="masked"),
-    }
+    sides = in_both_forms(lambda form: infer(module, states, form=form))
     times = alternate(sides, seconds=settings.seconds)
     return Measurement(
         case="halting",
-        name=f"{name}{_norm_label(norm)}: {shape}",
+        name=f"{name}{LABELS[norm]}: {shape}",
         shape=vars(shape),
         **comparison(times, ours="compact", over="masked"),
         bound=bound(trace) if name == "inference" else None,
@@ -94,15 +99,12 @@ def training(shape: BenchmarkSizes, *, settings: Settings, norm: Norm = "post") 
     """Compare time and peak memory of compact with masked, forward and backward; memory without the parameters."""
     module, states = encoder(shape, halting=True, norm=norm).train(), inputs(shape)
     trace, direction = calibrate(module, states, share=SHARE), inputs(shape, seed=2)
-    sides: dict[str, Side] = {
-        "compact": lambda: train(module, states, direction, form="auto"),
-        "masked": lambda: train(module, states, direction, form="masked"),
-    }
+    sides = in_both_forms(lambda form: train(module, states, direction, form=form))
     times = alternate(sides, seconds=settings.seconds)
     details = step_statistics(trace, max_steps=shape.max_steps)
     time = Measurement(
         case="halting",
-        name=f"training{_norm_label(norm)}: {shape}",
+        name=f"training{LABELS[norm]}: {shape}",
         shape=vars(shape),
         **comparison(times, ours="compact", over="masked"),
         bound=bound(trace),
@@ -110,14 +112,12 @@ def training(shape: BenchmarkSizes, *, settings: Settings, norm: Norm = "post") 
         details=details,
     )
     peaks = {name: peak_bytes(side, device=states.device) for name, side in sides.items()}
-    memory = Measurement(
-        case="halting",
-        name=f"training memory{_norm_label(norm)}: {shape}",
-        shape=vars(shape),
-        ours="compact",
-        over="masked",
+    memory = replace(
+        time,
+        name=f"training memory{LABELS[norm]}: {shape}",
+        seconds={},
+        turns=0,
         ratio=peaks["masked"] / peaks["compact"],
-        bound=bound(trace),
         least=0.8,  # at most 1.25 times its share
         details=details
         | {"peak_bytes": peaks, "over_its_share": bound(trace) * peaks["compact"] / peaks["masked"]},
@@ -128,10 +128,10 @@ def training(shape: BenchmarkSizes, *, settings: Settings, norm: Norm = "post") 
 def run(settings: Settings) -> list[Measurement]:
     """All comparisons of this case."""
     if settings.quick:
-        one = inference(QUICK, share=SHARE, least=0.0, settings=settings, name="inference")
+        one = inference(QUICK, share=SHARE, least=0.0, settings=settings)
         return [one, *training(QUICK, settings=settings)]
     measurements = list[Measurement]()
-    for norm in NORMS:
+    for norm in LABELS:
         measurements += [
             inference(shape, share=SHARE, least=least, settings=settings, name="inference", norm=norm)
             for shape, least in INFERENCE

@@ -2,19 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 
 from universal_transformer.axes import States
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
+from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.initialise import initialise
+from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
 from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
 
+Generating = TypeVar("Generating", EncoderDecoder, LanguageModel)
 Norm = Literal["post", "pre"]
 SPREAD = 2.0
 """Standard deviation of the halting logits over positions; it makes the steps differ between positions."""
@@ -32,6 +35,11 @@ class BenchmarkSizes:
     max_steps: int
 
     @property
+    def sizes(self) -> Sizes:
+        """Those of the model."""
+        return Sizes(width=self.width, filter_width=self.filter_width, num_heads=self.heads)
+
+    @property
     def positions(self) -> int:
         """Positions of the batch."""
         return self.batch * self.length
@@ -40,13 +48,17 @@ class BenchmarkSizes:
         return f"width {self.width}, {self.batch} x {self.length}, {self.max_steps} steps"
 
 
+QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=10)
+"""Sizes that only show that a case runs."""
+
+
 def encoder(
     shape: BenchmarkSizes, *, halting: bool, decoder: bool = False, norm: Norm = "post"
 ) -> Recurrence:
     """Build the recurrence of the paper with random weights (ReLU, sinusoids at every step), without dropout."""
     config = ModelConfig(
         architecture="language_model" if decoder else "classifier",
-        sizes=Sizes(width=shape.width, filter_width=shape.filter_width, num_heads=shape.heads),
+        sizes=shape.sizes,
         depth=DepthConfig(max_steps=shape.max_steps),
         step=StepConfig(norm=norm, dropout=0.0),
         halting=HaltingConfig(side="both" if halting else "none"),
@@ -70,6 +82,14 @@ def apply(module: Recurrence, states: States) -> tuple[States, Trace]:
     """One pass over ``states``."""
     where = torch.arange(states.shape[1], device=states.device).unsqueeze(0)
     return module(states, encoding=module.coordinates.encode(where))
+
+
+@torch.no_grad()
+def without_end(model: Generating) -> Generating:
+    """Let ``model`` never generate the end token, so that every row gets all its tokens."""
+    assert model.target.bias is not None
+    model.target.bias[model.config.vocabulary.end_id] = -1e4
+    return model.eval()
 
 
 @torch.no_grad()

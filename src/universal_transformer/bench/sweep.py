@@ -6,16 +6,15 @@ Each point is measured for a short time. The points are drawn in ``docs/performa
 import dataclasses
 
 from universal_transformer.bench.halting import infer, inference
-from universal_transformer.bench.random_models import BenchmarkSizes, encoder, inputs
+from universal_transformer.bench.random_models import QUICK, BenchmarkSizes, encoder, inputs
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.bench.timing import alternate, medians
+from universal_transformer.bench.timing import alternate, comparison
 
 CAP = 10
 STEPS = BenchmarkSizes(width=256, heads=4, filter_width=1024, batch=16, length=64, max_steps=CAP)
 SHARES = (0.12, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98)
 LENGTHS = (64, 128, 256, 512, 1024, 2048)
 DEPTHS = (2, 4, 6, 8, 10, 12)
-QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=12, max_steps=CAP)
 
 
 def cost(shape: BenchmarkSizes, *, by: str, settings: Settings) -> Measurement:
@@ -25,17 +24,15 @@ def cost(shape: BenchmarkSizes, *, by: str, settings: Settings) -> Measurement:
     return Measurement(
         case="sweep",
         name=f"cost against {by}: {shape}",
-        shape=dataclasses.asdict(shape),
-        seconds=medians(times),
-        turns=len(times["ours"]),
-        ours="ours",
+        shape=vars(shape),
+        **comparison(times),
         details={"by": by},
     )
 
 
 def saving(shape: BenchmarkSizes, *, share: float, settings: Settings) -> Measurement:
     """Compare compact with masked where positions make ``share`` of the cap on steps."""
-    measured = inference(shape, share=share, least=0.0, settings=settings, name="inference")
+    measured = inference(shape, share=share, least=0.0, settings=settings)
     name = f"saving at {measured.details['mean_steps']:.1f} mean steps: {shape}"
     details = {**measured.details, "by": "mean steps"}
     return dataclasses.replace(measured, case="sweep", name=name, least=None, details=details)

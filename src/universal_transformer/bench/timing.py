@@ -10,14 +10,9 @@ import torch
 Side = Callable[[], object]
 
 
-def wait(device: torch.device) -> None:
-    """Wait until a GPU has finished all its work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def seconds_of(side: Side, *, device: torch.device) -> float:
-    """Time of one call."""
+    """Time of one call, until a GPU has finished all its work."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda _: None
     wait(device)
     start = time.perf_counter()
     side()
@@ -52,15 +47,10 @@ def alternate(
     return times
 
 
-def comparison(times: Mapping[str, Sequence[float]], *, ours: str, over: str) -> dict[str, Any]:
-    """Return the fields of a ``Measurement`` that say how many times faster ``ours`` is than ``over``."""
-    return {
-        "seconds": medians(times),
-        "turns": len(times[ours]),
-        "ours": ours,
-        "over": over,
-        "ratio": median_ratio(times[over], times[ours]),
-    }
+def comparison(times: Mapping[str, Sequence[float]], *, ours: str = "ours", over: str = "") -> dict[str, Any]:
+    """Return the fields of a ``Measurement``: the times, and how many times faster ``ours`` is than ``over``."""
+    fields = {"seconds": medians(times), "turns": len(times[ours]), "ours": ours}
+    return fields | {"over": over, "ratio": median_ratio(times[over], times[ours])} if over else fields
 
 
 def median_ratio(slow: Sequence[float], fast: Sequence[float]) -> float:

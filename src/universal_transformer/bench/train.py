@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from universal_transformer.axes import States
 from universal_transformer.bench.peers import encoders
-from universal_transformer.bench.random_models import BenchmarkSizes, apply, encoder, inputs
+from universal_transformer.bench.random_models import QUICK, BenchmarkSizes, apply, encoder, inputs
 from universal_transformer.bench.result import Measurement, Settings
 from universal_transformer.bench.timing import Side, alternate, comparison, median_ratio, medians
 from universal_transformer.nn.recurrence import Recurrence
@@ -18,7 +18,6 @@ CASES = (
     (BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=6), 1.0),
     (BenchmarkSizes(width=128, heads=4, filter_width=512, batch=64, length=20, max_steps=6), 1.2),
 )
-QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=8, max_steps=2)
 BFLOAT16 = 1.8
 
 
@@ -71,22 +70,19 @@ def against_peers(
     """Compare this project's encoder with the fastest of the others. Every turn runs every side."""
     modules = {"ours": StatesEncoder(encoder(shape, halting=False)), **encoders(shape)}
     times = alternate(sides_of(modules, shape, dtype=dtype), seconds=settings.seconds * len(modules) / 2)
-    middle = medians(times)
-    ratios = {name: median_ratio(times[name], times["ours"]) for name in middle if name != "ours"}
+    ratios = {name: median_ratio(times[name], times["ours"]) for name in times if name != "ours"}
     best = min(ratios, key=ratios.__getitem__)
     return Measurement(
         case="train",
         name=str(shape),
         dtype=str(dtype).removeprefix("torch."),
         shape=vars(shape),
-        seconds=middle,
-        turns=len(times["ours"]),
-        ours="ours",
-        over=best,
-        ratio=ratios[best],
+        **comparison(times, over=best),
         least=least,
         details={
-            "gflops_per_second": {name: flops(shape) / seconds / 1e9 for name, seconds in middle.items()},
+            "gflops_per_second": {
+                name: flops(shape) / seconds / 1e9 for name, seconds in medians(times).items()
+            },
             "ratios": ratios,
         },
     )

@@ -7,11 +7,12 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
 from universal_transformer.errors import UserError, near
+from universal_transformer.typed import Range, expected, typed
 
 FAILED, USAGE_ERROR, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 """Exit codes: a run or check failed; a user's mistake; Ctrl-C and a closed pipe, as shells number them."""
@@ -45,37 +46,41 @@ class Parser(argparse.ArgumentParser):
         return known
 
 
-def whole(least: int) -> Callable[[str], int]:
+def value_of(hint: Any) -> Callable[[str], Any]:
+    """Return an argument type: a value of a declared type, in its range."""
+
+    def convert(text: str) -> Any:
+        try:
+            return typed(convert_word(text, hint), hint, where="")
+        except UserError:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected {expected(hint)}") from None
+
+    return convert
+
+
+def whole(least: int) -> Callable[[str], Any]:
     """Return an argument type: a whole number from `least` on."""
-
-    def convert(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if value < least:
-            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from {least} on")
-        return value
-
-    return convert
+    return value_of(Annotated[int, Range(least)])
 
 
-def number(*, least: float, most: float = math.inf, open_below: bool = False) -> Callable[[str], float]:
+def number(*, least: float, most: float = math.inf, open_below: bool = False) -> Callable[[str], Any]:
     """Return an argument type: a number from `least` to `most`; without `least` itself if `open_below`."""
-    bounds = f"{'above' if open_below else 'from'} {least:g}" + (
-        f" up to {most:g}" if most < math.inf else " on"
-    )
+    return value_of(Annotated[float, Range(least, most, above=open_below)])
 
-    def convert(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not least <= value <= most or not math.isfinite(value) or (open_below and value == least):
-            raise argparse.ArgumentTypeError(f"{text!r}: expected a number {bounds}")
-        return value
 
-    return convert
+def convert_word(word: str, hint: Any) -> Any:
+    """Return the number, None or choice that a word says; the word itself if it says none."""
+    if get_origin(hint) is Annotated:
+        return convert_word(word, get_args(hint)[0])
+    if get_origin(hint) is Literal:
+        return next((one for one in get_args(hint) if str(one) == word), word)
+    if type(None) in get_args(hint) and word == "None":
+        return None
+    for part in get_args(hint) or (hint,):
+        if part in (int, float):
+            with suppress(ValueError):
+                return part(word)
+    return Path(word) if hint is Path else word
 
 
 def add_depth(parser: Parser) -> None:

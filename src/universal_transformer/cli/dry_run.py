@@ -10,6 +10,8 @@ operations (FLOPs)   torch counts those of a forward pass of this model; an upda
 memory               parameters, gradients and optimizer state exactly; activations by `activation_bytes`
 time                 operations over the speed of a matrix product of the model's shape, which is measured when the
                      command runs, times a factor for all other operations (`OVERHEAD`)
+halting              for each side that halts: whether halted positions are left out of the computation, or why not
+                     (`execution.policy.compaction_obstacle`)
 ==================== =============================================================================================
 """
 
@@ -28,9 +30,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 from universal_transformer.data.example import Example, sizes
 from universal_transformer.data.sampler import BucketSampler
+from universal_transformer.execution.policy import compaction_obstacle
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
+from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.registry import Model, build
 from universal_transformer.typed import replaced
 
@@ -73,6 +77,8 @@ class Estimate:
     """Bytes of keys and values while a target as long as the longest of the sample is decoded."""
     seconds: float
     """Seconds of one update."""
+    halting: tuple[str, ...]
+    """What happens to the halted positions of each side that halts."""
     notes: tuple[str, ...]
 
     def lines(self) -> list[str]:
@@ -86,6 +92,7 @@ class Estimate:
             f"memory      about {self.memory / 1e9:.1f} GB while training (an estimate)",
             *([f"decoding    {_size(self.cached)} of keys and values a sequence"] if self.cached else []),
             f"time        {most}{self._time()} (an estimate, from a matrix product timed on this machine)",
+            *(f"halting     {text}" for text in self.halting),
             *(f"note        {text}" for text in self.notes),
         ]
 
@@ -126,8 +133,23 @@ def estimate(config: RunConfig) -> Estimate:
         memory=PROCESS_BYTES + 4.0 * parameters * copies + activations,
         cached=cache_bytes(model, length=max(shape.target for shape in shapes)),
         seconds=flops / _speed(config, configured) * OVERHEAD,
+        halting=tuple(halted_positions(model)),
         notes=task.notes,
     )
+
+
+def halted_positions(model: Model) -> list[str]:
+    """Say for each side of the model that halts whether halted positions are left out, or why not."""
+    found = []
+    for module in model.modules():
+        if isinstance(module, Recurrence) and module.halting is not None:
+            side = "decoder" if module.decoder else "encoder"
+            reason = compaction_obstacle(module)
+            if module.executor is None:
+                reason = 'execution.halting_execution="masked"'
+            kept = "are left out where this saves time" if reason is None else f"are computed: {reason}"
+            found.append(f"{side}: halted positions {kept}")
+    return found
 
 
 def _batches(examples: Sequence[Example], *, batch_tokens: int) -> tuple[list[BatchShape], int]:

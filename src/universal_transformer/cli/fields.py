@@ -8,10 +8,10 @@ options, ``--model.step.tied`` and ``--model.step.no-tied``. Every mistake is a 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from collections.abc import Iterable, Sequence
+from typing import Any, get_args, get_origin
 
+from universal_transformer.cli.arguments import convert_word
 from universal_transformer.errors import UserError, near
 from universal_transformer.files import show
 from universal_transformer.models.config import VocabularyConfig
@@ -81,7 +81,11 @@ def _split(arguments: Sequence[str], *, prog: str) -> list[tuple[str, list[str]]
     """Return each option as it is written, with the values after it."""
     found: list[tuple[str, list[str]]] = []
     for argument in arguments:
-        if argument.startswith("-") and len(argument) > 1 and _number(argument, float) is None:
+        if (
+            argument.startswith("-")
+            and len(argument) > 1
+            and not isinstance(convert_word(argument, float), float)
+        ):
             name, equals, value = argument.partition("=")
             found.append((name, [value] if equals else []))
         elif found:
@@ -144,33 +148,14 @@ def _value(option: str, words: Sequence[str], *, hint: Any, negated: bool) -> An
                 f"{option} takes no value, found {show(words[0])}: write {option}, or {other} for no"
             )
         return not negated
-    many = get_origin(hint) is tuple
-    wanted = len(get_args(hint)) if many and get_args(hint)[1:] != (...,) else 1
-    if not words or (len(words) != wanted and not (many and get_args(hint)[1:] == (...,))):
+    parts = get_args(hint) if get_origin(hint) is tuple else (hint,)
+    if parts[1:] == (...,):
+        parts = parts[:1] * max(1, len(words))
+    if len(words) != len(parts):
         found = f"{len(words)} value{'s' * (len(words) != 1)}" if words else "no value"
         raise UserError(f"{option}: found {found}, expected {expected(hint)}")
-    if not many:
-        return typed(_convert(words[0], hint), hint, where=option)
-    parts = get_args(hint) if get_args(hint)[1:] != (...,) else get_args(hint)[:1] * len(words)
-    return typed([_convert(word, part) for word, part in zip(words, parts, strict=True)], hint, where=option)
-
-
-def _convert(word: str, hint: Any) -> Any:
-    """Return the number, None or choice that a word says; the word itself if it says none."""
-    if get_origin(hint) is Annotated:
-        return _convert(word, get_args(hint)[0])
-    if get_origin(hint) is Literal:
-        return next((one for one in get_args(hint) if str(one) == word), word)
-    if type(None) in get_args(hint) and word == "None":
-        return None
-    for part in get_args(hint) or (hint,):
-        if part in (int, float) and (found := _number(word, part)) is not None:
-            return found
-    return Path(word) if hint is Path else word
-
-
-def _number(word: str, kind: Callable[[str], Any]) -> Any:
-    try:
-        return kind(word)
-    except ValueError:
-        return None
+    if get_origin(hint) is not tuple:
+        return typed(convert_word(words[0], hint), hint, where=option)
+    return typed(
+        [convert_word(word, part) for word, part in zip(words, parts, strict=True)], hint, where=option
+    )

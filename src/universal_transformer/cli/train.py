@@ -27,7 +27,8 @@ usage: ut train RECIPE [--field value ...] [--run FOLDER] [--data-dir FOLDER] [-
 --run FOLDER       folder of the run (default: runs/RECIPE-DIGEST)
 --resume RUN       continue a run from its last checkpoint
 --data-dir FOLDER  folder with the data sets (default: the environment variable UT_DATA, or else data)
---dry-run          print parameters, FLOPs, memory, expected time and numbers of examples; train nothing
+--dry-run          print parameters, FLOPs, memory, expected time and numbers of examples, and whether halted
+                   positions are left out of the computation (or why not); train nothing
 --quiet            show no progress"""
 
 
@@ -44,13 +45,9 @@ def run(arguments: list[str]) -> int:
 
 def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
     from universal_transformer.cli.fields import override
-    from universal_transformer.recipes import MAIN
 
     if not rest or rest[0].startswith("-"):
-        raise UserError(
-            f"name a recipe first: ut train RECIPE [--field value]; recipes: {', '.join(MAIN)}, and the rows of tables "
-            "(ut recipes TABLE)"
-        )
+        raise UserError(f"name a recipe first: ut train RECIPE [--field value]; {_known()}")
     name, *fields = rest
     config = _recipe(name)
     if taken.get("--data-dir") and hasattr(config.data, "data_dir"):
@@ -151,14 +148,17 @@ def _check_new(folder: Path) -> None:
 
 
 def _recipe(name: str) -> RunConfig:
-    from universal_transformer.recipes import MAIN, RECIPES
+    from universal_transformer.recipes import RECIPES
 
     if name not in RECIPES:
-        raise UserError(
-            f"no recipe {name!r}{near(name, RECIPES)}; recipes: {', '.join(MAIN)}, and the rows of tables "
-            "(ut recipes TABLE)"
-        )
+        raise UserError(f"no recipe {name!r}{near(name, RECIPES)}; {_known()}")
     return RECIPES[name]()
+
+
+def _known() -> str:
+    from universal_transformer.recipes import MAIN
+
+    return f"recipes: {', '.join(MAIN)}, and the rows of tables (ut recipes TABLE)"
 
 
 def _help(recipe: str) -> int:

@@ -1,12 +1,18 @@
 """Generation of tokens: greedy search, sampling and beam search, in batches, with cached keys and values."""
 
 from universal_transformer.decoding.beam import beam_search
-from universal_transformer.decoding.continuous import Request, generate_continuously, generate_stream
+from universal_transformer.decoding.continuous import (
+    DecodingOptions,
+    Request,
+    generate_continuously,
+    generate_stream,
+)
 from universal_transformer.decoding.generation import Generated
 from universal_transformer.decoding.sampling import GREEDY, Sampling, generate
 
 __all__ = [
     "GREEDY",
+    "DecodingOptions",
     "Generated",
     "Request",
     "Sampling",

@@ -71,13 +71,13 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """How all requests are generated."""
+class DecodingOptions:
+    """How all requests are generated: the arguments of ``generate``."""
 
-    sampling: Sampling
-    max_new_tokens: int | None
-    max_steps: int | None
-    halting_threshold: float | None
+    sampling: Sampling = GREEDY
+    max_new_tokens: int | None = None
+    max_steps: int | None = None
+    halting_threshold: float | None = None
 
 
 def generate_continuously(
@@ -103,7 +103,7 @@ def generate_continuously(
     allocate the memory they need and do not check the capacity.
     """
     _check(slots, capacity)
-    options = Options(
+    options = DecodingOptions(
         sampling=sampling,
         max_new_tokens=max_new_tokens,
         max_steps=max_steps,
@@ -123,10 +123,7 @@ def generate_stream(
     *,
     slots: int = 16,
     capacity: int,
-    sampling: Sampling = GREEDY,
-    max_new_tokens: int | None = None,
-    max_steps: int | None = None,
-    halting_threshold: float | None = None,
+    options: DecodingOptions = DecodingOptions(),
 ) -> Iterator[tuple[int, Generated]]:
     """As :func:`generate_continuously`, or in batches where they are faster: the first requests decide.
 
@@ -136,12 +133,6 @@ def generate_stream(
     _check(slots, capacity)
     check_model(model)
     stream = iter(requests)
-    options = Options(
-        sampling=sampling,
-        max_new_tokens=max_new_tokens,
-        max_steps=max_steps,
-        halting_threshold=halting_threshold,
-    )
     steps = []
     for number, found in _in_batches(model, islice(stream, PROBE), slots=min(slots, PROBE), options=options):
         steps.append(found.steps)
@@ -153,7 +144,7 @@ def generate_stream(
     if (
         not model.config.halts_in(decoder=True)
         or not _shares(model)
-        or sum(steps) > SHALLOW * (max_steps or model.config.max_steps) * len(steps)
+        or sum(steps) > SHALLOW * (options.max_steps or model.config.max_steps) * len(steps)
     ):
         yield from _in_batches(model, stream, slots=slots, options=options)
     else:
@@ -184,19 +175,11 @@ def _sources(model: Generator, requests: Sequence[Request]) -> Int[Tensor, "batc
 
 
 def _in_batches(
-    model: Generator, requests: Iterator[Request], *, slots: int, options: Options
+    model: Generator, requests: Iterator[Request], *, slots: int, options: DecodingOptions
 ) -> Iterator[tuple[int, Generated]]:
     while chunk := list(islice(requests, slots)):
         numbers = [request.number for request in chunk]
-        found = generate(
-            model,
-            _sources(model, chunk),
-            max_new_tokens=options.max_new_tokens,
-            sampling=options.sampling,
-            indices=numbers,
-            max_steps=options.max_steps,
-            halting_threshold=options.halting_threshold,
-        )
+        found = generate(model, _sources(model, chunk), indices=numbers, **vars(options))
         yield from zip(numbers, found, strict=True)
 
 
@@ -213,7 +196,7 @@ class ContinuousBatch:
     """Requests and the rows they run in: ``jobs[row]`` is that of each row, ``None`` while a row is free."""
 
     def __init__(
-        self, model: EncoderDecoder | LanguageModel, *, slots: int, capacity: int, options: Options
+        self, model: EncoderDecoder | LanguageModel, *, slots: int, capacity: int, options: DecodingOptions
     ) -> None:
         model = prepared(model)
         self.model, self.slots, self.capacity, self.options = model, slots, capacity, options
@@ -263,23 +246,9 @@ class ContinuousBatch:
             Continuation(limit, number=request.number, seed=options.sampling.seed)
             for request, limit in zip(requests, session.limits, strict=True)
         ]
-        chosen = extend(
-            sequences,
-            session.log_probabilities,
-            session.steps,
-            sampling=options.sampling,
-            end_id=self.config.vocabulary.end_id,
-        ).tolist()
+        chosen = self.extend(sequences, session.log_probabilities, session.steps).tolist()
         jobs = [
-            Job(
-                request.number,
-                sequences[row],
-                session.source_steps[row],
-                state,
-                row,
-                fed[row],
-                chosen[row],
-            )
+            Job(request.number, sequences[row], session.source_steps[row], state, row, fed[row], chosen[row])
             for row, request in enumerate(requests)
         ]
         self.waiting += [job for job in jobs if not job.sequence.done]
@@ -289,7 +258,11 @@ class ContinuousBatch:
         """Move waiting requests to free rows; rows that stay free are removed."""
         taken = [(row, self.waiting.popleft()) for row in self.free[: len(self.waiting)]]
         for row, job in taken:
-            self._load(job, row)
+            first = job.state.cache.length - job.fed  # prompts are padded on the left
+            self.stream.load(job.state.cache, source=job.row, first=first, row=self.places[row])
+            if job.state.source is not None:
+                self.stream.attach_source(job.state.source[0], row=job.row, at=row)
+            self.jobs[row] = job
         if taken:
             rows, tokens, places = torch.tensor(
                 [(row, job.next, job.fed) for row, job in taken], device=self.device
@@ -302,14 +275,12 @@ class ContinuousBatch:
             self.jobs, self.places = [self.jobs[row] for row in kept], [self.places[row] for row in kept]
             self.free = []
 
-    def _load(self, job: Job, row: int) -> None:
-        """Copy what has been computed of the request to a row of the stream."""
-        state = job.state
-        first = state.cache.length - job.fed  # prompts are padded on the left
-        self.stream.load(state.cache, source=job.row, first=first, row=self.places[row])
-        if state.source is not None:
-            self.stream.attach_source(state.source[0], row=job.row, at=row)
-        self.jobs[row] = job
+    def extend(
+        self, sequences: list[Continuation], log_probabilities: Tensor, steps: Tensor
+    ) -> Int[Tensor, "rows"]:
+        """Append a token to each sequence, and return the tokens."""
+        sampling, end_id = self.options.sampling, self.config.vocabulary.end_id
+        return extend(sequences, log_probabilities, steps, sampling=sampling, end_id=end_id)
 
     def _feed(self, tokens: Int[Tensor, "fed"], *, at: Int[Tensor, "fed"], place: Int[Tensor, "fed"]) -> None:
         """Start tokens in the rows ``at``."""
@@ -324,13 +295,8 @@ class ContinuousBatch:
         states, steps, places = self.stream.result(ended)
         logits = self.model.target.logits(states.unsqueeze(0)).squeeze(0)
         jobs = [job for row in rows if (job := self.jobs[row]) is not None]
-        chosen = extend(
-            [job.sequence for job in jobs],
-            next_log_probabilities(logits, config=self.config),
-            steps,
-            sampling=self.options.sampling,
-            end_id=self.config.vocabulary.end_id,
-        )
+        following = next_log_probabilities(logits, config=self.config)
+        chosen = self.extend([job.sequence for job in jobs], following, steps)
         goes_on = [at for at, job in enumerate(jobs) if not job.sequence.done]
         if len(goes_on) < len(jobs):
             for row, job in zip(rows, jobs, strict=True):

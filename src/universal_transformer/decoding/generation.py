@@ -180,17 +180,13 @@ def start_generation(
     """
     check_model(model)
     model, config = prepared(model), model.config
+    depth = {"max_steps": max_steps, "halting_threshold": halting_threshold}
     if isinstance(model, AnyEncoderDecoder):
         source = check_source(source, model=model)
         lengths = (source != config.vocabulary.padding_id).sum(dim=1).tolist()
         limits = _limits(lengths, [1] * len(lengths), max_new_tokens=max_new_tokens, config=config)
-        state = model.start(
-            source,
-            capacity=max(limits) if reserve else 1,
-            max_steps=max_steps,
-            halting_threshold=halting_threshold,
-        )
-        source_steps = _per_row(state.trace, real=source != config.vocabulary.padding_id)
+        state = model.start(source, capacity=max(limits) if reserve else 1, **depth)
+        source_steps = steps_of(state.trace, real=source != config.vocabulary.padding_id)
         tokens, padding = torch.full_like(source[:, :1], config.start_id), None
     else:
         if isinstance(source, Tensor):
@@ -198,12 +194,8 @@ def start_generation(
         tokens, padding = _pad_left(source, model=model)
         lengths = [len(prompt) for prompt in source]
         limits = _limits(lengths, lengths, max_new_tokens=max_new_tokens, config=config)
-        state = model.start(
-            batch=len(source),
-            capacity=tokens.shape[1] + (max(limits) - 1 if reserve else 0),
-            max_steps=max_steps,
-            halting_threshold=halting_threshold,
-        )
+        capacity = tokens.shape[1] + (max(limits) - 1 if reserve else 0)
+        state = model.start(batch=len(source), capacity=capacity, **depth)
         source_steps = [[] for _ in source]
     logits = model.advance(tokens, state, padding=padding)[:, -1]
     first = next_log_probabilities(logits, config=config)
@@ -231,7 +223,7 @@ def _limits(
             asked = f" and max_new_tokens={max_new_tokens}" if max_new_tokens is not None else ""
             raise UserError(
                 f"row {row}: a prompt of {given} tokens{asked} does not fit the learned table of "
-                f"max_positions={config.coordinates.max_positions}"
+                f"coordinates.max_positions={config.coordinates.max_positions}"
                 + (f": at most {free} new tokens" if free > 0 else ": shorten the prompt")
             )
         limits.append(min(limit, free))
@@ -245,6 +237,7 @@ def _pad_left(
     config = model.config
     if not prompts:
         raise UserError("no prompts: give at least one, of at least the start token")
+    size, padding_id = config.vocabulary.size, config.vocabulary.padding_id
     for row, prompt in enumerate(prompts):
         if not prompt or prompt[0] != config.start_id:
             raise UserError(
@@ -252,20 +245,19 @@ def _pad_left(
                 f"the model was trained on sequences that begin with start_id={config.start_id}"
             )
         for token in prompt[1:]:
-            if not 0 <= token < config.vocabulary.size or token == config.vocabulary.padding_id:
+            if not 0 <= token < size or token == padding_id:
                 raise UserError(
-                    f"prompt {row}: token id {token}: allowed are 0 to {config.vocabulary.size - 1} "
-                    f"without padding_id={config.vocabulary.padding_id}"
+                    f"prompt {row}: token id {token}: allowed are 0 to {size - 1} without {padding_id=}"
                 )
     longest = max(map(len, prompts))
-    rows = [[config.vocabulary.padding_id] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
+    rows = [[padding_id] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
     blanks = [[place < longest - len(prompt) for place in range(longest)] for prompt in prompts]
     device = next(model.parameters()).device
     return torch.tensor(rows, device=device), torch.tensor(blanks, device=device)
 
 
-def _per_row(trace: Trace | None, *, real: Bool[Tensor, "batch source"]) -> list[list[float]]:
-    """Depth steps of the real positions of each row; an empty list for a model without depth."""
+def steps_of(trace: Trace | None, *, real: Bool[Tensor, "batch position"]) -> list[list[float]]:
+    """N of the real positions of each row; empty lists for a model without depth."""
     if trace is None:
         return [[] for _ in real]
     return [

@@ -5,10 +5,10 @@ The next token is drawn from ``p(v) ∝ softmax(z / τ)(v)`` for ``v`` in a set 
 probabilities sum to at least ``top_p`` (the nucleus; Holtzman et al. 2020). ``τ = 0`` takes the likeliest token.
 """
 
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 
@@ -25,34 +25,24 @@ from universal_transformer.decoding.generation import (
 )
 from universal_transformer.errors import UserError
 from universal_transformer.models.roles import NonAutoregressive, refuse_depth
+from universal_transformer.typed import Count, NonNegative, Range, check
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
     """How the next token is chosen. A value that is not allowed raises a UserError."""
 
-    temperature: float = 0.0
+    temperature: NonNegative = 0.0
     """0 takes the likeliest token; 1 draws from the model's distribution; larger values flatten the distribution."""
-    top_k: int = 0
+    top_k: Count = 0
     """Draw from this number of likeliest tokens; 0: from all tokens."""
-    top_p: float = 1.0
+    top_p: Annotated[float, Range(0, 1, above=True)] = 1.0
     """Draw from the smallest set of likeliest tokens whose probability is at least this; 1: from all tokens."""
-    seed: int = 0
+    seed: Annotated[int, Range(0)] = 0
     """The seed and the number of a row determine all draws of that row."""
 
     def __post_init__(self) -> None:
-        if not (_is_number(self.temperature) and 0.0 <= self.temperature < math.inf):
-            raise UserError(f"temperature={self.temperature!r}: a number of at least 0 (0: greedy)")
-        if type(self.top_k) is not int or self.top_k < 0:
-            raise UserError(f"top_k={self.top_k!r}: a whole number of at least 0 (0: all tokens)")
-        if not (_is_number(self.top_p) and 0.0 < self.top_p <= 1.0):
-            raise UserError(f"top_p={self.top_p!r}: a probability in (0, 1] (1: all tokens)")
-        if type(self.seed) is not int or self.seed < 0:
-            raise UserError(f"seed={self.seed!r}: a whole number of at least 0")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+        check(self)
 
 
 GREEDY = Sampling()

@@ -9,9 +9,9 @@ from itertools import islice
 
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import Example, size
-from universal_transformer.decoding import Generated, Request, generate_stream
+from universal_transformer.decoding import DecodingOptions, Generated, Request, generate_stream
 from universal_transformer.decoding.continuous import PROBE
-from universal_transformer.decoding.generation import Source, evaluating, prepared
+from universal_transformer.decoding.generation import Source, evaluating, prepared, steps_of
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.memory_check import check_batches
@@ -19,7 +19,6 @@ from universal_transformer.evaluation.tensors import (
     device_of,
     finite,
     real_positions,
-    steps_of,
     target_ids,
 )
 from universal_transformer.execution.stream import stream_obstacle
@@ -143,10 +142,12 @@ class _Predictor:
             requests,
             slots=min(len(examples), max(1, self.batch_tokens // max(sizes))),
             capacity=max(sizes) + 2,  # the start token of a prompt, and twice that among the new tokens
-            sampling=options.sampling,
-            max_new_tokens=options.max_new_tokens,
-            max_steps=options.max_steps,
-            halting_threshold=options.halting_threshold,
+            options=DecodingOptions(
+                sampling=options.sampling,
+                max_new_tokens=options.max_new_tokens,
+                max_steps=options.max_steps,
+                halting_threshold=options.halting_threshold,
+            ),
         )
         return dict(found)
 

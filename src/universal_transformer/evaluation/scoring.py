@@ -15,6 +15,7 @@ from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.decoding import Generated
+from universal_transformer.decoding.generation import steps_of
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.scores import ScoreSums
@@ -22,7 +23,6 @@ from universal_transformer.evaluation.tensors import (
     device_of,
     finite,
     real_positions,
-    steps_of,
     target_ids,
 )
 from universal_transformer.models.roles import (

@@ -7,7 +7,6 @@ import torch
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
-from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import Model
 
 
@@ -15,16 +14,6 @@ def real_positions(model: Model, source: Int[Tensor, "batch source *words"]) -> 
     """Where there is a token, or a fact of at least one word."""
     real = source != model.config.vocabulary.padding_id
     return real.any(dim=-1) if real.ndim == 3 else real
-
-
-def steps_of(trace: Trace | None, *, real: Bool[Tensor, "batch position"]) -> list[list[float]]:
-    """N of the real positions of each row; empty lists for a model without a recurrence over depth."""
-    if trace is None:
-        return [[] for _ in real]
-    return [
-        [steps for steps, kept in zip(row, mask, strict=True) if kept]
-        for row, mask in zip(trace.steps.tolist(), real.tolist(), strict=True)
-    ]
 
 
 def finite(logits: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch classes"]:

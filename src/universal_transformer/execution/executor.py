@@ -143,8 +143,6 @@ class CompactLoop:
             recompute=self.recompute,
             checkpoint=checkpoint,
         )
-        if self._signals is not None:
-            self._signals = self._signals.to(states.dtype)
         with nullcontext() if self.recompute is None else self.recompute.hooks():
             self._steps(progress, engine, layout, step=step)
         if self.recompute is not None:
@@ -202,16 +200,19 @@ class CompactLoop:
 
     def write_halted(self, progress: HaltingProgress, *, step: int) -> Rows:
         """``b = h + π`` of all positions. A cache receives those that have halted, in the slots from ``step`` on."""
-        signal, base = self._signals, progress.states.flatten(0, 1)
-        if signal is not None:
-            base = compute(self.recompute, _add_positions, base, signal)
+        base = progress.states.flatten(0, 1)
+        if self._signals is not None:
+            self._signals = self._signals.to(base.dtype)
+            base = compute(self.recompute, _add_positions, base, self._signals)
         if self.cache is not None:
             halted = ~progress.halting.running & (progress.halting.steps > 0)
             index = halted.flatten().nonzero().squeeze(1)
             self._write_deeper(base, None, index, step=step)
         return base
 
-    def _write_deeper(self, base: Rows, index: Index | None, rows: Int[Tensor, "left"], *, step: int) -> None:
+    def _write_deeper(
+        self, base: Rows, index: Index | None, rows: Int[Tensor, "halted"], *, step: int
+    ) -> None:
         """Write ``rows`` of ``base`` to the deeper slots; ``index`` has flat indices, None: the rows themselves."""
         if self.cache is None or step >= self.depth.max_steps or not len(rows):
             return

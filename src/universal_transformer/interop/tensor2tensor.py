@@ -34,11 +34,12 @@ from universal_transformer.interop.tensor2tensor_names import (
     recurrence_variables,
     space_variable,
 )
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import Architecture, ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.positions import default_positions, without_padding
+from universal_transformer.models.pretrained import check_tensors
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
 from universal_transformer.typed import replaced
@@ -116,16 +117,14 @@ def official_variables(
 
     ``num_shards`` and ``shared`` are ``symbol_modality_num_shards``, and whether source and target embed alike.
     """
-    if isinstance(model, Recurrence):
-        yield from recurrence_variables(model)
-    elif isinstance(model, Body):
-        if model.space is not None:
-            yield space_variable(model.space)
-        for side in (model.encoder, model.decoder):
-            if side is not None:
-                yield from recurrence_variables(side)
-    else:
+    if isinstance(model, EncoderDecoder | LanguageModel):
         yield from model_variables(model, num_shards=num_shards, shared=shared)
+        return
+    if isinstance(model, Body) and model.space is not None:
+        yield space_variable(model.space)
+    for side in (model.encoder, model.decoder) if isinstance(model, Body) else (model,):
+        if side is not None:
+            yield from recurrence_variables(side)
 
 
 def _strip(variables: Variables) -> dict[str, np.ndarray]:
@@ -142,20 +141,12 @@ def _strip(variables: Variables) -> dict[str, np.ndarray]:
     return stripped
 
 
-def _listed(names: set[str]) -> str:
-    return ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
 @torch.no_grad()
 def _fill(wanted: Iterator[Variable], variables: dict[str, np.ndarray]) -> None:
     """Copy every variable to its place. UserError when one is missing, left over, wrongly shaped or not finite."""
     places = {variable.name: variable for variable in wanted}
-    for what, names in (
-        ("missing", set(places) - set(variables)),
-        ("unexpected", set(variables) - set(places)),
-    ):
-        if names:
-            raise UserError(f"{what} official variables for these hyper-parameters: {_listed(names)}")
+    message = "{} official variables for these hyper-parameters"
+    check_tensors(set(variables), set(places), message=message)
     for name, variable in places.items():
         value, place = np.asarray(variables[name]), variable.official(variable.parameter)
         if value.shape != tuple(place.shape):
@@ -249,14 +240,12 @@ def load_body(variables: Variables, hparams: Mapping[str, Any]) -> Body:
     """Encoder, decoder or both, whichever ``variables`` hold, between embeddings and logits."""
     inside = _strip(variables)
     encoder, decoder = _has(inside, "encoder"), _has(inside, "decoder")
-    if encoder and decoder:
-        config = config_from_hparams(hparams, architecture="encoder_decoder")
-    else:
-        config = config_from_hparams(hparams, architecture="classifier" if encoder else "language_model")
     if not encoder and not decoder:
         raise UserError(
             "no official variables of an encoder or a decoder: their names contain /encoder/ or /decoder/"
         )
+    one_side: Architecture = "classifier" if encoder else "language_model"
+    config = config_from_hparams(hparams, architecture="encoder_decoder" if encoder and decoder else one_side)
     body = Body(config, encoder=encoder, decoder=decoder)
     _fill(official_variables(body), inside)
     return body.eval()

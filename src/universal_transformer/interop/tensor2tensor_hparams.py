@@ -148,20 +148,6 @@ def check(full: Mapping[str, Any]) -> None:
         raise Unsupported("num_mixedin_layers=0 with mix_with_transformer is not supported: at least 1")
 
 
-def _step(full: Mapping[str, Any]) -> StepConfig:
-    return StepConfig(
-        norm=NORMS[full["layer_preprocess_sequence"], full["layer_postprocess_sequence"]],
-        norm_epsilon=float(full["norm_epsilon"]),
-        dropout=float(full["layer_prepostprocess_dropout"]),
-        blocks=full["num_inrecurrence_layers"],
-    )
-
-
-def _transition(full: Mapping[str, Any]) -> TransitionConfig:
-    kind = "feed_forward" if full["transformer_ffn_type"] == "fc" else "separable_convolution"
-    return TransitionConfig(kind=kind, dropout=float(full["relu_dropout"]))
-
-
 def _coordinates(full: Mapping[str, Any]) -> CoordinatesConfig:
     every_step = bool(full["add_position_timing_signal"])
     learned = full["step_timing_signal_type"] == "learned"
@@ -233,8 +219,16 @@ def config_from_hparams(
         sizes=Sizes(width=full["hidden_size"], filter_width=full["filter_size"], num_heads=full["num_heads"]),
         coordinates=coordinates,
         attention=AttentionConfig(dropout=float(full["attention_dropout"])),
-        transition=_transition(full),
-        step=_step(full),
+        transition=TransitionConfig(
+            kind="feed_forward" if full["transformer_ffn_type"] == "fc" else "separable_convolution",
+            dropout=float(full["relu_dropout"]),
+        ),
+        step=StepConfig(
+            norm=NORMS[full["layer_preprocess_sequence"], full["layer_postprocess_sequence"]],
+            norm_epsilon=float(full["norm_epsilon"]),
+            dropout=float(full["layer_prepostprocess_dropout"]),
+            blocks=full["num_inrecurrence_layers"],
+        ),
         depth=DepthConfig(max_steps=steps),
         halting=halting,
         tensor2tensor=_tensor2tensor(full, spaces=spaces, step=coordinates.step, scope=halting.scope),

@@ -25,7 +25,6 @@ from universal_transformer.axes import Float, Tensor
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.inputs import TokenInput
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.target import TargetSide
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
 from universal_transformer.nn.block import Block, Sublayer
 from universal_transformer.nn.recurrence import Recurrence
@@ -75,25 +74,17 @@ def _norm(norm: nn.LayerNorm, *, scope: str, post: bool) -> Iterator[Variable]:
     yield Variable(f"{scope}/layer_norm_bias", norm.bias)
 
 
-def _residual(sublayer: Sublayer, *, scope: str) -> Iterator[Variable]:
-    yield from _norm(sublayer.norm, scope=scope, post=sublayer.post)
-
-
-def _self_attention(attention: SelfAttention, *, scope: str) -> Iterator[Variable]:
-    fused, width = attention.query_key_value.weight, attention.output.weight.shape[0]
-    for part, name in enumerate("qkv"):
-        rows = slice(part * width, (part + 1) * width)
-        yield Variable(f"{scope}/multihead_attention/{name}/kernel", fused, "matrix", rows)
-    yield Variable(f"{scope}/multihead_attention/output_transform/kernel", attention.output.weight, "matrix")
-
-
-def _cross_attention(attention: CrossAttention, *, scope: str) -> Iterator[Variable]:
-    fused, width = attention.key_value.weight, attention.output.weight.shape[0]
-    yield Variable(f"{scope}/multihead_attention/q/kernel", attention.query.weight, "matrix")
-    for part, name in enumerate("kv"):
-        rows = slice(part * width, (part + 1) * width)
-        yield Variable(f"{scope}/multihead_attention/{name}/kernel", fused, "matrix", rows)
-    yield Variable(f"{scope}/multihead_attention/output_transform/kernel", attention.output.weight, "matrix")
+def _attention(attention: SelfAttention | CrossAttention, *, scope: str) -> Iterator[Variable]:
+    scope = f"{scope}/multihead_attention"
+    if isinstance(attention, SelfAttention):
+        fused, names = attention.query_key_value.weight, "qkv"
+    else:
+        fused, names = attention.key_value.weight, "kv"
+        yield Variable(f"{scope}/q/kernel", attention.query.weight, "matrix")
+    width = fused.shape[1]
+    for part, name in enumerate(names):
+        yield Variable(f"{scope}/{name}/kernel", fused, "matrix", slice(part * width, (part + 1) * width))
+    yield Variable(f"{scope}/output_transform/kernel", attention.output.weight, "matrix")
 
 
 def _convolution(convolution: SeparableConvolution1d, *, scope: str) -> Iterator[Variable]:
@@ -115,14 +106,19 @@ def _transition(transition: nn.Module, *, scope: str) -> Iterator[Variable]:
 
 
 def _block(block: Block, *, scope: str) -> Iterator[Variable]:
-    yield from _residual(block.after_attention, scope=f"{scope}/self_attention")
-    yield from _self_attention(block.attention, scope=f"{scope}/self_attention")
-    if block.cross_attention is not None and block.after_cross_attention is not None:
-        yield from _residual(block.after_cross_attention, scope=f"{scope}/encdec_attention")
-        yield from _cross_attention(block.cross_attention, scope=f"{scope}/encdec_attention")
-    yield from _residual(block.after_transition, scope=f"{scope}/ffn")
-    assert isinstance(block.transition, FeedForward | SeparableConvolution)
-    yield from _transition(block.transition, scope=f"{scope}/ffn")
+    parts: list[tuple[str, Sublayer | None, nn.Module | None]] = [
+        ("self_attention", block.after_attention, block.attention),
+        ("encdec_attention", block.after_cross_attention, block.cross_attention),
+        ("ffn", block.after_transition, block.transition),
+    ]
+    for name, sublayer, module in parts:
+        inside = f"{scope}/{name}"
+        if sublayer is not None:
+            yield from _norm(sublayer.norm, scope=inside, post=sublayer.post)
+        if isinstance(module, SelfAttention | CrossAttention):
+            yield from _attention(module, scope=inside)
+        elif module is not None:
+            yield from _transition(module, scope=inside)
 
 
 def recurrence_variables(recurrence: Recurrence) -> Iterator[Variable]:
@@ -156,16 +152,6 @@ def _table(weight: Tensor, *, name: str, num_shards: int) -> Iterator[Variable]:
         yield Variable(f"symbol_modality_{size}_{width}/{name}/weights_{part}", weight, "same", rows)
 
 
-def _target_tables(
-    target: TargetSide, *, source: TokenInput | None, num_shards: int, shared: bool
-) -> Iterator[Variable]:
-    if target.embedding is not source:
-        name = "shared" if shared else "target_emb"
-        yield from _table(target.embedding.weight, name=name, num_shards=num_shards)
-    if target.output is not None:
-        yield from _table(target.output.weight, name="softmax", num_shards=num_shards)
-
-
 def space_variable(table: Tensor) -> Variable:
     """The embedding of the problem."""
     return Variable("target_space_embedding/kernel", table)
@@ -183,5 +169,10 @@ def model_variables(
         if model.source.space is not None:
             yield space_variable(model.source.space)
         yield from recurrence_variables(model.source.recurrence)
-    yield from _target_tables(model.target, source=source, num_shards=num_shards, shared=shared)
-    yield from recurrence_variables(model.target.recurrence)
+    target = model.target
+    if target.embedding is not source:
+        name = "shared" if shared else "target_emb"
+        yield from _table(target.embedding.weight, name=name, num_shards=num_shards)
+    if target.output is not None:
+        yield from _table(target.output.weight, name="softmax", num_shards=num_shards)
+    yield from recurrence_variables(target.recurrence)

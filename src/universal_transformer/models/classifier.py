@@ -4,12 +4,11 @@ import torch
 from torch import nn
 
 from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
-from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.pointer import Pointer
-from universal_transformer.models.positions import training_positions
+from universal_transformer.models.positions import draw_positions
 from universal_transformer.models.roles import AnyClassifier
 from universal_transformer.models.source import SourceSide
 
@@ -31,18 +30,13 @@ class Classifier(AnyClassifier):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        if config.vocabulary.num_classes < 1:
-            raise UserError(
-                "vocabulary.num_classes=0: a classifier needs classes; take them from the data or set the field"
-            )
         self.source = SourceSide(config)
         self.head: nn.Linear | Pointer
+        width, classes = config.sizes.width, config.vocabulary.num_classes
         if config.outputs.pooling == "pointer":
-            self.head = Pointer(
-                config.sizes.width, num_classes=config.vocabulary.num_classes, start_id=config.start_id
-            )
+            self.head = Pointer(width, num_classes=classes, start_id=config.start_id)
         else:
-            self.head = nn.Linear(config.sizes.width, config.vocabulary.num_classes)
+            self.head = nn.Linear(width, classes)
         initialise(self, noisy_masks=config.inputs.fact_mask_init == "noise")
 
     def forward(
@@ -56,7 +50,9 @@ class Classifier(AnyClassifier):
     ) -> ModelOutput:
         """Logits ``[batch, classes]``."""
         if self.training and self.config.coordinates.offsets != "none" and source_positions is None:
-            source_positions = training_positions(self.config, *source.shape[:2], device=source.device)
+            source_positions = draw_positions(
+                self.config.coordinates, *source.shape[:2], device=source.device
+            )
         states, padding, trace = self.source(
             source,
             positions=source_positions,

@@ -222,12 +222,8 @@ def _refuse_first(config: BaseConfig, rules: Rules) -> None:
 
 def _base_rules(config: BaseConfig) -> Rules:
     vocabulary, architecture = config.vocabulary, config.architecture
-    facts, size = config.inputs.kind == "facts", vocabulary.size
-    yield (
-        "inputs.kind",
-        facts and architecture != "classifier",
-        f'architecture must be "classifier", not "{architecture}"',
-    )
+    facts, size = config.inputs.kind == "facts" and architecture != "classifier", vocabulary.size
+    yield "inputs.kind", facts, f'architecture must be "classifier", not "{architecture}"'
     ids, name = {"vocabulary.padding_id": vocabulary.padding_id}, "vocabulary.size"
     if architecture != "classifier":
         same = vocabulary.end_id == vocabulary.padding_id
@@ -249,11 +245,8 @@ def _rules(config: ModelConfig) -> Rules:
     yield "transition.kind", config.transition.kind not in TRANSITIONS, f"allowed: {listed(TRANSITIONS)}"
     yield "halting.rule", config.halting.rule not in HALTING_RULES, f"allowed: {listed(HALTING_RULES)}"
     yield "outputs.pooling", pointer and not tokens, 'points at a token: inputs.kind must be "tokens"'
-    yield (
-        "vocabulary.num_classes",
-        pointer and classes,
-        "the classes of a pointer are the tokens of its vocabulary",
-    )
+    words = "the classes of a pointer are the tokens of its vocabulary"
+    yield "vocabulary.num_classes", pointer and classes, words
     shifted = config.tensor2tensor.shift_positions_by_step
     yield (
         "tensor2tensor.shift_positions_by_step" if shifted else "halting.scope",
@@ -267,17 +260,13 @@ def _size_rules(config: ModelConfig) -> Rules:
     width, heads, coordinates = config.sizes.width, config.sizes.num_heads, config.coordinates
     allowed = [n for n in range(1, min(width, 1024) + 1) if width % n == 0]
     sinusoids = "sinusoidal" in (coordinates.position, coordinates.step) or coordinates.from_end
+    odd, odd_head = width % 2 == 1, width // heads % 2 == 1 and coordinates.position == "rotary"
+    pairs = (
+        f"rotary coordinates rotate pairs of channels: width / num_heads must be even, not {width // heads}"
+    )
     yield "sizes.num_heads", width % heads != 0, f"must divide width={width}: one of {allowed}"
-    yield (
-        "sizes.width",
-        width % 2 == 1 and sinusoids,
-        "sinusoidal coordinates come in pairs: an even width is needed",
-    )
-    yield (
-        "sizes.num_heads",
-        coordinates.position == "rotary" and (width // heads) % 2 == 1,
-        f"rotary coordinates rotate pairs of channels: width / num_heads must be even, not {width // heads}",
-    )
+    yield "sizes.width", odd and sinusoids, "sinusoidal coordinates come in pairs: an even width is needed"
+    yield "sizes.num_heads", odd_head, pairs
 
 
 def _side_rules(config: ModelConfig) -> Rules:
@@ -296,11 +285,8 @@ def _side_rules(config: ModelConfig) -> Rules:
 
 def _source_rules(config: ModelConfig) -> Rules:
     """Choices for attention to the source that need another architecture or other coordinates."""
-    rotary, from_end, separator = (
-        config.attention.rotary_source,
-        config.coordinates.from_end,
-        config.vocabulary.separator_id,
-    )
+    rotary, from_end = config.attention.rotary_source, config.coordinates.from_end
+    separator = config.vocabulary.separator_id
     needed = f"an encoder_decoder is needed, not a {config.architecture}"
     one_side, size = config.architecture != "encoder_decoder", config.vocabulary.size
     yield "attention.rotary_source", one_side and rotary, needed

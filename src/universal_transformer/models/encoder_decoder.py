@@ -5,9 +5,9 @@ import torch
 from universal_transformer.axes import Int, Padding, Positions, States, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput, token_input
+from universal_transformer.models.inputs import TokenInput
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.positions import training_positions
+from universal_transformer.models.positions import draw_positions
 from universal_transformer.models.roles import AnyEncoderDecoder
 from universal_transformer.models.source import SourceSide
 from universal_transformer.models.target import DecoderState, TargetSide
@@ -30,19 +30,17 @@ class EncoderDecoder(AnyEncoderDecoder):
         shared = self.source.input
         assert isinstance(shared, TokenInput)
         if config.vocabulary.target_size:
-            size = config.vocabulary.target_size
-            shared = token_input(config, config.sizes.width, size=size)
+            shared = TokenInput(config, config.sizes.width, size=config.vocabulary.target_size)
         self.target = TargetSide(config, embedding=shared, cross_attention=True)
         initialise(self)
 
     def _draw(self, source: int, target: int, *, batch: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Random positions of both sides, from one draw unless ``independent_offsets`` (decision D3)."""
-        if self.config.coordinates.independent_offsets:
-            return (
-                training_positions(self.config, batch, source, device=device),
-                training_positions(self.config, batch, target, device=device),
-            )
-        drawn = training_positions(self.config, batch, max(source, target), device=device)
+        config = self.config.coordinates
+        if config.independent_offsets:
+            drawn = draw_positions(config, batch, source, device=device)
+            return drawn, draw_positions(config, batch, target, device=device)
+        drawn = draw_positions(config, batch, max(source, target), device=device)
         return drawn[:, :source], drawn[:, :target]
 
     def _project_source(

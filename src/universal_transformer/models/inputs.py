@@ -19,81 +19,62 @@ def _check_ids(ids: Int[Tensor, "..."], *, size: int) -> None:
             raise UserError(f"token id {least if least < 0 else most}: allowed are 0 to {size - 1}")
 
 
-def _check_vocabulary(size: int) -> None:
-    """UserError for an empty vocabulary."""
-    if size < 1:
-        raise UserError(
-            f"vocabulary.size={size}: a model needs a vocabulary; take it from the data or set the field"
-        )
-
-
 def source_input(config: BaseConfig, width: int) -> "TokenInput | FactInput":
     """Return the input module of the source: tokens or facts."""
-    if config.inputs.kind == "tokens":
-        return token_input(config, width, size=config.vocabulary.size)
-    return FactInput(
-        config.vocabulary.size,
-        width,
-        max_fact_words=config.vocabulary.max_fact_words,
-        padding_id=config.vocabulary.padding_id,
-        scale=config.inputs.scale_embeddings,
-    )
+    return (TokenInput if config.inputs.kind == "tokens" else FactInput)(config, width)
 
 
-def token_input(config: BaseConfig, width: int, *, size: int) -> "TokenInput":
-    """Return the embedding of a vocabulary of ``size`` tokens."""
-    scale = config.inputs.scale_embeddings
-    return TokenInput(size, width, padding_id=config.vocabulary.padding_id, scale=scale)
+class _Embedding(nn.Module):
+    """The table ``E`` of ``size`` tokens, by default those of the source."""
 
-
-class TokenInput(nn.Module):
-    """``E[id] * sqrt(width)``, exactly 0 at padding."""
-
-    def __init__(self, vocabulary_size: int, width: int, *, padding_id: int, scale: bool) -> None:
+    def __init__(self, config: BaseConfig, width: int, *, size: int | None = None) -> None:
         super().__init__()
-        _check_vocabulary(vocabulary_size)
-        self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
-        self.padding_id = padding_id
-        self.scale = math.sqrt(width) if scale else 1.0
+        size = config.vocabulary.size if size is None else size
+        if size < 1:
+            raise UserError(
+                f"vocabulary.size={size}: a model needs a vocabulary; take it from the data or set the field"
+            )
+        self.weight = nn.Parameter(torch.empty(size, width))
+        self.padding_id = config.vocabulary.padding_id
+        self.scale = math.sqrt(width) if config.inputs.scale_embeddings else 1.0
+
+    def embed(self, ids: Int[Tensor, "*ids"]) -> Float[Tensor, "*ids width"]:
+        """``E[id] * scale``, exactly 0 at padding."""
+        _check_ids(ids, size=self.weight.shape[0])
+        blank = (ids == self.padding_id).unsqueeze(-1)
+        return (self.scale * embedding(ids, self.weight)).masked_fill(blank, 0.0)
+
+
+class TokenInput(_Embedding):
+    """``E[id] * sqrt(width)``, exactly 0 at padding."""
 
     def padding(self, ids: Int[Tensor, "batch position"]) -> Padding:
         """Return where there is no token."""
         return ids == self.padding_id
 
     def forward(self, ids: Int[Tensor, "batch position"]) -> States:
-        _check_ids(ids, size=self.weight.shape[0])
-        return (self.scale * embedding(ids, self.weight)).masked_fill(self.padding(ids).unsqueeze(-1), 0.0)
+        return self.embed(ids)
 
 
-class FactInput(nn.Module):
+class FactInput(_Embedding):
     """One state a fact: ``sum_w mask[w] * E[word_w]`` over its words (End-to-End Memory Networks' position encoding,
     learned; the paper's bAbI encoding, section 3.1). ``mask`` has one row a word index.
     """
 
-    def __init__(
-        self, vocabulary_size: int, width: int, *, max_fact_words: int, padding_id: int, scale: bool
-    ) -> None:
-        super().__init__()
-        _check_vocabulary(vocabulary_size)
-        if max_fact_words < 1:
+    def __init__(self, config: BaseConfig, width: int) -> None:
+        super().__init__(config, width)
+        if config.vocabulary.max_fact_words < 1:
             raise UserError(
-                f"vocabulary.max_fact_words={max_fact_words}: facts need the length of the longest one; take it from "
-                "the data"
+                "vocabulary.max_fact_words=0: facts need the length of the longest one; take it from the data"
             )
-        self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
-        self.mask = nn.Parameter(torch.empty(max_fact_words, width))
-        self.padding_id = padding_id
-        self.scale = math.sqrt(width) if scale else 1.0
+        self.mask = nn.Parameter(torch.empty(config.vocabulary.max_fact_words, width))
 
     def padding(self, ids: Int[Tensor, "batch position words"]) -> Padding:
         """A fact without a word is padding."""
         return (ids == self.padding_id).all(dim=-1)
 
     def forward(self, ids: Int[Tensor, "batch position words"]) -> Float[Tensor, "batch position width"]:
-        _check_ids(ids, size=self.weight.shape[0])
         words = ids.shape[-1]
         if words > self.mask.shape[0]:
             raise UserError(f"a fact of {words} words: this model takes at most {self.mask.shape[0]}")
-        blank = (ids == self.padding_id).unsqueeze(-1)
-        states = (self.scale * embedding(ids, self.weight)).masked_fill(blank, 0.0)
-        return (states * self.mask[:words]).sum(dim=-2)
+        return (self.embed(ids) * self.mask[:words]).sum(dim=-2)

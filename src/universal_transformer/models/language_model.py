@@ -3,9 +3,9 @@
 from universal_transformer.axes import Int, Positions, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import token_input
+from universal_transformer.models.inputs import TokenInput
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.positions import training_positions
+from universal_transformer.models.positions import draw_positions
 from universal_transformer.models.roles import AnyLanguageModel
 from universal_transformer.models.target import DecoderState, TargetSide
 
@@ -18,7 +18,7 @@ class LanguageModel(AnyLanguageModel):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        embedding = token_input(config, config.sizes.width, size=config.vocabulary.size)
+        embedding = TokenInput(config, config.sizes.width)
         self.target = TargetSide(config, embedding=embedding, cross_attention=False)
         initialise(self)
 
@@ -33,7 +33,9 @@ class LanguageModel(AnyLanguageModel):
     ) -> ModelOutput:
         """Logits for every token of ``target`` given those to its left."""
         if self.training and self.config.coordinates.offsets != "none" and target_positions is None:
-            target_positions = training_positions(self.config, *target.shape[:2], device=target.device)
+            target_positions = draw_positions(
+                self.config.coordinates, *target.shape[:2], device=target.device
+            )
         logits, trace = self.target(
             target,
             positions=target_positions,

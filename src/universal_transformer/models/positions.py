@@ -1,15 +1,11 @@
 """Positions of tokens, and padding."""
 
-from typing import Literal
-
 import torch
 
 from universal_transformer.axes import Bool, Int, Padding, Positions, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.nn.config import CoordinatesConfig
 from universal_transformer.nn.coordinates import count_positions
-
-Offsets = Literal["none", "random", "scattered", "spread"]
 
 
 def without_padding(padding: Padding) -> Padding | None:
@@ -45,9 +41,9 @@ def restart_positions(
 
 
 def draw_positions(
-    batch: int, length: int, *, offsets: Offsets, max_positions: int, device: torch.device | None = None
+    config: CoordinatesConfig, batch: int, length: int, *, device: torch.device | None = None
 ) -> Int[Tensor, "rows length"]:
-    """Positions to train on, drawn so that the positions of longer test sequences occur in training too.
+    """Positions to train on (decision D3), so that those of longer test sequences occur in training too.
 
     ``none``: 0, 1, 2 … (one row for all). ``random``: one offset per sequence, uniform over
     ``[0, max_positions - length]``. ``scattered``: a sorted random subset of ``max_positions`` positions per
@@ -56,12 +52,13 @@ def draw_positions(
 
     Raises UserError when ``length`` exceeds ``max_positions``.
     """
+    offsets, max_positions = config.offsets, config.max_positions
     if offsets == "none":
         return torch.arange(length, device=device).unsqueeze(0)
     if length > max_positions:
         raise UserError(
-            f"a sequence of {length} positions cannot be given an offset within max_positions={max_positions}: "
-            "raise max_positions or shorten the sequence"
+            f"a sequence of {length} positions cannot be given an offset within coordinates.max_positions="
+            f"{max_positions}: raise it or shorten the sequence"
         )
     if offsets == "random":
         first = torch.randint(max_positions - length + 1, (batch, 1), device=device)
@@ -75,14 +72,3 @@ def draw_positions(
         order = order.masked_fill((place < first) | (place >= first + window), 2.0)
     chosen = order.argsort(dim=1)[:, :length]
     return chosen.sort(dim=1).values
-
-
-def training_positions(config: ModelConfig, batch: int, length: int, *, device: torch.device) -> Positions:
-    """Positions to train on, drawn as ``position_offsets`` says (decision D3)."""
-    return draw_positions(
-        batch,
-        length,
-        offsets=config.coordinates.offsets,
-        max_positions=config.coordinates.max_positions,
-        device=device,
-    )

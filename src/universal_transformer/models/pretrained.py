@@ -12,9 +12,10 @@ from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.execution.install import HaltingExecution, install
 from universal_transformer.files import read_json, show, write_json
-from universal_transformer.models.config import BaseConfig, ModelConfig
+from universal_transformer.models.config import BaseConfig, ModelConfig, refusal
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.typed import listed
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 AnyModel = TypeVar("AnyModel", bound="Pretrained")  # typing.Self is more than the shape checks can read
@@ -57,12 +58,9 @@ class Pretrained(nn.Module):
     def use_halting_execution(self, choice: HaltingExecution) -> None:
         """Leave out halted positions where the result is the same and that saves time ("auto"), or never ("masked")."""
         if choice not in get_args(HaltingExecution):
-            allowed = ", ".join(get_args(HaltingExecution))
-            raise UserError(f"halting_execution={choice!r}: allowed: {allowed}")
+            raise refusal("halting_execution", choice, f"allowed: {listed(get_args(HaltingExecution))}")
         if not any(isinstance(module, Recurrence) for module in self.modules()):
-            raise UserError(
-                f"halting_execution={choice!r}: {type(self).__name__} has no recurrence over depth"
-            )
+            raise refusal("halting_execution", choice, f"{type(self).__name__} has no recurrence over depth")
         install(self, choice)
 
     def save_pretrained(self, folder: str | Path) -> None:
@@ -95,7 +93,8 @@ class Pretrained(nn.Module):
         wanted = self.tensors()
         try:
             with safe_open(path, framework="pt") as file:
-                check_names(set(file.keys()), set(wanted), path=path)
+                message = f"{path}: {{}} tensors for this configuration"
+                check_tensors(set(file.keys()), set(wanted), message=message)
                 for name, tensor in wanted.items():
                     shape = tuple(file.get_slice(name).get_shape())
                     if shape != tuple(tensor.shape):
@@ -118,12 +117,12 @@ class Pretrained(nn.Module):
             raise UserError(f"{path}: not a readable safetensors file ({error})") from None
 
 
-def check_names(found: set[str], wanted: set[str], *, path: Path) -> None:
-    """UserError naming the tensors that are missing or unexpected."""
+def check_tensors(found: set[str], wanted: set[str], *, message: str) -> None:
+    """UserError naming the tensors that are missing or unexpected; ``message`` has a place for this word."""
     for what, names in (("missing", wanted - found), ("unexpected", found - wanted)):
         if names:
             shown = ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            raise UserError(f"{path}: {what} tensors for this configuration: {shown}")
+            raise UserError(f"{message.format(what)}: {shown}")
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ role                           what it does
 ``AnyClassifier``              source to one class
 ``AnyEncoderDecoder``          source to target, one token after the other: `start`, then `advance`
 ``AnyLanguageModel``           prompt to continuation, one token after the other: `start`, then `advance`
-``NonAutoregressive``                  source to target, all tokens at once: `output_logits`
+``NonAutoregressive``          source to target, all tokens at once: `output_logits`
 ============================== ===================================================================================
 
 Called as a module with source and target (of those that it has), each returns a ``ModelOutput``. A model whose
@@ -16,10 +16,12 @@ and returns no trace.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from universal_transformer.axes import Bool, Float, Int, Padding, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.models.config import BaseConfig
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.nn.trace import Trace
 
@@ -39,11 +41,24 @@ class AnyClassifier(Pretrained):
 
     architecture = "classifier"
 
+    def __init__(self, config: BaseConfig) -> None:
+        super().__init__(config)
+        if config.vocabulary.num_classes < 1:
+            raise UserError(
+                "vocabulary.num_classes=0: a classifier needs classes; take them from the data or set the field"
+            )
+
 
 class _TokenByToken(Pretrained):
-    """A model that generates from left to right."""
+    """A model that generates from left to right.
+
+    ``start(source, …)`` of an encoder-decoder encodes the source, and ``start(batch=…, …)`` of a language model begins
+    sequences. Both take ``capacity``, the number of tokens with the start token and the prompt, ``max_steps`` and
+    ``halting_threshold``, and return a `GenerationState`.
+    """
 
     target: Any
+    start: Callable[..., Any]
 
     def advance(
         self, tokens: Int[Tensor, "batch new"], state: Any, *, padding: Padding | None = None
@@ -60,33 +75,11 @@ class AnyEncoderDecoder(_TokenByToken):
 
     architecture = "encoder_decoder"
 
-    def start(
-        self,
-        source: Int[Tensor, "batch source"],
-        *,
-        capacity: int,
-        max_steps: int | None = None,
-        halting_threshold: float | None = None,
-    ) -> Any:
-        """Encode ``source`` and return a `GenerationState` for up to ``capacity`` tokens."""
-        raise NotImplementedError
-
 
 class AnyLanguageModel(_TokenByToken):
     """Predict every token from those to its left."""
 
     architecture = "language_model"
-
-    def start(
-        self,
-        *,
-        batch: int,
-        capacity: int,
-        max_steps: int | None = None,
-        halting_threshold: float | None = None,
-    ) -> Any:
-        """Return an empty state for ``capacity`` tokens (start token and prompt included)."""
-        raise NotImplementedError
 
 
 class NonAutoregressive(Pretrained):

@@ -36,16 +36,13 @@ class SourceSide(nn.Module):
         """Positions of the tokens: ``drawn``, or 0, 1, 2 …; after each separator they start again."""
         padding = self.input.padding(source)
         if drawn is None:
-            drawn = self._counted(padding)
+            seen = None if self.config.tensor2tensor.ponder_padding else without_padding(padding)
+            drawn = default_positions(padding.shape[1], padding=seen, device=padding.device)
         if self.part is None:
             return drawn
         return restart_positions(
             drawn, separators=source == self.config.vocabulary.separator_id, padding=padding
         )
-
-    def _counted(self, padding: Padding) -> Positions:
-        seen = None if self.config.tensor2tensor.ponder_padding else without_padding(padding)
-        return default_positions(padding.shape[1], padding=seen, device=padding.device)
 
     def forward(
         self,
@@ -67,29 +64,6 @@ class SourceSide(nn.Module):
             states = states + parts.unsqueeze(-1).to(states.dtype) * self.part
         if positions is None:
             positions = self.positions(source)
-        return self.refine(
-            states,
-            padding=padding,
-            positions=positions,
-            max_steps=max_steps,
-            threshold=threshold,
-            keep_attention=keep_attention,
-        )
-
-    def refine(
-        self,
-        states: States,
-        *,
-        padding: Padding | None = None,
-        positions: Positions | None = None,
-        max_steps: int | None = None,
-        threshold: float | None = None,
-        keep_attention: bool = False,
-    ) -> tuple[States, Padding | None, Trace]:
-        """The same for states that are embedded already."""
-        if positions is None:
-            seen = None if self.config.tensor2tensor.ponder_padding else padding
-            positions = default_positions(states.shape[1], padding=seen, device=states.device)
         states, trace = self.recurrence(
             self.dropout(states),
             encoding=self.recurrence.coordinates.encode(positions, padding=padding),

@@ -136,8 +136,8 @@ class Coordinates(nn.Module):
         rows = self.position_table.shape[0]
         if highest > rows:
             raise UserError(
-                f"position {highest} lies beyond the learned table of {rows} positions: raise max_positions "
-                'or use position_coordinates="sinusoidal", which reaches any length'
+                f"position {highest} lies beyond the learned table of {rows} positions: raise "
+                'coordinates.max_positions, or use coordinates.position="sinusoidal", which reaches any length'
             )
         return self.position_table[positions]
 
@@ -172,7 +172,7 @@ class Coordinates(nn.Module):
         if steps > rows:
             raise UserError(
                 f"step {rows + 1} lies beyond the learned table of {rows} steps: run at most "
-                'that many, or train with step_coordinates="sinusoidal"'
+                'that many, or train with coordinates.step="sinusoidal"'
             )
         return (self.step_table[:steps] * self.step_scale).to(like.dtype)
 
