@@ -18,7 +18,7 @@ from universal_transformer.nn.config import (
 )
 from universal_transformer.nn.coordinates import Coordinates, count_positions
 from universal_transformer.nn.halting import HaltingUnit
-from universal_transformer.nn.recurrence import Depth, PlainLayers, Recurrence
+from universal_transformer.nn.recurrence import Depth, Recurrence
 
 WIDTH, HEADS, FILTER = 8, 2, 12
 SIZES = Sizes(width=WIDTH, filter_width=FILTER, num_heads=HEADS)
@@ -108,9 +108,6 @@ def small_recurrence(
     halting=False,
     bias=None,
     coordinates=None,
-    before=(),
-    after=(),
-    plain_coordinates=None,
     checkpointed=False,
     threshold=0.99,
     execution="auto",
@@ -129,7 +126,6 @@ def small_recurrence(
         decoder=decoder,
         closing_norm=stir(nn.LayerNorm(WIDTH, eps=1e-6)) if norm == "pre" else None,
         halting=HaltingUnit(WIDTH, HaltingConfig(bias=bias or 0.0, **choices)) if halting else None,
-        plain=PlainLayers(before=before, after=after, coordinates=plain_coordinates),
         checkpointed=checkpointed,
     )
     install(module, execution)

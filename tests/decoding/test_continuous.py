@@ -25,6 +25,7 @@ STREAMS = {
     "at the input": {"position_injection": "input", "halting": True},
     "no coordinates": {"position_coordinates": "none", "step_coordinates": "none", "halting": True},
     "learned": {"position_coordinates": "learned", "step_coordinates": "learned", "halting": True},
+    "at least two steps": {"halting": True, "min_steps": 2},
     "without remainder": {"halting": True, "remainder_at_cap": False, "attention_bias": True},
     **{name: fields for name, fields in HALTING.items() if name.endswith("frozen")},
 }
@@ -39,7 +40,11 @@ ALL = {**STREAMS, **BATCHES}
 
 
 def model_and_requests(architecture, fields, *, count=7):
+    fields = dict(fields)
+    min_steps = fields.pop("min_steps", 1)
     model = small(architecture=architecture, max_steps=5, **fields)
+    recurrence = model.target.recurrence
+    recurrence.trained_depth = recurrence.trained_depth._replace(min_steps=min_steps)
     with torch.no_grad():
         model.target.bias[2] += 1.0  # so that some sequences end
         if model.target.recurrence.halting is not None:

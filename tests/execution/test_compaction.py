@@ -148,3 +148,14 @@ def test_states_that_a_signal_cancels_stay_finite():
     ours, masked = both(module, states, None, padding=None, hidden=None, learn=True)
     torch.testing.assert_close(ours[0], masked[0], **NEAR[torch.float32])
     assert all(bool(part.isfinite().all()) for part in ours)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("learn", [True, False], ids=["training", "inference"])
+def test_a_least_number_of_steps_is_kept(norm, learn, runs):
+    module = small_recurrence(norm=norm, halting=True, max_steps=9, min_steps=3)
+    states, padding = torch.randn(4, 6, WIDTH, dtype=torch.float64), right_padding((6, 3, 5, 1), 6)
+    ours, masked = both(module, states, None, padding=padding, hidden=None, learn=learn)
+    assert runs
+    torch.testing.assert_close(ours, masked, **NEAR[torch.float64])
+    assert ours[1][~padding].min() >= 3

@@ -10,10 +10,7 @@ from small import coordinates
 from universal_transformer.errors import UserError
 from universal_transformer.nn.coordinates import (
     count_positions,
-    count_separators,
-    draw_positions,
     fixed_rotation,
-    restart_positions,
     reverse_positions,
     rotate,
     sinusoid,
@@ -62,50 +59,6 @@ def test_first_equation_of_the_paper_position_plus_step():
             )
 
 
-@given(
-    length=st.integers(1, 12),
-    spare=st.integers(0, 5),
-    offsets=st.sampled_from(("none", "random", "scattered", "spread")),
-)
-def test_drawn_positions_are_distinct_sorted_and_in_range(length, spare, offsets):
-    drawn = draw_positions(7, length, offsets=offsets, max_positions=length + spare)
-    assert drawn.shape == (1 if offsets == "none" else 7, length)
-    assert drawn.min() >= 0
-    assert drawn.max() < length + spare
-    steps = drawn.diff(dim=1)
-    assert (steps >= 1).all()
-    if offsets in ("none", "random"):
-        assert (steps == 1).all()
-
-
-@pytest.mark.parametrize("offsets", ["random", "scattered"])
-def test_every_position_is_drawn_equally_well(offsets):
-    drawn = draw_positions(4000, 2, offsets=offsets, max_positions=6)
-    first = drawn[:, 0].bincount(minlength=6) / 4000
-    # random: 5 offsets alike; scattered: the smaller of 2 out of 6 is k in 5 - k out of 15 cases
-    wanted = [0.2] * 5 + [0.0] if offsets == "random" else [(5 - k) / 15 for k in range(6)]
-    torch.testing.assert_close(first, torch.tensor(wanted), atol=0.03, rtol=0)
-
-
-def test_spread_positions_meet_neighbours_more_often_than_scattered_ones():
-    gaps = {
-        offsets: draw_positions(2000, 4, offsets=offsets, max_positions=64).diff(dim=1)
-        for offsets in ("scattered", "spread")
-    }
-    near = {offsets: float((gap == 1).double().mean()) for offsets, gap in gaps.items()}
-    assert near["scattered"] == pytest.approx(4 / 64, abs=0.02)
-    # 4 / w in a window of w, and its mean over the logarithm of w
-    assert near["spread"] == pytest.approx((1 - 4 / 64) / math.log(64 / 4), abs=0.05)
-    assert gaps["spread"].max() > 32
-
-
-@pytest.mark.parametrize("offsets", ["random", "scattered", "spread"])
-def test_no_room_for_an_offset_is_said(offsets):
-    with pytest.raises(UserError, match=r"9 positions .* max_positions=8"):
-        draw_positions(2, 9, offsets=offsets, max_positions=8)
-    assert draw_positions(2, 9, offsets="none", max_positions=8).shape == (1, 9)
-
-
 @given(left=st.integers(0, 3), real=st.integers(0, 5), right=st.integers(0, 3), offset=st.integers(0, 9))
 def test_counting_and_mirroring_are_the_naive_loops(left, real, right, offset):
     length = left + real + right
@@ -122,22 +75,6 @@ def test_counting_and_mirroring_are_the_naive_loops(left, real, right, offset):
     assert mirrored.max() < offset + length
     whole = reverse_positions(positions, padding=None)
     assert whole.tolist() == [positions[0].tolist()[::-1]]
-
-
-@given(
-    st.lists(st.booleans(), min_size=1, max_size=9), st.integers(0, 2), st.integers(0, 2), st.integers(0, 9)
-)
-def test_restarting_behind_separators_is_the_naive_loop(marks, left, right, first):
-    padding = torch.tensor([[True] * left + [False] * len(marks) + [True] * right])
-    separators = torch.tensor([[False] * left + marks + [False] * right])
-    drawn = first + 3 * torch.arange(left + len(marks) + right).unsqueeze(0)
-    found = restart_positions(drawn, separators=separators, padding=padding)
-    parts = count_separators(separators)
-    rank = part = 0
-    for place, mark in enumerate(marks, start=left):
-        assert found[0, place] == drawn[0, left + rank]
-        assert parts[0, place] == part
-        rank, part = (0, part + 1) if mark else (rank + 1, part)
 
 
 def test_half_of_the_heads_count_a_source_from_its_end():

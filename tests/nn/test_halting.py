@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from small import right_padding
+from small import go, right_padding, small_recurrence
 from universal_transformer.errors import UserError
 from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.nn.halting import (
@@ -173,3 +173,18 @@ def test_probabilities_are_at_least_float32():
     assert module.bfloat16()(states.bfloat16()).dtype == torch.float32
     assert Halting.start(states.bfloat16(), padding=None).cumulative.dtype == torch.float32
     assert module.double()(states.double()).dtype == torch.float64
+
+
+def test_before_the_first_step_that_may_be_the_last_no_probability_counts():
+    """``min_steps``: its steps have weight 0 before the unit is asked, and from then on the rule is as without it."""
+    module = small_recurrence(halting=True, max_steps=6, min_steps=3)
+    states, padding = torch.randn(3, 5, 8, dtype=torch.float64), right_padding((5, 3, 1), 5)
+    _, trace = go(module, states, padding=padding)
+    assert (trace.steps[~padding] >= 3).all()
+    assert (trace.weight[:2] == 0).all()
+    assert (trace.probability[:2] == 0).all()
+    torch.testing.assert_close(trace.weight.sum(0), (~padding).double())
+    assert trace.steps[~padding].unique().numel() > 1
+    one = small_recurrence(halting=True, max_steps=6, min_steps=1)
+    one.load_state_dict(module.state_dict())
+    assert (go(one, states, padding=padding)[1].steps[~padding] < 3).any()

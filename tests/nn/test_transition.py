@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 import oracles
 from small import SIZES, WIDTH, block, right_padding, stir
-from universal_transformer.errors import UserError
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.config import TransitionConfig
 from universal_transformer.nn.transition import FeedForward, SeparableConvolution
@@ -40,13 +39,6 @@ def test_a_block_gives_nothing_at_padding_when_asked():
     torch.testing.assert_close(first[0][~padding], second[0][~padding])
     assert (first[0][padding] == 0).all()
     assert (second[0][padding] != 0).any()
-
-
-def test_an_unknown_transition_is_refused_with_those_that_exist():
-    with pytest.raises(
-        UserError, match=r"'feed_foward' \(did you mean feed_forward\?\): allowed: feed_forward, "
-    ):
-        block(transition="feed_foward")
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -29,42 +29,32 @@ _PROJECTIONS: weakref.WeakKeyDictionary[KeyValueCache, HaltedProjection] = weakr
 """The projection that the entries of a cache were computed with: made once for a cache."""
 
 
-class CompactingExecutor:
-    """Leaves out halted positions where the result is the same (``policy.py``)."""
-
-    def serves(self, recurrence: Recurrence, context: AttentionContext) -> bool:
-        """Whether halted positions can be left out of this call."""
-        return compaction_obstacle(recurrence, context) is None
-
-    def run(
-        self,
-        recurrence: Recurrence,
-        states: States,
-        context: AttentionContext,
-        *,
-        depth: Depth,
-        padding: Padding | None,
-    ) -> tuple[States, Trace]:
-        """The outputs and the trace of ``recurrence.halting_loop``."""
-        progress = HaltingProgress(states, torch.zeros_like(states), Halting.start(states, padding=padding))
-        signals = recurrence.coordinates.step_signals(depth.max_steps, like=states)
-        loop = CompactLoop(recurrence, context, depth=depth, signals=signals)
-        for step in range(depth.max_steps):
-            counts = progress.halting.running.sum(dim=1).tolist()
-            running = sum(counts)
-            if step and not running:
-                loop.write_halted(progress, step=step)
-                break
-            positions = progress.halting.running.numel()
-            if counts and compaction_pays(
-                running, recurrence=recurrence, context=context, positions=positions
-            ):
-                loop.run(progress, step=step, counts=counts)
-                break
-            recurrence.halting_step(
-                progress, context, step=step, depth=depth, signals=signals, padding=padding
-            )
-        return progress.output.to(states.dtype), progress.trace(padding)
+def compacting_loop(
+    recurrence: Recurrence,
+    states: States,
+    context: AttentionContext,
+    *,
+    depth: Depth,
+    padding: Padding | None,
+) -> tuple[States, Trace] | None:
+    """``recurrence.halting_loop`` without the halted positions where that saves time; None where it is not exact."""
+    if compaction_obstacle(recurrence, context) is not None:
+        return None
+    progress = HaltingProgress(states, torch.zeros_like(states), Halting.start(states, padding=padding))
+    signals = recurrence.coordinates.step_signals(depth.max_steps, like=states)
+    loop = CompactLoop(recurrence, context, depth=depth, signals=signals)
+    for step in range(depth.max_steps):
+        counts = progress.halting.running.sum(dim=1).tolist()
+        running = sum(counts)
+        if step and not running:
+            loop.write_halted(progress, step=step)
+            break
+        positions = progress.halting.running.numel()
+        if counts and compaction_pays(running, recurrence=recurrence, context=context, positions=positions):
+            loop.run(progress, step=step, counts=counts)
+            break
+        recurrence.halting_step(progress, context, step=step, depth=depth, signals=signals, padding=padding)
+    return progress.output.to(states.dtype), progress.trace(padding)
 
 
 def cache_store(recurrence: Recurrence, cache: KeyValueCache, *, depth: int) -> CacheStore:
@@ -74,7 +64,7 @@ def cache_store(recurrence: Recurrence, cache: KeyValueCache, *, depth: int) -> 
     if projection is None:
         signals = recurrence.coordinates.step_signals(depth, like=cache.entries)
         projection = _PROJECTIONS[cache] = HaltedProjection(block, signals=signals)
-    return CacheStore(cache, block.attention, projection, depth=depth, first=len(recurrence.before))
+    return CacheStore(cache, block.attention, projection, depth=depth, first=recurrence.first_slot)
 
 
 def _add_positions(states: Rows, signal: Float[Tensor, "#batch position width"]) -> Rows:
@@ -265,7 +255,7 @@ class CompactLoop:
         attention = recurrence.block.cross_attention
         assert attention is not None
         assert context.source is not None
-        source = context.source[len(recurrence.before)]
+        source = context.source[recurrence.first_slot]
         dropout = attention.dropout if attention.training else 0.0
         query = apply_linear(attention.query, states)
         mixed = layout.attend(query, source.key, source.value, mask=source.mask, dropout=dropout)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import nn
 
-from universal_transformer.execution.executor import CompactingExecutor
+from universal_transformer.execution.executor import compacting_loop
 from universal_transformer.execution.kernels import install_kernels
 from universal_transformer.nn.recurrence import Recurrence
 
@@ -17,4 +17,4 @@ def install(module: nn.Module, halting_execution: HaltingExecution = "auto") -> 
     install_kernels(module)
     for part in module.modules():
         if isinstance(part, Recurrence):
-            part.executor = CompactingExecutor() if halting_execution == "auto" else None
+            part.executor = compacting_loop if halting_execution == "auto" else None

@@ -7,7 +7,7 @@ import torch
 
 from universal_transformer.axes import Int, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.nn.cache import KeyValueCache, cache_elements
+from universal_transformer.nn.cache import KeyValueCache
 
 GROUP = Path("/sys/fs/cgroup")
 """The folder in which Linux shows the memory limit of a container."""
@@ -66,7 +66,7 @@ def allocate_cache(
     """A :class:`KeyValueCache`; UserError when it does not fit into the free memory."""
     what = f"a cache of capacity {capacity} for {batch} sequences"
     fix = "ask for fewer new tokens, or for fewer sequences at a time"
-    elements = cache_elements(num_slots, batch=batch, capacity=capacity, width=width, convolution=convolution)
+    elements = (3 if convolution else 2) * num_slots * batch * capacity * width
     check_memory(elements * like.element_size(), device=like.device, what=what, fix=fix)
     try:
         return KeyValueCache(

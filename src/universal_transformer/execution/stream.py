@@ -27,7 +27,7 @@ def stream_obstacle(recurrence: Recurrence) -> str | None:
     """Why rows of this recurrence cannot be at different steps; None if they can."""
     if not recurrence.decoder:
         return "it is not a decoder"
-    if len(recurrence.before) or len(recurrence.after):
+    if len(recurrence.layers) != len(recurrence.blocks):
         return "plain layers stand before or after the recurrence"
     if recurrence.halting is None:
         return shared_call_obstacle(recurrence)

@@ -135,9 +135,9 @@ def recurrence_variables(recurrence: Recurrence) -> Iterator[Variable]:
     if coordinates.join is not None:
         yield Variable(f"{scope}/dense/kernel", coordinates.join.weight, "matrix")
     for prefix, blocks in (
-        ("before_ut_layer", recurrence.before),
+        ("before_ut_layer", getattr(recurrence, "before", ())),
         ("rec_layer", recurrence.blocks),
-        ("after_ut_layer", recurrence.after),
+        ("after_ut_layer", getattr(recurrence, "after", ())),
     ):
         for index, block in enumerate(blocks):
             assert isinstance(block, Block)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from torch import nn
 
 from universal_transformer.execution.install import install
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.plain_layers import MixedRecurrence
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.config import CoordinatesConfig
 from universal_transformer.nn.coordinates import Coordinates
 from universal_transformer.nn.halting import HaltingUnit
-from universal_transformer.nn.recurrence import Depth, PlainLayers, Recurrence
+from universal_transformer.nn.recurrence import Depth, Recurrence
 
 
 def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = False) -> Recurrence:
@@ -37,20 +39,21 @@ def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = Fa
             for _ in range(count)
         ]
 
-    made = Recurrence(
+    choices: dict[str, Any] = {
+        "depth": Depth(max_steps, min_steps, config.halting.threshold),
+        "step": step,
+        "decoder": decoder,
+        "halting": HaltingUnit(sizes.width, config.halting) if config.halts_in(decoder=decoder) else None,
+        "closing_norm": nn.LayerNorm(sizes.width, eps=step.norm_epsilon) if step.norm == "pre" else None,
+        "checkpointed": config.execution.activation_checkpointing,
+    }
+    if t2t.plain_layers_before or t2t.plain_layers_after:
+        choices["before"], choices["after"] = blocks(t2t.plain_layers_before), blocks(t2t.plain_layers_after)
+        choices["plain_coordinates"] = _plain_coordinates(config)
+    made = (MixedRecurrence if "before" in choices else Recurrence)(
         Coordinates(sizes, coordinates, max_steps=max_steps, t2t=t2t),
         blocks(step.blocks * (1 if step.tied else max_steps)),
-        depth=Depth(max_steps, min_steps, config.halting.threshold),
-        step=step,
-        decoder=decoder,
-        halting=HaltingUnit(sizes.width, config.halting) if config.halts_in(decoder=decoder) else None,
-        closing_norm=nn.LayerNorm(sizes.width, eps=step.norm_epsilon) if step.norm == "pre" else None,
-        plain=PlainLayers(
-            before=blocks(t2t.plain_layers_before),
-            after=blocks(t2t.plain_layers_after),
-            coordinates=_plain_coordinates(config),
-        ),
-        checkpointed=config.execution.activation_checkpointing,
+        **choices,
     )
     install(made, config.execution.halting_execution)
     return made
@@ -59,8 +62,7 @@ def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = Fa
 def _plain_coordinates(config: ModelConfig) -> Coordinates | None:
     """Positions before plain layers, when the recurrence adds its own inside the loop (as tensor2tensor does)."""
     inside = config.coordinates.injection == "every_step" and config.coordinates.position == "sinusoidal"
-    plain = config.tensor2tensor.plain_layers_before or config.tensor2tensor.plain_layers_after
-    if not inside or not plain:
+    if not inside:
         return None
     chosen = CoordinatesConfig(layout=config.coordinates.layout, step="none", injection="input")
     return Coordinates(config.sizes, chosen)

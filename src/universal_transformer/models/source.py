@@ -7,8 +7,12 @@ from universal_transformer.axes import Int, Padding, Positions, States, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.inputs import source_input
-from universal_transformer.models.positions import default_positions, without_padding
-from universal_transformer.nn.coordinates import count_separators, restart_positions
+from universal_transformer.models.positions import (
+    count_separators,
+    default_positions,
+    restart_positions,
+    without_padding,
+)
 from universal_transformer.nn.trace import Trace
 
 

@@ -12,9 +12,15 @@ from torch import nn
 from universal_transformer.axes import Bool, Float, States, Tensor
 from universal_transformer.nn.attention import CrossAttention, ProjectedSource, SelfAttention
 from universal_transformer.nn.cache import LayerCache
-from universal_transformer.nn.config import AttentionConfig, Sizes, StepConfig, TransitionConfig
+from universal_transformer.nn.config import (
+    TRANSITIONS,
+    AttentionConfig,
+    Sizes,
+    StepConfig,
+    TransitionConfig,
+    named,
+)
 from universal_transformer.nn.context import AttentionRecord
-from universal_transformer.nn.transition import transition as make_transition
 
 
 class Sublayer(nn.Module):
@@ -63,7 +69,8 @@ class Block(nn.Module):
         if cross_attention:
             self.cross_attention = CrossAttention(sizes, attention)
             self.after_cross_attention = Sublayer(sizes.width, step)
-        self.transition = make_transition(sizes, transition, causal=decoder)
+        made = named(TRANSITIONS[transition.kind])
+        self.transition: nn.Module = made(sizes, transition, causal=decoder)
         self.zero_padding = zero_padding
         self.after_transition = Sublayer(sizes.width, step)
 

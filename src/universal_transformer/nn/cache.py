@@ -44,20 +44,12 @@ class LayerCache:
         return self.inputs[:, max(0, self.length - reach) : end]
 
 
-def cache_elements(num_slots: int, *, batch: int, capacity: int, width: int, convolution: bool) -> int:
-    """Numbers that a :class:`KeyValueCache` holds: ``(2 or 3) * num_slots * batch * capacity * width``.
-
-    These are keys and values, and the inputs of a convolutional transition. Halting makes no difference: a halted
-    position still has an entry for every step, because later positions attend to it at every step.
-    """
-    return (3 if convolution else 2) * num_slots * batch * capacity * width
-
-
 class KeyValueCache:
-    """``num_slots`` sets of keys and values for ``capacity`` positions, allocated once (see :func:`cache_elements`).
+    """``num_slots`` sets of keys and values for ``capacity`` positions.
 
     The key and the value of a position are stored next to each other: ``entries[slot, row, position]`` holds both.
-    ``convolution``: the inputs of a convolutional transition are stored too.
+    ``convolution``: the inputs of a convolutional transition are stored too, half as many numbers again. Halting does
+    not make it smaller: later positions attend to a halted position at every step.
     """
 
     def __init__(

@@ -6,7 +6,8 @@ A field names its decision (D1 to D16 of ``docs/model.md``). The default is the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from importlib import import_module
+from typing import Annotated, Any, Literal
 
 from universal_transformer.typed import Count, DropoutRate, Positive, Range
 
@@ -156,3 +157,9 @@ class Tensor2TensorConfig:
     """The token before the first target token has the id of padding."""
     allow_look_ahead: bool = False
     """Accept choices with which a decoder sees later positions. Generation is refused then."""
+
+
+def named(path: str) -> Any:
+    """What an entry ``module:attribute`` of `TRANSITIONS` or `HALTING_RULES` names."""
+    module, _, attribute = path.partition(":")
+    return getattr(import_module(module), attribute)

@@ -10,12 +10,11 @@ from typing import Literal, NamedTuple
 import torch
 from torch import nn
 
-from universal_transformer.axes import Bool, Float, Int, Padding, Positions, States, Tensor
+from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.config import CoordinatesConfig, Sizes, Tensor2TensorConfig
 
 Layout = Literal["interleaved", "split"]
-Offsets = Literal["none", "random", "scattered", "spread"]
 
 
 def sinusoid(
@@ -41,39 +40,6 @@ def count_positions(padding: Padding) -> Positions:
     return ((~padding).long().cumsum(dim=1) - 1).clamp(min=0)
 
 
-def draw_positions(
-    batch: int, length: int, *, offsets: Offsets, max_positions: int, device: torch.device | None = None
-) -> Int[Tensor, "rows length"]:
-    """Positions to train on, drawn so that the positions of longer test sequences occur in training too.
-
-    ``none``: 0, 1, 2 … (one row for all). ``random``: one offset per sequence, uniform over
-    ``[0, max_positions - length]``. ``scattered``: a sorted random subset of ``max_positions`` positions per
-    sequence (randomised positions; Ruoss et al. 2023). ``spread``: such a subset of a random window, whose length
-    is log-uniform between ``length`` and ``max_positions``, so that all distances occur equally often.
-
-    Raises UserError when ``length`` exceeds ``max_positions``.
-    """
-    if offsets == "none":
-        return torch.arange(length, device=device).unsqueeze(0)
-    if length > max_positions:
-        raise UserError(
-            f"a sequence of {length} positions cannot be given an offset within max_positions={max_positions}: "
-            "raise max_positions or shorten the sequence"
-        )
-    if offsets == "random":
-        first = torch.randint(max_positions - length + 1, (batch, 1), device=device)
-        return first + torch.arange(length, device=device)
-    order = torch.rand(batch, max_positions, device=device)
-    if offsets == "spread":
-        part = torch.rand(2, batch, 1, device=device)
-        window = (length * (max_positions / length) ** part[0]).round()
-        first = (part[1] * (max_positions - window + 1)).floor()
-        place = torch.arange(max_positions, device=device)
-        order = order.masked_fill((place < first) | (place >= first + window), 2.0)
-    chosen = order.argsort(dim=1)[:, :length]
-    return chosen.sort(dim=1).values
-
-
 def reverse_positions(positions: Positions, *, padding: Padding | None) -> Positions:
     """The position of the token that stands as far from the end as this one stands from the start."""
     if padding is None:
@@ -82,26 +48,6 @@ def reverse_positions(positions: Positions, *, padding: Padding | None) -> Posit
     mirrored = ((~padding).sum(1, keepdim=True) - 1 - rank).clamp(min=0)
     first = padding.long().argmin(dim=1, keepdim=True)
     return positions.expand_as(mirrored).gather(1, first + mirrored)
-
-
-def count_separators(separators: Bool[Tensor, "batch position"]) -> Int[Tensor, "batch position"]:
-    """How many separators stand to the left: the number of the part, of which a separator is the last token."""
-    return separators.long().cumsum(dim=1) - separators.long()
-
-
-def restart_positions(
-    positions: Positions, *, separators: Bool[Tensor, "batch position"], padding: Padding
-) -> Int[Tensor, "batch position"]:
-    """Positions that begin again after every separator.
-
-    The i-th token of every part gets the i-th of ``positions``, so that tokens of equal rank have equal positions
-    (position coupling; Cho et al. 2024). The position of padding has no meaning.
-    """
-    rank = count_positions(padding)
-    next_part = torch.where(separators, rank + 1, 0).cummax(dim=1).values
-    begin = torch.cat((torch.zeros_like(next_part[:, :1]), next_part[:, :-1]), dim=1)
-    first = padding.long().argmin(dim=1, keepdim=True)
-    return positions.expand_as(rank).gather(1, (first + rank - begin).clamp(min=0))
 
 
 def fixed_rotation(width: int) -> Float[Tensor, "width width"]:

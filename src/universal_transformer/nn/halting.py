@@ -9,7 +9,6 @@ loop over all positions and an execution that computes only the running ones sha
 """
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Literal, NamedTuple
 
 import torch
@@ -17,8 +16,8 @@ from torch import nn
 from torch.nn.functional import linear
 
 from universal_transformer.axes import Bool, Float, Padding, PerPosition, Scalar, States, Tensor
-from universal_transformer.errors import UserError, near
-from universal_transformer.nn.config import HALTING_RULES, HaltingConfig
+from universal_transformer.errors import UserError
+from universal_transformer.nn.config import HALTING_RULES, HaltingConfig, named
 
 Output = Literal["mean", "interpolate", "final"]
 
@@ -118,17 +117,6 @@ def check_threshold(threshold: float) -> float:
     return threshold
 
 
-def halting_rule(name: str) -> Rule:
-    """The rule of that name; UserError for an unknown one."""
-    if name not in HALTING_RULES:
-        raise UserError(
-            f"halting.rule={name!r}{near(name, HALTING_RULES)}: allowed: {', '.join(HALTING_RULES)}"
-        )
-    module, _, attribute = HALTING_RULES[name].partition(":")
-    rule: Rule = getattr(import_module(module), attribute)
-    return rule
-
-
 def ponder_cost(steps: PerPosition, remainder: PerPosition, *, padding: Padding | None) -> Scalar:
     """Mean over real positions of ``N + R`` (Graves 2016, equation 11)."""
     total = steps + remainder
@@ -142,7 +130,8 @@ class HaltingUnit(nn.Module):
 
     def __init__(self, width: int, config: HaltingConfig) -> None:
         super().__init__()
-        self.config, self.rule = config, halting_rule(config.rule)
+        self.config = config
+        self.rule: Rule = named(HALTING_RULES[config.rule])
         self.weight = nn.Parameter(torch.zeros(1, width))
         self.bias = nn.Parameter(torch.full((1,), float(config.bias)))
 

@@ -36,18 +36,6 @@ class Depth(NamedTuple):
     threshold: float = 0.99
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlainLayers:
-    """Ordinary layers that are applied once, before and after the recurrence (tensor2tensor).
-
-    ``coordinates`` adds positions once before each group, where the recurrence adds its own inside the loop.
-    """
-
-    before: Sequence[Block] = ()
-    after: Sequence[Block] = ()
-    coordinates: Coordinates | None = None
-
-
 @dataclass
 class HaltingProgress:
     """What the halting loop carries from step to step. ``probabilities`` and ``weights`` have one entry a step made."""
@@ -65,12 +53,9 @@ class HaltingProgress:
 
 
 class Executor(Protocol):
-    """Another way to compute the halting loop, with the same result."""
+    """Another way to compute :meth:`Recurrence.halting_loop`: the same result, or None for a call it does not serve."""
 
-    def serves(self, recurrence: "Recurrence", context: AttentionContext) -> bool:
-        """Whether it can compute this call."""
-
-    def run(
+    def __call__(
         self,
         recurrence: "Recurrence",
         states: States,
@@ -78,8 +63,7 @@ class Executor(Protocol):
         *,
         depth: Depth,
         padding: Padding | None,
-    ) -> tuple[States, Trace]:
-        """What :meth:`Recurrence.halting_loop` returns."""
+    ) -> tuple[States, Trace] | None: ...
 
 
 class Recurrence(nn.Module):
@@ -99,13 +83,11 @@ class Recurrence(nn.Module):
         decoder: bool = False,
         halting: HaltingUnit | None = None,
         closing_norm: nn.LayerNorm | None = None,
-        plain: PlainLayers | None = None,
         checkpointed: bool = False,
     ) -> None:
         super().__init__()
-        plain, step = plain or PlainLayers(), step or StepConfig()
-        self.coordinates, self.plain_coordinates = coordinates, plain.coordinates
-        self.before, self.blocks, self.after = map(nn.ModuleList, (plain.before, blocks, plain.after))
+        step = StepConfig() if step is None else step
+        self.coordinates, self.blocks = coordinates, nn.ModuleList(blocks)
         self.trained_depth, self.blocks_per_step, self.tied = depth, step.blocks, step.tied
         self.decoder, self.checkpointed = decoder, checkpointed
         self.closing_norm, self.halting = closing_norm, halting
@@ -130,7 +112,7 @@ class Recurrence(nn.Module):
 
     def num_slots(self, max_steps: int) -> int:
         """Applications of a block in one pass: how many sets of keys and values a cache holds."""
-        return len(self.before) + max_steps * self.blocks_per_step + len(self.after)
+        return max_steps * self.blocks_per_step
 
     def project_source(
         self,
@@ -139,11 +121,9 @@ class Recurrence(nn.Module):
         padding: Padding | None = None,
         rotary: Float[Tensor, "2 rows #heads position half"] | None = None,
     ) -> list[ProjectedSource]:
-        """Source keys and values for every block, in the order of the blocks."""
-        blocks = [*self.before, *self.blocks, *self.after]
-        return [
-            block.cross_attention.project_source(source, padding=padding, rotary=rotary) for block in blocks
-        ]
+        """Source keys and values for every block, in the order of :attr:`layers`."""
+        attentions = [block.cross_attention for block in self.layers]
+        return [each.project_source(source, padding=padding, rotary=rotary) for each in attentions if each]
 
     def forward(
         self,
@@ -185,23 +165,24 @@ class Recurrence(nn.Module):
             record=record,
         )
         states = self.coordinates.add_to_input(states, encoding)
-        states = self._plain(states, context, slot=0, layers=self.before)
-        if self.halting is None:
-            states, trace = self.fixed_loop(states, context, depth=depth)
-        else:
-            idle = None if ponder_padding else padding
-            if self.executor is not None and self.executor.serves(self, context):
-                states, trace = self.executor.run(self, states, context, depth=depth, padding=idle)
-            else:
-                states, trace = self.halting_loop(states, context, depth=depth, padding=idle)
-        slot = self.num_slots(depth.max_steps) - len(self.after)
-        states = self._plain(states, context, slot=slot, layers=self.after)
+        states, trace = self.loop(states, context, depth=depth, padding=None if ponder_padding else padding)
         if self.closing_norm is not None:
             states = self.closing_norm(states)
         if record is not None:
             cross = torch.stack(record.cross_attention) if record.cross_attention else None
             trace = replace(trace, self_attention=torch.stack(record.self_attention), cross_attention=cross)
         return states, trace
+
+    def loop(
+        self, states: States, context: AttentionContext, *, depth: Depth, padding: Padding | None
+    ) -> tuple[States, Trace]:
+        """The loop over depth: fixed, or halting, where ``padding`` takes no step."""
+        if self.halting is None:
+            return self.fixed_loop(states, context, depth=depth)
+        served = None
+        if self.executor is not None:
+            served = self.executor(self, states, context, depth=depth, padding=padding)
+        return self.halting_loop(states, context, depth=depth, padding=padding) if served is None else served
 
     def fixed_loop(self, states: States, context: AttentionContext, *, depth: Depth) -> tuple[States, Trace]:
         """``max_steps`` steps of all positions."""
@@ -278,15 +259,37 @@ class Recurrence(nn.Module):
         """One depth step (counted from 0): the blocks of a step, one after another."""
         first = 0 if self.tied else step * self.blocks_per_step
         for index in range(self.blocks_per_step):
-            slot = len(self.before) + step * self.blocks_per_step + index
-            states = self._layer(states, context, slot=slot, index=len(self.before) + first + index)
+            slot = self.first_slot + step * self.blocks_per_step + index
+            states = self.layer(states, context, slot=slot, index=self.first_slot + first + index)
         return states
+
+    def layer(self, states: States, context: AttentionContext, *, slot: int, index: int) -> States:
+        """Block ``index`` of :attr:`layers`, with its ``slot`` of the cache."""
+        cache = context.cache
+        return self.layers[index](
+            states,
+            mask=context.mask,
+            causal=context.causal,
+            rotary=context.encoding.rotary,
+            padding=context.padding if cache is None else context.cached_padding,
+            source=None if context.source is None else context.source[index],
+            cache=None if cache is None else cache.layer(slot),
+            record=context.record,
+        )
 
     def checkpoint(self, context: AttentionContext, function: Callable[..., Any], *arguments: object) -> Any:
         """``function(*arguments)``. A checkpointed recurrence keeps only the arguments for the backward pass."""
         if self.checkpointed and torch.is_grad_enabled() and context.cache is None and context.record is None:
             return checkpoint(function, *arguments, use_reentrant=False)
         return function(*arguments)
+
+    first_slot = 0
+    """Slot of the cache, and number among :attr:`layers`, of the first block of the first step."""
+
+    @property
+    def layers(self) -> list[Block]:
+        """All blocks, in the order in which they are applied first."""
+        return list(self.blocks)  # type: ignore[arg-type]
 
     @property
     def block(self) -> Block:
@@ -308,30 +311,3 @@ class Recurrence(nn.Module):
         return self.coordinates(
             states, context.encoding, step=step, num_steps=depth.max_steps, signals=signals
         )
-
-    def _layer(self, states: States, context: AttentionContext, *, slot: int, index: int) -> States:
-        """Block number ``index`` of all; ``slot`` of the cache is its own."""
-        cache = context.cache
-        block = (*self.before, *self.blocks, *self.after)[index]
-        return block(
-            states,
-            mask=context.mask,
-            causal=context.causal,
-            rotary=context.encoding.rotary,
-            padding=context.padding if cache is None else context.cached_padding,
-            source=None if context.source is None else context.source[index],
-            cache=None if cache is None else cache.layer(slot),
-            record=context.record,
-        )
-
-    def _plain(
-        self, states: States, context: AttentionContext, *, slot: int, layers: nn.ModuleList
-    ) -> States:
-        """Plain layers before or after the recurrence; positions are added once before them."""
-        if len(layers) and self.plain_coordinates is not None:
-            encoding = self.plain_coordinates.encode(context.encoding.positions, padding=context.padding)
-            states = self.plain_coordinates.add_to_input(states, encoding)
-        first = 0 if layers is self.before else len(self.before) + len(self.blocks)
-        for number in range(len(layers)):
-            states = self._layer(states, context, slot=slot + number, index=first + number)
-        return states

@@ -8,16 +8,14 @@ the cache of earlier positions. An attribute ``pointwise`` that is True promises
 """
 
 from collections.abc import Callable
-from importlib import import_module
 
 import torch
 from torch import nn
 from torch.nn.functional import pad
 
 from universal_transformer.axes import Bool, Float, States, Tensor
-from universal_transformer.errors import UserError, near
 from universal_transformer.nn.cache import LayerCache
-from universal_transformer.nn.config import TRANSITIONS, Sizes, TransitionConfig
+from universal_transformer.nn.config import Sizes, TransitionConfig
 
 
 def feed_forward(
@@ -100,14 +98,3 @@ class SeparableConvolution(nn.Module):
         if blank is not None:
             hidden = hidden.masked_fill(blank, 0.0)
         return self.second(hidden)[:, -new:]
-
-
-def transition(sizes: Sizes, config: TransitionConfig, *, causal: bool) -> nn.Module:
-    """The transition that ``config.kind`` names; UserError for an unknown name."""
-    if config.kind not in TRANSITIONS:
-        raise UserError(
-            f"transition.kind={config.kind!r}{near(config.kind, TRANSITIONS)}: allowed: {', '.join(TRANSITIONS)}"
-        )
-    module, _, name = TRANSITIONS[config.kind].partition(":")
-    made: nn.Module = getattr(import_module(module), name)(sizes, config, causal=causal)
-    return made
