@@ -51,12 +51,11 @@ def reduced(graph):
 
 
 def summary(name):
-    """The first paragraph of a package's docstring, and the number of its modules."""
+    """The first paragraph of a package's docstring, as Markdown."""
     folder = ROOT / "src" / PACKAGE / name
-    paths = sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
-    first = folder / "__init__.py" if folder.is_dir() else paths[0]
-    text = ast.get_docstring(ast.parse(first.read_text(encoding="utf-8"))) or ""
-    return " ".join(text.split("\n\n")[0].split()), len(paths)
+    path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.split("\n\n")[0].split()).replace("``", "`")
 
 
 def render():
@@ -65,10 +64,8 @@ def render():
     names = sorted(level, key=lambda name: (-level[name], name))
     lines = ["```mermaid", "flowchart TD"]
     lines += [f"    {name} --> {one}" for name in names for one in sorted(arrows[name], key=names.index)]
-    lines += ["```", "", "| level | package | what it is | modules |", "|---|---|---|---|"]
-    for name in reversed(names):
-        text, count = summary(name)
-        lines.append(f"| {level[name]} | `{name}` | {text} | {count} |")
+    lines += ["```", "", "| level | package | what it is |", "|---|---|---|"]
+    lines += [f"| {level[name]} | `{name}` | {summary(name)} |" for name in reversed(names)]
     return "\n".join(lines)
 
 

@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 import torch
 
+from universal_transformer.models.plain_layers import MixedRecurrence
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.config import (
     CoordinatesConfig,
@@ -39,7 +40,7 @@ from universal_transformer.nn.config import (
 )
 from universal_transformer.nn.coordinates import Coordinates
 from universal_transformer.nn.halting import HaltingUnit
-from universal_transformer.nn.recurrence import Depth, PlainLayers, Recurrence
+from universal_transformer.nn.recurrence import Depth
 
 HALT, EDGE, BLANK = ("halt", "#", "_")  # the edge ends the tape; a machine must not reach it
 WAVES = 6  # frequencies that encode positions
@@ -133,12 +134,14 @@ def compile_machine(machine, *, longest):
     listen = _listen(machine, channels)
     halting = HaltingUnit(channels.width, HaltingConfig(bias=0.0))
     halting.weight[0] = channels.read((("flag", "stop"), 100.0), (("flag", "go"), -100.0))
-    recurrence = Recurrence(
+    recurrence = MixedRecurrence(
         _coordinates(channels),
         [_move(machine, channels, longest=longest), listen],
         depth=Depth(max_steps=1),
         step=StepConfig(blocks=2),
-        plain=PlainLayers(before=[listen]),  # a machine that halts after one step is found before that step
+        before=[listen],  # a machine that halts after one step is found before that step
+        after=[],
+        plain_coordinates=None,
         halting=halting,
     )
     return recurrence.eval(), channels

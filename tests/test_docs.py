@@ -18,7 +18,7 @@ from universal_transformer.cli import main
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 UT = "import sys; from universal_transformer.cli import main; sys.exit(main())"
-BRIEFLY = re.compile(r"--training\.minutes \d+")
+BRIEFLY = re.compile(r"(--training\.max-updates \d+ )?--training\.minutes \d+")
 LIMIT = 40  # lines of a block of extending.md
 
 

@@ -1,4 +1,4 @@
-"""The legend of tensor axes: every shape in the package is written with these names.
+"""Names of tensor axes: every annotation of a shape in the package uses them.
 
 ========== =====================================================================================
 axis       meaning
@@ -12,10 +12,10 @@ width      channels of a state (``d``)
 heads      attention heads (``k``)
 head       channels of one head (``d / k``)
 filter     channels inside a transition
-row        positions picked out of a batch, one behind another: those that still run
+row        positions chosen from a batch, one after another: those that still run
 channel    a key and a value of one position, side by side
 step       depth steps, ``t = 1 … T``
-layer      applications of a block, in order (several a step, if a step has several layers)
+layer      applications of a block, in order (several a step, if a step has several blocks)
 words      words of one fact
 classes    what logits range over: words of a vocabulary, or answers
 ========== =====================================================================================

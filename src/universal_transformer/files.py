@@ -1,4 +1,4 @@
-r"""Files: lines of text and JSON that are read strictly and reported in one line, and writing that is whole or absent.
+r"""Reading and writing of files: text and JSON are read strictly, and a file is written completely or not at all.
 
 A file with LF, CRLF, a byte order mark or no final newline gives the same lines. A line ends at ``\n`` only
 (`str.splitlines` would also split at U+2028, a vertical tab and more); one ``\r`` before it is dropped.

@@ -32,6 +32,7 @@ MODELS = {
     "encoder-decoder": config_of(**SIZES),
     "two vocabularies": config_of(**SIZES, target_vocabulary_size=31),
     "untied": config_of(**SIZES, tied=False, plain_layers_before=1, plain_layers_after=2),
+    "learned positions": config_of(**SIZES, position_coordinates="learned"),
     "two layers a step": config_of(**SIZES, layers_per_step=2),
     "convolutions": config_of(**SIZES, transition="separable_convolution"),
     "language model": config_of(**SIZES, architecture="language_model"),

@@ -18,7 +18,9 @@ from universal_transformer.evaluation.scores import corpus_scores
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.nn.trace import Trace
+from universal_transformer.registry import build
 from universal_transformer.tasks.task import Task
+from universal_transformer.typed import replaced
 
 # -- a classifier whose answers and steps are its input
 
@@ -149,6 +151,27 @@ def test_collapsed_halting_is_warned_about(stories, bias, reason):
     (warning,) = evaluate(model, stories).warnings
     assert reason in warning
     assert f"warning: {warning}" in evaluate(model, stories).lines()
+
+
+@pytest.mark.parametrize(
+    ("fields", "warned"),
+    [
+        ({"halting.side": "encoder"}, ["encoder"]),
+        ({"halting.side": "decoder"}, ["decoder"]),
+        ({"halting.side": "both", "depth.decoder_max_steps": 1}, ["encoder"]),
+        ({"halting.side": "both", "depth.decoder_max_steps": 3}, ["encoder", "decoder"]),
+    ],
+)
+def test_only_a_side_that_halts_and_has_several_steps_can_collapse(copying, fields, warned):
+    config = replaced(model_for(copying).config, fields)
+    torch.manual_seed(0)
+    model = build(config).eval()
+    for name, parameter in model.named_parameters():
+        if "halting" in name:
+            torch.nn.init.constant_(parameter, -30.0 if "bias" in name else 0.0)
+    warnings = evaluate(model, copying, limit=20).warnings
+    assert [text.split("all ")[1].split()[0] for text in warnings] == warned
+    assert all("go on to the cap" in text for text in warnings)
 
 
 def test_fixed_depth_counts_its_steps_and_warns_of_nothing(stories):

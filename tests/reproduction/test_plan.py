@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from universal_transformer.cli import main
+from universal_transformer.cli.fields import override
+from universal_transformer.recipes import RECIPES
 from universal_transformer.reproduction.tables import TABLES
 
 ROOT = Path(__file__).parents[2]
@@ -14,6 +16,11 @@ PLANNED = [
     (command, line)
     for line in (ROOT / "experiments" / "plan.md").read_text().splitlines()
     for command in re.findall(r"`(ut reproduce [^`]*)`", line)
+]
+TRAINED = [
+    command.split()
+    for page in ("experiments/plan.md", "docs/reproduction.md")
+    for command in re.findall(r"`ut train ([a-z][^`]* --[^`]*)`", (ROOT / page).read_text())
 ]
 DESCRIBED = re.findall(r"`(ut reproduce [^`…]*)`", (ROOT / "docs" / "reproduction.md").read_text())
 
@@ -33,6 +40,12 @@ def test_a_described_command_is_understood(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     extra = [] if "--dry-run" in command else ["--dry-run"]
     assert main([*shlex.split(command)[1:], *extra]) == 0
+
+
+@pytest.mark.parametrize("command", TRAINED, ids=" ".join)
+def test_a_training_with_its_own_settings_is_understood(command):
+    recipe, *fields = command
+    assert override(RECIPES[recipe](), fields, prog="ut train") != RECIPES[recipe]()
 
 
 def test_every_table_is_planned():

@@ -178,12 +178,12 @@ def build_on_meta(config: AnyModelConfig) -> Model:
         return build(config).eval()
 
 
-class _NoPadding(TorchFunctionMode):
-    """Answers False where a model asks whether a tensor without values is true: whether it holds any padding."""
+class _NoValues(TorchFunctionMode):
+    """Answers False or 0 where a model asks for the value of a tensor without values: no padding, position 0."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        if func is torch.Tensor.__bool__ and args[0].is_meta:
-            return False
+        if func in (torch.Tensor.__bool__, torch.Tensor.__int__) and args[0].is_meta:
+            return False if func is torch.Tensor.__bool__ else 0
         return func(*args, **(kwargs or {}))
 
 
@@ -204,7 +204,7 @@ def forward_flops(model: Model, shape: BatchShape) -> int:
         FlopCounterMode(display=False) as counter,
         torch.no_grad(),
         sdpa_kernel(SDPBackend.MATH),
-        _NoPadding(),
+        _NoValues(),
     ):
         model(*inputs[config.architecture])
     return counter.get_total_flops()

@@ -10,6 +10,9 @@ from universal_transformer.cli.arguments import Parser
 if TYPE_CHECKING:
     from universal_transformer.recipes import Recipe
 
+PACKAGE = "universal_transformer."
+"""How the modules of the package's own recipes begin. Others were entered by the user."""
+
 
 def run(arguments: list[str]) -> int:
     """Print one line for each recipe and each table; or one for each row of a table."""
@@ -24,7 +27,8 @@ def run(arguments: list[str]) -> int:
         print(f"\ntheir recipes for ut train: {', '.join(name for name in trained if name in RECIPES)}")
         print(f"ut reproduce {table.name} --rows NAME measures one; rows are named {table.naming}")
         return 0
-    _show(MAIN)
+    added = {name: recipe for name, recipe in RECIPES.items() if not recipe.__module__.startswith(PACKAGE)}
+    _show({**MAIN, **added})
     print()
     width = max(map(len, TABLES))
     for name, table in TABLES.items():

@@ -1,1 +1,1 @@
-"""Text into numbers: reading files, tokenisers, examples, batches, the order of batches, downloads."""
+"""From text to numbers: reading files, tokenizers, examples, batches, the order of batches, downloads."""

@@ -11,7 +11,7 @@ from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.memory_check import check_batches
-from universal_transformer.evaluation.report import BySupports, Report, ScoreRow, collapse
+from universal_transformer.evaluation.report import BySupports, Report, ScoreRow, Side, collapse
 from universal_transformer.evaluation.scores import ScoreSums, load_sacrebleu, scores
 from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.files import show
@@ -94,7 +94,7 @@ def evaluate(
     report = summarise(scorer, groups, by_supports, task=task, split=split)
     # with fewer steps than in training all positions stop at the limit, which says nothing about the halting unit
     full_depth = options.step_limit(model) >= model.config.max_steps
-    warnings = tuple(collapses(report, model)) if full_depth else ()
+    warnings = tuple(collapses(report, model, max_steps=options.max_steps)) if full_depth else ()
     return dataclasses.replace(report, notes=(*task.notes, *notes, *options.notes(model)), warnings=warnings)
 
 
@@ -159,12 +159,13 @@ def summarise(
     )
 
 
-def collapses(report: Report, model: Model) -> list[str]:
-    """Return a warning for each side whose halting has collapsed."""
-    sides = (report.steps("encoder"), report.steps("decoder"))
-    halting = (model.config.halts_in(decoder=False), model.config.halts_in(decoder=True))
-    taken = [steps for steps, halts in zip(sides, halting, strict=True) if halts and steps is not None]
-    found = [collapse(steps, max_steps=report.max_steps) for steps in taken]
+def collapses(report: Report, model: Model, *, max_steps: int | None) -> list[str]:
+    """Return a warning for each side whose halting has collapsed. `max_steps` of the calls, or None: as trained."""
+    config, found = model.config, []
+    for side in get_args(Side):
+        decoder, steps = side == "decoder", report.steps(side)
+        if steps is not None and config.halts_in(decoder=decoder):
+            found.append(collapse(steps, max_steps=max_steps or config.max_steps_of(decoder=decoder)))
     return [text for text in found if text is not None]
 
 

@@ -246,10 +246,10 @@ def stuck(mean: float, spread: float, *, max_steps: int) -> str | None:
     if max_steps == 1:
         return None
     if mean < 1.05:
-        return f"stop at once {found}: try a smaller halting_bias or ponder_weight, or a halting_delay"
+        return f"stop at once {found}: try a smaller halting.bias or training.ponder_weight, or training.halting_delay"
     if mean > 0.99 * max_steps:
-        return f"go on to the cap {found}: try a larger halting_bias or ponder_weight"
-    return f"stop at the same step {found}: try another halting_bias" if spread < 0.01 else None
+        return f"go on to the cap {found}: try a larger halting.bias or training.ponder_weight"
+    return f"stop at the same step {found}: try another halting.bias" if spread < 0.01 else None
 
 
 def _table(rows: list[list[str]], *, names: int = 1) -> Iterable[str]:

@@ -1,1 +1,1 @@
-"""To see what a model does: figures, and the report of a run as one page."""
+"""Figures of what a model does, and the report of a run as one page."""
