@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import get_args
 
 from universal_transformer.data.example import Example, sizes, spread
 from universal_transformer.decoding.generation import evaluating
