@@ -43,10 +43,7 @@ def reduced(graph):
     for name in TopologicalSorter(graph).static_order():  # a cycle is an error that names it
         level[name] = 1 + max((level[one] for one in graph[name]), default=-1)
         below[name] = graph[name].union(*(below[one] for one in graph[name]))
-    arrows = {
-        name: {one for one in found if not any(one in below[o] for o in found)}
-        for name, found in graph.items()
-    }
+    arrows = {name: {one for one in found if not any(one in below[o] for o in found)} for name, found in graph.items()}
     return level, arrows
 
 

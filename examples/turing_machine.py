@@ -36,7 +36,6 @@ from universal_transformer.nn.config import (
     HaltingConfig,
     Sizes,
     StepConfig,
-    Tensor2TensorConfig,
 )
 from universal_transformer.nn.coordinates import Coordinates
 from universal_transformer.nn.halting import HaltingUnit
@@ -152,7 +151,7 @@ def _coordinates(channels):
     coordinates = Coordinates(
         Sizes(width=channels.width, num_heads=3),
         CoordinatesConfig(step="none"),
-        t2t=Tensor2TensorConfig(concatenate_coordinates=True),
+        concatenate=True,
     )
     weight = torch.zeros(channels.width, 2 * channels.width)
     for place in range(channels.content):
@@ -170,9 +169,7 @@ def _block(channels, *, num_heads, filter_width):
     for parameter in block.parameters():
         parameter.zero_()
     for sublayer in (block.after_attention, block.after_transition):
-        variance = (
-            3 + WAVES
-        ) / channels.half  # one cell, one arrival, one flag, and sin² + cos² for each wave
+        variance = (3 + WAVES) / channels.half  # one cell, one arrival, one flag, and sin² + cos² for each wave
         sublayer.norm.weight.fill_((variance + sublayer.norm.eps) ** 0.5)
     return block
 
@@ -196,9 +193,7 @@ def _move(machine, channels, *, longest):
         for row, state in enumerate(machine.states, start=first):
             moving = [(q, s) for q, s in known if q and machine.rule(q, s)[1:] == (move, state)]
             value[row] = channels.read(*((("cell", cell), 1.0) for cell in moving))
-            block.attention.output.weight[:, row] = channels.write(
-                (("arrival", state), 1.0), (("arrival", None), -1.0)
-            )
+            block.attention.output.weight[:, row] = channels.write((("arrival", state), 1.0), (("arrival", None), -1.0))
     _write_cells(machine, channels, block.transition)
     return block
 
@@ -212,9 +207,7 @@ def _write_cells(machine, channels, transition):
     inner, outer = transition.inner, transition.outer
     for unit, (state, symbol) in enumerate(channels.cells):
         written = [
-            (("cell", (q, s)), 1.0)
-            for q, s in channels.cells
-            if (s if q is None else machine.rule(q, s)[0]) == symbol
+            (("cell", (q, s)), 1.0) for q, s in channels.cells if (s if q is None else machine.rule(q, s)[0]) == symbol
         ]
         arriving = written if symbol == EDGE else [(("arrival", state), 1.0)]
         for row, shift in ((2 * unit, 6.0), (2 * unit + 1, 7.0)):
@@ -238,9 +231,7 @@ def _listen(machine, channels):
     """
     block = _block(channels, num_heads=1, filter_width=1)
     query, key, value = block.attention.query_key_value.weight.split(channels.width)
-    last = [
-        (("cell", (q, s)), 1.0) for q, s in channels.cells if q is not None and machine.rule(q, s)[2] == HALT
-    ]
+    last = [(("cell", (q, s)), 1.0) for q, s in channels.cells if q is not None and machine.rule(q, s)[2] == HALT]
     query[0] = SHARP * channels.width**0.5 * channels.read((("flag", "go"), 1.0), (("flag", "stop"), 1.0))
     key[0] = value[0] = channels.read(*last)
     block.attention.output.weight[:, 0] = channels.write((("flag", "stop"), 1.0), (("flag", "go"), -1.0))
@@ -371,9 +362,7 @@ def show(cells):
 
 def main():
     draw = random.Random(0)
-    print(
-        "The 3-state busy beaver on a blank tape, as the transformer computes it, by number of depth steps:"
-    )
+    print("The 3-state busy beaver on a blank tape, as the transformer computes it, by number of depth steps:")
     tape = BUSY_BEAVER.tape([BLANK], margin=5)
     recurrence, channels = compile_machine(BUSY_BEAVER, longest=len(tape))
     for depth in range(1, 15):

@@ -13,7 +13,6 @@ def config_of(**fields):
 def with_fields(config, **fields):
     """`config` with fields changed by flat names."""
     changes = {
-        PATHS.get(name, name): VALUES[name][value] if name in VALUES else value
-        for name, value in fields.items()
+        PATHS.get(name, name): VALUES[name][value] if name in VALUES else value for name, value in fields.items()
     }
     return replaced(config, changes)

@@ -97,18 +97,14 @@ def sublayer(module, xs, function):
 
 
 def block(module, xs, *, causal=False, source=None):
-    xs = sublayer(
-        module.after_attention, xs, lambda ys, i: self_attention(module.attention, ys, i, causal=causal)
-    )
+    xs = sublayer(module.after_attention, xs, lambda ys, i: self_attention(module.attention, ys, i, causal=causal))
     if source is not None:
         xs = sublayer(
             module.after_cross_attention,
             xs,
             lambda ys, i: cross_attention(module.cross_attention, ys, i, source=source),
         )
-    return sublayer(
-        module.after_transition, xs, lambda ys, i: transition(module.transition, ys, i, causal=causal)
-    )
+    return sublayer(module.after_transition, xs, lambda ys, i: transition(module.transition, ys, i, causal=causal))
 
 
 @dataclass

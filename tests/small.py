@@ -13,7 +13,6 @@ from universal_transformer.nn.config import (
     HaltingConfig,
     Sizes,
     StepConfig,
-    Tensor2TensorConfig,
     TransitionConfig,
 )
 from universal_transformer.nn.coordinates import Coordinates, count_positions
@@ -33,16 +32,13 @@ def coordinates(
     *,
     num_heads=HEADS,
     max_steps=6,
-    concatenate=False,
-    shift_by_step=False,
     scale=False,
     **choices,
 ):
-    """Coordinates whose tensor2tensor variants are keywords like the other choices."""
-    t2t = Tensor2TensorConfig(
-        concatenate_coordinates=concatenate, shift_positions_by_step=shift_by_step, scale_step_table=scale
-    )
-    return Coordinates(sizes(width, num_heads), CoordinatesConfig(**choices), max_steps=max_steps, t2t=t2t)
+    """Coordinates whose choices are all keywords."""
+    t2t = {name: choices.pop(name) for name in ("concatenate", "shift_by_step") if name in choices}
+    config = CoordinatesConfig(**choices)
+    return Coordinates(sizes(width, num_heads), config, max_steps=max_steps, scale_step_table=scale, **t2t)
 
 
 def self_attention(width=WIDTH, *, num_heads=HEADS, **choices):

@@ -78,11 +78,7 @@ def small(**fields):
 
 def variants():
     """Every block with every halting; every kind of depth and of coordinates with some."""
-    cases = {
-        f"{block}, {halting}": {**BLOCKS[block], **HALTING[halting]}
-        for block in BLOCKS
-        for halting in HALTING
-    }
+    cases = {f"{block}, {halting}": {**BLOCKS[block], **HALTING[halting]} for block in BLOCKS for halting in HALTING}
     for block in ("post feed_forward", "pre separable_convolution"):
         cases |= {f"{block}, {depth}": {**BLOCKS[block], **DEPTHS[depth]} for depth in DEPTHS}
     for name, fields in COORDINATES.items():

@@ -30,8 +30,7 @@ def report(groups=3, *, metrics=("error",), sides=("encoder",), halting=True, ta
         return tuple(StepCounts(side, (5, 10 + n, 3, 0)) for side in sides)
 
     rows = tuple(
-        ScoreRow("test", f"task {n + 1}", 100, dict.fromkeys(metrics, 3.0 * n), steps(n))
-        for n in range(groups)
+        ScoreRow("test", f"task {n + 1}", 100, dict.fromkeys(metrics, 3.0 * n), steps(n)) for n in range(groups)
     )
     whole = ScoreRow("test", "", 300, dict.fromkeys(metrics, 3.0), steps(9))
     return Report(
@@ -48,14 +47,8 @@ def report(groups=3, *, metrics=("error",), sides=("encoder",), halting=True, ta
 
 METRICS = [
     {"event": "start", "update": 0, "seconds": 0.0},
-    *(
-        {"event": "update", "update": n, "seconds": n / 9, "loss": 2 / n, "mean_steps": n / 5}
-        for n in range(1, 9)
-    ),
-    *(
-        {"event": "validation", "update": n, "seconds": n / 9, "error": 1 / n, "cross_entropy": 1 / n}
-        for n in (4, 8)
-    ),
+    *({"event": "update", "update": n, "seconds": n / 9, "loss": 2 / n, "mean_steps": n / 5} for n in range(1, 9)),
+    *({"event": "validation", "update": n, "seconds": n / 9, "error": 1 / n, "cross_entropy": 1 / n} for n in (4, 8)),
     {"event": "validation", "update": 8, "seconds": 1.0, "error": 0.1, "weights": "average"},
     {"event": "end", "update": 8, "seconds": 1.0, "stopped": "minutes"},
 ]

@@ -21,9 +21,7 @@ def result(
 ):
     """A result of `row`; of table 1, `error` is one figure, or one for each task of a joint row."""
     config = TABLES[table].rows[row]()
-    config = dataclasses.replace(
-        config, training=dataclasses.replace(config.training, seed=seed, minutes=minutes)
-    )
+    config = dataclasses.replace(config, training=dataclasses.replace(config.training, seed=seed, minutes=minutes))
     given = {
         "table": table,
         "row": row,

@@ -107,9 +107,7 @@ def test_the_longest_line_is_counted_in_characters(letter):
         read(101)
 
 
-@given(
-    st.lists(st.sampled_from([b"good", b"\xff", b"a\0b", b"x" * 99, b"x" * 21, "é€".encode()]), max_size=9)
-)
+@given(st.lists(st.sampled_from([b"good", b"\xff", b"a\0b", b"x" * 99, b"x" * 21, "é€".encode()]), max_size=9))
 def test_an_invalid_line_is_reported_in_its_place_and_the_others_are_read(lines):
     """Each line is what `read_stream` makes of it alone; lines longer than what is read at once among them."""
     content = b"".join(line + b"\n" for line in lines)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         InputsConfig,
         ModelConfig,
         OutputsConfig,
+        Tensor2TensorConfig,
         VocabularyConfig,
     )
     from universal_transformer.models.encoder_decoder import EncoderDecoder
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         HaltingConfig,
         Sizes,
         StepConfig,
-        Tensor2TensorConfig,
         TransitionConfig,
     )
     from universal_transformer.nn.trace import Trace
@@ -55,7 +55,7 @@ _HOME = {
     "HaltingConfig": "nn.config",
     "Sizes": "nn.config",
     "StepConfig": "nn.config",
-    "Tensor2TensorConfig": "nn.config",
+    "Tensor2TensorConfig": "models.config",
     "TransitionConfig": "nn.config",
     "EncoderDecoder": "models.encoder_decoder",
     "LanguageModel": "models.language_model",

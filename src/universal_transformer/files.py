@@ -86,9 +86,7 @@ def _damaged(error: Exception, path: str | Path) -> bool:
     return damage and str(path).endswith(".gz")
 
 
-def try_stream(
-    stream: Bytes, name: str, *, max_line: int = MAX_LINE
-) -> Iterator[tuple[int, str | UserError]]:
+def try_stream(stream: Bytes, name: str, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str | UserError]]:
     """`read_stream` with a UserError in place of a line that is not valid; later lines are read."""
     limit = 4 * max_line + 8  # bytes: four a character, a byte order mark, a line end
     number = 0
@@ -165,9 +163,7 @@ def parse_json(text: str, *, where: str) -> Any:
         if len(fields) < len(pairs):
             keys = [key for key, _ in pairs]
             repeated = next(key for index, key in enumerate(keys) if key in keys[:index])
-            raise UserError(
-                f"{where}: the key {show(repeated)} stands twice in one JSON object; expected once"
-            )
+            raise UserError(f"{where}: the key {show(repeated)} stands twice in one JSON object; expected once")
         return fields
 
     def finite(number: str) -> float:

@@ -64,9 +64,7 @@ def typed(value: Any, hint: Any, *, where: str, field: str = "", partial: bool =
     list, a float whole numbers too. True and False are no numbers, and a number is finite.
     """
     origin, arguments = get_origin(hint), get_args(hint)
-    if hint is Any or (
-        origin is Literal and any(value == one and type(value) is type(one) for one in arguments)
-    ):
+    if hint is Any or (origin is Literal and any(value == one and type(value) is type(one) for one in arguments)):
         return value
     if dataclasses.is_dataclass(hint):
         if isinstance(value, hint):  # type: ignore[arg-type]
@@ -85,17 +83,13 @@ def typed(value: Any, hint: Any, *, where: str, field: str = "", partial: bool =
             except UserError:
                 continue
     elif origin is dict and isinstance(value, dict):
-        return {
-            key: typed(item, arguments[1], where=where, field=f"{field}.{key}") for key, item in value.items()
-        }
+        return {key: typed(item, arguments[1], where=where, field=f"{field}.{key}") for key, item in value.items()}
     elif origin in (tuple, list) and isinstance(value, list | tuple):
         any_number = origin is list or arguments[1:] == (...,)
         items = (arguments[0],) * len(value) if any_number else arguments
         if len(items) == len(value):
             parts = enumerate(zip(value, items, strict=True))
-            return origin(
-                typed(item, part, where=where, field=f"{field}[{index}]") for index, (item, part) in parts
-            )
+            return origin(typed(item, part, where=where, field=f"{field}[{index}]") for index, (item, part) in parts)
     elif hint is Path and isinstance(value, str | Path):
         return Path(value)
     elif hint is float and type(value) is int and abs(value) < 2**1000:

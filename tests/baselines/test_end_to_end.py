@@ -45,9 +45,7 @@ def test_a_baseline_from_end_to_end(recipe, tmp_path, monkeypatch, capsys):
 def test_the_report_of_a_baseline_shows_no_steps(tmp_path):
     pytest.importorskip("matplotlib")
     run = str(tmp_path / "run")
-    assert (
-        main(["train", "copy-lstm", "--run", run, "--quiet", *SMALL, *DATA, *FEW, "--model.width", "8"]) == 0
-    )
+    assert main(["train", "copy-lstm", "--run", run, "--quiet", *SMALL, *DATA, *FEW, "--model.width", "8"]) == 0
     assert main(["plot", run]) == 0
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Scores" in page

@@ -35,9 +35,7 @@ CLASSIFIERS = {
 
 def cell(lstm, layer, x, h, c, *, suffix=""):
     """One step of one layer, gate by gate (Hochreiter and Schmidhuber 1997, with forget gates)."""
-    weights = [
-        getattr(lstm, f"{name}_l{layer}{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    ]
+    weights = [getattr(lstm, f"{name}_l{layer}{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
     gates = weights[0] @ x + weights[2] + weights[1] @ h + weights[3]
     i, f, g, o = gates.chunk(4)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)

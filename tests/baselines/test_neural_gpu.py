@@ -44,9 +44,7 @@ def unit(module, image):
     pixels = [tuple(index) for index in torch.ones_like(image).nonzero().tolist()]
     for m, column, place in pixels:
         update[m, column, place] = cut(convolved(module.gates, image, m, column, place), module.cutoff)
-        reset[m, column, place] = cut(
-            convolved(module.gates, image, channels + m, column, place), module.cutoff
-        )
+        reset[m, column, place] = cut(convolved(module.gates, image, channels + m, column, place), module.cutoff)
     for m, column, place in pixels:
         candidate = math.tanh(convolved(module.candidate, reset * image, m, column, place))
         u = update[m, column, place]
@@ -94,9 +92,7 @@ def test_neither_padding_nor_the_order_of_rows_changes_a_row():
     model = small_neural_gpu()
     expected, inside = model.output_logits(SOURCE)
     order = torch.tensor([2, 0, 3, 1])
-    torch.testing.assert_close(
-        model.output_logits(SOURCE[order])[0][inside[order]], expected[order][inside[order]]
-    )
+    torch.testing.assert_close(model.output_logits(SOURCE[order])[0][inside[order]], expected[order][inside[order]])
     left = torch.tensor([[0] * (4 - len(real(row))) + real(row) for row in SOURCE])
     assert torch.equal(model.output_logits(left)[0], expected)
     wide = torch.nn.functional.pad(SOURCE, (0, 3))
@@ -169,14 +165,9 @@ def test_twenty_updates_lower_the_loss_and_a_resume_changes_no_bit(tmp_path):
 
 def test_a_target_without_room_is_refused_with_the_field_to_raise():
     model = small_neural_gpu()
-    with pytest.raises(
-        UserError, match=r"a target of 3 symbols.* allows 2: raise output_ratio=1 \(to 2, say\)"
-    ):
+    with pytest.raises(UserError, match=r"a target of 3 symbols.* allows 2: raise output_ratio=1 \(to 2, say\)"):
         model(torch.tensor([[3]]), torch.tensor([[3, 3, 2]]))
-    assert (
-        small_neural_gpu(output_ratio=2.0)(torch.tensor([[3]]), torch.tensor([[3, 3, 2]])).logits.shape[1]
-        == 3
-    )
+    assert small_neural_gpu(output_ratio=2.0)(torch.tensor([[3]]), torch.tensor([[3, 3, 2]])).logits.shape[1] == 3
 
 
 def test_what_it_does_not_do_is_refused():

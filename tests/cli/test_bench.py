@@ -54,10 +54,7 @@ def test_a_failure_on_a_gpu_is_one_line_and_the_other_cases_run():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_the_gpu_case_is_one_line(capsys):
     assert main(["bench", "gpu"]) == 2
-    assert (
-        capsys.readouterr().err.splitlines()[-1]
-        == "ut: ut bench gpu needs a CUDA GPU, and torch sees none here"
-    )
+    assert capsys.readouterr().err.splitlines()[-1] == "ut: ut bench gpu needs a CUDA GPU, and torch sees none here"
 
 
 @pytest.mark.parametrize(

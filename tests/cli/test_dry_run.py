@@ -38,9 +38,7 @@ MODELS = {
     "language model": config_of(**SIZES, architecture="language_model"),
     "classifier": config_of(**SIZES, architecture="classifier", num_classes=7),
     "LSTM": LstmConfig(width=32, vocabulary=VOCABULARY),
-    "LSTM in two directions": LstmConfig(
-        width=32, vocabulary=VOCABULARY, bidirectional=True, attention="dot"
-    ),
+    "LSTM in two directions": LstmConfig(width=32, vocabulary=VOCABULARY, bidirectional=True, attention="dot"),
     "LSTM language model": LstmConfig(width=32, vocabulary=VOCABULARY, architecture="language_model"),
     "LSTM classifier": LstmConfig(width=32, vocabulary=VOCABULARY, architecture="classifier"),
     "Neural GPU": NeuralGpuConfig(vocabulary=VOCABULARY, output_ratio=1.1),
@@ -143,9 +141,7 @@ def loaded(data):
     return data.load()
 
 
-@pytest.mark.parametrize(
-    "name", [*EXTERNAL, *sorted(set(RECIPES) - set(EXTERNAL) - {*OWN_FILES, *NOT_FETCHED})]
-)
+@pytest.mark.parametrize("name", [*EXTERNAL, *sorted(set(RECIPES) - set(EXTERNAL) - {*OWN_FILES, *NOT_FETCHED})])
 def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkeypatch):
     real = Path(__file__).parents[3] / "shared" / "data"
     folder = Path(os.environ.get("UT_DATA") or real)

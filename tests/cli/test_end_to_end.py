@@ -14,9 +14,7 @@ from universal_transformer.cli import main
 SMALL = ["--width", "16", "--filter-width", "16", "--num-heads", "2", "--max-steps", "3", "--minutes", "0"]
 SMALL += ["--max-updates", "20", "--batch-tokens", "256", "--validate-every", "10", "--training.seed", "1"]
 STORIES = ["--train-stories", "60", "--validation-stories", "10", "--test-stories", "10"]
-QUESTIONS = (
-    "1 Clara went to the attic.\n2 Where is Clara?\n3 Boris took the lamp.\n4 Where is the lamp?\tattic\t1\n"
-)
+QUESTIONS = "1 Clara went to the attic.\n2 Where is Clara?\n3 Boris took the lamp.\n4 Where is the lamp?\tattic\t1\n"
 
 
 @pytest.fixture(scope="module")

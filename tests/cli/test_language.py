@@ -33,17 +33,12 @@ def folder(tmp_path_factory):
     agreement(root / "sva")
     (root / "blimp").mkdir()
     with zipfile.ZipFile(root / "blimp/BLiMP.zip", "w") as archive:
-        pairs = [
-            {"sentence_good": f"The {noun}s are here.", "sentence_bad": f"The {noun}s is here."}
-            for noun in NOUNS
-        ]
+        pairs = [{"sentence_good": f"The {noun}s are here.", "sentence_bad": f"The {noun}s is here."} for noun in NOUNS]
         for group in (group for groups in SETS.values() for group in groups):
             archive.writestr(f"data/{group}.jsonl", "".join(f"{json.dumps(pair)}\n" for pair in pairs))
     (root / "novels/corpus").mkdir(parents=True)
     text = " ".join(
-        f"Here the {one} and the {two} were old friends. There was the {one}."
-        for one in NOUNS
-        for two in NOUNS
+        f"Here the {one} and the {two} were old friends. There was the {one}." for one in NOUNS for two in NOUNS
     )
     (root / "novels/corpus/Anon_Clara_1864.txt").write_text(text)
     (root / "lambada").mkdir()
@@ -113,10 +108,7 @@ def test_blimp_scores_a_language_model_trained_on_other_data(folder, capsys):
 
 def test_blimp_needs_a_language_model(folder, capsys):
     given = ["--data-dir", str(folder)]
-    assert (
-        main(["train", "lambada-reading", "--quiet", "--run", "run", *SMALL, "--max-length", "90", *given])
-        == 0
-    )
+    assert main(["train", "lambada-reading", "--quiet", "--run", "run", *SMALL, "--max-length", "90", *given]) == 0
     Path("lines.txt").write_text("Here the cat and the dog were old. There was the\n")
     capsys.readouterr()
     assert main(["predict", "run", "lines.txt"]) == 0

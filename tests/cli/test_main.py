@@ -22,9 +22,7 @@ def test_the_top_level_imports_nothing_heavy(arguments):
         "import sys; from universal_transformer.cli import main; main(sys.argv[1:]);"
         "print(sorted({'torch', 'tyro', 'numpy', 'rich', 'tokenizers'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     assert done.stdout.strip().endswith("[]")
 
 
@@ -57,9 +55,7 @@ def test_every_command_has_help(command, capsys):
 def test_a_closed_pipe_is_no_error():
     """`ut recipes | head -1` ends without a traceback."""
     code = "import sys; from universal_transformer.cli import main; sys.exit(main(['recipes']))"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     process.stdout.close()
     stderr = process.stderr.read()
     process.stderr.close()

@@ -40,9 +40,7 @@ def test_known_characters_lose_nothing(text):
     assert tokenizer.decode(ids) == text
 
 
-@given(
-    st.lists(st.sampled_from(["The", "dog", ".", "Männer", "bellt", ";"]), max_size=9), st.sampled_from(" \t")
-)
+@given(st.lists(st.sampled_from(["The", "dog", ".", "Männer", "bellt", ";"]), max_size=9), st.sampled_from(" \t"))
 def test_known_words_come_back_with_blanks_between(words, blank):
     tokenizer = TOKENIZERS["word"]
     assert tokenizer.decode(tokenizer.encode(blank.join(words))) == " ".join(words)
@@ -99,9 +97,7 @@ def test_sizes_and_special_ids(kind):
     tokenizer = make(kind, vocabulary_size=262)
     assert len(tokenizer) <= 262
     assert [tokenizer.label(index) for index in range(4)] == list(SPECIAL)
-    assert tokenizer.decode([1, *tokenizer.encode("dog"), END, 0, 0]) == tokenizer.decode(
-        tokenizer.encode("dog")
-    )
+    assert tokenizer.decode([1, *tokenizer.encode("dog"), END, 0, 0]) == tokenizer.decode(tokenizer.encode("dog"))
     assert all(tokenizer.label(index) for index in range(len(tokenizer)))
     with pytest.raises(UserError, match=r"--data\.vocabulary-size"):
         make(kind, vocabulary_size=4)

@@ -59,9 +59,7 @@ def everything(table, *, limit, alpha):
         for prefix, scores in zip(prefixes, table(prefixes), strict=True):
             ended.append((penalised(totals[prefix] + scores[2], length + 1, alpha), prefix, True))
             totals |= {(*prefix, token): totals[prefix] + scores[token] for token in (3, 4, 5)}
-    cut = [
-        (penalised(totals[prefix], limit, alpha), prefix, False) for prefix in totals if len(prefix) == limit
-    ]
+    cut = [(penalised(totals[prefix], limit, alpha), prefix, False) for prefix in totals if len(prefix) == limit]
     return sorted(ended, reverse=True) + sorted(cut, reverse=True)
 
 
@@ -78,9 +76,7 @@ def naive_beam(table, *, beams, limit, alpha):
 
 
 def same(results, expected):
-    assert [(tuple(r.tokens), r.finished) for r in results] == [
-        (tokens, ended) for _, tokens, ended in expected
-    ]
+    assert [(tuple(r.tokens), r.finished) for r in results] == [(tokens, ended) for _, tokens, ended in expected]
     assert [r.score for r in results] == pytest.approx([score for score, _, _ in expected])
 
 
@@ -109,9 +105,7 @@ def test_sequences_cut_off_follow_all_that_ended():
     model, rows, each = model_and_rows("encoder_decoder", {})
     with torch.no_grad():
         model.target.bias[2] -= 20.0
-    for results, row in zip(
-        beam_search(model, rows, beams=9, num_results=9, max_new_tokens=2), each, strict=True
-    ):
+    for results, row in zip(beam_search(model, rows, beams=9, num_results=9, max_new_tokens=2), each, strict=True):
         same(results, everything(Table(model, row), limit=2, alpha=0.6)[:9])
         assert [result.finished for result in results] == [True] * 4 + [False] * 5
 
@@ -146,9 +140,7 @@ def test_steps_are_the_mean_over_the_tokens_of_the_hypothesis():
 def test_one_beam_without_penalty_is_never_worse_than_greedy():
     model, rows, _ = model_and_rows("encoder_decoder", {})
     greedy = generate(model, rows, max_new_tokens=6)
-    for (best,), other in zip(
-        beam_search(model, rows, beams=1, alpha=0.0, max_new_tokens=6), greedy, strict=True
-    ):
+    for (best,), other in zip(beam_search(model, rows, beams=1, alpha=0.0, max_new_tokens=6), greedy, strict=True):
         assert best.score >= other.score - 1e-9 or not other.finished
 
 

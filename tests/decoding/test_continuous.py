@@ -80,18 +80,14 @@ def test_a_request_comes_out_as_it_does_alone_whenever_it_arrives(name, architec
     assert (stream_obstacle(model.target.recurrence) is None) == (name in STREAMS)
     options = {"max_steps": 4 if name == "mean frozen" else None}
     wanted = {
-        sampling: {
-            request.number: alone(model, request, sampling=sampling, **options) for request in requests
-        }
+        sampling: {request.number: alone(model, request, sampling=sampling, **options) for request in requests}
         for sampling in (GREEDY, HOT)
     }
 
     @settings(max_examples=4)
     @given(order=st.permutations(requests), slots=st.integers(1, 9), sampling=st.sampled_from([GREEDY, HOT]))
     def check(order, slots, sampling):
-        found = list(
-            generate_continuously(model, order, slots=slots, capacity=30, sampling=sampling, **options)
-        )
+        found = list(generate_continuously(model, order, slots=slots, capacity=30, sampling=sampling, **options))
         assert sorted(number for number, _ in found) == sorted(wanted[sampling])
         for number, result in found:
             same(result, wanted[sampling][number])
@@ -173,9 +169,7 @@ def test_between_results_the_model_is_as_it_was(fields):
     [({"halting": True}, 1.0, 1), ({"halting": True}, 0.1, 0), ({}, 1.0, 0), (BATCHES["evolving"], 1.0, 0)],
     ids=["shallow", "deep", "fixed", "must wait"],
 )
-def test_a_stream_never_waits_where_that_is_faster_and_its_results_are_the_same(
-    fields, shallow, wanted, monkeypatch
-):
+def test_a_stream_never_waits_where_that_is_faster_and_its_results_are_the_same(fields, shallow, wanted, monkeypatch):
     model, requests = model_and_requests("encoder_decoder", fields)
     monkeypatch.setattr(continuous, "PROBE", 3)
     monkeypatch.setattr(continuous, "SHALLOW", shallow)
@@ -185,9 +179,7 @@ def test_a_stream_never_waits_where_that_is_faster_and_its_results_are_the_same(
         "generate_continuously",
         lambda *args, **more: streamed.append(1) or plain(*args, **more),
     )
-    found = dict(
-        generate_stream(model, requests, slots=2, capacity=30, options=DecodingOptions(sampling=HOT))
-    )
+    found = dict(generate_stream(model, requests, slots=2, capacity=30, options=DecodingOptions(sampling=HOT)))
     assert sum(streamed) == wanted
     assert sorted(found) == [request.number for request in requests]
     for request in requests:

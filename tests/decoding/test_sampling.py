@@ -81,9 +81,7 @@ def test_depth_is_chosen_at_run_time():
             assert result.source_steps == model(rows[:1], rows[:1], **depth).encoder.steps[0].tolist()
 
 
-@pytest.mark.parametrize(
-    "sampling", [Sampling(), Sampling(temperature=1.5, top_k=6, top_p=0.95, seed=3)], ids=str
-)
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=1.5, top_k=6, top_p=0.95, seed=3)], ids=str)
 @pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
 @pytest.mark.parametrize("name", ["fixed", "learned", "halting convolution"])
 def test_a_row_gives_the_same_result_in_every_batch(name, architecture, sampling):
@@ -116,9 +114,7 @@ def test_the_seed_and_the_number_of_the_row_determine_the_draws():
     assert len(set(drawn(sampling=hot, indices=[7] * 6))) == 1
 
 
-@pytest.mark.parametrize(
-    "sampling", [Sampling(temperature=1e-6), Sampling(temperature=3.0, top_k=1)], ids=str
-)
+@pytest.mark.parametrize("sampling", [Sampling(temperature=1e-6), Sampling(temperature=3.0, top_k=1)], ids=str)
 @pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
 def test_sampling_at_low_temperature_or_from_one_token_is_greedy(architecture, sampling):
     model, rows = model_and_input(architecture, {})

@@ -227,10 +227,7 @@ def test_sequence_scores_are_those_of_one_example_at_a_time(copying, halting):
                 continue
             found = generate(model, torch.tensor([example.source]), max_new_tokens=14)[0]
             target = list(example.target[:-1])
-            hits = [
-                place < len(found.tokens) and found.tokens[place] == token
-                for place, token in enumerate(target)
-            ]
+            hits = [place < len(found.tokens) and found.tokens[place] == token for place, token in enumerate(target)]
             characters.append(sum(hits) / len(target))
             sequences.append(found.tokens == target)
             positions += len(example.source)

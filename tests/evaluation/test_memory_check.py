@@ -50,15 +50,9 @@ def test_batches_and_caches_beyond_memory_are_refused_before_they_are_made(copyi
     with pytest.raises(UserError, match=r"^a cache of capacity \d+ for 1 sequences takes .*fewer new tokens"):
         generate(small(architecture="language_model"), [[1, 3]], max_new_tokens=500)
     for value in (0, -3):
-        with pytest.raises(
-            UserError, match=f"^batch_tokens: expected a whole number, at least 1, found {value}$"
-        ):
+        with pytest.raises(UserError, match=f"^batch_tokens: expected a whole number, at least 1, found {value}$"):
             evaluate(model, copying, batch_tokens=value)
-        with pytest.raises(
-            UserError, match=f"^batch_tokens: expected a whole number, at least 1, found {value}$"
-        ):
+        with pytest.raises(UserError, match=f"^batch_tokens: expected a whole number, at least 1, found {value}$"):
             predict(model, copying.codec, examples, batch_tokens=value)
-    with pytest.raises(
-        UserError, match=r"^max_new_tokens: expected a whole number, at least 1 or None, found 0$"
-    ):
+    with pytest.raises(UserError, match=r"^max_new_tokens: expected a whole number, at least 1 or None, found 0$"):
         InferenceOptions(max_new_tokens=0)

@@ -89,10 +89,7 @@ def test_a_language_model_continues_prompts(text_task):
     for example, prediction in zip(examples, found, strict=True):
         tokens = generate(model, [[1, *example.target]], max_new_tokens=5)[0].tokens
         assert prediction.text == task.codec.render(tokens)
-    assert (
-        next(predict(model, task.codec, [examples[1]], options=InferenceOptions(max_new_tokens=3))).steps
-        == []
-    )
+    assert next(predict(model, task.codec, [examples[1]], options=InferenceOptions(max_new_tokens=3))).steps == []
 
 
 def test_predictions_refuse_what_excludes_each_other(copying):

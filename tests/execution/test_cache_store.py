@@ -49,9 +49,7 @@ def test_outputs_steps_and_the_cache_itself_are_those_of_all_steps(choices, belo
                 source = torch.ones(3, 4, WIDTH, dtype=torch.float64).cumsum(1)
                 memory = module.project_source(source, padding=right_padding((4, 2, 3), 4))
             cache = cache_for(module, batch=3, capacity=length)
-            found.append(
-                (*piecewise(module, states, pieces, cache=cache, padding=padding, source=memory), cache)
-            )
+            found.append((*piecewise(module, states, pieces, cache=cache, padding=padding, source=memory), cache))
     real = torch.ones(3, length, dtype=torch.bool) if padding is None else ~padding
     (ours, steps, cache), (wanted, all_steps, full) = found
     torch.testing.assert_close(ours[real], wanted[real])
@@ -65,18 +63,14 @@ def test_outputs_steps_and_the_cache_itself_are_those_of_all_steps(choices, belo
 def test_a_call_applies_the_block_as_often_as_its_slowest_position_steps(pieces, norm):
     module, _ = twins(max_steps=50, norm=norm)
     rows = []
-    module.blocks[0].transition.register_forward_pre_hook(
-        lambda _, args: rows.append(args[0][..., 0].numel())
-    )
+    module.blocks[0].transition.register_forward_pre_hook(lambda _, args: rows.append(args[0][..., 0].numel()))
     states = torch.randn(4, 8, WIDTH, dtype=torch.float64)
     cache, applied, made = cache_for(module, batch=4, capacity=8), 0, []
     for count in pieces:
         rows.clear()
         end = cache.length + count
         where = torch.arange(cache.length, end).unsqueeze(0)
-        _, trace = module(
-            states[:, cache.length : end], encoding=module.coordinates.encode(where), cache=cache
-        )
+        _, trace = module(states[:, cache.length : end], encoding=module.coordinates.encode(where), cache=cache)
         cache.length = end
         assert len(rows) == len(trace.weight) == trace.steps.max() < 50
         for step, computed in enumerate(rows):

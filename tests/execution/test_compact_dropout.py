@@ -34,9 +34,7 @@ def drawn(form, *, dropouts, norm):
 def test_same_distribution(dropouts, norm, monkeypatch):
     ran = []
     run = executor.CompactLoop.run
-    monkeypatch.setattr(
-        executor.CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1]
-    )
+    monkeypatch.setattr(executor.CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
     masked = drawn("masked", dropouts=dropouts, norm=norm)
     assert not ran
     left_out = drawn("auto", dropouts=dropouts, norm=norm)

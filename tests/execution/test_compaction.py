@@ -36,9 +36,7 @@ NEAR = {torch.float64: {"rtol": 1e-10, "atol": 1e-10}, torch.float32: {"rtol": 1
 def runs(monkeypatch):
     """What ran compact."""
     ran, run = [], executor.CompactLoop.run
-    monkeypatch.setattr(
-        executor.CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1]
-    )
+    monkeypatch.setattr(executor.CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
     return ran
 
 
@@ -95,9 +93,7 @@ def test_compact_is_masked(name, choices, norm, decoder, learn, runs):
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize(("batch", "padded"), [(1, False), (1, True), (4, True), (12, False)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_any_number_of_sequences_any_padding_short_or_long(
-    norm, batch, padded, causal, recalling, runs, monkeypatch
-):
+def test_any_number_of_sequences_any_padding_short_or_long(norm, batch, padded, causal, recalling, runs, monkeypatch):
     module = small_recurrence(decoder=causal, norm=norm, halting=True, max_steps=9)
     states = torch.randn(batch, 7, WIDTH, dtype=torch.float64)
     padding = right_padding([7 - row % 5 for row in range(1, batch + 1)], 7) if padded else None
@@ -132,8 +128,7 @@ def test_in_bfloat16_it_is_no_further_from_single_precision_than_the_masked_form
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.set_grad_enabled(learn):
         ours, masked = both(module, states, None, padding=padding, hidden=None, learn=learn)
     far, as_far = (
-        (found[0] - wanted).masked_fill(padding.unsqueeze(-1), 0.0).square().mean().sqrt()
-        for found in (ours, masked)
+        (found[0] - wanted).masked_fill(padding.unsqueeze(-1), 0.0).square().mean().sqrt() for found in (ours, masked)
     )
     assert runs
     assert 0 < far < 1.5 * as_far < 0.2

@@ -39,9 +39,7 @@ def test_trained_in_float32_it_has_the_gradients_of_the_formula(rows, frozen):
 
 
 def far(found, exact):
-    pairs = [
-        (one.detach().double(), other.detach().double()) for one, other in zip(found, exact, strict=True)
-    ]
+    pairs = [(one.detach().double(), other.detach().double()) for one, other in zip(found, exact, strict=True)]
     return [float((one - other).norm() / other.norm().clamp_min(1e-9)) for one, other in pairs]
 
 
@@ -88,9 +86,7 @@ def test_a_gradient_of_a_gradient_is_that_of_the_formula():
 @pytest.mark.parametrize("autocast", [False, True])
 def test_short_attention_in_16_bits_on_a_cpu_is_that_of_float32_rounded(cast, shape, autocast):
     batch, asked, stored = shape
-    query, key, value = (
-        torch.randn(batch, 2, n, 8).to(cast).requires_grad_() for n in (asked, stored, stored)
-    )
+    query, key, value = (torch.randn(batch, 2, n, 8).to(cast).requires_grad_() for n in (asked, stored, stored))
     direction = torch.randn(batch, 2, asked, 8)
     exact = [each.detach().float().requires_grad_() for each in (query, key, value)]
     causal = asked == stored

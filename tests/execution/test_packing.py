@@ -29,13 +29,9 @@ def test_a_packed_product_is_the_product(kind, rows, sizes, bias):
     states = torch.randn(*rows, sizes[0], dtype=kind)
     with torch.inference_mode():
         found = PackedLinear(module.weight, module.bias)(states)
-    exact = linear(
-        states.double(), module.weight.double(), None if module.bias is None else module.bias.double()
-    )
+    exact = linear(states.double(), module.weight.double(), None if module.bias is None else module.bias.double())
     assert (found.shape, found.dtype) == (exact.shape, kind)
-    torch.testing.assert_close(
-        found.double(), exact.detach(), rtol=0, atol=4 * sizes[0] * torch.finfo(kind).eps
-    )
+    torch.testing.assert_close(found.double(), exact.detach(), rtol=0, atol=4 * sizes[0] * torch.finfo(kind).eps)
 
 
 @given(rows=st.integers(0, 5), sizes=st.tuples(*[st.integers(1, 40)] * 2), bias=st.booleans())

@@ -112,6 +112,4 @@ def test_once_a_step_behind_a_cache(norm, waits):
         with waits:
             _, trace = module(states[:, place : place + 1], encoding=encoding, cache=cache)
         cache.length += 1
-        assert (
-            waits.count <= len(trace.weight) + 2
-        )  # and which positions had halted when the others were left alone
+        assert waits.count <= len(trace.weight) + 2  # and which positions had halted when the others were left alone

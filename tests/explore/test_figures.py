@@ -54,9 +54,7 @@ def test_figures_show_something_and_are_the_same_each_time(name):
     image = pixels(FIGURES[name]())
     assert min(image.shape[:2]) > 300
     assert image[..., :3].std() > 0.03
-    margin = np.concatenate(
-        [image[:2].ravel(), image[-2:].ravel(), image[:, :2].ravel(), image[:, -2:].ravel()]
-    )
+    margin = np.concatenate([image[:2].ravel(), image[-2:].ravel(), image[:, :2].ravel(), image[:, -2:].ravel()])
     assert (margin == 1).all(), "something is cut off at the edge"
     assert png(FIGURES[name]()) == png(FIGURES[name]())
 

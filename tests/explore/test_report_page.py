@@ -59,9 +59,7 @@ def plots(folder):
 
 
 def test_the_page_of_a_halting_run_has_everything(tmp_path):
-    (tmp_path / "config.json").write_text(
-        '{"recipe": "demo", "model": {"width": 8}, "training": {"seed": 7}}'
-    )
+    (tmp_path / "config.json").write_text('{"recipe": "demo", "model": {"width": 8}, "training": {"seed": 7}}')
     start = METRICS[0] | {"parameters": 12345, "device": "cpu", "threads": 2, "torch": "2.13"}
     read = written(
         tmp_path,

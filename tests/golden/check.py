@@ -196,9 +196,7 @@ def gradients(case: Case, ran: Ran) -> tuple[float, str]:
     ours = {f"INPUT:{name}": value.grad for name, value in ran.inputs.items()}
     for variable in t2t.official_variables(ran.model, num_shards=shards, shared=shared):
         grad = variable.parameter.grad
-        ours[variable.name] = variable.official(
-            torch.zeros_like(variable.parameter) if grad is None else grad
-        )
+        ours[variable.name] = variable.official(torch.zeros_like(variable.parameter) if grad is None else grad)
     largest = max([1e-12, *(float(np.abs(value).max(initial=0.0)) for value in wanted.values())])
     worst = (abs(total - wanted_total) / max(1.0, abs(wanted_total)), "grad_loss")
     for name, value in wanted.items():
@@ -252,9 +250,7 @@ def check(path: Path) -> Result:
     except UserError as error:
         return Result(case.name, case.kind, "DIFFERS", str(error))
     wanted = {name[4:]: value for name, value in case.arrays.items() if name.startswith("out/")}
-    compared = {
-        name: difference(ran.outputs[name], value) for name, value in wanted.items() if name in ran.outputs
-    }
+    compared = {name: difference(ran.outputs[name], value) for name, value in wanted.items() if name in ran.outputs}
     left = sorted(name for name in wanted if name not in ran.outputs and not name.endswith("_bias"))
     unanswered = [name for name in left if KNOWN.fullmatch(name)]
     if not compared:
@@ -278,9 +274,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="folder with NAME.json and NAME.npz files")
     folder = parser.parse_args(arguments).folder
     paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
-    lonely = {path.stem.removesuffix(".grads") for path in folder.glob("*.npz")} - {
-        path.stem for path in paths
-    }
+    lonely = {path.stem.removesuffix(".grads") for path in folder.glob("*.npz")} - {path.stem for path in paths}
     if not paths:
         print(f"{folder}: no case files (NAME.json with NAME.npz) here", file=sys.stderr)
         return 1
@@ -295,10 +289,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name in sorted(lonely):
         results.append(Result(name, "?", "DIFFERS", f"{name}.npz has no {name}.json"))
         print(f"DIFFERS     {name:<24} {'?':<8} {results[-1].text}")
-    counts = {
-        status: sum(result.status == status for result in results)
-        for status in ("ok", "DIFFERS", "unsupported")
-    }
+    counts = {status: sum(result.status == status for result in results) for status in ("ok", "DIFFERS", "unsupported")}
     print(f"{counts['ok']} agree, {counts['DIFFERS']} differ, {counts['unsupported']} not supported")
     if not counts["ok"]:
         print(f"{folder}: nothing was checked", file=sys.stderr)

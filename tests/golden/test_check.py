@@ -27,9 +27,7 @@ def write_case(folder, kind, changes, *, seed):
     if min(run.margin for side in sides for run in side) < 1e-3:
         return False
     arrays = {f"var/universal_transformer/{name}": value for name, value in store.values.items()}
-    arrays |= {
-        f"in/{name}": data[name][..., None, :] for name in ("inputs", "targets") if data[name].ndim == 3
-    }
+    arrays |= {f"in/{name}": data[name][..., None, :] for name in ("inputs", "targets") if data[name].ndim == 3}
     if kind in ("encoder", "decoder"):
         arrays |= {"in/encoder_input": data["inputs"], "in/decoder_input": data["targets"]}
         arrays["in/padding"] = data["padding"].astype(np.float32)
@@ -54,9 +52,7 @@ def write_case(folder, kind, changes, *, seed):
             cost += hparams["act_loss_weight"] * (steps + rest).mean()
     if hparams["recurrence_type"] == "act":
         arrays["out/loss_act_loss" if data["inputs"].ndim == 2 else "out/act_loss"] = np.array(cost)
-    kept = {
-        name: value if value.dtype.kind == "i" else value.astype(np.float32) for name, value in arrays.items()
-    }
+    kept = {name: value if value.dtype.kind == "i" else value.astype(np.float32) for name, value in arrays.items()}
     np.savez(folder / f"{kind}.npz", **kept)
     (folder / f"{kind}.json").write_text(json.dumps({"kind": KINDS[kind], "hparams": hparams}))
     return True

@@ -111,9 +111,7 @@ class Side:
         rows = []
         for row in x:
             variance = sum((row - row.mean()) ** 2) / len(row)
-            rows.append(
-                (row - row.mean()) / math.sqrt(variance + self.hparams["norm_epsilon"]) * scale + shift
-            )
+            rows.append((row - row.mean()) / math.sqrt(variance + self.hparams["norm_epsilon"]) * scale + shift)
         return np.array(rows)
 
     def before(self, scope, x):
@@ -139,9 +137,7 @@ class Side:
             for head in range(heads):
                 part = slice(head * size, (head + 1) * size)
                 weights = np.array([math.exp(q[i, part] * size**-0.5 @ k[j, part]) for j in keys])
-                combined[i, part] = sum(
-                    w * v[j, part] for w, j in zip(weights / weights.sum(), keys, strict=True)
-                )
+                combined[i, part] = sum(w * v[j, part] for w, j in zip(weights / weights.sum(), keys, strict=True))
         return self.dense(f"{scope}/output_transform", combined, width, bias=False)
 
     def attend(self, scope, x):
@@ -155,9 +151,7 @@ class Side:
         if self.memory is None:
             return x
         cross, shown = f"{scope}/encdec_attention", [not blank for blank in self.memory_padding]
-        return self.after(
-            cross, x, self.attention(cross, self.before(cross, x), self.memory, lambda _, j: shown[j])
-        )
+        return self.after(cross, x, self.attention(cross, self.before(cross, x), self.memory, lambda _, j: shown[j]))
 
     def separable(self, scope, x, size, *, taps):
         channels = x.shape[-1]
@@ -169,9 +163,7 @@ class Side:
         rows = []
         for i in range(len(x)):
             near = [(tap, i + tap - first) for tap in range(taps)]
-            total = sum(
-                (x[j] * depth[tap, 0, :, 0] for tap, j in near if 0 <= j < len(x)), np.zeros(channels)
-            )
+            total = sum((x[j] * depth[tap, 0, :, 0] for tap, j in near if 0 <= j < len(x)), np.zeros(channels))
             rows.append(total @ point[0, 0])
         return np.array(rows) + self.store.get(f"{scope}/bias", size)
 
@@ -365,9 +357,7 @@ def run_official(kind, hp, data, *, seed=0, values=None, sizes=(7, 7)):
                 decoded = decode(store, hp, targets, memory=encoded.states, memory_padding=blank)
                 ran = [encoded, decoded]
             case _:
-                logits, ran = score(
-                    store, hp, inputs if kind == "full" else None, targets, sizes=sizes, space=SPACE
-                )
+                logits, ran = score(store, hp, inputs if kind == "full" else None, targets, sizes=sizes, space=SPACE)
         finals.append(logits if kind in ("full", "language_model") else ran[-1].states)
         sides.append(ran)
     return store, np.array(finals), [list(side) for side in zip(*sides, strict=True)]

@@ -34,16 +34,12 @@ def hparams(draw):
         "transformer_ffn_type": draw(st.sampled_from(["fc", "sepconv"])),
         "use_pad_remover": draw(st.booleans()),
         "num_inrecurrence_layers": draw(st.integers(1, 2)),
-        "mix_with_transformer": draw(
-            st.sampled_from([None, None, "before_ut", "after_ut", "before_ut,after_ut"])
-        ),
+        "mix_with_transformer": draw(st.sampled_from([None, None, "before_ut", "after_ut", "before_ut,after_ut"])),
         "num_mixedin_layers": draw(st.integers(1, 2)),
         "add_position_timing_signal": positions,
         "add_step_timing_signal": steps,
         "step_timing_signal_type": draw(st.sampled_from(["learned", "sinusoid"])),
-        "add_or_concat_timing_signal": draw(
-            st.sampled_from(["add", "concat"] if positions or not steps else ["add"])
-        ),
+        "add_or_concat_timing_signal": draw(st.sampled_from(["add", "concat"] if positions or not steps else ["add"])),
         "position_start_index": draw(st.sampled_from([None, "step"])),
         "pos": None if positions else draw(st.sampled_from([None, "timing"])),
         "use_target_space_embedding": draw(st.booleans()),
@@ -161,9 +157,7 @@ def test_source_and_target_may_have_vocabularies_of_their_own(shared):
     np.testing.assert_allclose(run_ours("full", model, data)[0].detach().numpy(), wanted, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize(
-    "changes", [ACT, ACT | POST | {"act_type": "global"}, {"transformer_ffn_type": "sepconv"}]
-)
+@pytest.mark.parametrize("changes", [ACT, ACT | POST | {"act_type": "global"}, {"transformer_ffn_type": "sepconv"}])
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "encoder_decoder", "full"])
 def test_gradients_are_the_slopes_of_the_official_loss(kind, changes):
     """Along a random direction through all variables: central differences of the naive loss."""
@@ -178,9 +172,7 @@ def test_gradients_are_the_slopes_of_the_official_loss(kind, changes):
         values = {name: value + step * direction[name] for name, value in store.values.items()}
         _, final, sides = run_official(kind, hp, data, values=values)
         halting = hp["recurrence_type"] == "act"
-        cost = sum(
-            np.mean([np.mean(np.add(r.steps, r.remainders)) for r in side]) for side in sides if halting
-        )
+        cost = sum(np.mean([np.mean(np.add(r.steps, r.remainders)) for r in side]) for side in sides if halting)
         return (final * projection).sum() + cost
 
     slope = (loss(1e-6) - loss(-1e-6)) / 2e-6
@@ -256,9 +248,7 @@ def test_every_variable_must_be_used_and_every_parameter_found():
 
 def test_a_variable_of_the_wrong_shape_kind_or_value_is_named():
     variables, hp = checkpoint()
-    name = next(
-        name for name in variables if name.endswith("encoder/layer_prepostprocess/layer_norm/layer_norm_bias")
-    )
+    name = next(name for name in variables if name.endswith("encoder/layer_prepostprocess/layer_norm/layer_norm_bias"))
     for value, what in (
         (np.ones(9, dtype=np.float32), r"shape \[9\].*ask for \[8\]"),
         (np.ones(8, dtype=np.int64), "int64"),
@@ -324,9 +314,7 @@ def test_what_is_not_read_is_not_refused():
 def test_sizes_must_be_given():
     with pytest.raises(UserError, match="lack hidden_size, num_rec_steps"):
         t2t.config_from_hparams({"filter_size": 4, "num_heads": 2})
-    assert t2t.config_from_hparams(
-        {"hidden_size": 4, "filter_size": 4, "num_heads": 2, "num_hidden_layers": 6}
-    )
+    assert t2t.config_from_hparams({"hidden_size": 4, "filter_size": 4, "num_heads": 2, "num_hidden_layers": 6})
 
 
 def test_parts_without_an_embedding_are_bodies():

@@ -39,9 +39,7 @@ def test_padding_on_either_side_and_the_neighbours_change_nothing(fields):
     torch.testing.assert_close(model(source[1:2, :3]).logits[0], whole.logits[1], rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    "fields", [{}, {"halting": True}, {"norm": "pre", "transition": "separable_convolution"}]
-)
+@pytest.mark.parametrize("fields", [{}, {"halting": True}, {"norm": "pre", "transition": "separable_convolution"}])
 @torch.no_grad()
 def test_facts_that_are_padding_change_nothing(fields):
     model = classifier(inputs="facts", max_fact_words=3, **fields)

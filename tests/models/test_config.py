@@ -75,9 +75,7 @@ def test_a_configuration_comes_back_from_json_or_is_refused_in_one_line_that_nam
         assert ("execution" in written) == (config.execution != ExecutionConfig())
 
 
-@given(
-    path=st.sampled_from(sorted(FIELDS)), value=st.one_of(st.none(), st.text(max_size=3), st.lists(st.none()))
-)
+@given(path=st.sampled_from(sorted(FIELDS)), value=st.one_of(st.none(), st.text(max_size=3), st.lists(st.none())))
 def test_a_value_of_another_type_is_refused(path, value):
     with pytest.raises(UserError, match=f"{path}(: expected|=)"):
         ModelConfig.from_dict(as_json({path: value}))
@@ -95,9 +93,7 @@ def test_a_flag_is_no_number_and_a_fraction_no_count(path):
 @pytest.mark.parametrize("path", COUNTS)
 def test_counts_have_bounds(path):
     for value in (-1, 2**31):
-        with pytest.raises(
-            UserError, match=rf"^{path}: expected a whole number, at least [01] and at most 2,147"
-        ):
+        with pytest.raises(UserError, match=rf"^{path}: expected a whole number, at least [01] and at most 2,147"):
             replaced(ModelConfig(), {path: value})
 
 
@@ -111,9 +107,7 @@ def test_an_unknown_choice_is_answered_with_the_known_ones(path):
 @pytest.mark.parametrize("value", [-0.1, 1.0, 1.5, math.inf, math.nan])
 @pytest.mark.parametrize("group", ["step", "attention", "transition"])
 def test_dropout_is_a_probability_below_one(group, value):
-    with pytest.raises(
-        UserError, match=rf"^{group}\.dropout: expected a number, at least 0 and below 1, found"
-    ):
+    with pytest.raises(UserError, match=rf"^{group}\.dropout: expected a number, at least 0 and below 1, found"):
         replaced(ModelConfig(), {f"{group}.dropout": value})
 
 

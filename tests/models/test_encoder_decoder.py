@@ -177,15 +177,9 @@ def test_given_positions_are_taken_in_training_too():
     model, source, target = small(position_offsets="random", dropout=0.0).train(), ragged(), ragged()
     seen = []
     encode = model.target.recurrence.coordinates.encode
-    model.target.recurrence.coordinates.encode = lambda where, **more: (
-        seen.append(where) or encode(where, **more)
-    )
+    model.target.recurrence.coordinates.encode = lambda where, **more: seen.append(where) or encode(where, **more)
     given = torch.arange(7, 7 + target.shape[1]).unsqueeze(0)
     model(source, target, target_positions=given)
     assert torch.equal(seen[-1], given)
-    narrow = small(
-        position_offsets="random", max_positions=2
-    ).train()  # nothing is drawn, so nothing has to fit
-    narrow(
-        source, target, source_positions=torch.arange(source.shape[1]).unsqueeze(0), target_positions=given
-    )
+    narrow = small(position_offsets="random", max_positions=2).train()  # nothing is drawn, so nothing has to fit
+    narrow(source, target, source_positions=torch.arange(source.shape[1]).unsqueeze(0), target_positions=given)

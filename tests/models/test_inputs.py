@@ -18,9 +18,7 @@ STORIES = st.lists(st.lists(st.integers(0, 8), min_size=4, max_size=4), min_size
 
 
 def facts(**fields):
-    return small(
-        architecture="classifier", inputs="facts", max_fact_words=4, num_classes=3, **fields
-    ).source.input
+    return small(architecture="classifier", inputs="facts", max_fact_words=4, num_classes=3, **fields).source.input
 
 
 @given(story=STORIES, scale=st.booleans())

@@ -80,8 +80,7 @@ def neural_gpu(row, block, *, steps):
         else:
             change = cell([normalised(state, block.after_transition.norm) for state in row], block.transition)
         row = [
-            [old + new for old, new in zip(state, more, strict=True)]
-            for state, more in zip(row, change, strict=True)
+            [old + new for old, new in zip(state, more, strict=True)] for state, more in zip(row, change, strict=True)
         ]
         if block.after_attention.post:
             row = [normalised(state, block.after_transition.norm) for state in row]
@@ -152,9 +151,7 @@ def automaton(rule):
     return Recurrence(Coordinates(sizes, NO_COORDINATES), [block], depth=Depth(1)).eval()
 
 
-@given(
-    rule=st.one_of(st.just(110), st.integers(0, 255)), cells=st.lists(st.booleans(), min_size=1, max_size=24)
-)
+@given(rule=st.one_of(st.just(110), st.integers(0, 255)), cells=st.lists(st.booleans(), min_size=1, max_size=24))
 def test_cellular_automata_run_exactly_and_rule_110_is_one(rule, cells):
     """Norms and residuals stay in place, and every cell is right: rule 110 alone computes whatever can be computed."""
     signs = torch.tensor(cells).double() * 2 - 1

@@ -78,9 +78,7 @@ def test_it_is_saved_and_loaded(tmp_path):
     model = build(CONFIG).eval()
     model.save_pretrained(tmp_path)
     source = torch.tensor([[4, 5, 6, 1, 7]])
-    torch.testing.assert_close(
-        Classifier.from_pretrained(tmp_path).eval()(source).logits, model(source).logits
-    )
+    torch.testing.assert_close(Classifier.from_pretrained(tmp_path).eval()(source).logits, model(source).logits)
 
 
 def test_configurations_that_cannot_point():

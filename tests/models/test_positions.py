@@ -56,9 +56,7 @@ def test_a_sequence_that_is_too_long_for_an_offset_is_refused(offsets):
     assert draw_positions(CoordinatesConfig(offsets="none", max_positions=8), 2, 9).shape == (1, 9)
 
 
-@given(
-    st.lists(st.booleans(), min_size=1, max_size=9), st.integers(0, 2), st.integers(0, 2), st.integers(0, 9)
-)
+@given(st.lists(st.booleans(), min_size=1, max_size=9), st.integers(0, 2), st.integers(0, 2), st.integers(0, 9))
 def test_restarting_after_separators_is_the_naive_loop(marks, left, right, first):
     padding = torch.tensor([[True] * left + [False] * len(marks) + [True] * right])
     separators = torch.tensor([[False] * left + marks + [False] * right])

@@ -195,9 +195,7 @@ def test_a_class_loads_its_own_architecture_only(tmp_path):
 def test_a_configuration_that_asks_for_other_shapes_is_refused_by_tensor(tmp_path):
     single().save_pretrained(tmp_path)
     fields = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(
-        json.dumps({**fields, "sizes": {**fields["sizes"], "filter_width": 13}})
-    )
+    (tmp_path / "config.json").write_text(json.dumps({**fields, "sizes": {**fields["sizes"], "filter_width": 13}}))
     with pytest.raises(UserError, match=r"transition.inner.* has shape \[12.*asks for \[13"):
         load_pretrained(tmp_path)
 

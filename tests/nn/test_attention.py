@@ -141,8 +141,7 @@ def test_rotary_attention_to_a_source_knows_distances_alone():
 
     def at(first, apart=0):
         asked, looked = (
-            rotary.encode(begin + torch.arange(n).unsqueeze(0)).rotary
-            for begin, n in ((first + apart, 4), (first, 6))
+            rotary.encode(begin + torch.arange(n).unsqueeze(0)).rotary for begin, n in ((first + apart, 4), (first, 6))
         )
         return module(x, source=module.project_source(source, rotary=looked), rotary=asked)
 

@@ -30,10 +30,7 @@ def test_decoder_block_is_the_naive_one(norm, transition):
     x, source, lengths = states(2, 5), states(2, 4), (4, 2)
     memory = module.cross_attention.project_source(source, padding=right_padding(lengths, 4))
     naive = stacked(
-        [
-            oracles.block(module, list(row), causal=True, source=list(source[i, : lengths[i]]))
-            for i, row in enumerate(x)
-        ]
+        [oracles.block(module, list(row), causal=True, source=list(source[i, : lengths[i]])) for i, row in enumerate(x)]
     )
     ours = module(x, causal=True, source=memory)
     torch.testing.assert_close(ours, naive)

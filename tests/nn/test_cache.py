@@ -30,9 +30,7 @@ def test_piece_by_piece_is_all_at_once(choices, pieces):
     states = torch.randn(2, sum(pieces), WIDTH, dtype=torch.float64)
     source, hidden = torch.randn(2, 4, WIDTH, dtype=torch.float64), right_padding((4, 2), 4)
     whole, trace = go(module, states, source=source, source_padding=hidden)
-    cache = cache_for(
-        module, batch=2, capacity=sum(pieces), convolution=choices.get("transition") is not None
-    )
+    cache = cache_for(module, batch=2, capacity=sum(pieces), convolution=choices.get("transition") is not None)
     memory = module.project_source(source, padding=hidden)
     ours, steps = piecewise(module, states, pieces, cache=cache, source=memory)
     torch.testing.assert_close(ours, whole)
@@ -86,9 +84,7 @@ def test_rows_may_be_reordered_and_repeated():
     cache = cache_for(module, batch=3, capacity=5)
     piecewise(module, states[:, :3], [3], cache=cache)
     cache.reorder(index)
-    rest, _ = module(
-        states[index, 3:], encoding=module.coordinates.encode(torch.tensor([[3, 4]])), cache=cache
-    )
+    rest, _ = module(states[index, 3:], encoding=module.coordinates.encode(torch.tensor([[3, 4]])), cache=cache)
     whole, _ = go(module, states[index])
     torch.testing.assert_close(rest, whole[:, 3:])
 

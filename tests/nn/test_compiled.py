@@ -9,9 +9,7 @@ from universal_transformer.registry import build
 
 pytestmark = [
     pytest.mark.compiled,
-    pytest.mark.filterwarnings(
-        "ignore::DeprecationWarning", "ignore:The .grad attribute"
-    ),  # the compiler's own
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The .grad attribute"),  # the compiler's own
 ]
 SMALL = config_of(
     architecture="classifier",

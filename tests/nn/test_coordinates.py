@@ -51,9 +51,7 @@ def test_first_equation_of_the_paper_position_plus_step():
     for i in range(3):
         for j in range(4):
             scale = 10000 ** (2 * j / 8)
-            assert added[1, i, 2 * j].item() == pytest.approx(
-                math.sin((i + 1) / scale) + math.sin(5 / scale), abs=1e-5
-            )
+            assert added[1, i, 2 * j].item() == pytest.approx(math.sin((i + 1) / scale) + math.sin(5 / scale), abs=1e-5)
             assert added[1, i, 2 * j + 1].item() == pytest.approx(
                 math.cos((i + 1) / scale) + math.cos(5 / scale), abs=1e-5
             )
@@ -75,15 +73,6 @@ def test_counting_and_mirroring_are_the_naive_loops(left, real, right, offset):
     assert mirrored.max() < offset + length
     whole = reverse_positions(positions, padding=None)
     assert whole.tolist() == [positions[0].tolist()[::-1]]
-
-
-def test_half_of_the_heads_count_a_source_from_its_end():
-    module = coordinates(16, num_heads=4, position="rotary")
-    where, padding = torch.tensor([[3, 5, 8, 9]]), torch.tensor([[False, False, False, True]])
-    angles = module.source_angles(where, padding=padding, from_end=True)
-    first, last = module.encode(where).rotary, module.encode(torch.tensor([[8, 5, 3]])).rotary
-    torch.testing.assert_close(angles[:, :, :2], first.expand(2, 1, 2, 4, 2))
-    torch.testing.assert_close(angles[:, :, 2:, :3], last.expand(2, 1, 2, 3, 2))
 
 
 def test_end_coordinates_tell_the_distance_from_the_last_real_position():
@@ -125,9 +114,7 @@ def test_a_learned_step_table_that_is_too_short_says_how_long_it_is():
     torch.nn.init.normal_(module.step_table)
     like = torch.zeros(1)
     torch.testing.assert_close(module.step_signals(3, like=like), module.step_table * 8**0.5)
-    with pytest.raises(
-        UserError, match=r"step 4 lies beyond the learned table of 3 steps: .* coordinates\.step="
-    ):
+    with pytest.raises(UserError, match=r"step 4 lies beyond the learned table of 3 steps: .* coordinates\.step="):
         module.step_signals(4, like=like)
 
 
@@ -172,9 +159,7 @@ def test_rotary_scores_depend_on_distance_alone():
     query, key = torch.randn(1, 2, 1, 8), torch.randn(1, 2, 1, 8)
 
     def score(i, j):
-        turned = (
-            rotate(x, rotary=module.encode(torch.tensor([[at]])).rotary) for x, at in ((query, i), (key, j))
-        )
+        turned = (rotate(x, rotary=module.encode(torch.tensor([[at]])).rotary) for x, at in ((query, i), (key, j)))
         a, b = turned
         return (a * b).sum(-1)
 

@@ -53,9 +53,7 @@ def test_fixed_depth_is_the_naive_loop(norm, padded, decoder):
 
 def test_a_step_of_several_layers_and_a_convolution():
     module = small_recurrence(layers_per_step=2, transition="separable_convolution", tied=False, max_steps=2)
-    check_against(
-        lambda _, states, __: oracles.fixed(module, states, max_steps=2), module, padded=right_padding
-    )
+    check_against(lambda _, states, __: oracles.fixed(module, states, max_steps=2), module, padded=right_padding)
 
 
 HALTING = [
@@ -78,9 +76,7 @@ def naive_halting(module, *, max_steps=5, threshold=0.99):
 def test_halting_is_the_naive_loop_over_positions(choices, scope, form):
     module = small_recurrence(halting=True, scope=scope, execution=form, **choices)
     trace = check_against(naive_halting(module), module, padded=right_padding, threshold=0.99)
-    assert len(trace.steps[~trace.padding].unique()) > 1, (
-        "no position halts before another: nothing is tested"
-    )
+    assert len(trace.steps[~trace.padding].unique()) > 1, "no position halts before another: nothing is tested"
 
 
 @pytest.mark.parametrize("choices", HALTING[::4], ids=lambda c: "-".join(map(str, c.values())))
@@ -225,9 +221,7 @@ def test_tied_is_untied_with_equal_copies(halting):
     assert torch.equal(*outputs)
     for layer in range(2):
         for name, parameter in tied.blocks[layer].named_parameters():
-            copies = [
-                dict(untied.blocks[2 * step + layer].named_parameters())[name].grad for step in range(4)
-            ]
+            copies = [dict(untied.blocks[2 * step + layer].named_parameters())[name].grad for step in range(4)]
             summed = sum(torch.zeros_like(parameter) if g is None else g for g in copies)
             torch.testing.assert_close(parameter.grad, summed)
 
@@ -244,15 +238,11 @@ def test_an_untied_model_has_no_more_steps_than_blocks():
 
 @pytest.mark.parametrize("halting", [False, True])
 def test_keeping_attention_changes_nothing_and_rows_sum_to_one(halting):
-    module = small_recurrence(
-        halting=halting, decoder=True, cross_attention=True, layers_per_step=2, max_steps=3
-    )
+    module = small_recurrence(halting=halting, decoder=True, cross_attention=True, layers_per_step=2, max_steps=3)
     states, source = batch(), torch.randn(3, 4, WIDTH, dtype=torch.float64)
     padding, hidden = right_padding(LENGTHS, 5), right_padding((4, 2, 1), 4)
     plain, _ = go(module, states, padding=padding, source=source, source_padding=hidden)
-    ours, trace = go(
-        module, states, padding=padding, source=source, source_padding=hidden, keep_attention=True
-    )
+    ours, trace = go(module, states, padding=padding, source=source, source_padding=hidden, keep_attention=True)
     assert torch.equal(plain, ours)
     applied = 2 * (3 if trace.weight is None else len(trace.weight))
     assert trace.self_attention.shape == (applied, 3, HEADS, 5, 5)

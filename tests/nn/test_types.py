@@ -9,9 +9,7 @@ from torch import nn
 from configs import config_of, with_fields
 from universal_transformer.registry import build
 
-SMALL = config_of(
-    vocabulary_size=11, num_classes=3, width=16, filter_width=32, num_heads=2, max_steps=3, dropout=0.0
-)
+SMALL = config_of(vocabulary_size=11, num_classes=3, width=16, filter_width=32, num_heads=2, max_steps=3, dropout=0.0)
 CHOICES = [
     {},
     {"halting": True, "position_coordinates": "rotary"},

@@ -82,9 +82,7 @@ def ancestors(process):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not Path("/proc/self/stat").exists(), reason="workers are found in /proc, which is not here"
-)
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="workers are found in /proc, which is not here")
 def test_a_killed_workers_run_is_made_again_and_no_line_is_lost_or_doubled(place):
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
     code = "import sys; from universal_transformer.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -107,10 +105,7 @@ def test_a_killed_workers_run_is_made_again_and_no_line_is_lost_or_doubled(place
     lines = [json.loads(line) for line in (place / "results" / "table1.jsonl").read_text().splitlines()]
     assert sorted(line["row"][-1] for line in lines) == ["1", "2", "4"]
     begun = [
-        sum(
-            '"event": "start"' in text or '"event": "resume"' in text
-            for text in file.read_text().splitlines()
-        )
+        sum('"event": "start"' in text or '"event": "resume"' in text for text in file.read_text().splitlines())
         for file in started.glob("*/*/metrics.jsonl")
     ]
     assert sorted(begun) == [1, 1, 2], "the killed worker's run was taken up by another one"

@@ -152,9 +152,7 @@ def test_a_mean_over_seeds_is_of_seeds_that_all_tasks_have():
     rows = [f"10k-single/ut/{number}" for number in range(1, 21)]
     results = [result(row, seed=seed, error=float(seed)) for row in rows for seed in (0, 1)]
     text = render(TABLE1, [*results, result(rows[0], seed=2, error=50.0)])
-    assert row_of(text, "Universal Transformer", "ours")[0].startswith(
-        "0.00 / 0; 0.50 ± 0.71 / 0 ± 0 over 2 seeds"
-    )
+    assert row_of(text, "Universal Transformer", "ours")[0].startswith("0.00 / 0; 0.50 ± 0.71 / 0 ± 0 over 2 seeds")
 
 
 def test_incomplete_data_are_marked_where_their_figure_stands():

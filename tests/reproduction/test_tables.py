@@ -58,9 +58,7 @@ def test_rows_are_recipes_that_can_be_stopped_at_the_loss_of_a_minute(name):
 
 
 @tables
-@pytest.mark.parametrize(
-    "limits", [{"minutes": 1.5}, {"updates": 7}, {"minutes": 1.5, "updates": 7}], ids=str
-)
+@pytest.mark.parametrize("limits", [{"minutes": 1.5}, {"updates": 7}, {"minutes": 1.5, "updates": 7}], ids=str)
 def test_limits_that_are_asked_for_replace_those_of_the_recipes(name, limits):
     wanted = {"minutes": 0.0, "updates": 0, **limits}
     for run in plan(TABLES[name], list(TABLES[name].rows)[:3], seeds=1, **limits):
@@ -113,13 +111,10 @@ def test_figures_are_shown_next_to_the_papers():
 def test_sequences_are_chosen_by_loss_and_seeds_have_a_spread():
     seeds = [(0.2, 0.5, 3.0), (0.4, 0.6, 2.0), (0.9, 0.1, 2.5)]
     results = [
-        algorithmic(character=c, sequence=0.0, validation=e, loss=loss, seed=s)
-        for s, (c, e, loss) in enumerate(seeds)
+        algorithmic(character=c, sequence=0.0, validation=e, loss=loss, seed=s) for s, (c, e, loss) in enumerate(seeds)
     ]
     found = section(render(TABLES["table4"], results), "Sources of 400 symbols")
-    assert found["Universal Transformer", "ours"][0] == (
-        "0.400 / 0.000; 0.500 ± 0.361 / 0.000 ± 0.000 over 3 seeds"
-    )
+    assert found["Universal Transformer", "ours"][0] == ("0.400 / 0.000; 0.500 ± 0.361 / 0.000 ± 0.000 over 3 seeds")
 
 
 def test_translations_are_shown_by_test_set():
@@ -148,8 +143,7 @@ def test_notes_are_numbered_and_those_of_all_runs_said_once():
     assert cells["LSTM", "ours"][0] == "0.500 / 0.250"
     assert cells["LSTM", "ours"][2] == "0.500 / 0.250"
     assert (
-        "- All of ours: greedy\n- All of addition: backwards\n- [1] a changed split\n- [2] half of the data\n"
-        in text
+        "- All of ours: greedy\n- All of addition: backwards\n- [1] a changed split\n- [2] half of the data\n" in text
     )
 
 
@@ -236,11 +230,7 @@ def test_a_run_recorded_before_a_field_was_added_is_the_run_that_is_planned(name
     del settings["training"]["tensorboard"], settings["training"]["depth"]
     fields = settings["data"]["fields"]
     kind = TASKS[settings["data"]["task"]]
-    del fields[
-        next(
-            one.name for one in dataclasses.fields(kind) if getattr(run.config.data, one.name) == one.default
-        )
-    ]
+    del fields[next(one.name for one in dataclasses.fields(kind) if getattr(run.config.data, one.name) == one.default)]
     assert completed(settings).keys() == settings.keys()
     older = dataclasses.replace(
         result("10k-single/ut-halting/1"),

@@ -18,23 +18,17 @@ def parts(folder):
     for name in ("colorless/linzen_testset", "rnn_agr_simple", "edinburgh_wiki"):
         (sva / name).mkdir(parents=True)
     tested = [f"the {noun} of the old {other}s in town is new ." for noun in NOUNS[:4] for other in NOUNS[:4]]
-    (sva / "colorless/linzen_testset/subj_agr_filtered.text").write_text(
-        "".join(f"{s} <eos>\n" for s in tested)
-    )
+    (sva / "colorless/linzen_testset/subj_agr_filtered.text").write_text("".join(f"{s} <eos>\n" for s in tested))
     (sva / "colorless/linzen_testset/subj_agr_filtered.gold").write_text(
         "".join(f"8\tis\tare\t{n % 2}\n" for n in range(len(tested)))
     )
     for attractors in range(1, 6):
-        (sva / f"rnn_agr_simple/numpred.test.{attractors}").write_text(
-            "VBP\tthe keys to the door by the NN\n"
-        )
+        (sva / f"rnn_agr_simple/numpred.test.{attractors}").write_text("VBP\tthe keys to the door by the NN\n")
     lines = [f"VBZ\tthe {noun}\n" for noun in NOUNS] + [f"VBP\tthe {noun}s\n" for noun in NOUNS]
     lines += ["VBP\tthe keys to the door by the NN\n", "VBZ\tthe key of the old doors in town\n"]
     lines += [f"VBP\t{noun}s to and by\n" for noun in NOUNS]
     (sva / "rnn_agr_simple/numpred.val").write_text("".join(lines))
-    rows = [
-        f"a {noun} is old and the {other} is new .\t1\t2\tVBZ\tis\tare\n" for noun in NOUNS for other in NOUNS
-    ]
+    rows = [f"a {noun} is old and the {other} is new .\t1\t2\tVBZ\tis\tare\n" for noun in NOUNS for other in NOUNS]
     rows += [f"the {noun}s of town are in\t1\t4\tVBP\tare\tis\n" for noun in NOUNS]
     (sva / "edinburgh_wiki/wiki-dev.txt").write_text(HEAD + "".join(rows))
     (sva / "edinburgh_wiki/wiki-test.txt").write_text(HEAD + f"{tested[0]}\t1\t8\tVBZ\tis\tare\n" + rows[0])
@@ -61,17 +55,12 @@ def test_parts(tmp_path):
     ]
     assert all(example.source == () for example in task.train)
     assert all(example.source[:-1] == example.target[:-1] for example in task.validation)
-    whole = [
-        text
-        for text, e in zip(rendered(task.train, task.codec), task.train, strict=True)
-        if e.target[-1] == END
-    ]
+    whole = [text for text, e in zip(rendered(task.train, task.codec), task.train, strict=True) if e.target[-1] == END]
     assert all(len(text.split()) in (6, 10) for text in whole)
     assert "a changed split" in task.notes[0]
     assert task.notes[1].startswith("3 of 144 training texts left out")
     assert (
-        AgreementData(data_dir=str(tmp_path)).load().train[:]
-        == AgreementData(data_dir=str(tmp_path)).load().train[:]
+        AgreementData(data_dir=str(tmp_path)).load().train[:] == AgreementData(data_dir=str(tmp_path)).load().train[:]
     )
 
 
@@ -191,7 +180,5 @@ def test_published_counts(shared_data):
     corpus = AgreementData()._parts()
     tests = [sentence for sentences in corpus.test.values() for sentence in sentences]
     before, whole = {s.words[: s.verb] for s in tests}, {s.words for s in tests}
-    assert not any(
-        s.words[: s.verb] in before or s.words in whole for s in (*corpus.train, *corpus.validation)
-    )
+    assert not any(s.words[: s.verb] in before or s.words in whole for s in (*corpus.train, *corpus.validation))
     assert {PLURAL, SINGULAR} == {task.codec.render(example.target[-1:]) for example in task.test["tags"]}

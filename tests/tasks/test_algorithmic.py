@@ -89,9 +89,7 @@ def test_lengths_are_those_asked_for(data):
     task = data.load()
     shortest = 3 if data.problem == "addition" else 1
     assert {len(example.source) for example in task.train} == set(range(shortest, data.train_lengths[1] + 1))
-    assert {example.group for example in task.test["test"]} == {
-        f"length {length}" for length in data.test_lengths
-    }
+    assert {example.group for example in task.test["test"]} == {f"length {length}" for length in data.test_lengths}
     for example in task.test["test"]:
         assert example.group == f"length {len(example.source)}"
     assert max(len(example.source) for example in task.validation) <= data.train_lengths[1]

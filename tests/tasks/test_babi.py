@@ -32,11 +32,7 @@ def folder(tmp_path):
         files.mkdir(parents=True)
         for number in (1, 4):
             for part, count in (("train", 20), ("test", 2)):
-                lines = [
-                    line
-                    for index in range(count)
-                    for line in story("Ada", ["mill", "barn", "yard"][index % 3])
-                ]
+                lines = [line for index in range(count) for line in story("Ada", ["mill", "barn", "yard"][index % 3])]
                 text = "\n".join(lines) + "\n"
                 (files / f"qa{number}_{TASK_NAMES[number]}_{part}.txt").write_text(text)
     return tmp_path
@@ -90,9 +86,7 @@ def test_a_task_may_be_trained_on_several_times_an_epoch(folder):
 
 @pytest.mark.parametrize("repeat", ["4", "4:0", "4:-1", "2:3", "4:2,4:3", "4:2,", "4:2:2", "x:2", "4:100"])
 def test_times_that_cannot_be_are_refused(repeat):
-    with pytest.raises(
-        UserError, match=r"^repeat must give tasks of '1,4', each once, and times from 1 to 99"
-    ):
+    with pytest.raises(UserError, match=r"^repeat must give tasks of '1,4', each once, and times from 1 to 99"):
         BabiData(task="1,4", repeat=repeat)
 
 
@@ -102,9 +96,7 @@ def test_the_folder_may_come_from_the_environment(folder, monkeypatch):
 
 
 def test_a_missing_file_is_named_with_where_it_was_looked_for_and_how_to_get_it(folder, tmp_path):
-    with pytest.raises(
-        UserError, match=r"qa2_two-supporting-facts_train.txt: no such file .* `ut data fetch babi`"
-    ):
+    with pytest.raises(UserError, match=r"qa2_two-supporting-facts_train.txt: no such file .* `ut data fetch babi`"):
         BabiData(task="2", data_dir=str(folder)).load()
     with pytest.raises(UserError, match=r"qa1_single-supporting-fact_train.txt: .*/nothing") as raised:
         BabiData(data_dir=str(tmp_path / "nothing")).load()
@@ -143,9 +135,7 @@ def test_a_broken_file_is_named_with_its_line(folder):
         BabiData(task="4", data_dir=str(folder)).load()
 
 
-@pytest.mark.parametrize(
-    "task", ["0", "21", "", "1,,2", "1,1", "one", "1-4", "joint,1", "²", "99999999999999999999"]
-)
+@pytest.mark.parametrize("task", ["0", "21", "", "1,,2", "1,1", "one", "1-4", "joint,1", "²", "99999999999999999999"])
 def test_tasks_that_do_not_exist_are_refused(task):
     with pytest.raises(UserError, match=r"^task must be a number from 1 to 20, several .* or joint, found "):
         BabiData(task=task)

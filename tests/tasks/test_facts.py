@@ -66,9 +66,7 @@ def test_what_is_written_in_the_format_is_read_back(stories):
         with pytest.raises(UserError, match=r"^f.txt: no question in the file"):
             questions(lines)
         return
-    found = [
-        (question.story, question.facts, question.answer, question.supports) for question in questions(lines)
-    ]
+    found = [(question.story, question.facts, question.answer, question.supports) for question in questions(lines)]
     assert found == expected
 
 
@@ -85,9 +83,7 @@ def test_what_is_written_in_the_format_is_read_back(stories):
         (["1 Ada left.", "2 Where?"], r"^f.txt:2: question without an answer"),
         (["1 Ada left.", "2 Where?\t\t1"], r"^f.txt:2: question without an answer"),
         pytest.param([f"{'1' * 5000} Ada left."], r"^f.txt:1: ID .* has 5000 digits; at most 9", id="digits"),
-        pytest.param(
-            ["1 Ada left.", f"2 Where?\tmill\t{'1' * 5000}"], r"^f.txt:2: supporting ID '1+", id="support"
-        ),
+        pytest.param(["1 Ada left.", f"2 Where?\tmill\t{'1' * 5000}"], r"^f.txt:2: supporting ID '1+", id="support"),
         (["1 Ada left.", "2 Where?\tmill\t9"], r"^f.txt:2: supporting ID '9' names no earlier statement"),
         (["1 Ada left.", "2 Where?\tmill\tx"], r"^f.txt:2: supporting ID 'x' names no"),
         (["1 A b?\tx\t", "2 Where?\tmill\t1"], r"^f.txt:2: supporting ID '1' names no"),
@@ -173,9 +169,7 @@ def test_reading_gives_one_example_a_question_without_its_answer():
     codec = FactCodec.of(questions())
     examples = list(codec.read(numbered(STORY), name="f.txt"))
     assert [example.target for example in examples] == [NO_CLASS] * 3
-    assert [example.source for example in examples] == [
-        codec.encode(question).source for question in questions()
-    ]
+    assert [example.source for example in examples] == [codec.encode(question).source for question in questions()]
 
 
 @pytest.mark.parametrize("recent_first", [False, True])

@@ -14,11 +14,7 @@ from universal_transformer.tasks import load_codec
 from universal_transformer.tasks.labelled import LabelledCodec, LabelledData
 
 BAD = Path(__file__).parents[1] / "fixtures" / "bad"
-ROWS = [
-    (f"text {number} is {'very ' * (number % 3)}{word}", word)
-    for number in range(8)
-    for word in ("good", "bad")
-]
+ROWS = [(f"text {number} is {'very ' * (number % 3)}{word}", word) for number in range(8) for word in ("good", "bad")]
 
 
 def write(path, rows=ROWS, end="\n"):
@@ -98,9 +94,7 @@ def codecs(tmp_path_factory):
 
 @given(
     kind=st.sampled_from(KINDS),
-    lines=st.lists(
-        st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), max_size=20)
-    ),
+    lines=st.lists(st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), max_size=20)),
 )
 def test_as_many_examples_as_lines(codecs, kind, lines):
     examples = list(codecs[kind].read(enumerate(lines, start=1), name="x"))

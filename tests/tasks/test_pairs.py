@@ -140,9 +140,7 @@ def test_lines_read_are_lines_used_and_reported(tmp_path_factory, kinds):
 
 
 def test_nothing_but_long_pairs(tmp_path):
-    with pytest.raises(
-        UserError, match=r"a\.tsv:1: this and every other pair is longer than --data.max-length 4"
-    ):
+    with pytest.raises(UserError, match=r"a\.tsv:1: this and every other pair is longer than --data.max-length 4"):
         data(write_tsv(tmp_path / "a.tsv"), validation=write_tsv(tmp_path / "b.tsv"), max_length=4).load()
 
 
@@ -152,11 +150,7 @@ def codec(tmp_path_factory):
     return data(path, validation=path, tokenizer="bpe", vocabulary_size=280, max_length=100).load().codec
 
 
-@given(
-    lines=st.lists(
-        st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), max_size=20)
-    )
-)
+@given(lines=st.lists(st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), max_size=20)))
 def test_as_many_examples_as_lines(codec, lines):
     examples = list(codec.read(enumerate(lines, start=1), name="x"))
     assert len(examples) == len(lines)
@@ -238,7 +232,4 @@ def test_the_real_files():
         folder / "val.en.gz", train_target=str(folder / "val.de.gz"), tokenizer="bpe", vocabulary_size=2000
     ).load()
     assert len(task.train) + len(task.validation) == 1014
-    assert (
-        task.codec.render(task.train[0].target)
-        == "Eine Gruppe von Männern lädt Baumwolle auf einen Lastwagen"
-    )
+    assert task.codec.render(task.train[0].target) == "Eine Gruppe von Männern lädt Baumwolle auf einen Lastwagen"

@@ -15,9 +15,7 @@ VARIANTS = [
     SMALL,
     dataclasses.replace(SMALL, synonyms=False, recent_first=True, seed=3),
     dataclasses.replace(SMALL, num_people=1, num_places=2, num_objects=1, statements=(10, 30), questions=1),
-    dataclasses.replace(
-        SMALL, num_people=12, num_places=12, num_objects=12, statements=(30, 60), questions=9
-    ),
+    dataclasses.replace(SMALL, num_people=12, num_places=12, num_objects=12, statements=(30, 60), questions=9),
     dataclasses.replace(SMALL, num_objects=0, facts=(1,), statements=(1, 9), questions=1),
     dataclasses.replace(SMALL, facts=(3,), statements=(5, 5), questions=1),
 ]
@@ -95,9 +93,7 @@ def test_people_move_to_other_places_and_pick_up_things_of_their_place():
 @pytest.mark.parametrize("data", VARIANTS, ids=ids)
 def test_no_story_occurs_twice_in_any_split(data):
     stories = [
-        tuple(map(_statement, filter(_is_statement, story)))
-        for split in data.stories().values()
-        for story in split
+        tuple(map(_statement, filter(_is_statement, story))) for split in data.stories().values() for story in split
     ]
     assert len(stories) == len(set(stories))
 
@@ -183,9 +179,7 @@ def test_asking_for_more_stories_than_there_are_ends_with_a_message():
     data = StoriesData(
         num_people=1, num_places=2, num_objects=0, facts=(1,), statements=(1, 2), questions=1, synonyms=False
     )
-    with pytest.raises(
-        UserError, match=r"found no further story of 1 to 2 statements .* differs from 4 others"
-    ):
+    with pytest.raises(UserError, match=r"found no further story of 1 to 2 statements .* differs from 4 others"):
         data.load()
 
 

@@ -40,9 +40,7 @@ def test_every_field_of_every_task_is_explained(name):
     explained = {
         first.target.id
         for first, second in zip(body.body, body.body[1:], strict=False)
-        if isinstance(first, ast.AnnAssign)
-        and isinstance(second, ast.Expr)
-        and isinstance(second.value, ast.Constant)
+        if isinstance(first, ast.AnnAssign) and isinstance(second, ast.Expr) and isinstance(second.value, ast.Constant)
     }
     assert {field.name for field in dataclasses.fields(data)} <= explained
     assert all(field.kw_only for field in dataclasses.fields(data))

@@ -85,9 +85,7 @@ def test_prompts(tmp_path):
         list(codec.read([(3, "l" * 20)], name="x"))
 
 
-@given(
-    lines=st.lists(st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), max_size=9))
-)
+@given(lines=st.lists(st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), max_size=9)))
 def test_as_many_examples_as_lines(tmp_path_factory, lines):
     codec = TextData(train=write(tmp_path_factory.mktemp("text") / "a.txt"), tokenizer="bpe").load().codec
     examples = list(codec.read(enumerate(lines, start=1), name="x"))

@@ -51,9 +51,7 @@ def test_an_unknown_choice_is_named_with_what_is_allowed(field):
 
 
 def test_random_depth_needs_one_number_of_steps_for_both_sides():
-    with pytest.raises(
-        UserError, match=r"training\.depth: 'random' draws one number of steps for both sides"
-    ):
+    with pytest.raises(UserError, match=r"training\.depth: 'random' draws one number of steps for both sides"):
         replaced(run_config(), {"training.depth": "random", "model.depth.decoder_max_steps": 5})
 
 
@@ -101,9 +99,7 @@ def test_how_it_is_computed_enters_the_digest_when_it_is_chosen():
     assert len(digests) == 3
 
 
-@pytest.mark.parametrize(
-    "path", sorted((Path(__file__).parents[2] / "results").glob("*.jsonl")), ids=lambda p: p.name
-)
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "results").glob("*.jsonl")), ids=lambda p: p.name)
 def test_recorded_models_are_read_with_the_values_that_they_have(path):
     """Also in the flat form of earlier versions."""
     for line in path.read_text().splitlines():

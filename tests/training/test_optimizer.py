@@ -108,9 +108,7 @@ def test_a_gradient_that_is_not_finite_is_refused_by_name(bad):
     for name in (names[3], names[5]):
         parameters[name].grad.view(-1)[0] = bad
     norm = float(optimizers.gradient_norm(model))
-    with pytest.raises(
-        optimizers.NonFiniteError, match=f"update 12: .*first gradient that is not finite: {names[3]};"
-    ):
+    with pytest.raises(optimizers.NonFiniteError, match=f"update 12: .*first gradient that is not finite: {names[3]};"):
         optimizers.refuse_non_finite(model, update=12, loss=1.0, norm=norm)
 
 
@@ -130,9 +128,7 @@ def test_state_goes_into_tensors_and_back_bit_for_bit():
         b.grad = a.grad.clone()
     kept[0].step()
     models[1].load_state_dict(models[0].state_dict())
-    saved = {
-        name: tensor.clone() for name, tensor in optimizers.optimizer_tensors(models[0], kept[0]).items()
-    }
+    saved = {name: tensor.clone() for name, tensor in optimizers.optimizer_tensors(models[0], kept[0]).items()}
     optimizers.load_optimizer(models[1], kept[1], tensors=saved)
     for optimizer in kept:
         optimizer.step()

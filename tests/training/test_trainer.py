@@ -25,11 +25,7 @@ from universal_transformer.training.trainer import train
 from . import tiny
 
 MODELS = [
-    *(
-        (architecture, {"halting": halting})
-        for architecture in tiny.ARCHITECTURES
-        for halting in (False, True)
-    ),
+    *((architecture, {"halting": halting}) for architecture in tiny.ARCHITECTURES for halting in (False, True)),
     ("encoder_decoder", {"position_offsets": "random", "norm": "pre"}),
 ]
 
@@ -49,8 +45,7 @@ def test_n_updates_and_n_more_after_a_resume_are_2n_updates_bit_for_bit(tmp_path
     task, model = tiny.task(architecture), tiny.model_config(**fields)
     # 5 is no multiple of validate_every, so the first half ends with a validation that the whole must not see
     whole, half = (
-        tiny.run_config(model, max_updates=updates, average_checkpoints=2, label_smoothing=0.1)
-        for updates in (10, 5)
+        tiny.run_config(model, max_updates=updates, average_checkpoints=2, label_smoothing=0.1) for updates in (10, 5)
     )
     uninterrupted = train(whole, tmp_path / "uninterrupted", task=task, quiet=True)
     train(half, tmp_path / "halves", task=task, quiet=True)
@@ -69,9 +64,7 @@ def halting_unit(folder: Path) -> dict[str, torch.Tensor]:
 def test_delayed_halting_sees_its_bias_alone_and_then_learns(tmp_path):
     task = dataclasses.replace(tiny.task("encoder_decoder"), validation=[])  # the last weights are kept
     for delay in (1.0, 0.5):
-        config = tiny.run_config(
-            tiny.model_config(halting=True), max_updates=8, ponder_weight=0.1, halting_delay=delay
-        )
+        config = tiny.run_config(tiny.model_config(halting=True), max_updates=8, ponder_weight=0.1, halting_delay=delay)
         train(config, tmp_path / str(delay), task=task, quiet=True)
     delayed, learned = halting_unit(tmp_path / "1.0"), halting_unit(tmp_path / "0.5")
     assert len(delayed) == 4
@@ -88,9 +81,7 @@ def test_weights_from_before_halting_was_learned_are_never_the_best(tmp_path):
         tiny.model_config(halting=True), max_updates=8, validate_every=2, patience=2, halting_delay=0.75
     )
     result = train(config, tmp_path / "run", task=tiny.task(), quiet=True)
-    lines = [
-        line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if line["event"] == "validation"
-    ]
+    lines = [line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if line["event"] == "validation"]
     assert [line["best"] for line in lines][:2] == [False, False]
     assert [line["best"] for line in lines][2]
     assert result.updates == 8, "patience begins with halting"
@@ -129,9 +120,7 @@ def test_sums_between_two_lines_of_metrics_survive_a_resume(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("validating", [False, True])
-def test_a_signal_saves_says_how_to_go_on_and_loses_nothing(
-    tmp_path, capsys, monkeypatch, number, validating
-):
+def test_a_signal_saves_says_how_to_go_on_and_loses_nothing(tmp_path, capsys, monkeypatch, number, validating):
     task, config = tiny.task(), tiny.run_config()
     train(config, tmp_path / "uninterrupted", task=task, quiet=True)
     before, batches = signal.getsignal(number), 0
@@ -320,9 +309,7 @@ def test_bad_surroundings_are_refused_before_anything_is_written(tmp_path):
         with pytest.raises(UserError, match="no GPU"):
             train(tiny.run_config(device="cuda"), tmp_path / "run", task=tiny.task(), quiet=True)
     with pytest.raises(UserError, match="no examples"):
-        train(
-            tiny.run_config(), tmp_path / "run", task=dataclasses.replace(tiny.task(), train=[]), quiet=True
-        )
+        train(tiny.run_config(), tmp_path / "run", task=dataclasses.replace(tiny.task(), train=[]), quiet=True)
     assert not (tmp_path / "run").exists()
 
 
@@ -343,11 +330,7 @@ def test_a_compiled_block_trains_like_an_eager_one(tmp_path):
         config = tiny.run_config(model, max_updates=3, compile=compiled)
         train(config, tmp_path / str(compiled), task=tiny.task(), quiet=True)
     eager, compiled = (
-        [
-            line["loss"]
-            for line in read_metrics(tmp_path / name / "metrics.jsonl")
-            if line["event"] == "update"
-        ]
+        [line["loss"] for line in read_metrics(tmp_path / name / "metrics.jsonl") if line["event"] == "update"]
         for name in ("False", "True")
     )
     assert compiled == pytest.approx(eager, rel=1e-4)

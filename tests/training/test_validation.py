@@ -19,9 +19,7 @@ from . import tiny
 
 
 def validation(rows, *, batch_tokens):
-    return Validation(
-        rows, batch_tokens=batch_tokens, device=torch.device("cpu"), precision=lambda: nullcontext()
-    )
+    return Validation(rows, batch_tokens=batch_tokens, device=torch.device("cpu"), precision=lambda: nullcontext())
 
 
 @pytest.mark.parametrize("halting", [False, True])
@@ -31,9 +29,7 @@ def test_the_score_does_not_depend_on_the_batches_nor_touch_the_run(architecture
     model = build(tiny.task(architecture).configure(tiny.model_config(halting=halting))).train()
     rows = tiny.examples(architecture, count=20, seed=2)
     before = torch.get_rng_state()
-    scores = [
-        validation(rows, batch_tokens=size).score(model, stopped=lambda: False) for size in (1, 17, 10_000)
-    ]
+    scores = [validation(rows, batch_tokens=size).score(model, stopped=lambda: False) for size in (1, 17, 10_000)]
     assert torch.equal(torch.get_rng_state(), before)
     assert model.training
     assert all(parameter.grad is None for parameter in model.parameters())

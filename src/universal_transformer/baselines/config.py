@@ -74,9 +74,7 @@ class NeuralGpuConfig(BaseConfig):
                 "another model for this task",
             )
         if self.kernel_size % 2 == 0:
-            raise refusal(
-                "kernel_size", self.kernel_size, "an odd number is needed, so that a kernel has a middle"
-            )
+            raise refusal("kernel_size", self.kernel_size, "an odd number is needed, so that a kernel has a middle")
 
     def num_places(self, symbols: int) -> int:
         """Return the places of a source of so many symbols: ``ceil(output_ratio · symbols) + output_extra``."""

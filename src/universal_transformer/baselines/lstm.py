@@ -137,9 +137,7 @@ class LstmEncoder(nn.Module):
         states, hidden_state = self.layers(self.dropout(self.input(source)), padding=padding)
         # both directions of each layer side by side, so that a decoder of the whole width can start from them
         layers = self.config.num_layers
-        hidden, cell = (
-            part.view(layers, -1, *part.shape[1:]).transpose(1, 2).flatten(2) for part in hidden_state
-        )
+        hidden, cell = (part.view(layers, -1, *part.shape[1:]).transpose(1, 2).flatten(2) for part in hidden_state)
         return LstmState(hidden, cell, source=states, source_padding=padding)
 
 
@@ -165,9 +163,7 @@ class LstmDecoder(nn.Module):
         """The state before the first token of a text without a source."""
         return LstmState(*self.layers.begin(batch))
 
-    def forward(
-        self, labels: Int[Tensor, "batch target"], state: LstmState
-    ) -> Float[Tensor, "batch target classes"]:
+    def forward(self, labels: Int[Tensor, "batch target"], state: LstmState) -> Float[Tensor, "batch target classes"]:
         """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
         ids = torch.cat((torch.full_like(labels[:, :1], self.config.start_id), labels[:, :-1]), dim=1)
         blank, padding = labels == self.config.vocabulary.padding_id, None

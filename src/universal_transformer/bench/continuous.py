@@ -121,9 +121,7 @@ def bound(steps: Int[Tensor, "request token"], *, rows: int) -> float:
     return made / int(steps.sum())
 
 
-def compare(
-    workload: BenchmarkSizes, *, share: float, least: float | None, settings: Settings
-) -> list[Measurement]:
+def compare(workload: BenchmarkSizes, *, share: float, least: float | None, settings: Settings) -> list[Measurement]:
     """Compare continuous generation with lock-step and with ``generate``."""
     model, prompts = random_language_model(workload, share=share)
     steps = steps_taken(model, prompts, workload)
@@ -160,7 +158,5 @@ def run(settings: Settings) -> list[Measurement]:
     if settings.quick:
         return compare(QUICK, share=0.3, least=None, settings=settings)
     return [
-        each
-        for workload, least in WORKLOADS
-        for each in compare(workload, share=0.3, least=least, settings=settings)
+        each for workload, least in WORKLOADS for each in compare(workload, share=0.3, least=least, settings=settings)
     ]

@@ -89,9 +89,7 @@ def fixed(
     )
 
 
-def halting(
-    shape: BenchmarkSizes, *, training: bool, device: torch.device, settings: Settings
-) -> Measurement:
+def halting(shape: BenchmarkSizes, *, training: bool, device: torch.device, settings: Settings) -> Measurement:
     """The compact loop compared with the masked loop, in bfloat16 autocast."""
     module = encoder(shape, halting=True).to(device).train(training)
     states, direction = inputs(shape).to(device), inputs(shape, seed=2).to(device)
@@ -143,9 +141,7 @@ def attempt(name: str, work: Callable[[], Measurement]) -> Measurement:
     try:
         return work()
     except Exception as error:  # a compiler or a driver may raise any exception
-        return Measurement(
-            case="gpu", name=f"{name}: failed", details={"error": f"{type(error).__name__}: {error}"}
-        )
+        return Measurement(case="gpu", name=f"{name}: failed", details={"error": f"{type(error).__name__}: {error}"})
     finally:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

@@ -119,8 +119,7 @@ def training(shape: BenchmarkSizes, *, settings: Settings, norm: Norm = "post") 
         turns=0,
         ratio=peaks["masked"] / peaks["compact"],
         least=0.8,  # at most 1.25 times its share
-        details=details
-        | {"peak_bytes": peaks, "over_its_share": bound(trace) * peaks["compact"] / peaks["masked"]},
+        details=details | {"peak_bytes": peaks, "over_its_share": bound(trace) * peaks["compact"] / peaks["masked"]},
     )
     return [time, memory]
 
@@ -140,7 +139,5 @@ def run(settings: Settings) -> list[Measurement]:
             measurements += training(shape, settings=settings, norm=norm)
         for shape, share in LITTLE_TO_SAVE:
             name = f"little to save, {share} of the cap"
-            measurements.append(
-                inference(shape, share=share, least=0.95, settings=settings, name=name, norm=norm)
-            )
+            measurements.append(inference(shape, share=share, least=0.95, settings=settings, name=name, norm=norm))
     return measurements

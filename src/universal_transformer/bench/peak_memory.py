@@ -24,9 +24,7 @@ def peak_bytes(work: Callable[[], object], *, device: torch.device) -> int:
         work()
     results = recorded.profiler.kineto_results if recorded.profiler is not None else None
     assert results is not None
-    changes = sorted(
-        (event.start_ns(), event.nbytes()) for event in results.events() if event.name() == "[memory]"
-    )
+    changes = sorted((event.start_ns(), event.nbytes()) for event in results.events() if event.name() == "[memory]")
     held = peak = 0
     for _, change in changes:
         held += change

@@ -52,9 +52,7 @@ QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=12, m
 """Sizes that only show that a case runs."""
 
 
-def encoder(
-    shape: BenchmarkSizes, *, halting: bool, decoder: bool = False, norm: Norm = "post"
-) -> Recurrence:
+def encoder(shape: BenchmarkSizes, *, halting: bool, decoder: bool = False, norm: Norm = "post") -> Recurrence:
     """Build the recurrence of the paper with random weights (ReLU, sinusoids at every step), without dropout."""
     config = ModelConfig(
         architecture="language_model" if decoder else "classifier",

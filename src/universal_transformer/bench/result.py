@@ -131,9 +131,6 @@ def render(measurements: Sequence[Measurement]) -> str:
         figures = [_number(value) for value in (each.ratio, each.bound, each.share, each.least)]
         table.append([each.case, each.name, each.dtype, medians, *figures])
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in table
-    ]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
     lines.insert(1, "  ".join("-" * width for width in widths))
     return "\n".join(lines)

@@ -40,9 +40,7 @@ def run(settings: Settings) -> list[Measurement]:
         Measurement(
             case="startup",
             name=f"{name}, over import torch",
-            **comparison(
-                {name: times[name], "import torch": times["import torch"]}, ours=name, over="import torch"
-            ),
+            **comparison({name: times[name], "import torch": times["import torch"]}, ours=name, over="import torch"),
             least=1 / 1.1,
         )
         for name in ("import universal_transformer", "its models")

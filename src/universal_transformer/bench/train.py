@@ -64,9 +64,7 @@ def sides_of(
     return {name + suffix: side(module.train()) for name, module in modules.items()}
 
 
-def against_peers(
-    shape: BenchmarkSizes, *, dtype: torch.dtype, least: float, settings: Settings
-) -> Measurement:
+def against_peers(shape: BenchmarkSizes, *, dtype: torch.dtype, least: float, settings: Settings) -> Measurement:
     """Compare this project's encoder with the fastest of the others. Every turn runs every side."""
     modules = {"ours": StatesEncoder(encoder(shape, halting=False)), **encoders(shape)}
     times = alternate(sides_of(modules, shape, dtype=dtype), seconds=settings.seconds * len(modules) / 2)
@@ -80,9 +78,7 @@ def against_peers(
         **comparison(times, over=best),
         least=least,
         details={
-            "gflops_per_second": {
-                name: flops(shape) / seconds / 1e9 for name, seconds in medians(times).items()
-            },
+            "gflops_per_second": {name: flops(shape) / seconds / 1e9 for name, seconds in medians(times).items()},
             "ratios": ratios,
         },
     )

@@ -40,9 +40,7 @@ class Parser(argparse.ArgumentParser):
             first = unknown[0].split("=", 1)[0]
             if not first.startswith("-"):
                 raise UserError(f"unexpected {first!r}; {self.prog} --help shows what may follow")
-            raise UserError(
-                f"unknown option {first}{near(first, options)}; {self.prog} takes {', '.join(options)}"
-            )
+            raise UserError(f"unknown option {first}{near(first, options)}; {self.prog} takes {', '.join(options)}")
         return known
 
 
@@ -108,9 +106,7 @@ def add_depth(parser: Parser) -> None:
 
 def add_beams(parser: Parser) -> None:
     """Add the options of a beam search."""
-    parser.add_argument(
-        "--beams", type=whole(1), default=1, metavar="K", help="beam search (default: greedy)"
-    )
+    parser.add_argument("--beams", type=whole(1), default=1, metavar="K", help="beam search (default: greedy)")
     parser.add_argument(
         "--length-penalty",
         type=number(least=0.0, most=10.0),
@@ -121,9 +117,7 @@ def add_beams(parser: Parser) -> None:
 
 def add_batches(parser: Parser) -> None:
     """Add the size of batches and the device."""
-    parser.add_argument(
-        "--batch-tokens", type=whole(1), default=16384, metavar="N", help="positions of a batch"
-    )
+    parser.add_argument("--batch-tokens", type=whole(1), default=16384, metavar="N", help="positions of a batch")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
 
 

@@ -12,9 +12,7 @@ ACTIONS = ("list", "fetch", "check")
 
 def run(arguments: list[str]) -> int:
     """List, fetch or check; return 1 if a checked data set is incomplete or changed."""
-    parser = Parser(
-        "data", description="Data sets: list them, fetch one from its official source, check one."
-    )
+    parser = Parser("data", description="Data sets: list them, fetch one from its official source, check one.")
     parser.add_argument("action", metavar="list|fetch|check", choices=ACTIONS)
     parser.add_argument("name", nargs="?", help="the data set, for fetch and check")
     parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
@@ -46,9 +44,7 @@ def _list(folder: str) -> int:
             where = "-"
         print(f"{name:<{width}}  {dataset.about}")
         print(f"{'':<{width}}  licence: {dataset.licence}; here: {where}")
-    print(
-        f"data folder: {data_folder(folder)}; change it with --data-dir or the environment variable UT_DATA"
-    )
+    print(f"data folder: {data_folder(folder)}; change it with --data-dir or the environment variable UT_DATA")
     return 0
 
 
@@ -68,7 +64,5 @@ def _check(name: str, folder: str) -> int:
         if one.state not in ("ok", "first seen"):
             print(f"{one.state:>7}  {one.path}")
     counts = Counter(one.state for one in states)
-    print(
-        f"{name}: {', '.join(f'{count} {state}' for state, count in counts.items())} of {len(states)} files"
-    )
+    print(f"{name}: {', '.join(f'{count} {state}' for state, count in counts.items())} of {len(states)} files")
     return 0 if set(counts) <= {"ok", "first seen"} else FAILED

@@ -20,9 +20,7 @@ def run(arguments: list[str]) -> int:
     """Train or continue, unless the run is finished; evaluate, plot; return 130 when interrupted."""
     text = "Train the embedded default in a few minutes, test it, and plot its ponder time."
     parser = Parser("demo", description=text)
-    parser.add_argument(
-        "--run", metavar="FOLDER", default=FOLDER, help=f"where it is kept (default: {FOLDER})"
-    )
+    parser.add_argument("--run", metavar="FOLDER", default=FOLDER, help=f"where it is kept (default: {FOLDER})")
     folder = Path(parser.parse(arguments).run)
     if not _train(folder):
         note(f"call {_command(folder)} again to go on")
@@ -47,16 +45,12 @@ def _train(folder: Path) -> bool:
     resume = (folder / CONFIG).is_file()
     config = read_config(folder) if resume else RECIPES[RECIPE]()
     if config.recipe != RECIPE:
-        raise UserError(
-            f"{folder}: a run of the recipe {config.recipe}; ut demo trains {RECIPE}: name another --run"
-        )
+        raise UserError(f"{folder}: a run of the recipe {config.recipe}; ut demo trains {RECIPE}: name another --run")
     if is_finished(folder):
         print(f"{folder} is trained already (delete the folder to train again)")
         return True
     if not resume:
-        print(
-            f"training for {config.training.minutes:g} minutes; Ctrl-C saves, and {_command(folder)} goes on"
-        )
+        print(f"training for {config.training.minutes:g} minutes; Ctrl-C saves, and {_command(folder)} goes on")
     result = start(config, folder, task=config.data.load(), resume=resume)
     return result.stopped != "interrupted"
 
@@ -80,7 +74,5 @@ def _results(report: Report) -> list[str]:
     for row in [*report.rows, *report.totals]:
         digits = "".join(letter for letter in row.group if letter.isdigit())
         steps = ponder.get(int(digits), "") if digits else show_steps(row.steps[0])
-        lines.append(
-            f"{row.group or 'all':<20}  {row.count:>8,}  {row.metrics['error']:>6.2f} %  {steps:>24}"
-        )
+        lines.append(f"{row.group or 'all':<20}  {row.count:>8,}  {row.metrics['error']:>6.2f} %  {steps:>24}")
     return [*lines, *(f"warning: {text}" for text in report.warnings), ""]

@@ -24,9 +24,7 @@ FROM_DATA = "model.vocabulary."
 """Fields that the data determine: they have no option."""
 
 
-def override(
-    config: RunConfig, arguments: Sequence[str], *, prog: str, also: Sequence[str] = ()
-) -> RunConfig:
+def override(config: RunConfig, arguments: Sequence[str], *, prog: str, also: Sequence[str] = ()) -> RunConfig:
     """Return `config` with the fields that `arguments` name changed; `also` are options for near matches."""
     hints = _fields(config)
     values: dict[str, Any] = {}
@@ -56,20 +54,14 @@ def print_help(config: RunConfig, *, prog: str, description: str) -> None:
     kind = dataclasses.make_dataclass("Fields", parts)
     default = kind(**{group: getattr(config, group) for group in GROUPS})
     try:
-        tyro.cli(
-            kind, default=default, args=["--help"], prog=prog, description=description, registry=registry
-        )
+        tyro.cli(kind, default=default, args=["--help"], prog=prog, description=description, registry=registry)
     except SystemExit:
         return
 
 
 def _fields(config: RunConfig) -> dict[str, Any]:
     """Return the dotted path of every field that has an option -> its type."""
-    found = {
-        f"{group}.{path}": hint
-        for group in GROUPS
-        for path, hint in leaves(type(getattr(config, group))).items()
-    }
+    found = {f"{group}.{path}": hint for group in GROUPS for path, hint in leaves(type(getattr(config, group))).items()}
     return {path: hint for path, hint in found.items() if not path.startswith(FROM_DATA)}
 
 
@@ -81,11 +73,7 @@ def _split(arguments: Sequence[str], *, prog: str) -> list[tuple[str, list[str]]
     """Return each option as it is written, with the values after it."""
     found: list[tuple[str, list[str]]] = []
     for argument in arguments:
-        if (
-            argument.startswith("-")
-            and len(argument) > 1
-            and not isinstance(convert_word(argument, float), float)
-        ):
+        if argument.startswith("-") and len(argument) > 1 and not isinstance(convert_word(argument, float), float):
             name, equals, value = argument.partition("=")
             found.append((name, [value] if equals else []))
         elif found:
@@ -144,9 +132,7 @@ def _value(option: str, words: Sequence[str], *, hint: Any, negated: bool) -> An
         if words:
             groups, dot, name = option.removeprefix("--").rpartition(".")
             other = f"--{groups}{dot}{name.removeprefix('no-') if negated else f'no-{name}'}"
-            raise UserError(
-                f"{option} takes no value, found {show(words[0])}: write {option}, or {other} for no"
-            )
+            raise UserError(f"{option} takes no value, found {show(words[0])}: write {option}, or {other} for no")
         return not negated
     parts = get_args(hint) if get_origin(hint) is tuple else (hint,)
     if parts[1:] == (...,):
@@ -156,6 +142,4 @@ def _value(option: str, words: Sequence[str], *, hint: Any, negated: bool) -> An
         raise UserError(f"{option}: found {found}, expected {expected(hint)}")
     if get_origin(hint) is not tuple:
         return typed(convert_word(words[0], hint), hint, where=option)
-    return typed(
-        [convert_word(word, part) for word, part in zip(words, parts, strict=True)], hint, where=option
-    )
+    return typed([convert_word(word, part) for word, part in zip(words, parts, strict=True)], hint, where=option)

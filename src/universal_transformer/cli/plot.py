@@ -37,9 +37,7 @@ def parser() -> Parser:
     """Return the parser of ``ut plot``."""
     parser = Parser("plot", description="Write the report of a run: RUN/report.html and RUN/plots/*.png.")
     parser.add_argument("run", metavar="RUN", help="folder of the run")
-    parser.add_argument(
-        "--stories", type=whole(1), default=1, metavar="N", help="examples to show (default: 1)"
-    )
+    parser.add_argument("--stories", type=whole(1), default=1, metavar="N", help="examples to show (default: 1)")
     parser.add_argument("--again", action="store_true", help="evaluate again, even if report.json exists")
     parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
     return parser

@@ -41,9 +41,7 @@ def run(arguments: list[str]) -> int:
         )
     stdin = options.file in (None, "-")
     if stdin and sys.stdin is None:
-        raise UserError(
-            "standard input is closed; give lines to predict from on standard input, or name a file"
-        )
+        raise UserError("standard input is closed; give lines to predict from on standard input, or name a file")
     from universal_transformer.cli.run_folder import open_run, pick_device
     from universal_transformer.decoding import Sampling
     from universal_transformer.evaluation.inference import InferenceOptions
@@ -51,16 +49,12 @@ def run(arguments: list[str]) -> int:
 
     inference = InferenceOptions(
         **search_of(options),
-        sampling=Sampling(
-            temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed
-        ),
+        sampling=Sampling(temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed),
         max_new_tokens=options.max_new_tokens,
         max_steps=options.max_steps,
         halting_threshold=options.halting_threshold,
     )
-    run = open_run(
-        Path(options.run), device=pick_device(options.device), halting_execution=options.halting_execution
-    )
+    run = open_run(Path(options.run), device=pick_device(options.device), halting_execution=options.halting_execution)
     results = _Results(run.codec, jsonl=options.jsonl)
     answers = predict(
         run.model,
@@ -80,9 +74,7 @@ def parser() -> Parser:
     """Return the parser of ``ut predict``."""
     parser = Parser("predict", description="Predict from a file or from standard input: one result a line.")
     parser.add_argument("run", metavar="RUN", help="folder of the run")
-    parser.add_argument(
-        "file", metavar="FILE", nargs="?", help="UTF-8 text, plain or .gz (default: standard input)"
-    )
+    parser.add_argument("file", metavar="FILE", nargs="?", help="UTF-8 text, plain or .gz (default: standard input)")
     parser.add_argument("--jsonl", action="store_true", help="one JSON object a line, with scores and steps")
     parser.add_argument(
         "--choices",
@@ -111,9 +103,7 @@ def parser() -> Parser:
         help="sample from the likeliest tokens that together have this probability",
     )
     parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed of sampling (default: 0)")
-    parser.add_argument(
-        "--max-new-tokens", type=whole(1), metavar="N", help="limit on the length of an output"
-    )
+    parser.add_argument("--max-new-tokens", type=whole(1), metavar="N", help="limit on the length of an output")
     add_batches(parser)
     return parser
 

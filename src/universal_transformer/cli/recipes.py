@@ -35,9 +35,7 @@ def run(arguments: list[str]) -> int:
         print(f"{name:<{width}}  {len(table.rows):>3} rows  {table.title}")
     print()
     print("ut train RECIPE trains one; ut train RECIPE --help shows its fields, --dry-run its cost")
-    print(
-        "ut recipes TABLE lists the rows of a table (recipes too: copy-lstm, …); ut reproduce TABLE measures them"
-    )
+    print("ut recipes TABLE lists the rows of a table (recipes too: copy-lstm, …); ut reproduce TABLE measures them")
     return 0
 
 

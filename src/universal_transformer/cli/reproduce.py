@@ -42,9 +42,7 @@ def run(arguments: list[str]) -> int:
     from universal_transformer.reproduction.tables import choose_rows, find_table
 
     table = find_table(options.table)
-    wanted = {
-        name: _names(vars(options)[name], option=name) for name in ("rows", "columns", "models", "tasks")
-    }
+    wanted = {name: _names(vars(options)[name], option=name) for name in ("rows", "columns", "models", "tasks")}
     rows = choose_rows(table, **wanted)
     planned = plan(table, rows, seeds=options.seeds, minutes=options.minutes, updates=options.updates)
     say = note if options.dry_run or options.render else _say
@@ -144,9 +142,7 @@ def _names(given: list[str], *, option: str) -> list[str]:
     """Split at commas as well as blanks."""
     names = [name.strip() for text in given for name in text.split(",")]
     if "" in names:
-        raise UserError(
-            f"--{option} {' '.join(given)}: an empty name in it; separate names by commas or blanks"
-        )
+        raise UserError(f"--{option} {' '.join(given)}: an empty name in it; separate names by commas or blanks")
     return names
 
 

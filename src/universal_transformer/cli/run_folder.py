@@ -43,9 +43,7 @@ def read_config(folder: Path) -> RunConfig:
     return RunConfig.load(folder / CONFIG)
 
 
-def open_run(
-    folder: Path, *, device: str = "cpu", halting_execution: Literal["auto", "masked"] | None = None
-) -> Run:
+def open_run(folder: Path, *, device: str = "cpu", halting_execution: Literal["auto", "masked"] | None = None) -> Run:
     """Load the model and the codec of the run in `folder`; `halting_execution` replaces the configured one."""
     config, name = read_config(folder), show_path(folder)
     if not (folder / MODEL).is_dir():

@@ -77,9 +77,7 @@ def _resume(rest: list[str], taken: dict[str, str | None]) -> int:
     if "--dry-run" in taken:
         raise UserError("--dry-run is for a new run: ut train RECIPE --dry-run")
     if rest and not rest[0].startswith("-"):
-        raise UserError(
-            f"unexpected {rest[0]!r}: --resume takes its recipe from {show_path(folder / CONFIG)}"
-        )
+        raise UserError(f"unexpected {rest[0]!r}: --resume takes its recipe from {show_path(folder / CONFIG)}")
     if taken.get("--data-dir") and getattr(config.data, "data_dir", ""):
         rest = ["--data.data-dir", str(taken["--data-dir"]), *rest]
     if not rest and is_finished(folder):
@@ -108,9 +106,7 @@ def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool) -> int
     return 0
 
 
-def start(
-    config: RunConfig, folder: Path, *, task: Task, resume: bool, quiet: bool = False
-) -> TrainingResult:
+def start(config: RunConfig, folder: Path, *, task: Task, resume: bool, quiet: bool = False) -> TrainingResult:
     """Print the data and the folder, then train; torch is imported here."""
     if not quiet:
         # without test files the validation examples are the test set: they are listed once

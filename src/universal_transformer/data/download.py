@@ -89,9 +89,7 @@ def fetch(
     states = check(name, folder)
     for state in states:
         if state.state == "changed":
-            raise UserError(
-                f"{show_path(state.path)}: differs from the published file; move it away to fetch it again"
-            )
+            raise UserError(f"{show_path(state.path)}: differs from the published file; move it away to fetch it again")
     missing = [file for file, state in zip(dataset.files, states, strict=True) if state.state == "missing"]
     if missing:
         _import_pooch()  # before anything is written to disk
@@ -107,9 +105,7 @@ def fetch(
         if members:
             _fetch_members(dataset, members, root, report)
     except OSError as error:
-        raise UserError(
-            f"{show_path(root)}: cannot be written ({show(error.strerror or str(error))})"
-        ) from error
+        raise UserError(f"{show_path(root)}: cannot be written ({show(error.strerror or str(error))})") from error
     return check(name, folder)
 
 
@@ -152,9 +148,7 @@ def _recorded(root: Path) -> dict[str, str]:
             continue
         digest, _, name = line.partition("  ")
         if len(digest) != 64 or not name:
-            raise UserError(
-                f"{show_path(path)}:{number}: found {show(line)}; expected a SHA-256, two blanks, a file"
-            )
+            raise UserError(f"{show_path(path)}:{number}: found {show(line)}; expected a SHA-256, two blanks, a file")
         hashes[name] = digest
     return hashes
 
@@ -168,9 +162,7 @@ def _import_pooch() -> ModuleType:
     try:
         import pooch
     except ImportError as error:
-        raise UserError(
-            "downloads need the extra `fetch`: pip install 'universal-transformer[fetch]'"
-        ) from error
+        raise UserError("downloads need the extra `fetch`: pip install 'universal-transformer[fetch]'") from error
     pooch.get_logger().setLevel("WARNING")
     return pooch
 
@@ -190,9 +182,7 @@ def _download(file: File, staging: Path, root: Path) -> Path:
             )
         )
     except ValueError as error:  # pooch raises it for a wrong hash
-        raise UserError(
-            f"{file.url}: what came is not the file of SHA-256 {expected}; nothing was kept"
-        ) from error
+        raise UserError(f"{file.url}: what came is not the file of SHA-256 {expected}; nothing was kept") from error
     except OSError as error:  # requests' errors are OSErrors
         if (response := getattr(error, "response", None)) is not None:
             response.close()  # pooch leaves the connection of a refused request open

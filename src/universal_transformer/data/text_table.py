@@ -91,9 +91,7 @@ def _collect(name: str, rows: Iterator[TextRow], *, columns: tuple[str, str]) ->
         if row.first.strip() and row.second.strip():
             kept.append(row)
     if not kept:
-        raise UserError(
-            f"{name}:{max(last, 1)}: no row with both {columns[0]} and {columns[1]}; expected at least one"
-        )
+        raise UserError(f"{name}:{max(last, 1)}: no row with both {columns[0]} and {columns[1]}; expected at least one")
     return TextTable(name=name, rows=tuple(kept), num_blank=last - len(kept))
 
 

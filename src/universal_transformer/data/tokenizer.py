@@ -46,9 +46,7 @@ class Tokenizer:
         self._rules = _rules(dict(vocabulary), kind=kind, lower_case=lower_case, merges=merges)
 
     @classmethod
-    def train(
-        cls, texts: Iterable[str], *, kind: Kind, vocabulary_size: int, lower_case: bool = False
-    ) -> Tokenizer:
+    def train(cls, texts: Iterable[str], *, kind: Kind, vocabulary_size: int, lower_case: bool = False) -> Tokenizer:
         """Learn at most `vocabulary_size` tokens (special ones included) from `texts`.
 
         ``bpe`` starts from the 256 bytes, so its least size is 260.
@@ -61,9 +59,7 @@ class Tokenizer:
         trainer: trainers.Trainer = trainers.WordLevelTrainer(min_frequency=1, show_progress=False, **common)
         if kind == "bpe":
             alphabet = pre_tokenizers.ByteLevel.alphabet()
-            trainer = trainers.BpeTrainer(
-                initial_alphabet=alphabet, max_token_length=64, show_progress=False, **common
-            )
+            trainer = trainers.BpeTrainer(initial_alphabet=alphabet, max_token_length=64, show_progress=False, **common)
         rules.train_from_iterator(texts, trainer)
         model = json.loads(rules.to_str())["model"]
         # Built from the vocabulary, because the trainer has registered <pad> and others as words of the text.
@@ -131,9 +127,7 @@ def check_tokenizer(kind: str, vocabulary_size: int) -> None:
         raise UserError(f"--data.vocabulary-size {vocabulary_size}: expected {allowed}")
 
 
-def _rules(
-    vocabulary: dict[str, int], *, kind: Kind, lower_case: bool, merges: Sequence
-) -> tokenizers.Tokenizer:
+def _rules(vocabulary: dict[str, int], *, kind: Kind, lower_case: bool, merges: Sequence) -> tokenizers.Tokenizer:
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     if kind == "bpe":
@@ -157,9 +151,7 @@ def _rules(
 @cache
 def _known(kind: Kind, lower_case: bool) -> dict[str, Any]:
     """The whole ``tokenizer.json`` of a kind, but for vocabulary and merges."""
-    fields = json.loads(
-        _rules({SPECIAL[UNKNOWN]: UNKNOWN}, kind=kind, lower_case=lower_case, merges=()).to_str()
-    )
+    fields = json.loads(_rules({SPECIAL[UNKNOWN]: UNKNOWN}, kind=kind, lower_case=lower_case, merges=()).to_str())
     fields["model"].pop("vocab")
     fields["model"].pop("merges", None)
     return fields
@@ -178,9 +170,7 @@ def _recognise(fields: dict[str, Any], name: str) -> tuple[Kind, bool]:
                 f'{name}: a section "{section}" ({show(found[section])}); expected a tokeniser saved by this '
                 "program, which has none"
             )
-    raise UserError(
-        f"{name}: unknown tokeniser rules; expected the character, word or bpe rules of this program"
-    )
+    raise UserError(f"{name}: unknown tokeniser rules; expected the character, word or bpe rules of this program")
 
 
 def _same(found: Any, known: Any) -> bool:

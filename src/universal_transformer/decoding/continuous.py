@@ -112,9 +112,7 @@ def generate_continuously(
     check_model(model)
     if not _shares(model):
         return _in_batches(model, iter(requests), slots=slots, options=options)
-    return _continuously(
-        ContinuousBatch(model, slots=slots, capacity=capacity, options=options), iter(requests)
-    )
+    return _continuously(ContinuousBatch(model, slots=slots, capacity=capacity, options=options), iter(requests))
 
 
 def generate_stream(
@@ -275,9 +273,7 @@ class ContinuousBatch:
             self.jobs, self.places = [self.jobs[row] for row in kept], [self.places[row] for row in kept]
             self.free = []
 
-    def extend(
-        self, sequences: list[Continuation], log_probabilities: Tensor, steps: Tensor
-    ) -> Int[Tensor, "rows"]:
+    def extend(self, sequences: list[Continuation], log_probabilities: Tensor, steps: Tensor) -> Int[Tensor, "rows"]:
         """Append a token to each sequence, and return the tokens."""
         sampling, end_id = self.options.sampling, self.config.vocabulary.end_id
         return extend(sequences, log_probabilities, steps, sampling=sampling, end_id=end_id)

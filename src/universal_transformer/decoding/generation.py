@@ -154,9 +154,7 @@ def next_log_probabilities(
     return result
 
 
-def _last_steps(
-    state: GenerationState, log_probabilities: Float[Tensor, "rows classes"]
-) -> Float[Tensor, "rows"]:
+def _last_steps(state: GenerationState, log_probabilities: Float[Tensor, "rows classes"]) -> Float[Tensor, "rows"]:
     """Depth steps of the last token of each row; 0 for a model without depth."""
     if state.trace is None:
         return log_probabilities.new_zeros(log_probabilities.shape[0])
@@ -208,9 +206,7 @@ def check_limit(max_new_tokens: int | None) -> None:
         raise UserError(f"max_new_tokens={max_new_tokens}: at least 1")
 
 
-def _limits(
-    lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int | None, config: BaseConfig
-) -> list[int]:
+def _limits(lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int | None, config: BaseConfig) -> list[int]:
     """New tokens that each row may get after its ``fed`` tokens (start token included)."""
     check_limit(max_new_tokens)
     wanted = [2 * length + 10 if max_new_tokens is None else max_new_tokens for length in lengths]
@@ -246,9 +242,7 @@ def _pad_left(
             )
         for token in prompt[1:]:
             if not 0 <= token < size or token == padding_id:
-                raise UserError(
-                    f"prompt {row}: token id {token}: allowed are 0 to {size - 1} without {padding_id=}"
-                )
+                raise UserError(f"prompt {row}: token id {token}: allowed are 0 to {size - 1} without {padding_id=}")
     longest = max(map(len, prompts))
     rows = [[padding_id] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
     blanks = [[place < longest - len(prompt) for place in range(longest)] for prompt in prompts]

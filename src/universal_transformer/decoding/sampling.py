@@ -155,16 +155,13 @@ def _at_once(
     return [row.result([]) for row in rows]
 
 
-def _continuations(
-    limits: Sequence[int], *, sampling: Sampling, indices: Sequence[int] | None
-) -> list["Continuation"]:
+def _continuations(limits: Sequence[int], *, sampling: Sampling, indices: Sequence[int] | None) -> list["Continuation"]:
     """Return empty continuations, numbered by ``indices`` (by default 0, 1, 2 …)."""
     numbers = range(len(limits)) if indices is None else indices
     if len(numbers) != len(limits):
         raise UserError(f"indices numbers {len(numbers)} rows, but there are {len(limits)}")
     return [
-        Continuation(limit, number=number, seed=sampling.seed)
-        for limit, number in zip(limits, numbers, strict=True)
+        Continuation(limit, number=number, seed=sampling.seed) for limit, number in zip(limits, numbers, strict=True)
     ]
 
 

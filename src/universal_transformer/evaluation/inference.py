@@ -34,9 +34,7 @@ class InferenceOptions:
 
     def __post_init__(self) -> None:
         if self.beams > 1 and self.sampling.temperature > 0:
-            raise UserError(
-                f"beams={self.beams} and temperature={self.sampling.temperature}: choose beams or sampling"
-            )
+            raise UserError(f"beams={self.beams} and temperature={self.sampling.temperature}: choose beams or sampling")
         if self.halting_threshold is not None:
             check_threshold(self.halting_threshold)
         if self.max_steps is not None and self.max_steps < 1:

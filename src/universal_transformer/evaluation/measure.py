@@ -80,9 +80,7 @@ def evaluate(
     done, total = 0, sum(map(len, sets.values()))
     with evaluating(model):
         for name, examples in sets.items():
-            sampler = check_batches(
-                model, sizes(examples), batch_tokens=max(1, batch_tokens // options.beams)
-            )
+            sampler = check_batches(model, sizes(examples), batch_tokens=max(1, batch_tokens // options.beams))
             for indices in sampler.epoch(0):
                 chosen = [examples[index] for index in indices]
                 for example, found in zip(chosen, scorer(chosen), strict=True):
@@ -109,9 +107,7 @@ def _check(model: Model, task: Task, *, options: InferenceOptions, batch_tokens:
     if task.metric == "bleu":
         load_sacrebleu()
     if options.beams > 1 and task.metric not in ("sequence", "bleu"):
-        raise UserError(
-            f"beams={options.beams}: task {task.name} is scored without writing text; leave it out"
-        )
+        raise UserError(f"beams={options.beams}: task {task.name} is scored without writing text; leave it out")
     if options.sampling.temperature > 0:
         raise UserError(
             f"temperature={options.sampling.temperature:g}: scores are those of greedy or beam search; leave it out"

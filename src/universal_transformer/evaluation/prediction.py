@@ -125,9 +125,7 @@ class _Predictor:
         most = self.options.max_new_tokens
         return (given + (2 * given + 10 if most is None else most)) * self.options.beams
 
-    def _continuous(
-        self, examples: Sequence[Example], *, sizes: Sequence[int], first: int
-    ) -> dict[int, Generated]:
+    def _continuous(self, examples: Sequence[Example], *, sizes: Sequence[int], first: int) -> dict[int, Generated]:
         """Return outputs by number of the example, where continuous batching serves a halting decoder; else nothing."""
         model, options = self.model, self.options
         if not isinstance(model, EncoderDecoder | LanguageModel) or options.beams > 1:
@@ -159,9 +157,7 @@ class _Predictor:
         best, classes = probabilities.topk(min(self.num_choices, probabilities.shape[-1]), dim=-1)
         steps = steps_of(output.encoder, real=real_positions(model, batch.source))
         return [
-            _prediction(
-                [(self.codec.render(name), score) for name, score in zip(names, scores, strict=True)], taken
-            )
+            _prediction([(self.codec.render(name), score) for name, score in zip(names, scores, strict=True)], taken)
             for scores, names, taken in zip(best.tolist(), classes.tolist(), steps, strict=True)
         ]
 

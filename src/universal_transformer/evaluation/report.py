@@ -163,9 +163,7 @@ class Report:
             raise UserError(f"{name}: a report of no rows; expected what evaluation wrote")
         for row in (*report.rows, *report.totals):
             if not row.metrics or not set(row.metrics) <= METRICS.keys():
-                raise UserError(
-                    f"{name}: scores {', '.join(map(show, row.metrics))}; known are {', '.join(METRICS)}"
-                )
+                raise UserError(f"{name}: scores {', '.join(map(show, row.metrics))}; known are {', '.join(METRICS)}")
         return report
 
     def save(self, path: Path) -> None:
@@ -184,9 +182,7 @@ class Report:
             lines.append(f"mean {title} over {len(self.rows)} groups: {mean:.{decimals}f}")
         if self.failed is not None:
             names = f": {', '.join(row.name for row in self.failed)}" if self.failed else ""
-            lines.append(
-                f"failed (error above {FAILED_ABOVE:.0f} %): {len(self.failed)} of {len(self.rows)}{names}"
-            )
+            lines.append(f"failed (error above {FAILED_ABOVE:.0f} %): {len(self.failed)} of {len(self.rows)}{names}")
         if self.halting:
             lines += self._step_lines()
         lines += [f"{name}: {text}" for name, text in self.signatures.items()]

@@ -75,9 +75,7 @@ def load_sacrebleu() -> Any:
     try:
         import sacrebleu
     except ImportError as error:
-        raise UserError(
-            "scoring by BLEU needs sacreBLEU: run pip install 'universal-transformer[metrics]'"
-        ) from error
+        raise UserError("scoring by BLEU needs sacreBLEU: run pip install 'universal-transformer[metrics]'") from error
     return sacrebleu
 
 

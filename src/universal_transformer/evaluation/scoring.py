@@ -72,9 +72,7 @@ class Scorer:
             for miss, taken in zip(wrong, steps, strict=True)
         ]
 
-    def _sequences(
-        self, model: AnyEncoderDecoder | NonAutoregressive, examples: Sequence[Example]
-    ) -> list[ScoreSums]:
+    def _sequences(self, model: AnyEncoderDecoder | NonAutoregressive, examples: Sequence[Example]) -> list[ScoreSums]:
         batch = self._batch(examples)
         assert batch.source is not None
         options = self.options
@@ -162,9 +160,7 @@ class Scorer:
             for hit, taken in zip(above, steps, strict=True)
         ]
 
-    def _logits(
-        self, model: AnyLanguageModel, texts: Sequence[tuple[int, ...]]
-    ) -> tuple[Logits, list[list[float]]]:
+    def _logits(self, model: AnyLanguageModel, texts: Sequence[tuple[int, ...]]) -> tuple[Logits, list[list[float]]]:
         batch = self._batch([Example(source=(), target=text) for text in texts])
         output = self.options.run(model, batch.target)
         return finite(output.logits), steps_of(output.decoder, real=batch.target != PADDING)

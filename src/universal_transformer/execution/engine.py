@@ -60,11 +60,7 @@ class RowEngine:
         """
         timed = rows.base
         if self.signals is not None:
-            signal = (
-                self.signals[rows.step]
-                if isinstance(rows.step, int)
-                else self.signals.index_select(0, rows.step)
-            )
+            signal = self.signals[rows.step] if isinstance(rows.step, int) else self.signals.index_select(0, rows.step)
             timed = compute(self.recompute, torch.add, rows.base, signal)
         new = self._block(timed, attend, attend_source)
         result = None
@@ -76,9 +72,7 @@ class RowEngine:
         rows.base = new if rows.signal is None else compute(self.recompute, torch.add, new, rows.signal)
         return result
 
-    def _halt(
-        self, rows: RowState, timed: Rows, new: Rows, mean: Callable[[PerRow], PerRow] | None
-    ) -> StepResult:
+    def _halt(self, rows: RowState, timed: Rows, new: Rows, mean: Callable[[PerRow], PerRow] | None) -> StepResult:
         """The halting rule, and the new state's term of the output."""
         assert self.unit is not None
         config, depth = self.unit.config, self.depth
@@ -106,9 +100,7 @@ class RowEngine:
             return self._after_attention(states, attend_source, self.recompute)
         return self.checkpoint(self._after_attention, states, attend_source, None)
 
-    def _after_attention(
-        self, states: Rows, attend_source: Attend | None, recompute: Recompute | None
-    ) -> Rows:
+    def _after_attention(self, states: Rows, attend_source: Attend | None, recompute: Recompute | None) -> Rows:
         block = self.block
         if block.after_cross_attention is not None and attend_source is not None:
             states = self._sublayer(block.after_cross_attention, states, attend_source, recompute)

@@ -168,9 +168,7 @@ class CompactLoop:
             result = engine.step(
                 rows,
                 attend=partial(attend, step=number, layout=layout),
-                attend_source=None
-                if self.context.source is None
-                else partial(self._attend_source, layout=layout),
+                attend_source=None if self.context.source is None else partial(self._attend_source, layout=layout),
                 mean=partial(_mean_over_sequences, layout=layout) if by_sequence else None,
             )
             assert result is not None
@@ -210,9 +208,7 @@ class CompactLoop:
             self._write_deeper(base, None, index, step=step)
         return base
 
-    def _write_deeper(
-        self, base: Rows, index: Index | None, rows: Int[Tensor, "halted"], *, step: int
-    ) -> None:
+    def _write_deeper(self, base: Rows, index: Index | None, rows: Int[Tensor, "halted"], *, step: int) -> None:
         """Write ``rows`` of ``base`` to the deeper slots; ``index`` has flat indices, None: the rows themselves."""
         if self.cache is None or step >= self.depth.max_steps or not len(rows):
             return
@@ -274,7 +270,5 @@ class CompactLoop:
 def _mean_over_sequences(probability: PerRow, *, layout: BatchLayout) -> PerRow:
     """The mean over the running rows of each sequence, for every row."""
     empty = probability.new_zeros(len(layout.counts))
-    total, count = (
-        empty.index_add(0, layout.sequence, part) for part in (probability, torch.ones_like(probability))
-    )
+    total, count = (empty.index_add(0, layout.sequence, part) for part in (probability, torch.ones_like(probability)))
     return (total / count.clamp(min=1)).index_select(0, layout.sequence)

@@ -53,9 +53,7 @@ class TwoProducts(Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, states: Tensor, first: Tensor, shift: Tensor, second: Tensor, offset: Tensor
-    ) -> Tensor:
+    def forward(ctx: Any, states: Tensor, first: Tensor, shift: Tensor, second: Tensor, offset: Tensor) -> Tensor:
         product = torch.ops.mkldnn._linear_pointwise
         rows = states.reshape(-1, states.shape[-1])
         hidden = product(rows, first, shift, "relu", [], "")

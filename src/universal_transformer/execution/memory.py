@@ -48,9 +48,7 @@ def check_memory(wanted: int, *, device: torch.device, what: str, fix: str) -> N
     """UserError when ``wanted`` bytes are more than ``device`` has free."""
     free = free_bytes(device)
     if free is not None and wanted > free:
-        raise UserError(
-            f"{what} takes {show_bytes(wanted)}, and {show_bytes(free)} are free on {device}: {fix}"
-        )
+        raise UserError(f"{what} takes {show_bytes(wanted)}, and {show_bytes(free)} are free on {device}: {fix}")
 
 
 def allocate_cache(

@@ -36,9 +36,7 @@ def shared_call_obstacle(recurrence: Recurrence) -> str | None:
     reasons = {
         "steps have separate blocks (tied=False)": not recurrence.tied,
         "a step has several blocks": recurrence.blocks_per_step != 1,
-        "the transition computes a position from its neighbours": not getattr(
-            block.transition, "pointwise", False
-        ),
+        "the transition computes a position from its neighbours": not getattr(block.transition, "pointwise", False),
         "the transition gives 0 at padding (zero_padding)": block.zero_padding,
         "positions are shifted at every step": coordinates.shift_by_step,
         "coordinates are concatenated": coordinates.join is not None,
@@ -66,9 +64,7 @@ def compaction_obstacle(recurrence: Recurrence, context: AttentionContext | None
     return None
 
 
-def compaction_pays(
-    running: int, *, recurrence: Recurrence, context: AttentionContext, positions: int
-) -> bool:
+def compaction_pays(running: int, *, recurrence: Recurrence, context: AttentionContext, positions: int) -> bool:
     """Whether leaving out all but ``running`` of ``positions`` saves more time than it costs."""
     block, gradients = recurrence.block, torch.is_grad_enabled()
     width = recurrence.coordinates.sizes.width

@@ -117,9 +117,7 @@ class Recompute:
             if known is recipe:
                 return result
         if not recipe.holds:
-            raise RuntimeError(
-                "a tensor that the backward pass needs was changed in place after the forward pass"
-            )
+            raise RuntimeError("a tensor that the backward pass needs was changed in place after the forward pass")
         result = recipe.function(
             *(self._compute(part) if isinstance(part, Recipe) else part for part in recipe.arguments)
         )

@@ -36,9 +36,7 @@ class BatchLayout:
     stored: int = 0
 
     @classmethod
-    def of(
-        cls, running: Bool[Tensor, "batch position"], *, counts: list[int], stored: int = 0
-    ) -> "BatchLayout":
+    def of(cls, running: Bool[Tensor, "batch position"], *, counts: list[int], stored: int = 0) -> "BatchLayout":
         """The layout of the positions that run, ``counts`` of each sequence."""
         index = find(running.flatten(), count=sum(counts))
         return cls(index, tuple(counts), running.shape[1], stored)

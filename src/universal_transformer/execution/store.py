@@ -87,9 +87,7 @@ class BatchStore:
     def write(self, index: Index | None, new: Projected, *, keep: bool) -> int:
         """Overwrite rows; with ``keep``, record what they replace. Returns how many writes can be undone."""
         if self.entries is None or index is None:
-            self.entries = Projected(
-                new.rows.detach(), None if new.variance is None else new.variance.detach()
-            )
+            self.entries = Projected(new.rows.detach(), None if new.variance is None else new.variance.detach())
             self.undo.append(None)
             return 1
         if keep:
@@ -122,9 +120,7 @@ class BatchStore:
 
     def heads(self, rows: Both) -> tuple[Keys, Keys]:
         """Keys and values in the shape that attention takes."""
-        both = rows.view(
-            self.batch, -1, 2, self.attention.num_heads, rows.shape[1] // 2 // self.attention.num_heads
-        )
+        both = rows.view(self.batch, -1, 2, self.attention.num_heads, rows.shape[1] // 2 // self.attention.num_heads)
         key, value = both.unbind(2)
         return key.transpose(1, 2), value.transpose(1, 2)
 
@@ -142,9 +138,7 @@ class BatchStore:
         assert self.entries is not None
         rows, variance = self.entries
         if self.gradients is None:
-            self.gradients = Projected(
-                torch.zeros_like(rows), None if variance is None else torch.zeros_like(variance)
-            )
+            self.gradients = Projected(torch.zeros_like(rows), None if variance is None else torch.zeros_like(variance))
         if variance is None or part is None or self.gradients.variance is None:
             for total, found in zip(self.heads(self.gradients.rows), (key, value), strict=True):
                 total.add_(found)
@@ -217,9 +211,7 @@ class StoredAttention(torch.autograd.Function):
             if ctx.random is not None:
                 _set_random_state(query.device, ctx.random)
             seen = [one.detach().requires_grad_() for one in asked]
-            result = store.mix(
-                seen[0], seen[1], seen[2], None if shift is None else seen[3], layout=ctx.layout
-            )
+            result = store.mix(seen[0], seen[1], seen[2], None if shift is None else seen[3], layout=ctx.layout)
         query, key, value, *moved = torch.autograd.grad(result, seen, grads[0])
         added = store.accumulate(key, value, part, step=ctx.step)
         taken = store.take(index)

@@ -147,8 +147,7 @@ class RowStream:
         ended = result.done.nonzero().squeeze(1)
         if len(ended):
             step, sequence, position = (
-                part.index_select(0, ended)
-                for part in (rows.step, rows.layout.sequence, rows.layout.position)
+                part.index_select(0, ended) for part in (rows.step, rows.layout.sequence, rows.layout.position)
             )
             base = rows.base.index_select(0, ended)
             self.cache.write_deeper(base, step=step, sequence=sequence, position=position)
@@ -158,9 +157,7 @@ class RowStream:
         """The last states of rows whose token is finished, the steps that it took, and its position."""
         rows, norm = self.rows, self.recurrence.closing_norm
         assert isinstance(rows.step, Tensor)
-        output, step, position = (
-            part.index_select(0, at) for part in (rows.output, rows.step, rows.layout.position)
-        )
+        output, step, position = (part.index_select(0, at) for part in (rows.output, rows.step, rows.layout.position))
         output = output.to(rows.base.dtype)
         return output if norm is None else norm(output), step.to(wide(output.dtype)), position
 

@@ -38,9 +38,7 @@ def _points(bench: Mapping[str, Any], by: str) -> list[Point]:
 
 
 def _axes(title: str, shape: str, bench: Mapping[str, Any], points: Sequence[Point]) -> tuple[Figure, Axes]:
-    machine = (
-        f"{bench['threads']} thread(s) of {bench['machine']['processor']}, torch {bench['versions']['torch']}"
-    )
+    machine = f"{bench['threads']} thread(s) of {bench['machine']['processor']}, torch {bench['versions']['torch']}"
     subtitle = f"{shape}, width {points[0]['shape']['width']}, float32, {machine}"
     figure, (ax,) = canvas(width=6.4, height=3.3, title=title, subtitle=subtitle)
     clean(ax, grid="y")

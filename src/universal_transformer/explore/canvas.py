@@ -44,9 +44,7 @@ def canvas(
     head = 0.78
     figure = Figure(figsize=(width, height + head), facecolor="white")
     FigureCanvasAgg(figure)
-    figure.set_layout_engine(
-        "constrained", rect=(0.012, 0.01, 0.976, height / (height + head)), w_pad=0.04, h_pad=0.04
-    )
+    figure.set_layout_engine("constrained", rect=(0.012, 0.01, 0.976, height / (height + head)), w_pad=0.04, h_pad=0.04)
     for text, below, size, weight, colour in (
         (title, 0.30, 14, "bold", INK),
         (subtitle, 0.56, 10, "normal", MUTED),

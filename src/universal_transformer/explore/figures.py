@@ -43,9 +43,7 @@ if TYPE_CHECKING:
 MOST_GROUPS = 40
 _CURVE_STYLES = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"))
 
-PAPER_STEPS: Mapping[int, tuple[float, float]] = MappingProxyType(
-    {1: (2.3, 0.8), 2: (3.1, 1.1), 3: (3.8, 2.2)}
-)
+PAPER_STEPS: Mapping[int, tuple[float, float]] = MappingProxyType({1: (2.3, 0.8), 2: (3.1, 1.1), 3: (3.8, 2.2)})
 """Mean ponder time ± standard deviation by number of supporting facts on bAbI (paper, section 3.1)."""
 
 
@@ -58,8 +56,7 @@ def ponder_histogram(report: Report) -> Figure:
         width=9.2,
         height=height,
         title="Steps of positions",
-        subtitle=" · ".join(f"{steps.side} {show_steps(steps)}" for steps in sides)
-        + f" (mean ± sd), {report.task}",
+        subtitle=" · ".join(f"{steps.side} {show_steps(steps)}" for steps in sides) + f" (mean ± sd), {report.task}",
         columns=2 if grouped else 1,
         ratios=(1.0, 1.15) if grouped else (1.0,),
     )
@@ -148,9 +145,7 @@ def error_by_group(report: Report) -> Figure:
     ax.set_xlim(0, 1.12 if metric.endswith("accuracy") else largest)
     ax.set_xlabel("accuracy" if len(metrics) > 1 else title, color=MUTED, fontsize=10)
     if len(metrics) > 1:
-        ax.legend(
-            frameon=False, fontsize=9, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0), labelcolor=INK
-        )
+        ax.legend(frameon=False, fontsize=9, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0), labelcolor=INK)
     clean(ax, grid="x")
     ax.tick_params(axis="y", labelcolor=INK, labelsize=9.5)
     return figure
@@ -253,9 +248,7 @@ def _step_grid(ax: Axes, report: Report) -> None:
     for edge in range(len(firsts) - 1):
         ax.axhline(edge + 0.5, color="white", linewidth=2)
     for place, steps in enumerate(firsts):
-        ax.plot(
-            steps.mean, place, "o", color=ORANGE, markersize=7, markeredgecolor="white", markeredgewidth=1.2
-        )
+        ax.plot(steps.mean, place, "o", color=ORANGE, markersize=7, markeredgecolor="white", markeredgewidth=1.2)
         ax.annotate(
             f"{steps.mean:.2f}", (steps.mean, place), xytext=(8, 0), textcoords="offset points", va="center",
             fontsize=9, color=INK,

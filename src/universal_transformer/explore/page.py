@@ -77,9 +77,7 @@ def table(rows: Sequence[Sequence[str]], *, names: int = 1, totals: Sequence[int
     lines = []
     for number, row in enumerate(rows):
         tag = "td" if number else "th"
-        cells = [
-            f"{' class=name' if column < names else ''}>{escape(cell)}" for column, cell in enumerate(row)
-        ]
+        cells = [f"{' class=name' if column < names else ''}>{escape(cell)}" for column, cell in enumerate(row)]
         inside = "".join(f"<{tag}{cell}</{tag}>" for cell in cells)
         lines.append(f"<tr{' class=total' if number in totals else ''}>{inside}</tr>")
     return "<table>\n" + "\n".join(lines) + "\n</table>"

@@ -91,14 +91,10 @@ def render(
     """Return the page as text."""
     title = str(config.get("recipe") or report.task)
     scores = report.score_table()
-    totals = [
-        number for number, line in enumerate(scores) if number and report.has_groups and line[1] == "all"
-    ]
+    totals = [number for number, line in enumerate(scores) if number and report.has_groups and line[1] == "all"]
     count = sum(row.count for row in report.totals)
     lead = f"Universal Transformer on {report.task}, {report.split}: {count:,} examples."
-    training = [
-        f"while training: {line.get('text', '')}" for line in metrics if line.get("event") == "warning"
-    ]
+    training = [f"while training: {line.get('text', '')}" for line in metrics if line.get("event") == "warning"]
     found = [text for text in dict.fromkeys([*report.warnings, *training]) if text]
     parts = [
         f'<h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>',
@@ -225,20 +221,14 @@ def _settings(config: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -
         "recipe": config.get("recipe"),
         "seed": training.get("seed"),
         "trained on": ", ".join(
-            f"{name} {start[name]}".removeprefix("device ")
-            for name in ("device", "threads", "torch")
-            if name in start
+            f"{name} {start[name]}".removeprefix("device ") for name in ("device", "threads", "torch") if name in start
         ),
         "report made on": f"{here}, Python {platform.python_version()}, torch {torch.__version__}",
-        "digest of configuration, data": ", ".join(
-            str(start[name]) for name in ("config", "data") if name in start
-        ),
+        "digest of configuration, data": ", ".join(str(start[name]) for name in ("config", "data") if name in start),
     }
     shown = {name: value for name, value in summary.items() if value not in (None, "")}
     parts = [
-        page.folded(name, page.fields(_flat(value)))
-        for name, value in config.items()
-        if isinstance(value, Mapping)
+        page.folded(name, page.fields(_flat(value))) for name, value in config.items() if isinstance(value, Mapping)
     ]
     return page.section("Settings", page.fields(shown), *parts)
 

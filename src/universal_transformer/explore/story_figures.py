@@ -68,9 +68,7 @@ def attention_maps(story: Story) -> Figure:
         mesh = _cells(ax, weights[panel][:, rows], places, largest=largest)
         name = "step" if story.layers_per_step else "layer"
         over = step > halted_after
-        ax.set_title(
-            f"{name} {step}" + (" (halted)" if over else ""), fontsize=9.5, color=MUTED if over else INK
-        )
+        ax.set_title(f"{name} {step}" + (" (halted)" if over else ""), fontsize=9.5, color=MUTED if over else INK)
         if over:
             ax.axvspan(0.5, heads + 0.5, color="white", alpha=0.62, linewidth=0)
         ax.set_xticks(range(1, heads + 1))
@@ -145,9 +143,7 @@ def _cells(ax: Axes, weights: np.ndarray, places: Sequence[float], *, largest: f
     from matplotlib.patches import Rectangle
 
     heads = weights.shape[0]
-    cells = [
-        Rectangle((head + 1 - 0.46, place - 0.46), 0.92, 0.92) for head in range(heads) for place in places
-    ]
+    cells = [Rectangle((head + 1 - 0.46, place - 0.46), 0.92, 0.92) for head in range(heads) for place in places]
     drawn = PatchCollection(cells, cmap=shades(), linewidth=0)
     drawn.set_array(weights.ravel())
     drawn.set_clim(0, largest)

@@ -241,9 +241,7 @@ def load_body(variables: Variables, hparams: Mapping[str, Any]) -> Body:
     inside = _strip(variables)
     encoder, decoder = _has(inside, "encoder"), _has(inside, "decoder")
     if not encoder and not decoder:
-        raise UserError(
-            "no official variables of an encoder or a decoder: their names contain /encoder/ or /decoder/"
-        )
+        raise UserError("no official variables of an encoder or a decoder: their names contain /encoder/ or /decoder/")
     one_side: Architecture = "classifier" if encoder else "language_model"
     config = config_from_hparams(hparams, architecture="encoder_decoder" if encoder and decoder else one_side)
     body = Body(config, encoder=encoder, decoder=decoder)

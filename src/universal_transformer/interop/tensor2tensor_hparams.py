@@ -13,6 +13,7 @@ from universal_transformer.models.config import (
     InputsConfig,
     ModelConfig,
     OutputsConfig,
+    Tensor2TensorConfig,
     VocabularyConfig,
 )
 from universal_transformer.nn.config import (
@@ -22,7 +23,6 @@ from universal_transformer.nn.config import (
     HaltingConfig,
     Sizes,
     StepConfig,
-    Tensor2TensorConfig,
     TransitionConfig,
 )
 
@@ -213,9 +213,7 @@ def config_from_hparams(
         architecture=architecture,
         vocabulary=VocabularyConfig(padding_id=0, end_id=1),
         inputs=InputsConfig(scale_embeddings=full["multiply_embedding_mode"] == "sqrt_depth"),
-        outputs=OutputsConfig(
-            tie_output=bool(full["shared_embedding_and_softmax_weights"]), output_bias=False
-        ),
+        outputs=OutputsConfig(tie_output=bool(full["shared_embedding_and_softmax_weights"]), output_bias=False),
         sizes=Sizes(width=full["hidden_size"], filter_width=full["filter_size"], num_heads=full["num_heads"]),
         coordinates=coordinates,
         attention=AttentionConfig(dropout=float(full["attention_dropout"])),

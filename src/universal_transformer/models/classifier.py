@@ -50,9 +50,7 @@ class Classifier(AnyClassifier):
     ) -> ModelOutput:
         """Logits ``[batch, classes]``."""
         if self.training and self.config.coordinates.offsets != "none" and source_positions is None:
-            source_positions = draw_positions(
-                self.config.coordinates, *source.shape[:2], device=source.device
-            )
+            source_positions = draw_positions(self.config.coordinates, *source.shape[:2], device=source.device)
         states, padding, trace = self.source(
             source,
             positions=source_positions,

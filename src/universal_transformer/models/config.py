@@ -24,7 +24,6 @@ from universal_transformer.nn.config import (
     HaltingConfig,
     Sizes,
     StepConfig,
-    Tensor2TensorConfig,
     TransitionConfig,
 )
 from universal_transformer.typed import Count, check, leaves, listed, typed
@@ -79,6 +78,32 @@ class OutputsConfig:
     """Add a bias to the logits."""
     pooling: Literal["mean", "last", "pointer"] = "mean"
     """What a classifier reads: the mean over positions, the last position, or attention over the source tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensor2TensorConfig:
+    """Choices that exist for official checkpoints (tensor2tensor) only. The defaults switch all of them off."""
+
+    scale_step_table: bool = False
+    """Multiply a learned step table by the square root of its width."""
+    concatenate_coordinates: bool = False
+    """Concatenate coordinates to the state and project back, instead of adding them."""
+    shift_positions_by_step: bool = False
+    """Positions start at ``trunc(length * t / T)`` at step t."""
+    plain_layers_before: Count = 0
+    """Ordinary layers before the recurrence."""
+    plain_layers_after: Count = 0
+    """Ordinary layers after the recurrence."""
+    zero_padding: bool = False
+    """The feed-forward transition of the encoder gives 0 at padding (the pad remover)."""
+    ponder_padding: bool = False
+    """Padding takes steps like any other position."""
+    num_target_spaces: Count = 0
+    """Rows of an embedding of the problem, added to every source position. 0: none."""
+    start_is_padding: bool = False
+    """The token before the first target token has the id of padding."""
+    allow_look_ahead: bool = False
+    """Accept choices with which a decoder sees later positions. Generation is refused then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,9 +162,7 @@ class BaseConfig:
         return {"kind": self.kind, **dataclasses.asdict(self)}
 
     @classmethod
-    def from_dict(
-        cls: type[AnyConfig], fields: dict[str, Any], *, where: str = "model configuration"
-    ) -> AnyConfig:
+    def from_dict(cls: type[AnyConfig], fields: dict[str, Any], *, where: str = "model configuration") -> AnyConfig:
         """Return the inverse of `to_dict`, also for files of earlier versions. Missing fields have their defaults."""
         named = {name: value for name, value in fields.items() if name != "kind"}
         config: AnyConfig = typed(nested(named, paths=leaves(cls)), cls, where=where, partial=True)
@@ -261,9 +284,7 @@ def _size_rules(config: ModelConfig) -> Rules:
     allowed = [n for n in range(1, min(width, 1024) + 1) if width % n == 0]
     sinusoids = "sinusoidal" in (coordinates.position, coordinates.step) or coordinates.from_end
     odd, odd_head = width % 2 == 1, width // heads % 2 == 1 and coordinates.position == "rotary"
-    pairs = (
-        f"rotary coordinates rotate pairs of channels: width / num_heads must be even, not {width // heads}"
-    )
+    pairs = f"rotary coordinates rotate pairs of channels: width / num_heads must be even, not {width // heads}"
     yield "sizes.num_heads", width % heads != 0, f"must divide width={width}: one of {allowed}"
     yield "sizes.width", odd and sinusoids, "sinusoidal coordinates come in pairs: an even width is needed"
     yield "sizes.num_heads", odd_head, pairs

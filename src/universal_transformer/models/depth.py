@@ -51,7 +51,14 @@ def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = Fa
         choices["before"], choices["after"] = blocks(t2t.plain_layers_before), blocks(t2t.plain_layers_after)
         choices["plain_coordinates"] = _plain_coordinates(config)
     made = (MixedRecurrence if "before" in choices else Recurrence)(
-        Coordinates(sizes, coordinates, max_steps=max_steps, t2t=t2t),
+        Coordinates(
+            sizes,
+            coordinates,
+            max_steps=max_steps,
+            scale_step_table=t2t.scale_step_table,
+            concatenate=t2t.concatenate_coordinates,
+            shift_by_step=t2t.shift_positions_by_step,
+        ),
         blocks(step.blocks * (1 if step.tied else max_steps)),
         **choices,
     )

@@ -12,6 +12,7 @@ from universal_transformer.models.roles import AnyEncoderDecoder
 from universal_transformer.models.source import SourceSide
 from universal_transformer.models.target import DecoderState, TargetSide
 from universal_transformer.nn.attention import ProjectedSource
+from universal_transformer.nn.coordinates import reverse_positions
 
 
 class EncoderDecoder(AnyEncoderDecoder):
@@ -49,9 +50,11 @@ class EncoderDecoder(AnyEncoderDecoder):
         """Keys and values of the source, for the target side."""
         recurrence, rotary = self.target.recurrence, None
         if self.config.attention.rotary_source:
-            rotary = recurrence.coordinates.source_angles(
-                positions, padding=padding, from_end=self.config.coordinates.from_end
-            )
+            rotary = recurrence.coordinates.angles(positions)
+            if self.config.coordinates.from_end:  # half of the heads count from the last position
+                mirrored = recurrence.coordinates.angles(reverse_positions(positions, padding=padding))
+                size = (-1, mirrored.shape[1], self.config.sizes.num_heads // 2, -1, -1)
+                rotary = torch.cat((rotary.expand(size), mirrored.expand(size)), dim=2)
         return recurrence.project_source(states, padding=padding, rotary=rotary)
 
     def forward(

@@ -33,9 +33,7 @@ class LanguageModel(AnyLanguageModel):
     ) -> ModelOutput:
         """Logits for every token of ``target`` given those to its left."""
         if self.training and self.config.coordinates.offsets != "none" and target_positions is None:
-            target_positions = draw_positions(
-                self.config.coordinates, *target.shape[:2], device=target.device
-            )
+            target_positions = draw_positions(self.config.coordinates, *target.shape[:2], device=target.device)
         logits, trace = self.target(
             target,
             positions=target_positions,
@@ -54,6 +52,4 @@ class LanguageModel(AnyLanguageModel):
         halting_threshold: float | None = None,
     ) -> DecoderState:
         """Return an empty state with caches for ``capacity`` tokens (start token and prompt included)."""
-        return self.target.start(
-            batch=batch, capacity=capacity, max_steps=max_steps, threshold=halting_threshold
-        )
+        return self.target.start(batch=batch, capacity=capacity, max_steps=max_steps, threshold=halting_threshold)

@@ -27,7 +27,5 @@ class ModelOutput:
         if not traces:
             return self.logits.new_zeros(())
         made = sum(trace.steps.sum() for trace in traces)
-        real = sum(
-            trace.steps.numel() if trace.padding is None else (~trace.padding).sum() for trace in traces
-        )
+        real = sum(trace.steps.numel() if trace.padding is None else (~trace.padding).sum() for trace in traces)
         return (self.logits.new_zeros(()) + made) / real

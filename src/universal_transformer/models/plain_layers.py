@@ -43,9 +43,7 @@ class MixedRecurrence(Recurrence):
         """Applications of a block in one pass."""
         return len(self.before) + super().num_slots(max_steps) + len(self.after)
 
-    def loop(
-        self, states: States, context: AttentionContext, *, depth: Depth, **call: Any
-    ) -> tuple[States, Trace]:
+    def loop(self, states: States, context: AttentionContext, *, depth: Depth, **call: Any) -> tuple[States, Trace]:
         """The layers before, the loop over depth, the layers after."""
         states = self._plain(states, context, count=len(self.before), slot=0, index=0)
         states, trace = super().loop(states, context, depth=depth, **call)
@@ -53,9 +51,7 @@ class MixedRecurrence(Recurrence):
         slot, index = self.num_slots(depth.max_steps) - count, len(self.layers) - count
         return self._plain(states, context, count=count, slot=slot, index=index), trace
 
-    def _plain(
-        self, states: States, context: AttentionContext, *, count: int, slot: int, index: int
-    ) -> States:
+    def _plain(self, states: States, context: AttentionContext, *, count: int, slot: int, index: int) -> States:
         if count and self.plain_coordinates is not None:
             encoding = self.plain_coordinates.encode(context.encoding.positions, padding=context.padding)
             states = self.plain_coordinates.add_to_input(states, encoding)

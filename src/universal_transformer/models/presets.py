@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from universal_transformer.models.config import ModelConfig, OutputsConfig, refusal
+from universal_transformer.models.config import ModelConfig, OutputsConfig, Tensor2TensorConfig, refusal
 from universal_transformer.nn.config import (
     CoordinatesConfig,
     HaltingConfig,
     Sizes,
     StepConfig,
-    Tensor2TensorConfig,
 )
 from universal_transformer.typed import listed, replaced
 

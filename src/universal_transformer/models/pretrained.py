@@ -30,13 +30,9 @@ class Pretrained(nn.Module):
     def __init__(self, config: BaseConfig) -> None:
         super().__init__()
         if not isinstance(config, self.config_kind):
-            raise UserError(
-                f"{type(config).__name__}: {type(self).__name__} needs a {self.config_kind.__name__}"
-            )
+            raise UserError(f"{type(config).__name__}: {type(self).__name__} needs a {self.config_kind.__name__}")
         if config.architecture != self.architecture:
-            raise UserError(
-                f'architecture="{config.architecture}": {type(self).__name__} needs "{self.architecture}"'
-            )
+            raise UserError(f'architecture="{config.architecture}": {type(self).__name__} needs "{self.architecture}"')
         self.config: BaseConfig = config
 
     def tensors(self) -> dict[str, Tensor]:
@@ -105,9 +101,7 @@ class Pretrained(nn.Module):
                 for name, tensor in wanted.items():
                     value = file.get_tensor(name)
                     if not value.is_floating_point():
-                        raise UserError(
-                            f"{path}: tensor {name} holds {value.dtype}, floating point is needed"
-                        )
+                        raise UserError(f"{path}: tensor {name} holds {value.dtype}, floating point is needed")
                     if not bool(torch.isfinite(value).all()):
                         raise UserError(f"{path}: tensor {name} holds values that are not finite")
                     tensor.copy_(value)

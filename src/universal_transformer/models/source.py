@@ -30,9 +30,7 @@ class SourceSide(nn.Module):
         self.dropout = nn.Dropout(config.step.dropout)
         self.recurrence = recurrence(config, decoder=False)
 
-    def positions(
-        self, source: Int[Tensor, "batch source *words"], *, drawn: Positions | None = None
-    ) -> Positions:
+    def positions(self, source: Int[Tensor, "batch source *words"], *, drawn: Positions | None = None) -> Positions:
         """Positions of the tokens: ``drawn``, or 0, 1, 2 …; after each separator they start again."""
         padding = self.input.padding(source)
         if drawn is None:
@@ -40,9 +38,7 @@ class SourceSide(nn.Module):
             drawn = default_positions(padding.shape[1], padding=seen, device=padding.device)
         if self.part is None:
             return drawn
-        return restart_positions(
-            drawn, separators=source == self.config.vocabulary.separator_id, padding=padding
-        )
+        return restart_positions(drawn, separators=source == self.config.vocabulary.separator_id, padding=padding)
 
     def forward(
         self,

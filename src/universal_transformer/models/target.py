@@ -130,9 +130,7 @@ class TargetSide(nn.Module):
             like=weight.detach(),
         )
         if source is not None:  # a few queries read these many times: one stretch of memory for each head
-            source = [
-                ProjectedSource(each.key.contiguous(), each.value.contiguous(), each.mask) for each in source
-            ]
+            source = [ProjectedSource(each.key.contiguous(), each.value.contiguous(), each.mask) for each in source]
         return DecoderState(
             cache=cache,
             source=source,

@@ -98,9 +98,7 @@ def attend(
     dropout: float = 0.0,
 ) -> Heads:
     """``softmax(Q K^T / sqrt(head)) V``. ``causal``: the mask of equally many queries and keys."""
-    return scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal
-    )
+    return scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal)
 
 
 class ProjectedSource(NamedTuple):
@@ -138,8 +136,7 @@ class SelfAttention(nn.Module):
         ``record`` receives the attention weights (the explicit softmax, no gradient).
         """
         query, key, value = (
-            split_heads(part, num_heads=self.num_heads)
-            for part in self.query_key_value(states).chunk(3, dim=-1)
+            split_heads(part, num_heads=self.num_heads) for part in self.query_key_value(states).chunk(3, dim=-1)
         )
         if rotary is not None:
             query, key = rotate(query, rotary=rotary), rotate(key, rotary=rotary)
@@ -179,9 +176,7 @@ class CrossAttention(nn.Module):
         rotary: Float[Tensor, "2 rows #heads position half"] | None = None,
     ) -> ProjectedSource:
         """Keys and values of ``source``."""
-        key, value = (
-            split_heads(part, num_heads=self.num_heads) for part in self.key_value(source).chunk(2, dim=-1)
-        )
+        key, value = (split_heads(part, num_heads=self.num_heads) for part in self.key_value(source).chunk(2, dim=-1))
         if self.rotary:
             assert rotary is not None, "rotary keys need the positions of the source"
             key = rotate(key, rotary=rotary)

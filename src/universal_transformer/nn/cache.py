@@ -34,9 +34,7 @@ class LayerCache:
             self.entries[:, self.length : end, part] = new.transpose(1, 2)
         return self.heads(end)
 
-    def extend(
-        self, states: Float[Tensor, "batch new width"], *, reach: int
-    ) -> Float[Tensor, "batch seen width"]:
+    def extend(self, states: Float[Tensor, "batch new width"], *, reach: int) -> Float[Tensor, "batch seen width"]:
         """Store new inputs of a convolution; return them after (at most) ``reach`` earlier ones."""
         assert self.inputs is not None
         end = self.length + states.shape[1]

@@ -133,32 +133,6 @@ HALTING_RULES: dict[str, str] = {"act": "universal_transformer.nn.halting:act"}
 """Name of a rule -> ``module:function``. See docs/extending.md for how to add one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tensor2TensorConfig:
-    """Choices that exist for official checkpoints (tensor2tensor) only. The defaults switch all of them off."""
-
-    scale_step_table: bool = False
-    """Multiply a learned step table by the square root of its width."""
-    concatenate_coordinates: bool = False
-    """Concatenate coordinates to the state and project back, instead of adding them."""
-    shift_positions_by_step: bool = False
-    """Positions start at ``trunc(length * t / T)`` at step t."""
-    plain_layers_before: Count = 0
-    """Ordinary layers before the recurrence."""
-    plain_layers_after: Count = 0
-    """Ordinary layers after the recurrence."""
-    zero_padding: bool = False
-    """The feed-forward transition of the encoder gives 0 at padding (the pad remover)."""
-    ponder_padding: bool = False
-    """Padding takes steps like any other position."""
-    num_target_spaces: Count = 0
-    """Rows of an embedding of the problem, added to every source position. 0: none."""
-    start_is_padding: bool = False
-    """The token before the first target token has the id of padding."""
-    allow_look_ahead: bool = False
-    """Accept choices with which a decoder sees later positions. Generation is refused then."""
-
-
 def named(path: str) -> Any:
     """What an entry ``module:attribute`` of `TRANSITIONS` or `HALTING_RULES` names."""
     module, _, attribute = path.partition(":")

@@ -12,7 +12,7 @@ from torch import nn
 
 from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.nn.config import CoordinatesConfig, Sizes, Tensor2TensorConfig
+from universal_transformer.nn.config import CoordinatesConfig, Sizes
 
 Layout = Literal["interleaved", "split"]
 
@@ -80,8 +80,8 @@ class PositionEncoding(NamedTuple):
 class Coordinates(nn.Module):
     """Adds ``P^t = π + τ_t`` to states (decisions D1, D2 and D12).
 
-    ``max_steps``: rows of a learned step table. ``t2t``: tensor2tensor concatenates (``W [H; π; τ]``), scales the step
-    table, or starts positions at ``trunc(length * t / T)``.
+    ``max_steps``: rows of a learned step table. Variants of tensor2tensor: ``scale_step_table`` by the square root of
+    its width, ``concatenate`` (``W [H; π; τ]``), ``shift_by_step`` (positions start at ``trunc(length * t / T)``).
     """
 
     def __init__(
@@ -90,24 +90,25 @@ class Coordinates(nn.Module):
         config: CoordinatesConfig | None = None,
         *,
         max_steps: int = 6,
-        t2t: Tensor2TensorConfig | None = None,
+        scale_step_table: bool = False,
+        concatenate: bool = False,
+        shift_by_step: bool = False,
     ) -> None:
         super().__init__()
         config = CoordinatesConfig() if config is None else config
-        t2t = Tensor2TensorConfig() if t2t is None else t2t
         width = sizes.width
         self.sizes, self.config = sizes, config
-        self.every_step, self.shift_by_step = config.injection == "every_step", t2t.shift_positions_by_step
+        self.every_step, self.shift_by_step = config.injection == "every_step", shift_by_step
         adds_positions = self.every_step and config.position in ("sinusoidal", "learned")
-        self.step_width = 2 * width if t2t.concatenate_coordinates and adds_positions else width
-        self.step_scale = math.sqrt(self.step_width) if t2t.scale_step_table else 1.0
+        self.step_width = 2 * width if concatenate and adds_positions else width
+        self.step_scale = math.sqrt(self.step_width) if scale_step_table else 1.0
         self.position_table = self.step_table = self.join = None
         if config.position == "learned":
             self.position_table = nn.Parameter(torch.empty(config.max_positions, width))
         if config.step == "learned":
             self.step_table = nn.Parameter(torch.empty(max_steps, self.step_width))
         joined = self.step_width * (1 if config.step == "none" else 2)
-        if t2t.concatenate_coordinates and joined > width:
+        if concatenate and joined > width:
             self.join = nn.Linear(joined, width, bias=False)
         self.end_rotation: Tensor | None
         self.register_buffer("end_rotation", fixed_rotation(width) if config.from_end else None)
@@ -127,7 +128,7 @@ class Coordinates(nn.Module):
                 from_end = sinusoid(mirrored, width=self.sizes.width, layout=self.config.layout)
                 signal = signal + from_end.to(self.end_rotation.dtype) @ self.end_rotation
         elif self.config.position == "rotary":
-            rotary = self._angles(positions)
+            rotary = self.angles(positions)
         return PositionEncoding(positions, signal, rotary, highest)
 
     def _signal(self, positions: Positions, *, highest: int) -> Float[Tensor, "rows position width"]:
@@ -141,22 +142,12 @@ class Coordinates(nn.Module):
             )
         return self.position_table[positions]
 
-    def _angles(self, positions: Positions) -> Float[Tensor, "2 rows 1 position half"]:
+    def angles(self, positions: Positions) -> Float[Tensor, "2 rows 1 position half"]:
+        """Cosines and sines of rotary positions (D2)."""
         half = self.sizes.width // self.sizes.num_heads // 2
         rank = torch.arange(half, device=positions.device, dtype=torch.float32)
         angle = positions.float().unsqueeze(-1) * torch.exp(-math.log(10_000.0) * rank / half)
         return torch.stack((angle.cos(), angle.sin())).unsqueeze(2)
-
-    def source_angles(
-        self, positions: Positions, *, padding: Padding | None, from_end: bool
-    ) -> Float[Tensor, "2 rows #heads position half"]:
-        """Rotary angles of source positions (D13). ``from_end``: half of the heads count from the last position."""
-        angles = self._angles(positions)
-        if not from_end:
-            return angles
-        mirrored = self._angles(reverse_positions(positions, padding=padding))
-        each = (2, max(len(positions), mirrored.shape[1]), self.sizes.num_heads // 2, *angles.shape[3:])
-        return torch.cat((angles.expand(each), mirrored.expand(each)), dim=2)
 
     def step_signals(self, steps: int, *, like: Tensor) -> Float[Tensor, "step channels"] | None:
         """τ of the first ``steps`` steps, in the type and on the device of ``like``; None without step signals.

@@ -95,9 +95,7 @@ class Recurrence(nn.Module):
         if type(steps) is not int or not 1 <= steps <= MOST_STEPS:
             raise UserError(f"max_steps={steps}: a whole number of steps is needed, from 1 to {MOST_STEPS:,}")
         if not self.tied and steps > most:
-            raise UserError(
-                f"max_steps={steps}: an untied model has one block a step, and this one has {most}"
-            )
+            raise UserError(f"max_steps={steps}: an untied model has one block a step, and this one has {most}")
         limit = check_threshold(trained.threshold if threshold is None else threshold)
         return Depth(steps, min(trained.min_steps, steps), limit)
 
@@ -220,9 +218,7 @@ class Recurrence(nn.Module):
         unit, active = self.unit, progress.halting.running
         rule, last = unit.config.output, step == depth.max_steps - 1
 
-        def whole(
-            states: States, halting: Halting
-        ) -> tuple[States, Halting, PerPosition, PerPosition, States]:
+        def whole(states: States, halting: Halting) -> tuple[States, Halting, PerPosition, PerPosition, States]:
             timed = self._timed(states, context, step, depth, signals)
             probability = unit(timed, padding=padding)
             if step < depth.min_steps - 1:
@@ -299,6 +295,4 @@ class Recurrence(nn.Module):
         self, states: States, context: AttentionContext, step: int, depth: Depth, signals: Tensor | None
     ) -> States:
         """``X = H^{t-1} + P^t``."""
-        return self.coordinates(
-            states, context.encoding, step=step, num_steps=depth.max_steps, signals=signals
-        )
+        return self.coordinates(states, context.encoding, step=step, num_steps=depth.max_steps, signals=signals)

@@ -59,9 +59,7 @@ class SeparableConvolution1d(nn.Module):
         self.pointwise = nn.Linear(width, out_width)
         self.reach = (kernel - 1, 0) if causal else (kernel // 2, kernel // 2)
 
-    def forward(
-        self, states: Float[Tensor, "batch position in_width"]
-    ) -> Float[Tensor, "batch position out_width"]:
+    def forward(self, states: Float[Tensor, "batch position in_width"]) -> Float[Tensor, "batch position out_width"]:
         filtered = self.depthwise(pad(states.transpose(1, 2), self.reach))
         return self.pointwise(filtered.transpose(1, 2))
 

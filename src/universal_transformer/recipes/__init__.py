@@ -49,9 +49,7 @@ RECIPES: dict[str, Recipe] = {
     "lambada-ut-9": language.lambada_ut_9,
     "lambada-reading-lstm": lstm(language.lambada_reading),
     "lambada-reading-transformer": transformer(language.lambada_reading),
-    "lambada-reading-transformer-small": small_transformer(
-        language.lambada_reading, width=104, filter_width=618
-    ),
+    "lambada-reading-transformer-small": small_transformer(language.lambada_reading, width=104, filter_width=618),
     "lambada-reading-ut-halting": halting(language.lambada_reading),
     "copy-lstm": lstm(algorithmic.copy),
     "copy-transformer": transformer(algorithmic.copy),

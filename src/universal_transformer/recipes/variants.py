@@ -75,9 +75,7 @@ def _transformer_of(universal: ModelConfig) -> ModelConfig:
     return replaced(universal, changes | {"coordinates.injection": "input", "coordinates.step": "none"})
 
 
-def _variant(
-    base: Recipe, model: Callable[[ModelConfig], AnyModelConfig], *, suffix: str, title: str
-) -> Recipe:
+def _variant(base: Recipe, model: Callable[[ModelConfig], AnyModelConfig], *, suffix: str, title: str) -> Recipe:
     def recipe() -> RunConfig:
         config = base()
         assert isinstance(config.model, ModelConfig), "the base of a variant is a Universal Transformer"

@@ -19,9 +19,7 @@ def train_command(config: RunConfig) -> str:
     Raises UserError for a recipe that ``ut train`` does not know.
     """
     if config.recipe not in RECIPES:
-        raise UserError(
-            f"recipe {show(config.recipe)}: not listed by ut recipes, so that no command trains it"
-        )
+        raise UserError(f"recipe {show(config.recipe)}: not listed by ut recipes, so that no command trains it")
     recipe = RECIPES[config.recipe]()
     options: list[str] = []
     for group in ("data", "model", "training"):

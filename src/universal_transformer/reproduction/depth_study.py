@@ -51,8 +51,7 @@ def curves(results: Sequence[Result]) -> Curves:
             setting = min(own, key=lambda result: result.rank).setting
             seeds = [result for result in own if result.setting == setting]
             found[title] = {
-                steps: [result.figures[_steps(steps)]["error"] for result in seeds]
-                for steps in range(1, MAX_STEPS + 1)
+                steps: [result.figures[_steps(steps)]["error"] for result in seeds] for steps in range(1, MAX_STEPS + 1)
             }
     return found
 

@@ -38,9 +38,7 @@ def on_ray(
         ray.shutdown()
 
 
-def _gather(
-    ray: Any, todo: Sequence[PlannedRun], runner: Runner
-) -> Iterator[tuple[PlannedRun, Result | UserError]]:
+def _gather(ray: Any, todo: Sequence[PlannedRun], runner: Runner) -> Iterator[tuple[PlannedRun, Result | UserError]]:
     resources = ray.cluster_resources()
     device = {"num_gpus": 1} if resources.get("GPU") else {}
     waiting = {}

@@ -93,16 +93,12 @@ def _grid(grid: Grid, results: Sequence[Result], *, rows: Iterable[str], notes: 
         known = [any(_belongs(row, key=key) for row in rows) for key in keys]
         if any(known):
             cells = [
-                _cell(column, [one for one in results if _belongs(one.row, key=key)], notes=notes)
-                if is_known
-                else "-"
+                _cell(column, [one for one in results if _belongs(one.row, key=key)], notes=notes) if is_known else "-"
                 for column, key, is_known in zip(grid.columns.values(), keys, known, strict=True)
             ]
             is_measured |= not {"-", NOT_MEASURED}.issuperset(cells)
             lines.append([title, "ours", *cells])
-    units = [
-        " / ".join(METRICS[metric].title for metric in column.metrics) for column in grid.columns.values()
-    ]
+    units = [" / ".join(METRICS[metric].title for metric in column.metrics) for column in grid.columns.values()]
     unit = units[0] if len(set(units)) == 1 else ""
     names = [*grid.columns]
     if len(set(units)) > 1:
@@ -245,9 +241,7 @@ def _runs(results: Sequence[Result], *, headline: str) -> list[str]:
         "updates": lambda one: f"{one.updates:,}",
         "minutes": lambda one: f"{one.seconds / 60:.1f}",
         "resumes": lambda one: str(one.resumes),
-        "machine": lambda one: (
-            f"{one.hardware.get('gpu', one.hardware['cpu'])}, threads: {one.hardware['threads']}"
-        ),
+        "machine": lambda one: f"{one.hardware.get('gpu', one.hardware['cpu'])}, threads: {one.hardware['threads']}",
         "torch": lambda one: one.versions["torch"],
         "commit": lambda one: show_commit(one.commit, clean=one.clean),
         "config": lambda one: one.config,

@@ -141,9 +141,7 @@ class Runner:
             figures=figures,
             validation={"error": 100 * float(end["error"]), "cross_entropy": float(end["cross_entropy"])},
             mean_steps=report.mean_steps,
-            steps_by_supports={
-                str(one.num_supports): [*one.steps.counts] for one in report.steps_by_supports
-            },
+            steps_by_supports={str(one.num_supports): [*one.steps.counts] for one in report.steps_by_supports},
             examples=examples,
             parameters=model.num_parameters(),
             updates=int(end["update"]),

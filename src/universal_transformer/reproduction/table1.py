@@ -50,9 +50,7 @@ def _by_task(column: str, title: str) -> Grid:
         title=f"{title}, task by task",
         models=MODELS,
         columns={
-            f"{number} {name}": Column(
-                run=column, group=f"task {number} {name}", metrics=("error", "mean_steps")
-            )
+            f"{number} {name}": Column(run=column, group=f"task {number} {name}", metrics=("error", "mean_steps"))
             for number, name in TASK_NAMES.items()
         },
         printed={"ut-halting": [(error,) for error in paper.TABLE1_TASKS[column]]},

@@ -33,18 +33,14 @@ every word of their vocabulary; for reading comprehension the answer is one of t
         Grid(
             title="Language modelling",
             models={"neural-cache": "Neural cache", **_MODELS},
-            columns={
-                name: Column(run="lambada", group=name, metrics=("perplexity", "accuracy")) for name in _SETS
-            },
+            columns={name: Column(run="lambada", group=name, metrics=("perplexity", "accuracy")) for name in _SETS},
             printed=paper.TABLE3_LM,
             source="paper, table 3",
         ),
         Grid(
             title="Reading comprehension",
             models={"dhingra": "Dhingra et al.", **_READERS},
-            columns={
-                name: Column(run="lambada-reading", group=name, metrics=("accuracy",)) for name in _SETS
-            },
+            columns={name: Column(run="lambada-reading", group=name, metrics=("accuracy",)) for name in _SETS},
             printed=paper.TABLE3_RC,
             source="paper, table 3",
         ),

@@ -38,8 +38,7 @@ the depth of the Universal Transformer (equal compute); the small one has as man
             title="Multi30k",
             models=_MULTI30K,
             columns={
-                title: Column(run="multi30k", group=name, metrics=("bleu", "chrf"))
-                for title, name in _SETS.items()
+                title: Column(run="multi30k", group=name, metrics=("bleu", "chrf")) for title, name in _SETS.items()
             },
         ),
     ],

@@ -56,14 +56,10 @@ def choose_rows(
             raise UserError(f"--{option}: the rows of {table.name} are named {table.naming}: leave it out")
         for name in wanted:
             if name not in allowed:
-                raise UserError(
-                    f"--{option}: no {show(name)}{near(name, allowed)}; allowed: {', '.join(allowed)}"
-                )
+                raise UserError(f"--{option}: no {show(name)}{near(name, allowed)}; allowed: {', '.join(allowed)}")
         found = [row for row in found if row.count("/") >= place and row.split("/")[place] in wanted]
     if empty := [column for column in columns if not any(row.startswith(f"{column}/") for row in found)]:
-        raise UserError(
-            f"--tasks: {', '.join(empty)} trains all tasks in one model: leave --tasks out, or the column"
-        )
+        raise UserError(f"--tasks: {', '.join(empty)} trains all tasks in one model: leave --tasks out, or the column")
     return found
 
 
@@ -74,8 +70,7 @@ def _by_name(table: ResultTable, rows: Sequence[str]) -> list[str]:
         if not found:
             example = next(iter(table.rows))
             raise UserError(
-                f"--rows: no row {show(name)}{near(name, table.rows)}; rows are named {table.naming}, "
-                f"such as {example}"
+                f"--rows: no row {show(name)}{near(name, table.rows)}; rows are named {table.naming}, such as {example}"
             )
         chosen |= found
     return [row for row in table.rows if row in chosen]

@@ -127,8 +127,7 @@ class AgreementData:
             name=f"agreement ({self.corpus})",
             codec=codec,
             train=pack_texts(
-                (vocabulary.encode(sentence.words) + [END] * sentence.whole, 0, "")
-                for sentence in corpus.train
+                (vocabulary.encode(sentence.words) + [END] * sentence.whole, 0, "") for sentence in corpus.train
             ),
             validation=pack_texts(_pairs(corpus.validation, vocabulary)),
             test=tests,
@@ -147,9 +146,7 @@ class AgreementData:
             if sentence.attractors == 0 and sentence.right != sentence.wrong
         ]
         for attractors in range(1, 6):
-            tags += read_prefixes(
-                self._file(f"rnn_agr_simple/numpred.test.{attractors}"), attractors=attractors
-            )
+            tags += read_prefixes(self._file(f"rnn_agr_simple/numpred.test.{attractors}"), attractors=attractors)
         tests["tags"] = tags
         texts = list(read_prefixes(self._file("rnn_agr_simple/numpred.val")))
         texts += read_sample(self._file("edinburgh_wiki/wiki-dev.txt"))
@@ -189,9 +186,7 @@ class AgreementData:
         tested = {sentence.words for sentence in test}
         train = [sentence for sentence in sentences[:first] if sentence.words not in tested]
         held = [sentence for sentence in sentences[first:second] if sentence.words not in tested]
-        notes = [
-            f"the sentences of each part were drawn by seed {self.seed} (the authors' draw is not published)"
-        ]
+        notes = [f"the sentences of each part were drawn by seed {self.seed} (the authors' draw is not published)"]
         if leaked := second - len(train) - len(held):
             notes.append(f"{leaked:,} training sentences left out: they are in the test, too")
         return AgreementCorpus(train=train, validation=held, test={"verbs": test}, notes=notes)

@@ -41,9 +41,7 @@ def add(first: str, second: str, *, base: int = 10) -> str:
     """Return first + second, numbers written most significant digit first, digit by digit as on paper."""
     carry, digits = 0, []
     width = max(len(first), len(second))
-    for left, right in zip(
-        reversed(first.rjust(width, "0")), reversed(second.rjust(width, "0")), strict=True
-    ):
+    for left, right in zip(reversed(first.rjust(width, "0")), reversed(second.rjust(width, "0")), strict=True):
         carry, digit = divmod(DIGITS.index(left) + DIGITS.index(right) + carry, base)
         digits.append(DIGITS[digit])
     if carry:
@@ -79,9 +77,7 @@ class CharacterCodec(SavedCodec):
             return tuple(self._ids[character] for character in text)
         except KeyError as error:
             place = f"{where}: " if where else ""
-            raise UserError(
-                f"{place}expected symbols out of {self.symbols!r}, found {show(error.args[0])}"
-            ) from None
+            raise UserError(f"{place}expected symbols out of {self.symbols!r}, found {show(error.args[0])}") from None
 
     def example(self, source: str, target: str, *, group: str = "") -> Example:
         """Return the example of a source and its target, with the end id after the target."""
@@ -142,9 +138,7 @@ class AlgorithmicData:
         check(self, field="data")
         shortest, longest = self.train_lengths
         if not 1 <= shortest <= longest:
-            raise UserError(
-                f"train_lengths must be (shortest, longest) from 1 on, found {self.train_lengths}"
-            )
+            raise UserError(f"train_lengths must be (shortest, longest) from 1 on, found {self.train_lengths}")
         if not self.test_lengths or len(set(self.test_lengths)) != len(self.test_lengths):
             raise UserError(f"test_lengths must be different lengths, found {self.test_lengths}")
         for length in (longest, *self.test_lengths):
@@ -185,9 +179,7 @@ class AlgorithmicData:
         return Task(
             name=f"algorithmic {self.problem}",
             codec=self._codec,
-            train=LazyExamples(
-                partial(self.training_example, held_out=frozenset(held_out)), count=self.train_examples
-            ),
+            train=LazyExamples(partial(self.training_example, held_out=frozenset(held_out)), count=self.train_examples),
             validation=validation,
             test={"test": test},
             metric="sequence",

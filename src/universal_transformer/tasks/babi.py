@@ -121,9 +121,7 @@ class BabiData:
         return Task(
             name=f"babi {self.size} {_title(self.tasks)}",
             codec=codec,
-            train=_encode(
-                {number: part[0] * self.times[number] for number, part in parts.items()}, codec=codec
-            ),
+            train=_encode({number: part[0] * self.times[number] for number, part in parts.items()}, codec=codec),
             validation=_encode({number: part[1] for number, part in parts.items()}, codec=codec),
             test={"test": _encode(test, codec=codec)},
             metric="error",
@@ -135,9 +133,7 @@ class BabiData:
         """Split off the last stories; each part keeps at least one story."""
         num_stories = questions[-1].story + 1
         if num_stories < 2:
-            raise UserError(
-                f"{questions[0].where}: one story only; expected one to train and one to validate on"
-            )
+            raise UserError(f"{questions[0].where}: one story only; expected one to train and one to validate on")
         first = num_stories - min(num_stories - 1, max(1, round(self.validation * num_stories)))
         train = [question for question in questions if question.story < first]
         return train, [question for question in questions if question.story >= first]

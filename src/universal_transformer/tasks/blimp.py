@@ -56,9 +56,7 @@ def load_blimp(codec: Codec, *, data_dir: str = "") -> Task:
     notes = [f"trained on other text: {unknown / words:.1%} of the words are not in the vocabulary"]
     if alike:
         total = sum(map(len, tests.values()))
-        notes.append(
-            f"{alike:,} of {total:,} pairs count as wrong: the words that differ are not in the vocabulary"
-        )
+        notes.append(f"{alike:,} of {total:,} pairs count as wrong: the words that differ are not in the vocabulary")
     return Task(
         name="blimp",
         codec=codec,
@@ -89,9 +87,7 @@ def read_pairs(path: Path, group: str) -> Iterator[tuple[str, str, str]]:
     except KeyError as error:
         raise UserError(f"{name} is not in it; expected the published archive") from error
     except (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError, RuntimeError) as error:
-        raise UserError(
-            f"{name}: cannot be read ({show(str(error))}); expected the published archive"
-        ) from error
+        raise UserError(f"{name}: cannot be read ({show(str(error))}); expected the published archive") from error
     for number, line in enumerate(lines, start=1):
         where = f"{name}:{number}"
         match parse_json(line, where=where):

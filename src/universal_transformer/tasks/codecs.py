@@ -43,9 +43,7 @@ class SavedCodec:
         content, fields = read_kind(folder, kind=cls.kind), hints(kind)
         tokenizers = {name for name, hint in fields.items() if hint is Tokenizer}
         check_names(content, expected=fields.keys() - tokenizers, where=where)
-        values = {
-            name: typed(value, fields[name], where=where, field=name) for name, value in content.items()
-        }
+        values = {name: typed(value, fields[name], where=where, field=name) for name, value in content.items()}
         values |= {name: Tokenizer.load(folder / f"{name}.json") for name in sorted(tokenizers)}
         try:
             return cls(**values)
@@ -67,9 +65,7 @@ def encode_lines(
         yield ids
 
 
-def token_fields(
-    architecture: str, *, size: int, target_size: int = 0, num_classes: int = 0
-) -> dict[str, Any]:
+def token_fields(architecture: str, *, size: int, target_size: int = 0, num_classes: int = 0) -> dict[str, Any]:
     """Return the fields of a configuration that the data determine for a model whose inputs are tokens."""
     return {
         "architecture": architecture,

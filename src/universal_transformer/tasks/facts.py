@@ -108,9 +108,7 @@ def _supports(column: str, statement_ids: dict[int, int], *, where: str) -> tupl
         number = identifier.isascii() and identifier.isdecimal() and len(identifier) <= MAX_DIGITS
         index = statement_ids.get(int(identifier)) if number else None
         if index is None:
-            raise UserError(
-                f"{where}: supporting ID {show(identifier)} names no earlier statement of its story"
-            )
+            raise UserError(f"{where}: supporting ID {show(identifier)} names no earlier statement of its story")
         found[index] = None
     return tuple(found)
 
@@ -135,9 +133,7 @@ class FactCodec(SavedCodec):
     recent_first: bool = False
 
     @classmethod
-    def of(
-        cls, questions: Sequence[Question], *, max_facts: int = 0, recent_first: bool = False
-    ) -> FactCodec:
+    def of(cls, questions: Sequence[Question], *, max_facts: int = 0, recent_first: bool = False) -> FactCodec:
         """Return the codec whose vocabulary, answers and longest fact are those of `questions`."""
         texts = {text for question in questions for text in (*question.facts, question.text)}
         split = [words(text) for text in texts]

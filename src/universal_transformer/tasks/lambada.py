@@ -195,9 +195,7 @@ def number_novels(novels: Novels, *, size: int) -> tuple[Vocabulary, np.ndarray]
     return vocabulary, ids[novels.tokens]
 
 
-def find_questions(
-    tokens: np.ndarray, vocabulary: Vocabulary, *, max_length: int, limit: int
-) -> LazyExamples:
+def find_questions(tokens: np.ndarray, vocabulary: Vocabulary, *, max_length: int, limit: int) -> LazyExamples:
     """Find passages like LAMBADA's: sentences of at least 50 words, then one whose last word is among these words.
 
     Returns at most `limit` passages, evenly spread, of at most `max_length` words, each of one novel.
@@ -231,9 +229,7 @@ def find_questions(
 
 def _sentences(tokens: np.ndarray, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
     """Return the index of the first word of each sentence, then the end of the last one; and of each last word."""
-    is_end = np.isin(
-        tokens, [END, *(vocabulary.ids[mark] for mark in SENTENCE_ENDS if mark in vocabulary.ids)]
-    )
+    is_end = np.isin(tokens, [END, *(vocabulary.ids[mark] for mark in SENTENCE_ENDS if mark in vocabulary.ids)])
     closers = np.isin(tokens, [vocabulary.ids[mark] for mark in CLOSERS if mark in vocabulary.ids])
     closes = np.append(closers, False)
     marks = np.flatnonzero(is_end)

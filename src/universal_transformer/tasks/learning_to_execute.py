@@ -104,20 +104,14 @@ class LearningToExecuteData:
         """
         held_out: set[str] = set()
         group = f"length {self.length}" + (f", nesting {self.max_nesting}" if self.runs else "")
-        test = [
-            self._held_out_example(f"test {index}", held_out, group=group)
-            for index in range(self.test_examples)
-        ]
+        test = [self._held_out_example(f"test {index}", held_out, group=group) for index in range(self.test_examples)]
         validation = [
-            self._held_out_example(f"validation {index}", held_out)
-            for index in range(self.validation_examples)
+            self._held_out_example(f"validation {index}", held_out) for index in range(self.validation_examples)
         ]
         return Task(
             name=f"learning to execute: {self.problem}",
             codec=self._codec,
-            train=LazyExamples(
-                partial(self.training_example, held_out=frozenset(held_out)), count=self.train_examples
-            ),
+            train=LazyExamples(partial(self.training_example, held_out=frozenset(held_out)), count=self.train_examples),
             validation=validation,
             test={"test": test},
             metric="sequence",
@@ -160,6 +154,4 @@ class LearningToExecuteData:
     def _codec(self) -> CharacterCodec:
         if not self.runs:
             return CharacterCodec(symbols=DIGITS[:10])
-        return CharacterCodec(
-            symbols=EXPRESSION_SYMBOLS if self.form == "expression" else LINES_SYMBOLS + LINE_END
-        )
+        return CharacterCodec(symbols=EXPRESSION_SYMBOLS if self.form == "expression" else LINES_SYMBOLS + LINE_END)

@@ -153,9 +153,7 @@ class PairsData:
         if self.shared_vocabulary:
             texts = [texts[0] + texts[1]]
         learned = [
-            Tokenizer.train(
-                part, kind=self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case
-            )
+            Tokenizer.train(part, kind=self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
             for part in texts
         ]
         return PairsCodec(source=learned[0], target=learned[-1], max_length=self.max_length)

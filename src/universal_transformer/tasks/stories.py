@@ -95,10 +95,7 @@ class _World:
     def questions(self, num_facts: int) -> list[_Asked]:
         """Return every question that can be asked now and needs `num_facts` facts."""
         if num_facts == 1:
-            return [
-                _Asked(f"Where is {person}?", place, (arrived,))
-                for person, (place, arrived) in self.place.items()
-            ]
+            return [_Asked(f"Where is {person}?", place, (arrived,)) for person, (place, arrived) in self.place.items()]
         if num_facts == 2:
             held = [
                 (thing, self.place[person][0], tuple(sorted((taken, self.place[person][1]))))
@@ -148,14 +145,10 @@ class StoriesData:
         if not self.facts or not set(self.facts) <= {1, 2, 3} or len(set(self.facts)) != len(self.facts):
             raise UserError(f"facts must be different numbers out of 1, 2 and 3, found {self.facts}")
         if max(self.facts) > 1 and not self.num_objects:
-            raise UserError(
-                f"questions of {max(self.facts)} facts are about things: num_objects must not be 0"
-            )
+            raise UserError(f"questions of {max(self.facts)} facts are about things: num_objects must not be 0")
         fewest, most = self.statements
         if not max(self.facts) <= fewest <= most:
-            raise UserError(
-                f"statements must be (fewest, most) from {max(self.facts)} on, found {self.statements}"
-            )
+            raise UserError(f"statements must be (fewest, most) from {max(self.facts)} on, found {self.statements}")
 
     def load(self) -> Task:
         splits = {split: self._parse(split, stories) for split, stories in self.stories().items()}
@@ -208,9 +201,7 @@ class StoriesData:
             f"questions, or for more statements, people, places or objects"
         )
 
-    def _simulate(
-        self, random: Random, wanted: list[int]
-    ) -> tuple[tuple[str, ...], list[tuple[int, _Asked]]]:
+    def _simulate(self, random: Random, wanted: list[int]) -> tuple[tuple[str, ...], list[tuple[int, _Asked]]]:
         """Return the statements of one story, and the questions with the number of statements before each.
 
         Stops at the first of the `wanted` questions that cannot be asked at the moment drawn for it.
@@ -224,9 +215,7 @@ class StoriesData:
             now = len(world.statements)
             while len(asked) < len(wanted) and moments[len(asked)] == now:
                 possible = [
-                    question
-                    for question in world.questions(wanted[len(asked)])
-                    if (now, question) not in asked
+                    question for question in world.questions(wanted[len(asked)]) if (now, question) not in asked
                 ]
                 if not possible:
                     return tuple(world.statements), asked

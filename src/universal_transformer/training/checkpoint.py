@@ -48,9 +48,7 @@ def save(folder: Path, checkpoint: Checkpoint, *, name: str) -> Path:
         remove_partial(folder)
         staging.mkdir()
         files = {
-            f"{part}.safetensors": safetensors.torch.save(
-                {name: one.contiguous() for name, one in tensors.items()}
-            )
+            f"{part}.safetensors": safetensors.torch.save({name: one.contiguous() for name, one in tensors.items()})
             for part, tensors in checkpoint.tensors.items()
         }
         files[STATE] = encode_json(checkpoint.state)
@@ -117,8 +115,7 @@ def load_weights(model: Pretrained, tensors: Tensors) -> None:
         found = tensors[name]
         if found.shape != tensor.shape or found.dtype != tensor.dtype:
             raise UserError(
-                f"weights: {name} is {tuple(found.shape)} {found.dtype}, "
-                f"expected {tuple(tensor.shape)} {tensor.dtype}"
+                f"weights: {name} is {tuple(found.shape)} {found.dtype}, expected {tuple(tensor.shape)} {tensor.dtype}"
             )
     for name, tensor in expected.items():
         tensor.detach().copy_(tensors[name])

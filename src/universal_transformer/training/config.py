@@ -94,9 +94,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check(self, field="training")
         if not self.minutes and not self.max_updates:
-            raise UserError(
-                "training.minutes and training.max_updates are both 0: give one (or both) a limit"
-            )
+            raise UserError("training.minutes and training.max_updates are both 0: give one (or both) a limit")
 
 
 #: Fields of `TrainingConfig` that may change when a run continues. Cosine and linear schedules and `halting_delay`

@@ -34,8 +34,7 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
         str(folder).encode("utf-8")
     except UnicodeEncodeError as error:
         raise UserError(
-            f"{show_path(folder)}: the name of this run folder is not UTF-8, the encoding of its files; "
-            "choose another"
+            f"{show_path(folder)}: the name of this run folder is not UTF-8, the encoding of its files; choose another"
         ) from error
     if not resume:
         if folder.exists() and not (folder.is_dir() and _is_empty(folder)):
@@ -93,9 +92,7 @@ def claimed(folder: Path, config: RunConfig) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
-            raise UserError(
-                f"{folder} is being written by another process ({holder or 'unknown'})"
-            ) from error
+            raise UserError(f"{folder} is being written by another process ({holder or 'unknown'})") from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         for stale in folder.glob(".*.partial"):

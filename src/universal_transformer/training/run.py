@@ -125,9 +125,7 @@ class TrainingRun:
     def _restore(self, found: checkpoints.Checkpoint) -> list[str]:
         saved, tensors = found.state, found.tensors
         if saved["data"] != self.data:
-            raise UserError(
-                f"{self.folder}: the data have changed: examples were {saved['data']}, are now {self.data}"
-            )
+            raise UserError(f"{self.folder}: the data have changed: examples were {saved['data']}, are now {self.data}")
         self.state = RunState.from_dict(saved["standing"])
         checkpoints.load_weights(self.model, tensors["model"])
         optimizers.load_optimizer(self.model, self.optimizer, tensors=tensors["optimizer"])
@@ -159,10 +157,7 @@ class TrainingRun:
     def run(self, stop: StopRequest) -> Reason:
         """Make updates, with validations and checkpoints between them, until there is a reason to stop; return it."""
         while True:
-            due = (
-                self.state.update > self.state.validated
-                and self.state.update % self.training.validate_every == 0
-            )
+            due = self.state.update > self.state.validated and self.state.update % self.training.validate_every == 0
             if due and self.validation:
                 try:
                     self._validate(stop)
@@ -241,9 +236,7 @@ class TrainingRun:
         if state.update % self.training.log_every == 0:
             line: dict[str, Value] = {name: window[name] / window["updates"] for name in AVERAGED}
             line |= {"learning_rate": rate, "epoch": state.epoch}
-            line |= {
-                f"{unit}_per_second": window[unit] / window["seconds"] for unit in ("examples", "targets")
-            }
+            line |= {f"{unit}_per_second": window[unit] / window["seconds"] for unit in ("examples", "targets")}
             self.write("update", line)
             state.window = {}
             decided = [] if self._halting_delayed() else traces

@@ -60,9 +60,7 @@ class Metrics:
     def write(self, event: str, *, update: int, seconds: float, values: Mapping[str, Value]) -> None:
         """Append one line, without values that are not finite: JSON cannot represent them."""
         numbers = {
-            name: value
-            for name, value in values.items()
-            if not isinstance(value, float) or math.isfinite(value)
+            name: value for name, value in values.items() if not isinstance(value, float) or math.isfinite(value)
         }
         line = {"event": event, "update": update, "seconds": round(seconds, 3), **numbers}
         self._file.write(json.dumps(line, allow_nan=False) + "\n")

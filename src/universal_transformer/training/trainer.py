@@ -86,9 +86,7 @@ def train(
 def check_extras(config: RunConfig) -> None:
     """Refuse fields that need a missing library, or a depth that the model does not have."""
     if config.training.depth == "random" and not isinstance(config.model, ModelConfig):
-        raise UserError(
-            "training.depth: 'random', but this model has no depth to choose; allowed here: fixed"
-        )
+        raise UserError("training.depth: 'random', but this model has no depth to choose; allowed here: fixed")
     if config.training.tensorboard and find_spec("tensorboard") is None:
         raise UserError(
             "training.tensorboard: TensorBoard is not installed; "
