@@ -30,7 +30,7 @@ class StepResult(NamedTuple):
 
 
 class RowEngine:
-    """Makes steps of rows. ``signals``: τ of all steps. ``checkpoint``: as :meth:`Recurrence.checkpoint`."""
+    """Makes steps of rows. ``signals``: τ of all steps. ``checkpoint``: as ``checkpointed`` of ``nn/recurrence.py``."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from universal_transformer.execution.store import BatchStore
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.context import AttentionContext
 from universal_transformer.nn.halting import Halting
-from universal_transformer.nn.recurrence import Depth, HaltingProgress, Recurrence
+from universal_transformer.nn.recurrence import Depth, HaltingProgress, Recurrence, checkpointed
 from universal_transformer.nn.trace import Trace
 
 _PROJECTIONS: weakref.WeakKeyDictionary[KeyValueCache, HaltedProjection] = weakref.WeakKeyDictionary()
@@ -133,15 +133,12 @@ class CompactLoop:
             self.recompute = Recompute(device=states.device)
         stored = 0 if context.cache is None else context.cache.length
         layout = BatchLayout.of(progress.halting.running, counts=counts, stored=stored)
-        checkpoint = None
-        if recurrence.checkpointed and torch.is_grad_enabled() and context.cache is None:
-            checkpoint = partial(recurrence.checkpoint, context)
         engine = RowEngine(
             recurrence,
             depth=self.depth,
             signals=self.signals,
             recompute=self.recompute,
-            checkpoint=checkpoint,
+            checkpoint=checkpointed if recurrence.recomputes(context) else None,
         )
         with nullcontext() if self.recompute is None else self.recompute.hooks():
             self._steps(progress, engine, layout, step=step)

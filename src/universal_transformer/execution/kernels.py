@@ -136,7 +136,7 @@ def attend(
 ) -> Heads:
     """As :func:`universal_transformer.nn.attention.attend`."""
     if not computes_in_float32(query, key):
-        return attention.attend(query, key, value, mask=mask, causal=causal, dropout=dropout)
+        return scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal)
     exact = (query.float(), key.float(), value.float())
     with torch.autocast("cpu", enabled=False):  # which would convert them back to 16 bits
         mixed = scaled_dot_product_attention(*exact, attn_mask=mask, dropout_p=dropout, is_causal=causal)

@@ -6,7 +6,8 @@ Universal Transformer) and untied (each step has its own blocks: the Transformer
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -26,6 +27,10 @@ from universal_transformer.nn.trace import Trace
 MOST_STEPS = 2**16
 """Limit of ``max_steps``: the signals of all steps are computed before the first one, and a typing error would fill
 the memory."""
+
+
+checkpointed = partial(checkpoint, use_reentrant=False)
+"""Activation checkpointing: keeps the arguments of a function for the backward pass, and not what it computes."""
 
 
 class Depth(NamedTuple):
@@ -175,13 +180,13 @@ class Recurrence(nn.Module):
 
     def fixed_loop(self, states: States, context: AttentionContext, *, depth: Depth) -> tuple[States, Trace]:
         """``max_steps`` steps of all positions."""
-        signals = self.coordinates.step_signals(depth.max_steps, like=states)
+        signals, recomputes = self.coordinates.step_signals(depth.max_steps, like=states), self.recomputes(context)
 
         def whole(states: States, step: int) -> States:
             return self.step(self._timed(states, context, step, depth, signals), context, step=step)
 
         for step in range(depth.max_steps):
-            states = self.checkpoint(context, whole, states, step)
+            states = checkpointed(whole, states, step) if recomputes else whole(states, step)
         steps = torch.full(states.shape[:2], float(depth.max_steps), device=states.device)
         if context.padding is not None:
             steps = steps.masked_fill(context.padding, 0.0)
@@ -232,9 +237,9 @@ class Recurrence(nn.Module):
                 new = torch.where(active.unsqueeze(-1), new, states)
             return new, halting, probability, weight, term
 
-        progress.states, progress.halting, probability, weight, term = self.checkpoint(
-            context, whole, progress.states, progress.halting
-        )
+        given = (progress.states, progress.halting)
+        made = checkpointed(whole, *given) if self.recomputes(context) else whole(*given)
+        progress.states, progress.halting, probability, weight, term = made
         output = combine(progress.output, term, weight, rule=rule)
         if rule == "final":  # of the other rules a weight of 0 changes nothing
             output = torch.where(active.unsqueeze(-1), output, progress.output)
@@ -264,11 +269,9 @@ class Recurrence(nn.Module):
             record=context.record,
         )
 
-    def checkpoint(self, context: AttentionContext, function: Callable[..., Any], *arguments: object) -> Any:
-        """``function(*arguments)``. A checkpointed recurrence keeps only the arguments for the backward pass."""
-        if self.checkpointed and torch.is_grad_enabled() and context.cache is None and context.record is None:
-            return checkpoint(function, *arguments, use_reentrant=False)
-        return function(*arguments)
+    def recomputes(self, context: AttentionContext) -> bool:
+        """Whether the backward pass of a call computes again what a step computes inside."""
+        return self.checkpointed and torch.is_grad_enabled() and context.cache is None and context.record is None
 
     first_slot = 0
     """Slot of the cache, and number among :attr:`layers`, of the first block of the first step."""
