@@ -19,6 +19,13 @@ VOCABULARY = 9
 
 
 class TinyCodec:
+    kind = "tiny"
+
+    @classmethod
+    def load(cls, folder: Path) -> "TinyCodec":
+        del folder
+        return cls()
+
     def save(self, folder: Path) -> None:
         (folder / "codec.json").write_text(json.dumps({"kind": "tiny"}))
 

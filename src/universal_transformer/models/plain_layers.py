@@ -33,6 +33,9 @@ class MixedRecurrence(Recurrence):
         self.plain_coordinates = plain_coordinates
         self.before, self.after = nn.ModuleList(before), nn.ModuleList(after)
         self.first_slot = len(before)
+        for name in ("blocks", "after", "closing_norm", "halting"):  # initial weights are drawn in this order
+            if name in self._modules:
+                self._modules[name] = self._modules.pop(name)
 
     @property
     def layers(self) -> list[Block]:

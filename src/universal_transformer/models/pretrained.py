@@ -1,7 +1,7 @@
 """Models on disk: ``config.json`` and ``model.safetensors``, no pickle, nothing but what the configuration names."""
 
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import Any, ClassVar, TypeVar, cast, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -51,13 +51,13 @@ class Pretrained(nn.Module):
             if isinstance(module, Block):
                 module.compile(dynamic=True)
 
-    def use_halting_execution(self, choice: HaltingExecution) -> None:
+    def use_halting_execution(self, choice: str) -> None:
         """Leave out halted positions where the result is the same and that saves time ("auto"), or never ("masked")."""
         if choice not in get_args(HaltingExecution):
             raise refusal("halting_execution", choice, f"allowed: {listed(get_args(HaltingExecution))}")
         if not any(isinstance(module, Recurrence) for module in self.modules()):
             raise refusal("halting_execution", choice, f"{type(self).__name__} has no recurrence over depth")
-        install(self, choice)
+        install(self, cast("HaltingExecution", choice))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write ``config.json`` and ``model.safetensors`` into ``folder``."""

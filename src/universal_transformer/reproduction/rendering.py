@@ -184,7 +184,7 @@ def groups(result: Result, *, column: Column) -> list[Mapping[str, float]]:
 def _mean(found: Sequence[Mapping[str, float]], metric: str, *, column: Column) -> float:
     """Return the mean over groups, weighted by their examples; of "failed" the number of groups."""
     if metric == "failed":
-        return sum(group["error"] > FAILED_ABOVE for group in found)
+        return float(sum(group["error"] > FAILED_ABOVE for group in found))
     if column.num_tasks:
         return fmean(group[metric] for group in found)
     total = sum(group["count"] for group in found)
