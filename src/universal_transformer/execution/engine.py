@@ -12,7 +12,7 @@ import torch
 
 from universal_transformer.axes import Bool, Float, PerRow, Rows, Tensor
 from universal_transformer.execution.recompute import Recompute, compute, normalise
-from universal_transformer.execution.rows import RowState
+from universal_transformer.execution.rows import BatchLayout, RowState
 from universal_transformer.nn.block import Sublayer
 from universal_transformer.nn.halting import combine, weigh
 from universal_transformer.nn.recurrence import Depth, Recurrence
@@ -21,12 +21,12 @@ Attend = Callable[[Rows], Rows]
 
 
 class StepResult(NamedTuple):
-    """What a step decided: probability, weight, whether the halting rule stopped a row, and whether it is done."""
+    """What a step decided: probability, weight, whether the halting rule stopped a row, and whether it goes on."""
 
     probability: PerRow
     weight: PerRow
     halts: Bool[Tensor, "row"]
-    done: Bool[Tensor, "row"]
+    running: Bool[Tensor, "row"]
 
 
 class RowEngine:
@@ -86,12 +86,17 @@ class RowEngine:
         stop = last if config.remainder_at_cap else False
         decision = self.unit.rule(rows.cumulative, probability, threshold=depth.threshold, stop=stop)
         term = weigh(new.to(rows.output.dtype), decision.weight, rule=config.output)
-        rows.output = combine(rows.output, term, decision.weight, rule=config.output)
         rows.cumulative = decision.cumulative
-        done = decision.halts | (decision.cumulative >= 1.0)
-        if not config.remainder_at_cap:
-            done = done | last
-        return StepResult(probability, decision.weight, decision.halts, done)
+        if not isinstance(rows.layout, BatchLayout):
+            rows.output = combine(rows.output, term, decision.weight, rule=config.output)
+        elif config.output == "mean":  # as `combine`, in place
+            rows.output.index_add_(0, rows.layout.index, term)
+        else:
+            index = rows.layout.index
+            combined = combine(rows.output.index_select(0, index), term, decision.weight, rule=config.output)
+            rows.output.index_copy_(0, index, combined)
+        # h is 1 where a row halts, and where a threshold of 1 is met exactly
+        return StepResult(probability, decision.weight, decision.halts, decision.cumulative < 1.0)
 
     def _block(self, timed: Rows, attend: Attend, attend_source: Attend | None) -> Rows:
         """The block, as ``Block.forward`` computes it."""

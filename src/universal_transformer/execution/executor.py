@@ -14,7 +14,7 @@ from universal_transformer.axes import Float, Index, Int, Padding, PerPosition, 
 from universal_transformer.execution.cache_store import CacheStore
 from universal_transformer.execution.engine import RowEngine, StepResult
 from universal_transformer.execution.kernels import apply_linear
-from universal_transformer.execution.policy import compaction_obstacle, compaction_pays, recompute_pays
+from universal_transformer.execution.policy import compaction_obstacle, compaction_pays_up_to, recompute_pays
 from universal_transformer.execution.projection import HaltedProjection
 from universal_transformer.execution.recompute import Recompute, compute
 from universal_transformer.execution.rows import BatchLayout, RowState, find
@@ -43,14 +43,15 @@ def compacting_loop(
     progress = HaltingProgress(states, torch.zeros_like(states), Halting.start(states, padding=padding))
     signals = recurrence.coordinates.step_signals(depth.max_steps, like=states)
     loop = CompactLoop(recurrence, context, depth=depth, signals=signals)
+    most = compaction_pays_up_to(recurrence, context, positions=progress.halting.running.numel())
     for step in range(depth.max_steps):
         counts = progress.halting.running.sum(dim=1).tolist()
         running = sum(counts)
         if step and not running:
-            loop.write_halted(progress, step=step)
+            if context.cache is not None:
+                loop.write_halted(progress, step=step)
             break
-        positions = progress.halting.running.numel()
-        if counts and compaction_pays(running, recurrence=recurrence, context=context, positions=positions):
+        if 0 < running <= most:
             loop.run(progress, step=step, counts=counts)
             break
         recurrence.halting_step(progress, context, step=step, depth=depth, signals=signals, padding=padding)
@@ -73,12 +74,11 @@ def _add_positions(states: Rows, signal: Float[Tensor, "#batch position width"])
 
 
 class Record:
-    """Probabilities, weights, decisions and outputs of the rows that ran, step by step."""
+    """Probabilities, weights and decisions of the rows that ran, step by step."""
 
     def __init__(self) -> None:
         self.index: list[Tensor] = []
         self.values: tuple[list[Tensor], ...] = [], [], []
-        self.outputs: list[tuple[Tensor, Tensor]] = []
 
     def add(self, index: Index, result: StepResult) -> None:
         """One more step of the rows ``index``."""
@@ -103,9 +103,6 @@ class Record:
         )
         for found, values in ((progress.probabilities, probability), (progress.weights, weight)):
             found += like.new_zeros(steps * size).index_copy(0, at, values).view(steps, *like.shape)
-        rows, outputs = (torch.cat(parts) for parts in zip(*self.outputs, strict=True))
-        output = progress.output.to(outputs.dtype).flatten(0, 1)
-        progress.output = output.index_copy(0, rows, outputs).view_as(progress.output)
 
 
 class CompactLoop:
@@ -150,13 +147,13 @@ class CompactLoop:
         store = None if self.cache is not None else self._store(progress.states)
         if store is not None:
             store.update(None, base, recompute=self.recompute)
-        h, output = progress.halting.cumulative.flatten(), progress.output.flatten(0, 1)
+        h, kind = progress.halting.cumulative.flatten(), progress.output.dtype
         rows = RowState(
             layout=layout,
             step=step,
             base=compute(self.recompute, torch.index_select, base, 0, layout.index),
             signal=self._signal(layout),
-            output=output.to(torch.promote_types(output.dtype, h.dtype)).index_select(0, layout.index),
+            output=progress.output.to(torch.promote_types(kind, h.dtype), copy=True).flatten(0, 1),
             cumulative=h.index_select(0, layout.index),
         )
         by_sequence = self.recurrence.unit.config.scope == "sequence"
@@ -171,27 +168,23 @@ class CompactLoop:
             assert result is not None
             record.add(layout.index, result)
             if number == self.depth.max_steps - 1:
-                record.outputs.append((layout.index, rows.output))
                 break
-            further, kept = layout.choose(~result.done)
+            further, kept = layout.choose(result.running)
             if len(kept) and store is not None:
                 store.update(layout.index, rows.base, recompute=self.recompute)
             if further is layout:
                 continue
-            left = find(result.done, count=len(layout.index) - len(kept))
-            record.outputs.append((layout.index.index_select(0, left), rows.output.index_select(0, left)))
             if self.cache is not None:
+                left = find(~result.running, count=len(layout.index) - len(kept))
                 self._write_deeper(rows.base, layout.index, left, step=number + 1)
             if not len(kept):
                 break
             layout = further
             rows.layout, rows.signal = layout, self._signal(layout)
             rows.base = compute(self.recompute, torch.index_select, rows.base, 0, kept)
-            rows.output, rows.cumulative = (
-                rows.output.index_select(0, kept),
-                rows.cumulative.index_select(0, kept),
-            )
+            rows.cumulative = rows.cumulative.index_select(0, kept)
         record.write(progress)
+        progress.output = rows.output.view_as(progress.output)
 
     def write_halted(self, progress: HaltingProgress, *, step: int) -> Rows:
         """``b = h + π`` of all positions. A cache receives those that have halted, in the slots from ``step`` on."""

@@ -3,6 +3,8 @@
 Nothing here changes a number. The constants were measured on one core of a CPU; ``docs/performance.md`` has the tables.
 """
 
+import math
+
 import torch
 
 from universal_transformer.nn.context import AttentionContext
@@ -64,8 +66,8 @@ def compaction_obstacle(recurrence: Recurrence, context: AttentionContext | None
     return None
 
 
-def compaction_pays(running: int, *, recurrence: Recurrence, context: AttentionContext, positions: int) -> bool:
-    """Whether leaving out all but ``running`` of ``positions`` saves more time than it costs."""
+def compaction_pays_up_to(recurrence: Recurrence, context: AttentionContext, *, positions: int) -> int:
+    """The largest number of running positions, of ``positions``, at which leaving out the others saves time."""
     block, gradients = recurrence.block, torch.is_grad_enabled()
     width = recurrence.coordinates.sizes.width
     renewed = not block.after_attention.post and recurrence.coordinates.config.step != "none"
@@ -74,7 +76,7 @@ def compaction_pays(running: int, *, recurrence: Recurrence, context: AttentionC
     if plain and recurrence.unit.config.scope == "position":
         below = RENEWED_BELOW if renewed else INFER_BELOW
     least = LEAST_SAVED * GRADIENT_FACTOR ** (int(renewed) + int(gradients))
-    return 0 < running < below * positions and (positions - running) * width**2 >= least
+    return min(math.ceil(below * positions) - 1, positions - math.ceil(least / width**2))
 
 
 def recompute_pays(width: int) -> bool:

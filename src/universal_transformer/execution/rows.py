@@ -168,7 +168,7 @@ class RowState:
     step: int | Index  # steps made
     base: Rows  # b = h + π
     signal: Rows | None  # π, where it is added at every step
-    output: Rows
+    output: Float[Tensor, "position width"]  # in a batch of all positions, else of the rows
     cumulative: PerRow  # h of the halting rule
 
 

@@ -144,7 +144,7 @@ class RowStream:
         assert isinstance(rows.step, Tensor)
         if result is None:
             return (rows.step == self.depth.max_steps).nonzero().squeeze(1)
-        ended = result.done.nonzero().squeeze(1)
+        ended = (~result.running | (rows.step == self.depth.max_steps)).nonzero().squeeze(1)
         if len(ended):
             step, sequence, position = (
                 part.index_select(0, ended) for part in (rows.step, rows.layout.sequence, rows.layout.position)

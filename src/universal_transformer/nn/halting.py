@@ -52,7 +52,9 @@ def act(
     through the decision (Graves 2016, section 2).
     """
     total = cumulative + probability
-    halts = (total > threshold) | stop
+    halts = total > threshold
+    if stop is not False:
+        halts = halts | stop
     return Decision(total.masked_fill(halts, 1.0), torch.where(halts, 1.0 - cumulative, probability), halts)
 
 
