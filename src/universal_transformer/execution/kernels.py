@@ -137,9 +137,10 @@ def attend(
     """As :func:`universal_transformer.nn.attention.attend`."""
     if not computes_in_float32(query, key):
         return scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal)
-    exact = (query.float(), key.float(), value.float())
+    # converted position by position, as they are stored, which takes longer stretches of memory than head by head
+    q, k, v = (part.transpose(1, 2).float().transpose(1, 2) for part in (query, key, value))
     with torch.autocast("cpu", enabled=False):  # which would convert them back to 16 bits
-        mixed = scaled_dot_product_attention(*exact, attn_mask=mask, dropout_p=dropout, is_causal=causal)
+        mixed = scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal)
     return mixed.to(query.dtype)
 
 
