@@ -80,8 +80,8 @@ class RowEngine:
         if mean is not None:
             probability = mean(probability)
         if depth.min_steps > 1:
-            early = torch.as_tensor(rows.step < depth.min_steps - 1, device=probability.device)
-            probability = probability.masked_fill(early, 0.0)
+            asked = rows.step >= depth.min_steps - 1
+            probability = probability * asked
         last = rows.step == depth.max_steps - 1
         stop = last if config.remainder_at_cap else False
         decision = self.unit.rule(rows.cumulative, probability, threshold=depth.threshold, stop=stop)
@@ -95,7 +95,6 @@ class RowEngine:
             index = rows.layout.index
             combined = combine(rows.output.index_select(0, index), term, decision.weight, rule=config.output)
             rows.output.index_copy_(0, index, combined)
-        # h is 1 where a row halts, and where a threshold of 1 is met exactly
         return StepResult(probability, decision.weight, decision.halts, decision.cumulative < 1.0)
 
     def _block(self, timed: Rows, attend: Attend, attend_source: Attend | None) -> Rows:

@@ -30,7 +30,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 class Decision(NamedTuple):
     """What a halting rule decides before a step."""
 
-    cumulative: Float[Tensor, "*rows"]  # h after this step; 1 where it halts
+    cumulative: Float[Tensor, "*rows"]  # h after this step; no further step is made where it is 1, so 1 where it halts
     weight: Float[Tensor, "*rows"]  # of the state that this step computes
     halts: Bool[Tensor, "*rows"]  # whether this step is the last one
 
@@ -103,8 +103,7 @@ class Halting(NamedTuple):
                 cumulative=torch.where(running, h, self.cumulative),
                 remainder=torch.where(halts, decision.weight, self.remainder),
                 steps=self.steps + running,
-                # a threshold of 1 can be met exactly, and then no weight is left
-                running=running & ~halts & (h < 1.0),
+                running=running & (h < 1.0),
             ),
             torch.where(running, decision.weight, 0.0),
         )
