@@ -101,6 +101,36 @@ def test_failed_groups_are_named_so():
     assert "2 of 4 failed (error above 5 %)" in text
 
 
+def line_of(event, update, **values):
+    return {"event": event, "update": update, "seconds": 1.0, **values}
+
+
+@pytest.mark.parametrize("growth", [0.0, 0.01], ids=["fixed depth", "halting"])
+def test_all_panels_of_the_training_plot_show_the_range_of_all_updates(growth):
+    lines = [line_of("update", n, loss=2.0, mean_steps=6.0 + growth * n) for n in range(10, 1001, 10)]
+    lines += [line_of("validation", n, error=0.5, cross_entropy=1.0) for n in (400, 600)]
+    axes = training_curve(lines).axes
+    for ax in axes:
+        least, most = ax.get_xlim()
+        assert least <= 10
+        assert most >= 1000
+    assert len(axes) == (3 if growth else 2)
+
+
+def test_the_training_plot_shows_the_final_validations():
+    lines = [line_of("update", n, loss=2.0) for n in range(1, 11)]
+    lines += [line_of("validation", 5, error=0.5, cross_entropy=1.0)]
+    lines += [line_of("validation", 10, error=0.25, cross_entropy=0.75, weights="last")]
+    lines += [line_of("validation", 10, error=0.125, cross_entropy=0.5, weights="average")]
+    losses, errors = training_curve(lines).axes
+    for ax, last, average in ((losses, [1.0, 0.75], [0.5]), (errors, [50.0, 25.0], [12.5])):
+        curves = {curve.get_label(): curve for curve in ax.lines}
+        assert list(curves["validation"].get_xdata()) == [5, 10]
+        assert list(curves["validation"].get_ydata()) == last
+        assert list(curves["average of weights"].get_ydata()) == average
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == [*curves]
+
+
 @pytest.mark.parametrize(
     "text", ["$x_", r"\frac{$", "日本語 ☃", "a\nb\x1b[31m", "<script>", "x" * 500, "", "\u202e\U0001f600"]
 )

@@ -156,13 +156,16 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
     loss = _curve(metrics, "update", "cross_entropy") or _curve(metrics, "update", "loss")
     steps, judged = _curve(metrics, "update", "mean_steps"), _curve(metrics, "validation", "error")
     held_out = _curve(metrics, "validation", "cross_entropy")
+    averaged = {name: _curve(metrics, "validation", name, weights="average") for name in ("cross_entropy", "error")}
     seconds = max((float(line.get("seconds", 0)) for line in metrics), default=0.0)
     updates = max((int(line.get("update", 0)) for line in metrics), default=0)
     losses = [("training", loss, BLUE, 1.8, ""), ("validation", held_out, ORANGE, 1.6, "o")]
+    losses.append(("average of weights", averaged["cross_entropy"], GREEN, 0.0, "D"))
     panels = [("loss (nats a target)", losses)]
     if judged:
-        share = [(update, 100 * value) for update, value in judged]
-        panels.append(("validation error %", [("validation", share, ORANGE, 1.6, "o")]))
+        share, average = ([(update, 100 * value) for update, value in one] for one in (judged, averaged["error"]))
+        errors = [("validation", share, ORANGE, 1.6, "o"), ("average of weights", average, GREEN, 0.0, "D")]
+        panels.append(("validation error %", errors))
     if len({value for _, value in steps}) > 1:
         panels.append(("mean steps (N)", [("training", steps, GREEN, 1.8, "")]))
     figure, axes = canvas(
@@ -172,6 +175,9 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
         subtitle=f"{updates:,} updates in {duration(seconds)}",
         rows=len(panels),
     )
+    for upper, lower in pairwise(axes):
+        upper.sharex(lower)  # before the curves: the shared range is then that of all panels
+        upper.tick_params(labelbottom=False)
     for ax, (name, curves) in zip(axes, panels, strict=True):
         for curve, points, colour, width, marker in curves:
             if points:
@@ -183,9 +189,6 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
         if sum(bool(points) for _, points, *_ in curves) > 1:
             ax.legend(frameon=False, fontsize=9, loc="upper right", labelcolor=INK)
         clean(ax, grid="y")
-    for upper, lower in pairwise(axes):
-        upper.sharex(lower)
-        upper.tick_params(labelbottom=False)
     axes[-1].set_xlabel("updates", color=MUTED, fontsize=10)
     figure.align_ylabels(axes)
     return figure
@@ -264,10 +267,17 @@ def _row_name(report: Report, row: ScoreRow) -> str:
     return f"{row.set}: {row.group}" if len(report.totals) > 1 and row.group else row.name
 
 
-def _curve(metrics: Sequence[Mapping[str, Any]], event: str, name: str) -> list[tuple[int, float]]:
-    """Return (update, value) of the lines of one event that have a value."""
+def _curve(
+    metrics: Sequence[Mapping[str, Any]], event: str, name: str, *, weights: str = "last"
+) -> list[tuple[int, float]]:
+    """Return (update, value) of the lines of one event that have a value, of the weights after this update.
+
+    `weights` "average" chooses the validations of the average of the last few weights.
+    """
     return [
         (int(line["update"]), float(line[name]))
         for line in metrics
-        if line.get("event") == event and isinstance(line.get(name), int | float) and "weights" not in line
+        if line.get("event") == event
+        and isinstance(line.get(name), int | float)
+        and line.get("weights", "last") == weights
     ]
