@@ -4,6 +4,7 @@ import json
 import os
 import time
 import tracemalloc
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from universal_transformer.errors import UserError
 from universal_transformer.files import (
     parse_json,
+    printable,
     read_json,
     read_lines,
     read_stream,
@@ -199,3 +201,19 @@ def test_shown_values_and_paths_are_short_printable_lines(text):
     for shown in (show(text), show_path(text)):
         assert shown.isprintable()
         shown.encode()
+
+
+@given(st.text(st.characters(categories=["Cc", "Cf", "Lu"])))
+def test_what_goes_to_a_terminal_has_no_control_characters(text):
+    shown = printable(text)
+    assert printable(shown) == shown
+    for letter in shown:
+        assert letter in "\t\n" or unicodedata.category(letter) != "Cc"
+        assert unicodedata.bidirectional(letter) not in {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+    kept = {letter for letter in text if unicodedata.category(letter) == "Lu"}
+    assert kept <= set(shown)
+
+
+def test_text_of_any_language_is_printed_unchanged():
+    text = "naïve\t日本語 עברית العربية \N{ZERO WIDTH NON-JOINER}\N{RIGHT-TO-LEFT MARK} 👩\N{ZERO WIDTH JOINER}🚀\n"
+    assert printable(text) == text

@@ -151,6 +151,17 @@ def show_path(path: str | Path) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
+#: C0 and C1 control characters but tab and line feed, and the characters that reverse the direction of text.
+_CONTROLS = dict.fromkeys(
+    {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {ord("\t"), ord("\n")}
+)
+
+
+def printable(text: str) -> str:
+    """Return text for a terminal: without the control characters that a terminal would obey."""
+    return text.translate(_CONTROLS)
+
+
 def one_line(text: str) -> str:
     return text.replace("\r", " ").replace("\n", " ")
 

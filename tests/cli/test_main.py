@@ -8,6 +8,8 @@ import pytest
 
 from universal_transformer import __version__
 from universal_transformer.cli import COMMANDS, main
+from universal_transformer.cli.arguments import say
+from universal_transformer.errors import UserError
 
 
 def ut(*arguments, **options):
@@ -80,6 +82,11 @@ def test_an_interrupt_is_one_line_and_130(monkeypatch, capsys):
         (OSError(28, "No space left on device", "runs/a"), "ut: runs/a: No space left on device\n"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "ut: not enough memory"),
         (MemoryError(), "ut: not enough memory"),
+        (RuntimeError("could not create a primitive"), "ut: not enough memory"),
+        (RuntimeError("could not create a primitive descriptor for a matmul primitive"), "ut: not enough memory"),
+        (RuntimeError("std::bad_alloc"), "ut: not enough memory"),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: not enough memory"), "ut: not enough"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"), "ut: not enough"),
     ],
 )
 def test_what_the_machine_refuses_is_one_line(error, expected, monkeypatch, capsys):
@@ -93,6 +100,39 @@ def test_what_the_machine_refuses_is_one_line(error, expected, monkeypatch, caps
     found = capsys.readouterr().err
     assert found.startswith(expected)
     assert found.count("\n") == 1
+
+
+def refused_with(error, monkeypatch, capsys):
+    """What `ut` prints when a command raises `error`."""
+    from universal_transformer.cli import recipes
+
+    def refuse(_):
+        raise error
+
+    monkeypatch.setattr(recipes, "run", refuse)
+    assert main(["recipes"]) == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [UserError, OSError])
+def test_a_line_of_an_error_has_no_control_characters_and_at_most_500(kind, monkeypatch, capsys):
+    found = refused_with(kind("\x1b[2J\x9b31m\u202efile:\r\n" + "x" * 5000 + ": no such file"), monkeypatch, capsys)
+    assert found.startswith("ut: [2J31mfile: xxx")
+    assert found.endswith("xxx: no such file\n")
+    assert found.count("…") == 1
+    assert len(found) == 501
+
+
+def test_a_line_of_500_characters_is_whole(monkeypatch, capsys):
+    message = "y" * 496
+    assert refused_with(UserError(message), monkeypatch, capsys) == f"ut: {message}\n"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_control_characters_are_kept_from_a_terminal_only(terminal, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    say("a\x1b]0;title\x07b")
+    assert capsys.readouterr().out == ("a]0;titleb\n" if terminal else "a\x1b]0;title\x07b\n")
 
 
 def test_a_programming_error_is_not_hidden(monkeypatch):

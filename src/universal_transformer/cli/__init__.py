@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from universal_transformer import __version__
-from universal_transformer.cli.arguments import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR
+from universal_transformer.cli.arguments import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, error_line
 from universal_transformer.errors import UserError, near
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -29,7 +29,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Command -> (module of this package with `run(arguments)`, summary)."""
 
-_NO_MEMORY = ("allocate memory", "out of memory")
+_NO_MEMORY = (
+    "allocate memory",
+    "out of memory",
+    "not enough memory",
+    "could not create a primitive",  # oneDNN, whose buffers are allocated when an operation is prepared
+    "could not create a memory object",
+    "bad_alloc",
+    "alloc_failed",  # cuBLAS and cuDNN
+)
+"""What messages of torch and its libraries say, in lower case, when memory is short."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fail(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
     except (MemoryError, RuntimeError) as error:
         # torch raises a RuntimeError when memory is short, on a CPU and on a GPU
-        if isinstance(error, RuntimeError) and not any(text in str(error) for text in _NO_MEMORY):
+        if isinstance(error, RuntimeError) and not any(text in str(error).lower() for text in _NO_MEMORY):
             raise
         return fail("not enough memory: try a smaller --batch-tokens, or a smaller model")
 
@@ -70,7 +79,7 @@ def _ready_output() -> None:
 
 def fail(message: str) -> int:
     """Print one line to standard error; return the exit code of a user's mistake."""
-    print("ut:", " ".join(message.split()), file=sys.stderr)
+    print(error_line(message), file=sys.stderr)
     return USAGE_ERROR
 
 

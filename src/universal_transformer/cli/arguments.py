@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
 from universal_transformer.errors import UserError, near
+from universal_transformer.files import printable
 from universal_transformer.typed import Range, expected, typed
 
 FAILED, USAGE_ERROR, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 """Exit codes: a run or check failed; a user's mistake; Ctrl-C and a closed pipe, as shells number them."""
 LENGTH_PENALTY = 0.6
 """Default of the length penalty of a beam search."""
+LONGEST_ERROR = 500
+"""Characters of a line of an error."""
 DATA_DIR = "folder with the data sets (default: the environment variable UT_DATA, or else data)"
 
 
@@ -175,4 +178,19 @@ def check_writable(option: str, file: str) -> None:
 
 def note(text: str) -> None:
     """Print a line to standard error, so that a pipe receives only results."""
-    print(text, file=sys.stderr)
+    print(printable(text), file=sys.stderr)
+
+
+def say(text: str) -> None:
+    """Print to standard output: to a terminal without control characters, to a file or a pipe unchanged."""
+    print(printable(text) if sys.stdout.isatty() else text)
+
+
+def error_line(message: str) -> str:
+    """Return the line that reports an error; of a longer one than `LONGEST_ERROR` the middle is left out.
+
+    The end stays because it says what is wrong and what is allowed.
+    """
+    line = printable(" ".join(f"ut: {message}".split()))
+    kept = LONGEST_ERROR // 2
+    return line if len(line) <= LONGEST_ERROR else f"{line[:kept]}…{line[1 + kept - LONGEST_ERROR :]}"

@@ -18,6 +18,7 @@ from universal_transformer.cli.arguments import (
     add_depth,
     check_writable,
     data_dir,
+    say,
     search_of,
     whole,
 )
@@ -58,8 +59,8 @@ def run(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        print(*report.lines(), sep="\n")
-        print(f"written to {folder / _file_name(options)}")
+        say("\n".join(report.lines()))
+        say(f"written to {folder / _file_name(options)}")
     return 0
 
 

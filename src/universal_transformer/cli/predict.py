@@ -15,8 +15,10 @@ from universal_transformer.cli.arguments import (
     add_batches,
     add_beams,
     add_depth,
+    error_line,
     note,
     number,
+    say,
     search_of,
     whole,
 )
@@ -135,7 +137,7 @@ class _Results:
         self._show_failures()
         example = self._pending.popleft()
         assert not isinstance(example, str)
-        print(_json(self._codec, example, answer) if self._jsonl else one_line(answer.text))
+        say(_json(self._codec, example, answer) if self._jsonl else one_line(answer.text))
         if not self._pending:
             sys.stdout.flush()
 
@@ -150,8 +152,8 @@ class _Results:
         while self._pending and isinstance(self._pending[0], str):
             reason = self._pending.popleft()
             self._failures += 1
-            note(f"ut: {one_line(str(reason))}")
-            print(json.dumps({"error": reason}, ensure_ascii=False) if self._jsonl else "")
+            note(error_line(str(reason)))
+            say(json.dumps({"error": reason}, ensure_ascii=False) if self._jsonl else "")
 
 
 def _outcomes(codec: Codec, file: str | None) -> Iterator[Example | str]:

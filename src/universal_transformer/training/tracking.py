@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from universal_transformer.files import write_synced
+from universal_transformer.files import printable, write_synced
 from universal_transformer.training.config import METRICS, MODEL
 
 LINE_SECONDS = 10.0
@@ -134,7 +134,7 @@ class Display:
 
     def note(self, text: str) -> None:
         """Print a line."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         """Stop showing progress."""
