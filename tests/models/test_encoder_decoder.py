@@ -199,3 +199,23 @@ def test_half_of_the_heads_count_the_source_from_its_end():
     torch.testing.assert_close(found.key[:, 0], ahead[:, 0])
     torch.testing.assert_close(found.key[1, 1, :3], back[1, 1, :3])
     torch.testing.assert_close(found.key[::2, 1], back[::2, 1])
+
+
+@pytest.mark.parametrize("fields", [{}, {"halting": True}, {"end_coordinates": True}], ids=["fixed", "halting", "ends"])
+@torch.no_grad()
+def test_distance_positions_are_rotary_ones_for_the_source_too_with_a_sink(fields):
+    named = small(position_coordinates="distance", **fields)
+    spelled = small(**ROTARY_SOURCE, source_sink=True, **fields)
+    spelled.load_state_dict(named.state_dict())
+    source = ragged()
+    assert torch.equal(named(source, LABELS).logits, spelled(source, LABELS).logits)
+    assert named.config != spelled.config
+
+
+@pytest.mark.parametrize("architecture", ["language_model", "classifier"])
+@torch.no_grad()
+def test_distance_positions_of_a_model_without_two_sides_are_rotary_ones(architecture):
+    fields = {"architecture": architecture, "num_classes": 9 * (architecture == "classifier")}
+    named, rotary = (small(**fields, position_coordinates=position) for position in ("distance", "rotary"))
+    rotary.load_state_dict(named.state_dict())
+    assert torch.equal(named(LABELS).logits, rotary(LABELS).logits)

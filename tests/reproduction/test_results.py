@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,11 @@ from small_results import result
 from universal_transformer.errors import UserError
 from universal_transformer.reproduction import results
 from universal_transformer.reproduction.results import FORMAT, ResultsFile
+from universal_transformer.reproduction.runs import PlannedRun
+from universal_transformer.reproduction.tables import TABLES
+from universal_transformer.typed import replaced
 
+RECORDED = Path(__file__).parents[2] / "results"
 FIRST, SECOND = result(), result(seed=1, error=3.5, commit=None, clean=None)
 
 
@@ -176,3 +181,12 @@ def test_writers_at_the_same_time_lose_and_double_nothing(tmp_path):
     assert sum(added) == 8
     found = ResultsFile(tmp_path / "table1.jsonl", table="table1", say=print).read()
     assert sorted(one.seed for one in found) == list(range(8))
+
+
+@pytest.mark.parametrize(("table", "count"), [("table4", 3), ("table5", 3), ("table6", 1)])
+def test_runs_recorded_under_the_earlier_names_of_recipes_are_the_runs_that_are_planned(table, count):
+    found = ResultsFile(RECORDED / f"{table}.jsonl", table=table, say=print).read()
+    runs = [run for run in found if run.settings["recipe"].endswith("-ours")]
+    rows = TABLES[table].rows
+    planned = [PlannedRun(run.row, replaced(rows[run.row](), {"training.seed": run.seed})).key for run in runs]
+    assert sum(run.key == key for run, key in zip(runs, planned, strict=True)) == count

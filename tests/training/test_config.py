@@ -16,8 +16,9 @@ from jaxtyping import TypeCheckError
 from universal_transformer.errors import UserError
 from universal_transformer.kinds import config_from_dict
 from universal_transformer.models.earlier import PATHS, VALUES
+from universal_transformer.recipes import RECIPES
 from universal_transformer.tasks import TASKS
-from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.training.config import EARLIER_RECIPES, RunConfig, TrainingConfig
 from universal_transformer.typed import leaves, replaced
 
 from .tiny import run_config
@@ -188,3 +189,10 @@ def test_a_configuration_is_read_strictly(tmp_path: Path, text, problem):
 def test_configurations_need_no_torch():
     code = "import sys, universal_transformer.training.config; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("earlier", "now"), EARLIER_RECIPES.items())
+def test_a_run_of_a_recipe_with_another_name_today_is_read(earlier, now):
+    config = RECIPES[now]()
+    assert earlier not in RECIPES
+    assert RunConfig.from_dict(config.to_dict() | {"recipe": earlier}) == config

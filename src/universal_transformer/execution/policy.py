@@ -42,7 +42,7 @@ def shared_call_obstacle(recurrence: Recurrence) -> str | None:
         "the transition gives 0 at padding (zero_padding)": block.zero_padding,
         "positions are shifted at every step": coordinates.shift_by_step,
         "coordinates are concatenated": coordinates.join is not None,
-        "positions are rotary": coordinates.config.position == "rotary",
+        "positions are rotary": coordinates.config.rotates,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 

@@ -219,6 +219,13 @@ class ModelConfig(BaseConfig):
         return (decoder and self.depth.decoder_min_steps) or self.depth.min_steps
 
     @property
+    def source_attention(self) -> AttentionConfig:
+        """Return `attention` with what the position "distance" means for attention to a source (D13)."""
+        if self.coordinates.position != "distance" or self.architecture != "encoder_decoder":
+            return self.attention
+        return dataclasses.replace(self.attention, rotary_source=True, source_sink=True)
+
+    @property
     def looks_ahead(self) -> bool:
         """Whether a decoder of this configuration depends on later target positions."""
         sequence = self.halts_in(decoder=True) and self.halting.scope == "sequence"
@@ -283,7 +290,7 @@ def _size_rules(config: ModelConfig) -> Rules:
     width, heads, coordinates = config.sizes.width, config.sizes.num_heads, config.coordinates
     allowed = [n for n in range(1, min(width, 1024) + 1) if width % n == 0]
     sinusoids = "sinusoidal" in (coordinates.position, coordinates.step) or coordinates.from_end
-    odd, odd_head = width % 2 == 1, width // heads % 2 == 1 and coordinates.position == "rotary"
+    odd, odd_head = width % 2 == 1, width // heads % 2 == 1 and coordinates.rotates
     pairs = f"rotary coordinates rotate pairs of channels: width / num_heads must be even, not {width // heads}"
     yield "sizes.num_heads", width % heads != 0, f"must divide width={width}: one of {allowed}"
     yield "sizes.width", odd and sinusoids, "sinusoidal coordinates come in pairs: an even width is needed"
@@ -306,15 +313,15 @@ def _side_rules(config: ModelConfig) -> Rules:
 
 def _source_rules(config: ModelConfig) -> Rules:
     """Choices for attention to the source that need another architecture or other coordinates."""
-    rotary, from_end = config.attention.rotary_source, config.coordinates.from_end
+    rotary, from_end = config.source_attention.rotary_source, config.coordinates.from_end
     separator = config.vocabulary.separator_id
     needed = f"an encoder_decoder is needed, not a {config.architecture}"
     one_side, size = config.architecture != "encoder_decoder", config.vocabulary.size
-    yield "attention.rotary_source", one_side and rotary, needed
+    yield "attention.rotary_source", one_side and config.attention.rotary_source, needed
     yield "attention.source_sink", one_side and config.attention.source_sink, needed
     yield "vocabulary.separator_id", one_side and separator > 0, needed
-    unlike = rotary and config.coordinates.position != "rotary"
-    yield "attention.rotary_source", unlike, "needs coordinates.position rotary"
+    unlike = rotary and not config.coordinates.rotates
+    yield "attention.rotary_source", unlike, "needs coordinates.position rotary or distance"
     odd = rotary and from_end and config.sizes.num_heads % 2 == 1
     yield "sizes.num_heads", odd, "half of them count from the end: an even number is needed"
     if separator:
@@ -340,8 +347,12 @@ def _position_rules(config: ModelConfig) -> Rules:
         'coordinates.injection="input", or another coordinates.position',
     )
     if chosen.from_end:
-        path, relative = "coordinates.from_end", not absolute and not config.attention.rotary_source
-        yield path, relative, "needs coordinates.position sinusoidal or learned, or rotary_source"
+        path, relative = "coordinates.from_end", not absolute and not config.source_attention.rotary_source
+        yield (
+            path,
+            relative,
+            "needs coordinates.position sinusoidal, learned or (with a decoder) distance, or rotary_source",
+        )
         yield path, shifted, "needs shift_positions_by_step=False: shifted positions have no fixed end"
         language_model = config.architecture == "language_model"
         yield path, language_model, "a language model does not know where its text ends"

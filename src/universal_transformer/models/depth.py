@@ -22,7 +22,7 @@ def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = Fa
     sizes, step, t2t = config.sizes, config.step, config.tensor2tensor
     max_steps, min_steps = config.max_steps_of(decoder=decoder), config.min_steps_of(decoder=decoder)
     zero_padding = t2t.zero_padding and not decoder and config.transition.kind == "feed_forward"
-    from_end = config.coordinates.from_end and not decoder and not config.attention.rotary_source
+    from_end = config.coordinates.from_end and not decoder and not config.source_attention.rotary_source
     coordinates = dataclasses.replace(config.coordinates, from_end=from_end)
 
     def blocks(count: int) -> list[Block]:
@@ -30,7 +30,7 @@ def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = Fa
             Block(
                 sizes,
                 step=step,
-                attention=config.attention,
+                attention=config.source_attention,
                 transition=config.transition,
                 decoder=decoder,
                 cross_attention=cross_attention,

@@ -49,7 +49,7 @@ class EncoderDecoder(AnyEncoderDecoder):
     ) -> list[ProjectedSource]:
         """Keys and values of the source, for the target side."""
         recurrence, rotary = self.target.recurrence, None
-        if self.config.attention.rotary_source:
+        if self.config.source_attention.rotary_source:
             rotary = recurrence.coordinates.angles(positions)
             if self.config.coordinates.from_end:  # half of the heads count from the last position
                 mirrored = recurrence.coordinates.angles(reverse_positions(positions, padding=padding))

@@ -30,8 +30,8 @@ class CoordinatesConfig:
 
     layout: Literal["interleaved", "split"] = "interleaved"
     """D1: channel order of sinusoids: the paper's, counted from 1, or tensor2tensor's, counted from 0."""
-    position: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
-    """D2: how positions are encoded."""
+    position: Literal["sinusoidal", "learned", "rotary", "distance", "none"] = "sinusoidal"
+    """D2: how positions are encoded. "distance" (D13): rotary, in attention to the source too, with a sink."""
     step: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
     """D2: how depth steps are encoded."""
     injection: Literal["every_step", "input"] = "every_step"
@@ -44,6 +44,11 @@ class CoordinatesConfig:
     """D3: range of random positions, and number of rows of a learned position table."""
     from_end: bool = False
     """D12: also encode the distance of a source position from the end."""
+
+    @property
+    def rotates(self) -> bool:
+        """Whether queries and keys are rotated by their positions."""
+        return self.position in ("rotary", "distance")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -127,7 +127,7 @@ class Coordinates(nn.Module):
                 mirrored = reverse_positions(positions, padding=padding)
                 from_end = sinusoid(mirrored, width=self.sizes.width, layout=self.config.layout)
                 signal = signal + from_end.to(self.end_rotation.dtype) @ self.end_rotation
-        elif self.config.position == "rotary":
+        elif self.config.rotates:
             rotary = self.angles(positions)
         return PositionEncoding(positions, signal, rotary, highest)
 

@@ -63,7 +63,7 @@ def _distance_positions(config: RunConfig) -> RunConfig:
     return replaced(
         config,
         {
-            "recipe": f"{config.recipe}-ours",
+            "recipe": f"{config.recipe}-distance-positions",
             "model.depth.max_steps": 2,
             "model.coordinates.position": "rotary",
             "model.coordinates.offsets": "scattered",

@@ -59,7 +59,7 @@ def distance_positions(base: Recipe) -> Recipe:
         return replaced(
             config,
             {
-                "recipe": f"{config.recipe}-ours",
+                "recipe": f"{config.recipe}-distance-positions",
                 "model.coordinates.position": "rotary",
                 "model.coordinates.offsets": "none",
                 "model.coordinates.from_end": config.data.problem == "reverse",

@@ -95,10 +95,9 @@ def titles(*models: str) -> dict[str, str]:
 
 def recipe_rows(columns: Mapping[str, str], *, models: Iterable[str]) -> dict[str, Recipe]:
     """Return COLUMN/MODEL -> recipe; `columns` maps each column to the name of its recipe for the model "ut"."""
-    suffixes = {"ut": "", "distance-positions": "-ours"}
     models = list(models)
     return {
-        f"{column}/{model}": RECIPES[base + suffixes.get(model, f"-{model}")]
+        f"{column}/{model}": RECIPES[base if model == "ut" else f"{base}-{model}"]
         for column, base in columns.items()
         for model in models
     }

@@ -20,7 +20,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, show, show_path
 from universal_transformer.kinds import config_from_dict
 from universal_transformer.tasks import TASKS
-from universal_transformer.training.config import TrainingConfig, digest
+from universal_transformer.training.config import EARLIER_RECIPES, TrainingConfig, digest
 from universal_transformer.typed import typed
 
 FORMAT = 1
@@ -104,7 +104,7 @@ class Result:
 
 
 def completed(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return `settings` with the fields that they lack at their defaults.
+    """Return `settings` as this version writes them: missing fields at their defaults, recipes by their names now.
 
     A field that is added to a configuration has a default that changes no run: a run recorded before the field
     existed is the run that is planned now.
@@ -112,6 +112,7 @@ def completed(settings: dict[str, Any]) -> dict[str, Any]:
     data = settings["data"]
     return {
         **settings,
+        "recipe": EARLIER_RECIPES.get(str(settings["recipe"]), settings["recipe"]),
         "data": {**data, "fields": _defaults(TASKS.get(data["task"])) | data["fields"]},
         "model": config_from_dict(settings["model"]).to_dict(),
         "training": _defaults(TrainingConfig) | settings["training"],
@@ -246,7 +247,7 @@ def _check_parts(result: Result, *, where: str) -> None:
             raise UserError(f"{where}: {name}: {', '.join(sorted(missing))} missing")
 
     settings = result.settings
-    need(settings, "settings", "data", "model", "training")
+    need(settings, "settings", "recipe", "data", "model", "training")
     need(settings["data"], "settings.data", "task", "fields")
     need(settings["data"]["fields"], "settings.data.fields")
     need(settings["model"], "settings.model")

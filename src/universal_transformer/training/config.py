@@ -102,6 +102,20 @@ class TrainingConfig:
 LIMITS = ("minutes", "max_updates", "patience", "save_minutes", "log_every", "tensorboard")
 
 
+EARLIER_RECIPES: dict[str, str] = {
+    "copy-ours": "copy-distance-positions",
+    "reverse-ours": "reverse-distance-positions",
+    "addition-ours": "addition-distance-positions",
+    "lte-copy-ours": "lte-copy-distance-positions",
+    "lte-double-ours": "lte-double-distance-positions",
+    "lte-reverse-ours": "lte-reverse-distance-positions",
+    "lte-program-ours": "lte-program-distance-positions",
+    "lte-control-ours": "lte-control-distance-positions",
+    "lte-addition-ours": "lte-addition-distance-positions",
+}
+"""Name of a recipe in files of earlier versions -> its name now."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """The whole configuration of a run."""
@@ -139,8 +153,9 @@ class RunConfig:
         check_names(data, expected={"task", "fields"}, where=name, field="data")
         if not isinstance(data["task"], str) or data["task"] not in TASKS:
             raise UserError(f"{name}: data.task: {data['task']!r} is no task; known are {listed(TASKS)}")
+        recipe = typed(fields["recipe"], str, where=name, field="recipe")
         return cls(
-            recipe=typed(fields["recipe"], str, where=name, field="recipe"),
+            recipe=EARLIER_RECIPES.get(recipe, recipe),
             data=typed(data["fields"], TASKS[data["task"]], where=name, field="data"),
             model=config_from_dict(fields["model"], where=f"{name}: model"),
             training=typed(fields["training"], TrainingConfig, where=name, field="training"),
