@@ -2,6 +2,7 @@ import gzip
 import io
 import json
 import os
+import threading
 import time
 import tracemalloc
 import unicodedata
@@ -217,3 +218,31 @@ def test_what_goes_to_a_terminal_has_no_control_characters(text):
 def test_text_of_any_language_is_printed_unchanged():
     text = "naïve\t日本語 עברית العربية \N{ZERO WIDTH NON-JOINER}\N{RIGHT-TO-LEFT MARK} 👩\N{ZERO WIDTH JOINER}🚀\n"
     assert printable(text) == text
+
+
+def test_a_link_or_a_special_file_is_not_replaced(tmp_path):
+    target, link, fifo = tmp_path / "target", tmp_path / "link", tmp_path / "fifo"
+    target.write_text("mine")
+    link.symlink_to(target)
+    (tmp_path / "dangling").symlink_to(tmp_path / "absent")
+    os.mkfifo(fifo)
+    for path, what in ((link, "a link"), (tmp_path / "dangling", "a link"), (fifo, "no file"), (tmp_path, "no file")):
+        with pytest.raises(UserError, match=f"{path}: {what}, which is not written to"):
+            write_text(path, "new")
+    assert target.read_text() == "mine"
+    assert {path.name for path in tmp_path.iterdir()} == {"target", "link", "dangling", "fifo"}
+
+
+def test_json_from_a_fifo_is_refused_without_waiting(tmp_path):
+    os.mkfifo(tmp_path / "a.json")
+    with pytest.raises(UserError, match=r"a\.json: a FIFO; expected a file"):
+        read_json(tmp_path / "a.json")
+
+
+def test_lines_are_read_from_a_fifo(tmp_path):
+    """A shell's process substitution, ``ut predict RUN <(command)``, is one."""
+    os.mkfifo(tmp_path / "lines")
+    writer = threading.Thread(target=(tmp_path / "lines").write_text, args=("a\nb\n",))
+    writer.start()
+    assert list(read_lines(tmp_path / "lines")) == [(1, "a"), (2, "b")]
+    writer.join()

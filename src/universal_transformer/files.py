@@ -10,6 +10,7 @@ import gzip
 import json
 import math
 import os
+import stat
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -194,9 +195,21 @@ def parse_json(text: str, *, where: str) -> Any:
         raise UserError(f"{where}: not valid JSON ({reason}); found {show(text)}") from error
 
 
+def refuse_special(path: str | Path) -> None:
+    """UserError for a FIFO, a socket or a device, which would have to be read to see that it has no end."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return  # opening it says why
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = "a FIFO" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+        raise UserError(f"{show_path(path)}: {kind}; expected a file")
+
+
 def read_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """Read a file of one JSON object, as strict as `parse_json`, of at most `max_bytes`."""
     name = show_path(path)
+    refuse_special(path)
     try:
         with path.open("rb") as stream:
             raw = stream.read(max_bytes + 1)
@@ -227,7 +240,13 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write `path` whole or not at all: a temporary file in its folder, one rename, both on the disk at the end."""
+    """Write `path` whole or not at all: a temporary file in its folder, one rename, both on the disk at the end.
+
+    UserError if `path` is a link, whose target is not ours, or anything else but a file: a device would be replaced.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        kind = "a link" if path.is_symlink() else "no file"
+        raise UserError(f"{show_path(path)}: {kind}, which is not written to; remove it, or name another place")
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
     os.close(handle)
     temporary = Path(name)

@@ -9,12 +9,13 @@ from typing import cast
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 from universal_transformer.baselines.lstm import LstmClassifier, LstmEncoderDecoder, LstmLanguageModel
 from universal_transformer.baselines.neural_gpu import NeuralGpu
+from universal_transformer.files import show_path
 from universal_transformer.kinds import AnyModelConfig, config_from_dict
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.pretrained import CONFIG, read_config
+from universal_transformer.models.pretrained import CONFIG, find_model, read_config
 from universal_transformer.models.roles import (
     AnyClassifier,
     AnyEncoderDecoder,
@@ -47,7 +48,7 @@ def build(config: AnyModelConfig) -> Model:
 
 
 def load_pretrained(folder: str | Path) -> Model:
-    """The model in ``folder``, of any class."""
-    folder = Path(folder)
-    config = config_from_dict(read_config(folder), where=str(folder / CONFIG))
+    """The model in ``folder``, or that of the training run in ``folder``, of any class."""
+    folder = find_model(folder)
+    config = config_from_dict(read_config(folder), where=show_path(folder / CONFIG))
     return class_of(config).from_pretrained(folder)

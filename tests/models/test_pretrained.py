@@ -1,6 +1,9 @@
 """A model folder gives back the model, or one line that says which file and which tensor is wrong."""
 
 import json
+import os
+import stat
+import time
 
 import pytest
 import torch
@@ -12,6 +15,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
+from universal_transformer.nn.block import Block
 from universal_transformer.registry import build, load_pretrained
 
 TOKENS = torch.tensor([[3, 4, 5, 2], [6, 2, 0, 0]])
@@ -183,6 +187,118 @@ def test_a_configuration_that_is_none_is_refused(content, message, tmp_path):
     with pytest.raises(UserError, match=message) as refused:
         load_pretrained(tmp_path)
     assert "\n" not in str(refused.value)
+
+
+HUGE = {
+    "width": {"sizes": {"width": 8192, "filter_width": 12, "num_heads": 2}},
+    "width 1e9": {"sizes": {"width": 10**9, "filter_width": 10**9, "num_heads": 10**9}},
+    "largest width": {"sizes": {"width": 2**31 - 2, "filter_width": 2**31 - 1, "num_heads": 1}},
+    "filter width": {"sizes": {"width": 8, "filter_width": 2**31 - 1, "num_heads": 2}},
+    "vocabulary": {"vocabulary": {"size": 2**31 - 1}},
+    "classes of a target": {"vocabulary": {"size": 9, "target_size": 2**31 - 1}},
+    "blocks": {"step": {"blocks": 10**6}},
+    "untied steps": {"step": {"tied": False}, "depth": {"max_steps": 10**9}},
+    "untied steps of the decoder": {"step": {"tied": False}, "depth": {"decoder_max_steps": 2**31 - 1}},
+    "untied blocks": {"step": {"tied": False, "blocks": 2**31 - 1}, "depth": {"max_steps": 2**31 - 1}},
+    "plain layers": {"tensor2tensor": {"plain_layers_before": 2**31 - 1}},
+    "positions": {"coordinates": {"position": "learned", "max_positions": 2**31 - 1}},
+    "learned steps": {"coordinates": {"step": "learned"}, "depth": {"max_steps": 2**31 - 1}},
+    "both ends": {"coordinates": {"from_end": True}, "sizes": {"width": 2**20, "num_heads": 2}},
+    "target spaces": {"tensor2tensor": {"num_target_spaces": 2**31 - 1}},
+}
+
+
+@pytest.mark.parametrize("huge", HUGE.values(), ids=HUGE)
+def test_no_memory_is_claimed_for_sizes_that_the_file_does_not_have(huge, tmp_path, monkeypatch):
+    single().save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps({**fields, **{name: {**fields[name], **part} for name, part in huge.items()}}))
+    devices = []
+
+    def build_and_record(model, config):
+        devices.append(torch.empty(0).device.type)
+        original(model, config)
+
+    original = EncoderDecoder.__init__
+    monkeypatch.setattr(EncoderDecoder, "__init__", build_and_record)
+    started = time.monotonic()
+    with pytest.raises(UserError) as refused:
+        load_pretrained(tmp_path)
+    assert set(devices) <= {"meta"}
+    assert time.monotonic() - started < 5
+    assert "\n" not in str(refused.value)
+
+
+def test_a_deep_untied_model_is_loaded(tmp_path):
+    model = single(tied=False, max_steps=51, width=4, filter_width=4)
+    assert model.config.num_blocks == 102
+    model.save_pretrained(tmp_path)
+    assert load_pretrained(tmp_path).config == model.config
+
+
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model", "classifier"])
+@pytest.mark.parametrize("fields", [{}, {"tied": False}, {"layers_per_step": 2, "plain_layers_after": 3}])
+def test_the_number_of_blocks_is_that_of_the_built_model(architecture, fields):
+    model = single(architecture=architecture, num_classes=3 * (architecture == "classifier"), **fields)
+    assert model.config.num_blocks == sum(isinstance(module, Block) for module in model.modules())
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
+def test_what_has_no_end_is_refused_before_it_is_read(file, tmp_path):
+    single().save_pretrained(tmp_path)
+    path = tmp_path / file
+    for kind, place in (("a FIFO", os.mkfifo), ("a device", lambda path: path.symlink_to("/dev/zero"))):
+        path.unlink()
+        place(path)
+        with pytest.raises(UserError, match=f"{file}: {kind}; expected a file"):
+            load_pretrained(tmp_path)
+
+
+def test_a_huge_header_is_refused_before_it_is_read(tmp_path):
+    single().save_pretrained(tmp_path)
+    with (tmp_path / "model.safetensors").open("r+b") as file:
+        file.write((2**26).to_bytes(8, "little"))
+        file.truncate(2**27)
+    with pytest.raises(UserError, match="its header is longer than 16,777,216 bytes"):
+        load_pretrained(tmp_path)
+
+
+def test_a_run_folder_stands_for_the_model_in_it(tmp_path):
+    model = single()
+    model.save_pretrained(tmp_path / "run" / "model")
+    (tmp_path / "run" / "config.json").write_text('{"recipe": "copy"}')
+    for back in (load_pretrained(tmp_path / "run"), EncoderDecoder.from_pretrained(str(tmp_path / "run"))):
+        assert torch.equal(logits(back), logits(model))
+    (tmp_path / "run" / "model" / "model.safetensors").unlink()
+    for load in (load_pretrained, EncoderDecoder.from_pretrained):
+        with pytest.raises(UserError, match=r"model\.safetensors: no such file") as refused:
+            load(tmp_path / "run")
+        assert str(refused.value).endswith(f"; looked in {tmp_path}/run and {tmp_path}/run/model")
+
+
+def test_files_of_a_model_have_the_usual_mode(tmp_path):
+    before = os.umask(0o027)
+    try:
+        single().save_pretrained(tmp_path)
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o640}
+
+
+def test_weights_that_do_not_fit_the_disk_leave_the_earlier_ones(tmp_path, monkeypatch):
+    model = single()
+    model.save_pretrained(tmp_path)
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        single(width=4).save_pretrained(tmp_path)
+    monkeypatch.undo()
+    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "model.safetensors"}
+    assert torch.equal(logits(load_pretrained(tmp_path)), logits(model))
 
 
 def test_a_class_loads_its_own_architecture_only(tmp_path):

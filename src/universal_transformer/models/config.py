@@ -149,6 +149,11 @@ class BaseConfig:
         """The largest number of steps of any side. 0: the model has no steps over depth."""
         return max(self.max_steps_of(decoder=False), self.max_steps_of(decoder=True))
 
+    @property
+    def num_blocks(self) -> int:
+        """Blocks with weights of their own, over all sides. 0: layers that the ranges of the fields keep few."""
+        return 0
+
     def halts_in(self, *, decoder: bool) -> bool:  # noqa: ARG002
         """Whether positions of this side halt."""
         return False
@@ -205,6 +210,14 @@ class ModelConfig(BaseConfig):
         """Token id before the first target token."""
         padding = self.tensor2tensor.start_is_padding
         return self.vocabulary.padding_id if padding else self.vocabulary.start_id
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks with weights of their own, over all sides."""
+        sides = {"encoder_decoder": (False, True), "language_model": (True,), "classifier": (False,)}[self.architecture]
+        steps = [1 if self.step.tied else self.max_steps_of(decoder=decoder) for decoder in sides]
+        plain = self.tensor2tensor.plain_layers_before + self.tensor2tensor.plain_layers_after
+        return sum(self.step.blocks * count + plain for count in steps)
 
     def halts_in(self, *, decoder: bool) -> bool:
         """Whether positions of this side halt."""

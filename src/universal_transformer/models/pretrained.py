@@ -1,23 +1,33 @@
 """Models on disk: ``config.json`` and ``model.safetensors``, no pickle, nothing but what the configuration names."""
 
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import nn
 
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.execution.install import HaltingExecution, install
-from universal_transformer.files import read_json, show, write_json
+from universal_transformer.files import read_json, refuse_special, show, show_path, write_bytes, write_json
 from universal_transformer.models.config import BaseConfig, ModelConfig, refusal
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.typed import listed
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+HOLDS = f"a model folder holds {CONFIG} and {WEIGHTS}"
+RUN_MODEL = "model"
+"""Folder of the model in the folder of a run."""
+FEW_BLOCKS = 100
+"""A model of so many blocks is built for its shapes in any case; one of more, if the file has a tensor for each."""
+MAX_HEADER = 16 * 2**20  # bytes
+Shape = tuple[int, ...]
 AnyModel = TypeVar("AnyModel", bound="Pretrained")  # typing.Self is more than the shape checks can read
 
 
@@ -60,55 +70,99 @@ class Pretrained(nn.Module):
         install(self, cast("HaltingExecution", choice))
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write ``config.json`` and ``model.safetensors`` into ``folder``."""
+        """Write ``config.json`` and ``model.safetensors`` into ``folder``, each whole or not at all."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {name: value.detach().cpu().contiguous() for name, value in self.tensors().items()}
-        staging = folder / f".{WEIGHTS}.partial"
-        save_file(tensors, staging)
-        staging.replace(folder / WEIGHTS)
+        write_bytes(folder / WEIGHTS, save(tensors))
         write_json(folder / CONFIG, self.config.to_dict())
 
     @classmethod
     def from_pretrained(cls: type[AnyModel], folder: str | Path) -> AnyModel:
-        """The model that :meth:`save_pretrained` wrote.
+        """The model that :meth:`save_pretrained` wrote into ``folder``, or that of the training run in ``folder``.
 
-        Strict: a missing, unexpected or wrongly shaped tensor is a UserError that names it.
+        Strict: a missing, unexpected or wrongly shaped tensor is a UserError that names it. Memory is allocated only
+        after the names and shapes in the file have been compared with the configuration.
         """
-        folder = Path(folder)
-        fields, where = read_config(folder), str(folder / CONFIG)
+        folder = find_model(folder)
+        fields, where, path = read_config(folder), show_path(folder / CONFIG), folder / WEIGHTS
         if (kind := fields.get("kind", ModelConfig.kind)) != cls.config_kind.kind:
             raise UserError(f"{where}: kind: {cls.__name__} needs {cls.config_kind.kind}, found {show(kind)}")
-        model = cls(cls.config_kind.from_dict(fields, where=where))
-        model.load_tensors(folder / WEIGHTS)
+        config = cls.config_kind.from_dict(fields, where=where)
+        found = read_shapes(path)
+        check_shapes(found, _shapes(cls, config, most_blocks=len(found), where=where), name=show_path(path))
+        model = cls(config)
+        model.load_tensors(path)
         return model.eval()
 
     @torch.no_grad()
     def load_tensors(self, path: Path) -> None:
-        """Copy every tensor of a safetensors file into this model, after checking names, shapes and kinds."""
-        wanted = self.tensors()
-        try:
-            with safe_open(path, framework="pt") as file:
-                message = f"{path}: {{}} tensors for this configuration"
-                check_tensors(set(file.keys()), set(wanted), message=message)
-                for name, tensor in wanted.items():
-                    shape = tuple(file.get_slice(name).get_shape())
-                    if shape != tuple(tensor.shape):
-                        raise UserError(
-                            f"{path}: tensor {name} has shape {list(shape)}, "
-                            f"the configuration asks for {list(tensor.shape)}"
-                        )
-                for name, tensor in wanted.items():
-                    value = file.get_tensor(name)
-                    if not value.is_floating_point():
-                        raise UserError(f"{path}: tensor {name} holds {value.dtype}, floating point is needed")
-                    if not bool(torch.isfinite(value).all()):
-                        raise UserError(f"{path}: tensor {name} holds values that are not finite")
-                    tensor.copy_(value)
-        except FileNotFoundError:
-            raise UserError(f"{path}: no such file; a model folder holds {CONFIG} and {WEIGHTS}") from None
-        except (SafetensorError, OSError) as error:
-            raise UserError(f"{path}: not a readable safetensors file ({error})") from None
+        """Copy every tensor of a safetensors file of the right names and shapes into this model."""
+        with _readable(path) as file:
+            for name, tensor in self.tensors().items():
+                value = file.get_tensor(name)
+                if not value.is_floating_point():
+                    raise UserError(f"{path}: tensor {name} holds {value.dtype}, floating point is needed")
+                if not bool(torch.isfinite(value).all()):
+                    raise UserError(f"{path}: tensor {name} holds values that are not finite")
+                tensor.copy_(value)
+
+
+def find_model(folder: str | Path) -> Path:
+    """Return the folder with a model's weights: ``folder``, or ``folder/model`` if it is the folder of a run."""
+    folder = Path(folder)
+    places = (folder, folder / RUN_MODEL)
+    for place in places:
+        if os.path.lexists(place / WEIGHTS):
+            return place
+    absent = WEIGHTS if (folder / CONFIG).exists() else CONFIG
+    looked = " and ".join(map(show_path, places))
+    raise UserError(f"{show_path(folder / absent)}: no such file; {HOLDS}; looked in {looked}")
+
+
+def read_shapes(path: Path) -> dict[str, Shape]:
+    """Return the shape of each tensor of a safetensors file; only its header is read."""
+    with _readable(path) as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - not a dict
+
+
+def check_shapes(found: Mapping[str, Shape], wanted: Mapping[str, Shape], *, name: str) -> None:
+    """UserError naming a tensor of the file ``name`` that is missing, unexpected or of another shape."""
+    check_tensors(set(found), set(wanted), message=f"{name}: {{}} tensors for this configuration")
+    for tensor, shape in wanted.items():
+        if found[tensor] != shape:
+            raise UserError(
+                f"{name}: tensor {tensor} has shape {list(found[tensor])}, the configuration asks for {list(shape)}"
+            )
+
+
+def _shapes(kind: type[Pretrained], config: BaseConfig, *, most_blocks: int, where: str) -> dict[str, Shape]:
+    """Return the shapes of a model's tensors, on a device without memory; UserError if even this would take long."""
+    if config.num_blocks > max(FEW_BLOCKS, most_blocks):
+        raise UserError(f"{where}: {config.num_blocks:,} blocks, but {WEIGHTS} has {most_blocks:,} tensors in all")
+    try:
+        with torch.device("meta"):
+            return {name: tuple(tensor.shape) for name, tensor in kind(config).tensors().items()}
+    except RuntimeError as error:
+        if "overflow" not in str(error):
+            raise
+        raise UserError(f"{where}: a tensor of this configuration would have 2^63 bytes or more") from error
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[Any]:
+    """Open a safetensors file; UserError for one that is missing, damaged, no file, or has a huge header."""
+    refuse_special(path)
+    try:
+        with path.open("rb") as raw:
+            if int.from_bytes(raw.read(8), "little") > MAX_HEADER:
+                raise OSError(f"its header is longer than {MAX_HEADER:,} bytes")
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except FileNotFoundError:
+        raise UserError(f"{show_path(path)}: no such file; {HOLDS}") from None
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{show_path(path)}: not a readable safetensors file ({show(str(error))})") from None
 
 
 def check_tensors(found: set[str], wanted: set[str], *, message: str) -> None:
@@ -123,5 +177,5 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Return the JSON object in ``config.json`` of a model folder."""
     path = folder / CONFIG
     if not path.exists():
-        raise UserError(f"{path}: no such file; a model folder holds {CONFIG} and {WEIGHTS}")
+        raise UserError(f"{show_path(path)}: no such file; {HOLDS}")
     return read_json(path, max_bytes=1_000_000)
