@@ -37,6 +37,16 @@ FIGURES = {
 }
 
 
+@pytest.mark.parametrize("sides", [(), ("encoder",), ("encoder", "decoder")])
+def test_the_steps_of_each_side_are_a_curve(sides):
+    """Runs of earlier versions have the mean of both sides alone."""
+    lines = [line | {f"{side}_steps": 1 + line["update"] for side in sides} for line in METRICS]
+    axes = training_curve(lines).axes[-1]
+    assert axes.get_ylabel() == "mean steps (N)"
+    assert [line.get_label() for line in axes.lines] == list(sides or ("training",))
+    assert len(axes.lines[0].get_xdata()) == 8
+
+
 def pixels(figure):
     from matplotlib.image import imread
 

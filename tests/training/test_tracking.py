@@ -15,11 +15,11 @@ from universal_transformer.training.tracking import (
     display,
 )
 
+STEPS = {"encoder": 2.25, "decoder": 1.5}
+
 
 def status(update: int, *, seconds: float, fraction: float = 0.25) -> UpdateStatus:
-    return UpdateStatus(
-        update=update, seconds=seconds, fraction=fraction, loss=1.5, mean_steps=2.25, handled=100 * update
-    )
+    return UpdateStatus(update=update, seconds=seconds, fraction=fraction, loss=1.5, steps=STEPS, handled=100 * update)
 
 
 def write(path: Path, updates, *, after=None) -> None:
@@ -71,7 +71,7 @@ def test_plain_lines_come_every_ten_seconds(monkeypatch):
     shown.close()
     lines = out.getvalue().splitlines()
     assert len(lines) == 4
-    assert lines[1] == "update 11 · 25% · loss 1.500 · steps 2.25 · 100 examples/s · 0:33 left"
+    assert lines[1] == "update 11 · 25% · loss 1.500 · encoder 2.25 · decoder 1.50 steps · 100 examples/s · 0:33 left"
     assert lines[-1] == "[red]as it is[/red]"
 
 
@@ -85,8 +85,16 @@ def test_on_a_terminal_there_is_a_bar():
     shown.note("half way")
     shown.close()
     text = out.getvalue()
-    for part in ("loss 1.500 · steps 2.25", "100 %", "5,000 tokens/s", "0:00 left", "half way"):
+    for part in ("loss 1.500 · encoder 2.25 · decoder 1.50 steps", "100 %", "5,000 tokens/s", "0:00 left", "half way"):
         assert part in text
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [({}, []), ({"decoder": 4.0}, ["decoder 4.00 steps"]), (STEPS, ["encoder 2.25 · decoder 1.50 steps"])],
+)
+def test_steps_of_the_sides_that_there_are(steps, text):
+    assert tracking.steps_text(steps) == text
 
 
 def test_quiet_is_quiet(capsys):

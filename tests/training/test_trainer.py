@@ -21,6 +21,7 @@ from universal_transformer.training import validation as validations
 from universal_transformer.training.optimizer import NonFiniteError
 from universal_transformer.training.tracking import ending, read_metrics
 from universal_transformer.training.trainer import train
+from universal_transformer.typed import replaced
 
 from . import tiny
 
@@ -99,6 +100,38 @@ def test_a_fixed_depth_knows_no_delay(tmp_path):
     assert best[0] == best[1]
     assert best[1][0]
     assert same_weights(plain, delayed)
+
+
+def test_steps_of_encoder_and_decoder_are_recorded_apart(tmp_path, monkeypatch):
+    """A side that has one step only does not count as collapsed."""
+    monkeypatch.setattr(validations, "COLLAPSE_UPDATES", 4)
+    model = replaced(tiny.model_config(halting=True), {"depth.decoder_max_steps": 1})
+    result = train(tiny.run_config(model), tmp_path / "run", task=tiny.task("encoder_decoder"), quiet=True)
+    lines = [line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if "mean_steps" in line]
+    assert {line["event"] for line in lines} == {"update", "validation", "end"}
+    assert all(line["decoder_steps"] == 1 < line["mean_steps"] < line["encoder_steps"] <= 3 for line in lines)
+    assert result.warnings == ()
+
+
+def test_a_collapsed_side_is_named_with_its_own_cap(tmp_path, monkeypatch):
+    monkeypatch.setattr(validations, "COLLAPSE_UPDATES", 4)
+    model = tiny.model_config(halting=True, halting_bias=-30.0)
+    model = replaced(model, {"depth.decoder_max_steps": 2})
+    result = train(tiny.run_config(model), tmp_path / "run", task=tiny.task("encoder_decoder"), quiet=True)
+    assert [text.split("all ")[1].split(":")[0] for text in result.warnings] == [
+        "encoder positions go on to the cap (steps 3.00 ± 0.00 of at most 3)",
+        "decoder positions go on to the cap (steps 2.00 ± 0.00 of at most 2)",
+    ]
+
+
+def test_a_state_of_an_earlier_version_is_read():
+    """It had one watch for both sides, and sums without the steps of each side."""
+    state = dataclasses.asdict(training_run.RunState(update=7, window={"mean_steps": 9.0, "updates": 3}))
+    earlier = {**state, "collapse": {"cap": 8, "updates": 600, "warned": True, "looks": 30}}
+    found = training_run.RunState.from_dict(earlier)
+    assert (found.update, found.window) == (7, {})
+    assert all(watch.warned for watch in found.collapse.values())
+    assert dataclasses.asdict(training_run.RunState.from_dict(state)) == state
 
 
 def test_the_same_seed_gives_the_same_run_and_another_does_not(tmp_path):

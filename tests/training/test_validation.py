@@ -3,6 +3,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
+from universal_transformer.data.batch import collate
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import build
 from universal_transformer.training.validation import (
@@ -14,6 +15,7 @@ from universal_transformer.training.validation import (
     Score,
     Validation,
 )
+from universal_transformer.typed import replaced
 
 from . import tiny
 
@@ -37,6 +39,21 @@ def test_the_score_does_not_depend_on_the_batches_nor_touch_the_run(architecture
         assert score.error == pytest.approx(scores[0].error)
         assert score.cross_entropy == pytest.approx(scores[0].cross_entropy, rel=1e-5)
         assert score.mean_steps == pytest.approx(scores[0].mean_steps, rel=1e-5)
+
+
+def test_steps_of_encoder_and_decoder_are_scored_apart():
+    torch.manual_seed(0)
+    config = replaced(tiny.model_config(halting=True), {"depth.decoder_max_steps": 2})
+    model = build(tiny.task("encoder_decoder").configure(config))
+    rows = tiny.examples("encoder_decoder", count=6, seed=2)
+    score = validation(rows, batch_tokens=17).score(model, stopped=lambda: False)
+    batch = collate(rows, indices=range(6))
+    with torch.no_grad():
+        output = model.eval()(batch.source, batch.target)
+    for side, trace in (("encoder", output.encoder), ("decoder", output.decoder)):
+        assert score.steps[side] == pytest.approx(float(trace.mean_steps()))
+    assert score.mean_steps == pytest.approx(float(output.mean_steps))
+    assert score.steps["decoder"] <= 2 < score.steps["encoder"] <= 3
 
 
 def test_it_gives_up_when_asked_to():
@@ -79,9 +96,10 @@ def trace(steps, *, halting=True):
     return Trace(values, torch.zeros_like(values), padding, probability=probability)
 
 
-def warnings_after(traces, *, looks):
-    watch = CollapseWatch(cap=8)
-    return [text for _ in range(looks) if (text := watch.look(traces, updates=20))]
+def warnings_after(seen, *, looks):
+    watch = CollapseWatch()
+    found = (watch.look(seen, side="decoder", max_steps=8, updates=20) for _ in range(looks))
+    return [text for text in found if text]
 
 
 @pytest.mark.parametrize(
@@ -90,31 +108,36 @@ def warnings_after(traces, *, looks):
 )  # fmt: skip
 def test_collapsed_halting_is_reported_once_and_only_after_long(steps, reason):
     looks = COLLAPSE_UPDATES // 20
-    assert warnings_after((trace(steps),), looks=looks - 1) == []
-    (text,) = warnings_after((trace([[1, 2, 3]]), trace(steps)), looks=3 * looks)
+    assert warnings_after(trace(steps), looks=looks - 1) == []
+    (text,) = warnings_after(trace(steps), looks=3 * looks)
     assert reason in text
+    assert "all decoder positions" in text
 
 
-@pytest.mark.parametrize("traces", [(trace([[1, 2, 5, 0]]),), (trace([[8, 8]], halting=False),), ()])
-def test_halting_that_decides_is_not(traces):
-    assert warnings_after(traces, looks=COLLAPSE_UPDATES) == []
+@pytest.mark.parametrize("seen", [trace([[1, 2, 5, 0]]), trace([[8, 8]], halting=False), None])
+def test_halting_that_decides_is_not(seen):
+    assert warnings_after(seen, looks=COLLAPSE_UPDATES) == []
 
 
 def test_one_look_is_not_long_however_many_updates_it_stands_for():
-    watch = CollapseWatch(cap=8)
-    found = [watch.look((trace([[1, 1]]),), updates=COLLAPSE_UPDATES) for _ in range(COLLAPSE_LOOKS)]
+    watch = CollapseWatch()
+    found = [
+        watch.look(trace([[1, 1]]), side="encoder", max_steps=8, updates=COLLAPSE_UPDATES)
+        for _ in range(COLLAPSE_LOOKS)
+    ]
     assert found[:-1] == [None] * (COLLAPSE_LOOKS - 1)
     assert "at once" in found[-1]
     assert COLLAPSE_LOOKS > 1
 
 
 def test_a_single_step_is_no_collapse():
-    watch = CollapseWatch(cap=1)
-    assert not any(watch.look((trace([[1, 1]]),), updates=COLLAPSE_UPDATES) for _ in range(5))
+    watch = CollapseWatch()
+    looks = [watch.look(trace([[1, 1]]), side="encoder", max_steps=1, updates=COLLAPSE_UPDATES) for _ in range(5)]
+    assert not any(looks)
 
 
 def test_a_short_recovery_starts_the_count_anew():
-    watch = CollapseWatch(cap=8)
+    watch = CollapseWatch()
     for _ in range(10):
-        assert watch.look((trace([[1, 1]]),), updates=COLLAPSE_UPDATES - 1) is None
-        assert watch.look((trace([[1, 4]]),), updates=1) is None
+        for steps, updates in (([[1, 1]], COLLAPSE_UPDATES - 1), ([[1, 4]], 1)):
+            assert watch.look(trace(steps), side="encoder", max_steps=8, updates=updates) is None

@@ -100,7 +100,7 @@ def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool) -> int
             note(f"ut: interrupted, saved; go on with: ut train --resume {folder}")
         return INTERRUPTED
     if quiet:
-        print(*_result_lines(result, config), sep="\n")
+        print(*_result_lines(result), sep="\n")
     name = shlex.quote(str(folder))
     print("next:", f"  ut evaluate {name}", f"  ut predict {name} FILE", f"  ut plot {name}", sep="\n")
     return 0
@@ -119,13 +119,15 @@ def start(config: RunConfig, folder: Path, *, task: Task, resume: bool, quiet: b
     return train(config, folder, task=task, resume=resume, quiet=quiet)
 
 
-def _result_lines(result: TrainingResult, config: RunConfig) -> list[str]:
+def _result_lines(result: TrainingResult) -> list[str]:
     """Return the result of a finished run as lines."""
+    from universal_transformer.training.tracking import steps_text
+
     lines = [f"{result.updates:,} updates in {result.seconds / 60:.1f} minutes; {result.chosen} weights kept"]
     if result.score is not None:
-        score, cap = result.score, config.model.max_steps
-        depth = f", {score.mean_steps:.2f} steps a position of at most {cap}" if cap else ""
-        lines.append(f"validation: error {score.error:.2%}, cross-entropy {score.cross_entropy:.4f}{depth}")
+        score = result.score
+        parts = [f"error {score.error:.2%}", f"cross-entropy {score.cross_entropy:.4f}", *steps_text(score.steps)]
+        lines.append(f"validation: {', '.join(parts)}")
     return [*lines, *(f"warning: {text}" for text in result.warnings)]
 
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_GROUPS = 40
+_Line = tuple[str, list[tuple[int, float]], str, float, str]
+"""Name, points, colour, width and marker of a curve."""
 _CURVE_STYLES = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"))
 
 PAPER_STEPS: Mapping[int, tuple[float, float]] = MappingProxyType({1: (2.3, 0.8), 2: (3.1, 1.1), 3: (3.8, 2.2)})
@@ -154,7 +156,7 @@ def error_by_group(report: Report) -> Figure:
 def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
     """Loss, validation and mean steps over the updates of a run (lines of its metrics.jsonl)."""
     loss = _curve(metrics, "update", "cross_entropy") or _curve(metrics, "update", "loss")
-    steps, judged = _curve(metrics, "update", "mean_steps"), _curve(metrics, "validation", "error")
+    judged = _curve(metrics, "validation", "error")
     held_out = _curve(metrics, "validation", "cross_entropy")
     averaged = {name: _curve(metrics, "validation", name, weights="average") for name in ("cross_entropy", "error")}
     seconds = max((float(line.get("seconds", 0)) for line in metrics), default=0.0)
@@ -166,8 +168,9 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
         share, average = ([(update, 100 * value) for update, value in one] for one in (judged, averaged["error"]))
         errors = [("validation", share, ORANGE, 1.6, "o"), ("average of weights", average, GREEN, 0.0, "D")]
         panels.append(("validation error %", errors))
-    if len({value for _, value in steps}) > 1:
-        panels.append(("mean steps (N)", [("training", steps, GREEN, 1.8, "")]))
+    steps = _step_curves(metrics)
+    if any(len({value for _, value in points}) > 1 for _, points, *_ in steps):
+        panels.append(("mean steps (N)", steps))
     figure, axes = canvas(
         width=8.2,
         height=1.75 * len(panels) + 0.5,
@@ -192,6 +195,17 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
     axes[-1].set_xlabel("updates", color=MUTED, fontsize=10)
     figure.align_ylabels(axes)
     return figure
+
+
+def _step_curves(metrics: Sequence[Mapping[str, Any]]) -> list[_Line]:
+    """Return the mean steps of each side; runs of earlier versions recorded those of both sides together."""
+    sides = {"encoder": (GREEN, "encoder_steps"), "decoder": (BLUE, "decoder_steps")}
+    found: list[_Line] = [
+        (side, points, colour, 1.8, "")
+        for side, (colour, name) in sides.items()
+        if (points := _curve(metrics, "update", name))
+    ]
+    return found or [("training", _curve(metrics, "update", "mean_steps"), GREEN, 1.8, "")]
 
 
 def depth_curves(curves: Mapping[str, Mapping[int, Sequence[float]]]) -> Figure:

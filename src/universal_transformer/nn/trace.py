@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from universal_transformer.axes import Float, Padding, PerPosition, PerStep, Scalar, Tensor
+from universal_transformer.axes import Float, Int, Padding, PerPosition, PerStep, Scalar, Tensor
 from universal_transformer.nn.halting import ponder_cost as mean_ponder
 
 
@@ -24,6 +24,10 @@ class Trace:
     weight: PerStep | None = None
     self_attention: Float[Tensor, "layer batch heads query key"] | None = None
     cross_attention: Float[Tensor, "layer batch heads query source"] | None = None
+
+    def num_positions(self) -> Int[Tensor, ""]:
+        """Number of real positions."""
+        return torch.ones_like(self.steps, dtype=torch.long).sum() if self.padding is None else (~self.padding).sum()
 
     def mean_steps(self) -> Scalar:
         """Mean N over real positions."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,7 @@ from torch.nn import functional
 from universal_transformer.axes import Int, Scalar, Tensor
 from universal_transformer.data.batch import Batch
 from universal_transformer.data.example import NO_CLASS, PADDING
+from universal_transformer.evaluation.report import Side
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.nn.trace import Trace
@@ -31,8 +33,10 @@ class Loss:
     """Targets that the largest logit names."""
     mean_steps: Scalar
     """N, mean over the real positions of encoder and decoder together."""
-    traces: tuple[Trace, ...]
-    """The traces of encoder and decoder, as far as the model has them."""
+    steps: Mapping[Side, Scalar]
+    """N, mean over the real positions of each side that has a recurrence over depth."""
+    traces: Mapping[Side, Trace]
+    """The traces of the same sides."""
 
 
 def objective(
@@ -69,8 +73,11 @@ def objective(
         reduction="sum",
     )
     cross_entropy, ponder = total / real.sum().clamp(min=1), output.ponder_cost
+    sides: dict[Side, Trace | None] = {"encoder": output.encoder, "decoder": output.decoder}
+    traces = {side: trace for side, trace in sides.items() if trace is not None}
     with torch.no_grad():
         num_correct = ((logits.argmax(-1) == target) & real).sum()
+        steps = {side: trace.mean_steps() for side, trace in traces.items()}
     return Loss(
         total=cross_entropy + ponder_weight * ponder,
         cross_entropy=cross_entropy.detach(),
@@ -78,5 +85,6 @@ def objective(
         num_targets=real.sum(),
         num_correct=num_correct,
         mean_steps=output.mean_steps.detach(),
-        traces=tuple(trace for trace in (output.encoder, output.decoder) if trace is not None),
+        steps=steps,
+        traces=traces,
     )

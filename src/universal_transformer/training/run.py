@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.report import Side
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
@@ -27,8 +28,8 @@ from universal_transformer.training.interruption import StopRequest
 from universal_transformer.training.objective import objective
 from universal_transformer.training.provenance import code_in_use
 from universal_transformer.training.randomness import depth_of, random_states, restore_random_states
-from universal_transformer.training.tracking import Display, Metrics, TensorBoard, UpdateStatus, Value
-from universal_transformer.training.validation import Averager, CollapseWatch, Interrupted, Score, Validation
+from universal_transformer.training.tracking import Display, Metrics, TensorBoard, UpdateStatus, Value, steps_text
+from universal_transformer.training.validation import SIDES, Averager, CollapseWatch, Interrupted, Score, Validation
 
 Reason = Literal["max_updates", "minutes", "patience", "interrupted"]
 
@@ -55,13 +56,17 @@ class RunState:
     """Validations since the last improvement."""
     window: dict[str, float] = field(default_factory=dict)
     """Sums since the last line of metrics."""
-    collapse: CollapseWatch = field(default_factory=lambda: CollapseWatch(cap=1))
+    collapse: dict[Side, CollapseWatch] = field(default_factory=lambda: {side: CollapseWatch() for side in SIDES})
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> RunState:
         """Undo `dataclasses.asdict`."""
         best = fields["best"] and Score(**fields["best"])
-        return cls(**{**fields, "best": best, "collapse": CollapseWatch(**fields["collapse"])})
+        collapse = fields["collapse"]
+        if "cap" in collapse:  # of an earlier version, which had one watch and no steps for each side
+            collapse, fields = {side: {"warned": collapse["warned"]} for side in SIDES}, {**fields, "window": {}}
+        watches = {side: CollapseWatch(**watch) for side, watch in collapse.items()}
+        return cls(**{**fields, "best": best, "collapse": watches})
 
 
 class TrainingRun:
@@ -87,7 +92,7 @@ class TrainingRun:
         self.validation = Validation(task.validation, batch_tokens=tokens, device=device, precision=precision)
         self.averager = Averager(self.training.average_checkpoints)
         self.best_weights: dict[str, Tensor] = {}
-        self.state = RunState(collapse=CollapseWatch(cap=model.config.max_steps))
+        self.state = RunState()
         self.saved_at = time.monotonic()
         self.warnings: list[str] = []
         self.data = folders.data_digest(task.train, task.validation)
@@ -209,8 +214,9 @@ class TrainingRun:
             optimizers.discard_halting_gradients(model)
         norm = optimizers.gradient_norm(model)
         self.batches.advance()  # before the values are read: a GPU is still computing here
-        parts = (loss.total.detach(), loss.cross_entropy, loss.ponder, loss.mean_steps, norm)
-        values = dict(zip(AVERAGED, torch.stack([part.float() for part in parts]).tolist(), strict=True))
+        parts = (loss.total.detach(), loss.cross_entropy, loss.ponder, loss.mean_steps, norm, *loss.steps.values())
+        found = torch.stack([part.float() for part in parts]).tolist()
+        values = dict(zip((*AVERAGED, *map(steps_name, loss.steps)), found, strict=True))
         rate = optimizers.learning_rate(training, update=update, seconds=self.seconds)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -229,19 +235,18 @@ class TrainingRun:
         update, halts = self.state.update + 1, self.model.config.halts
         return halts and optimizers.halting_delayed(self.training, update=update, seconds=self.seconds)
 
-    def _log(self, traces: Sequence[Trace], values: dict[str, float], *, rate: float) -> None:
+    def _log(self, traces: Mapping[Side, Trace], values: dict[str, float], *, rate: float) -> None:
         state, window = self.state, self.state.window
         for name, value in values.items():
             window[name] = window.get(name, 0.0) + value
         if state.update % self.training.log_every == 0:
-            line: dict[str, Value] = {name: window[name] / window["updates"] for name in AVERAGED}
+            averaged = (*AVERAGED, *map(steps_name, traces))
+            line: dict[str, Value] = {name: window[name] / window["updates"] for name in averaged}
             line |= {"learning_rate": rate, "epoch": state.epoch}
             line |= {f"{unit}_per_second": window[unit] / window["seconds"] for unit in ("examples", "targets")}
             self.write("update", line)
             state.window = {}
-            decided = [] if self._halting_delayed() else traces
-            if warning := state.collapse.look(decided, updates=int(window["updates"])):
-                self._warn(warning)
+            self._look_at_halting(traces, updates=int(window["updates"]))
         seconds, training = self.seconds, self.training
         by_updates = state.update / training.max_updates if training.max_updates else 0.0
         by_time = seconds / (60 * training.minutes) if training.minutes else 0.0
@@ -251,10 +256,17 @@ class TrainingRun:
                 seconds=seconds,
                 fraction=min(1.0, max(by_updates, by_time)),
                 loss=values["loss"],
-                mean_steps=values["mean_steps"],
+                steps={side: values[steps_name(side)] for side in traces},
                 handled=state.examples if self.classes else state.targets,
             )
         )
+
+    def _look_at_halting(self, traces: Mapping[Side, Trace], *, updates: int) -> None:
+        decided = {} if self._halting_delayed() else traces
+        for side, watch in self.state.collapse.items():
+            most = self.model.config.max_steps_of(decoder=side == "decoder")
+            if warning := watch.look(decided.get(side), side=side, max_steps=most, updates=updates):
+                self._warn(warning)
 
     def _validate(self, stop: StopRequest) -> None:
         state = self.state
@@ -280,7 +292,7 @@ class TrainingRun:
     def text(self, score: Score) -> str:
         """Return a score as text."""
         measure = f"error {score.error:.2%}" if self.classes else f"loss {score.cross_entropy:.4f} a token"
-        return f"{measure} · steps {score.mean_steps:.2f}" if score.mean_steps else measure
+        return " · ".join([measure, *steps_text(score.steps)])
 
     def save(self) -> None:
         """Write a checkpoint."""
@@ -326,4 +338,11 @@ class TrainingRun:
 
 def numbers(score: Score) -> dict[str, Value]:
     """Return a score as values of a line of metrics."""
-    return {**dataclasses.asdict(score), "perplexity": math.exp(min(score.cross_entropy, 100.0))}
+    steps = {steps_name(side): mean for side, mean in score.steps.items()}
+    plain = {"cross_entropy": score.cross_entropy, "error": score.error, "mean_steps": score.mean_steps}
+    return {**plain, **steps, "perplexity": math.exp(min(score.cross_entropy, 100.0))}
+
+
+def steps_name(side: Side) -> str:
+    """Return the name that metrics.jsonl has for the mean steps of a side."""
+    return f"{side}_steps"

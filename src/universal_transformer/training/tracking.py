@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from universal_transformer.evaluation.report import Side
 from universal_transformer.files import printable, write_synced
 from universal_transformer.training.config import METRICS, MODEL
 
@@ -102,7 +103,7 @@ class UpdateStatus:
     seconds: float
     fraction: float
     loss: float
-    mean_steps: float
+    steps: Mapping[Side, float]
     handled: int
     """Examples (or target tokens) that training has used."""
 
@@ -185,8 +186,13 @@ def display(*, quiet: bool, unit: str, console: Console | None = None) -> Displa
 
 def summary(status: UpdateStatus) -> str:
     """Return loss and mean steps (of a model with depth) as text."""
-    steps = f" · steps {status.mean_steps:.2f}" if status.mean_steps else ""
-    return f"loss {status.loss:.3f}{steps}"
+    return " · ".join([f"loss {status.loss:.3f}", *steps_text(status.steps)])
+
+
+def steps_text(steps: Mapping[Side, float]) -> list[str]:
+    """Return the mean steps of encoder and decoder as a text; an empty list for a model without depth."""
+    sides = [f"{side} {mean:.2f}" for side, mean in steps.items()]
+    return [f"{' · '.join(sides)} steps"] if sides else []
 
 
 def time_left(status: UpdateStatus) -> str:

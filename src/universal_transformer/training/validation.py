@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import get_args
 
 import torch
 
@@ -13,13 +14,14 @@ from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import Example, sizes
 from universal_transformer.data.sampler import BucketSampler
-from universal_transformer.evaluation.report import stuck
+from universal_transformer.evaluation.report import Side, stuck
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.nn.trace import Trace
 from universal_transformer.training.objective import objective
 
 Precision = Callable[[], AbstractContextManager[object]]
 
+SIDES: tuple[Side, ...] = get_args(Side)
 COLLAPSE_UPDATES = 500
 COLLAPSE_LOOKS = 3
 
@@ -33,6 +35,9 @@ class Score:
     error: float
     """Share of targets that the largest logit does not name."""
     mean_steps: float
+    """N, mean over the real positions of both sides; 0 for a model without depth."""
+    steps: dict[Side, float] = field(default_factory=dict)
+    """N of each side that has a recurrence over depth."""
 
     def rank(self, *, classes: bool) -> tuple[float, float]:
         """Smaller is better: classes by error (then cross-entropy), tokens by cross-entropy."""
@@ -61,7 +66,7 @@ class Validation:
         was_training = model.training
         model.eval()
         devices = [self._device] if self._device.type == "cuda" else []
-        totals = torch.zeros(5, dtype=torch.float64, device=self._device)
+        totals = torch.zeros(3 + 2 * len(SIDES), dtype=torch.float64, device=self._device)
         try:
             # no inference mode: training uses the tables that the model caches here
             with torch.random.fork_rng(devices), torch.no_grad(), self._precision():
@@ -71,17 +76,26 @@ class Validation:
                     totals += self._batch_totals(model, indices)
         finally:
             model.train(was_training)
-        loss, correct, targets, steps, positions = totals.tolist()
-        targets, positions = max(1.0, targets), max(1.0, positions)
-        return Score(cross_entropy=loss / targets, error=1 - correct / targets, mean_steps=steps / positions)
+        loss, correct, targets, *counts = totals.tolist()
+        targets = max(1.0, targets)
+        made, positions = counts[: len(SIDES)], counts[len(SIDES) :]
+        by_side = zip(SIDES, made, positions, strict=True)
+        return Score(
+            cross_entropy=loss / targets,
+            error=1 - correct / targets,
+            mean_steps=sum(made) / max(1.0, sum(positions)),
+            steps={side: steps / number for side, steps, number in by_side if steps},
+        )
 
     def _batch_totals(self, model: Pretrained, indices: list[int]) -> Tensor:
         batch = collate([self._examples[index] for index in indices], indices=indices).to(self._device)
         loss = objective(model, batch, label_smoothing=0.0, ponder_weight=0.0)
-        real = [torch.ones_like(t.steps) if t.padding is None else (~t.padding) for t in loss.traces]
-        steps, positions = sum(t.steps.sum() for t in loss.traces), sum(mask.sum() for mask in real)
-        cross_entropy = loss.cross_entropy * loss.num_targets
-        parts = (cross_entropy, loss.num_correct, loss.num_targets, steps, positions)
+        made, positions = [], []
+        for side in SIDES:
+            trace = loss.traces.get(side)
+            made.append(0 if trace is None else trace.steps.sum())
+            positions.append(0 if trace is None else trace.num_positions())
+        parts = (loss.cross_entropy * loss.num_targets, loss.num_correct, loss.num_targets, *made, *positions)
         return torch.stack([torch.as_tensor(part, device=self._device).double() for part in parts])
 
 
@@ -119,31 +133,32 @@ class Averager:
 
 @dataclass
 class CollapseWatch:
-    """Detects halting that has been constant for long: positions all stop at the first step, never, or all alike."""
+    """Detects halting of one side that has been constant for long: positions all stop at the first step, never, or
+    all alike.
+    """
 
-    cap: int
-    """Most steps a position can take."""
     updates: int = 0
     """Updates since halting last differed between positions."""
-    warned: bool = False
     looks: int = 0
     """Inspected updates since then."""
+    warned: bool = False
 
-    def look(self, traces: Sequence[Trace], *, updates: int) -> str | None:
-        """Inspect the last of `updates` updates; return a warning, once a run."""
-        reasons = [reason for trace in traces if (reason := self._collapsed(trace))]
-        self.updates = self.updates + updates if reasons else 0
-        self.looks = self.looks + 1 if reasons else 0
+    def look(self, trace: Trace | None, *, side: Side, max_steps: int, updates: int) -> str | None:
+        """Inspect the last of `updates` updates (None: halting is not trained); return a warning, once a run."""
+        reason = None if trace is None else _collapsed(trace, max_steps=max_steps)
+        self.updates = self.updates + updates if reason else 0
+        self.looks = self.looks + 1 if reason else 0
         if self.warned or self.updates < COLLAPSE_UPDATES or self.looks < COLLAPSE_LOOKS:
             return None
         self.warned = True
         return (
             f"halting has collapsed: in each of the last {self.looks} updates looked at, of {self.updates}, all "
-            f"positions {reasons[0]}"
+            f"{side} positions {reason}"
         )
 
-    def _collapsed(self, trace: Trace) -> str | None:
-        if trace.probability is None:
-            return None
-        steps = trace.steps if trace.padding is None else trace.steps[~trace.padding]
-        return stuck(float(steps.mean()), float(steps.std(correction=0)), max_steps=self.cap)
+
+def _collapsed(trace: Trace, *, max_steps: int) -> str | None:
+    if trace.probability is None:
+        return None
+    steps = trace.steps if trace.padding is None else trace.steps[~trace.padding]
+    return stuck(float(steps.mean()), float(steps.std(correction=0)), max_steps=max_steps)
