@@ -244,9 +244,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
     UserError if `path` is a link, whose target is not ours, or anything else but a file: a device would be replaced.
     """
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        kind = "a link" if path.is_symlink() else "no file"
-        raise UserError(f"{show_path(path)}: {kind}, which is not written to; remove it, or name another place")
+    refuse_link(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
@@ -282,3 +280,33 @@ def set_usual_mode(path: Path) -> None:
     mask = os.umask(0)
     os.umask(mask)
     path.chmod(0o666 & ~mask)
+
+
+def open_regular(path: Path, flags: int) -> int:
+    """Open a regular file for `os.read` and `os.write`, or make it if `flags` has ``O_CREAT``; return its descriptor.
+
+    A link is not followed, and a folder, FIFO, socket or device is not opened: each is a UserError that names it.
+    """
+    refuse_link(path)
+    # the name can come to mean something else after the look above; and opening a FIFO would wait for its reader
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UserError(f"{show_path(path)}: no regular file, which is not written to; remove it")
+    return descriptor
+
+
+def refuse_link(path: Path, *, folder: bool = False) -> None:
+    """UserError if `path` exists and is not a regular file (`folder`: a folder) but a link or anything else."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if (stat.S_ISDIR if folder else stat.S_ISREG)(mode):
+        return
+    kinds = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFREG: "a file", stat.S_IFIFO: "a FIFO"}
+    kind = {**kinds, stat.S_IFSOCK: "a socket"}.get(stat.S_IFMT(mode), "a device")
+    raise UserError(
+        f"{show_path(path)}: {kind}, which is not written to; expected {'a folder' if folder else 'a regular file'}: "
+        "remove it, or name another place"
+    )

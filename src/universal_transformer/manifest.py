@@ -1,0 +1,78 @@
+"""The manifest of a folder: the size and the SHA-256 of every file in it, as ``manifest.json``.
+
+safetensors has no checksum of its own data, so a flipped bit in a weight would otherwise be read as another weight.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from universal_transformer.errors import UserError
+from universal_transformer.files import encode_json, read_json, refuse_link, show, show_path
+from universal_transformer.typed import NumberOf, check_names, typed
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """What a manifest states of a file."""
+
+    sha256: str
+    """64 hexadecimal digits."""
+    bytes: NumberOf
+
+
+def entry_of(data: bytes) -> FileEntry:
+    """Return the entry of a file with this content."""
+    return FileEntry(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+
+
+def encode_manifest(entries: Mapping[str, FileEntry]) -> bytes:
+    """Return the bytes of a manifest.json with an entry for each file name."""
+    return encode_json({"format": FORMAT, "files": {name: asdict(entry) for name, entry in entries.items()}})
+
+
+def read_manifest(folder: Path) -> dict[str, FileEntry]:
+    """Return the entries of `folder`/manifest.json; each file is there, is no link, and has the size of its entry.
+
+    Raises a UserError that names what is wrong. `read_listed` and `check_content` compare the content.
+    """
+    path = folder / MANIFEST
+    refuse_link(path, folder=False)
+    fields, where = read_json(path), show_path(path)
+    check_names(fields, expected={"format", "files"}, where=where)
+    if typed(fields["format"], int, where=where, field="format") != FORMAT:
+        raise UserError(f"{where}: format {show(fields['format'])}, this version reads {FORMAT}")
+    entries: dict[str, FileEntry] = typed(fields["files"], dict[str, FileEntry], where=where, field="files")
+    for name, entry in entries.items():
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise UserError(f"{where}: {show(name)} is no file name")
+        file = folder / name
+        refuse_link(file, folder=False)
+        if not file.exists():
+            raise UserError(f"{show_path(file)}: no such file, but {MANIFEST} lists it")
+        if (size := file.stat().st_size) != entry.bytes:
+            raise UserError(f"{show_path(file)}: {size:,} bytes, but {MANIFEST} lists {entry.bytes:,}")
+    return entries
+
+
+def read_listed(file: Path, entry: FileEntry) -> bytes:
+    """Return the content of a file; UserError if its SHA-256 is not the one of its entry."""
+    data = file.read_bytes()
+    if entry_of(data) != entry:
+        raise UserError(f"{show_path(file)}: its SHA-256 is not the one in {MANIFEST}")
+    return data
+
+
+def check_content(folder: Path) -> None:
+    """UserError unless every file that `folder`/manifest.json lists is as it was written; others are not looked at."""
+    for name, entry in read_manifest(folder).items():
+        with (folder / name).open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != entry.sha256:
+            raise UserError(f"{show_path(folder / name)}: its SHA-256 is not the one in {MANIFEST}")
