@@ -47,6 +47,11 @@ def typed(monkeypatch):
     return put
 
 
+def errors(shown):
+    """Lines of standard error that are no warning."""
+    return sum("warning:" not in line for line in shown.splitlines())
+
+
 def test_training_leaves_a_run_and_says_what_to_do_next(stories, capsys, tmp_path, monkeypatch):
     for name in ("config.json", "metrics.jsonl", "checkpoints", "model/codec.json"):
         assert (stories / name).exists()
@@ -172,11 +177,26 @@ def test_every_line_has_its_result_whatever_it_holds(pairs, typed, capsys):
     shown = capsys.readouterr()
     found = [json.loads(line) for line in shown.out.splitlines()]
     assert [("error" in one) for one in found] == [False, False, False, True, False]
-    assert shown.err.count("\n") == 1
+    assert errors(shown.err) == 1
     assert "standard input:4: a source of 21 tokens" in shown.err
     typed(f"{long}\n{long}\n".encode())
     assert main(["predict", str(pairs)]) == 2
     assert capsys.readouterr().out == "\n\n"
+
+
+def test_answers_that_were_cut_carry_a_mark_and_one_warning(pairs, typed, capsys):
+    typed(b"red\n" + b"old " * 20 + b"\nblue\n")
+    assert main(["predict", str(pairs), "--jsonl", "--max-new-tokens", "1"]) == 2
+    shown = capsys.readouterr()
+    found = [json.loads(line) for line in shown.out.splitlines()]
+    cut = [line for line, one in enumerate(found, start=1) if one.get("finished") is False]
+    assert cut
+    assert "error" in found[1]
+    warning = f"ut: warning: {len(cut)} of 3 answers reached the limit of their length and may be cut, first that of "
+    warning += f"output line {cut[0]}; "
+    assert shown.err.splitlines()[1:] == [warning + "raise the limit with --max-new-tokens"]
+    limit = json.loads((pairs / "model" / "config.json").read_text())["generation"]["max_new_tokens"]
+    assert limit == 4 + 1 + 10  # three words and the end
 
 
 def test_a_line_of_other_bytes_takes_no_other_line_with_it(pairs, typed, tmp_path, capsys):
@@ -188,7 +208,7 @@ def test_a_line_of_other_bytes_takes_no_other_line_with_it(pairs, typed, tmp_pat
         shown = capsys.readouterr()
         assert ["error" in json.loads(line) for line in shown.out.splitlines()] == [False, True, False]
         assert f"{name}:2: byte 0xff at byte 1 of the line is not UTF-8" in shown.err
-        assert shown.err.count("\n") == 1
+        assert errors(shown.err) == 1
 
 
 def test_what_was_read_before_a_file_broke_is_answered(pairs, tmp_path, capsys):

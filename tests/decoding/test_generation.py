@@ -10,6 +10,7 @@ from small_models import SOURCES, small, variants
 from universal_transformer.decoding.generation import evaluating, prepared, start_generation
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import packs
+from universal_transformer.typed import replaced
 
 VARIANTS = variants()
 HALF = dict(list(VARIANTS.items())[::2])
@@ -143,13 +144,18 @@ def opened(model, source, **options):
     )
 
 
-def test_the_default_limit_of_a_row_is_twice_its_source_plus_ten():
+def test_the_default_limit_of_a_row_is_that_of_the_model_or_twice_its_source_plus_ten():
+    model = small()
+    model.config = replaced(model.config, {"generation.max_new_tokens": 14})
+    assert opened(model, torch.tensor([[3, 4, 2], [5, 0, 0]])).limits == [16, 14]
     model = small()
     assert opened(model, torch.tensor([[3, 4, 2], [5, 0, 0]])).limits == [16, 12]
     assert opened(model, torch.tensor([[3, 4, 2]]), max_new_tokens=3).limits == [3]
     model = small(architecture="language_model", position_coordinates="learned", max_positions=14)
     assert opened(model, [[1], [1, 3, 4]]).limits == [12, 12]
-    assert opened(model, [[1], [1, *[3] * 13]]).limits == [12, 1]
+    model.config = replaced(model.config, {"generation.max_new_tokens": 99})
+    assert opened(model, [[1], [1, 3, 4]]).limits == [14, 12]
+    assert opened(model, [[1], [1, *[3] * 13]]).limits == [14, 1]
 
 
 @pytest.mark.parametrize(

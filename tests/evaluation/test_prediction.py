@@ -58,6 +58,24 @@ def test_sequences_are_predicted_the_same_in_any_batch(copying, changes):
 
 
 @pytest.mark.parametrize("changes", [{}, {"sampling": Sampling(temperature=1.0, seed=3)}])
+@pytest.mark.parametrize("halting", [False, True])
+def test_an_answer_is_cut_at_the_limit_of_its_model_alone_and_then_says_so(copying, halting, changes, monkeypatch):
+    """A target of 40 is longer than 2 · source + 10."""
+    monkeypatch.setattr("universal_transformer.decoding.continuous.PROBE", 1)
+    monkeypatch.setattr("universal_transformer.evaluation.prediction.PROBE", 1)
+    model = model_for(copying, halting=halting, **{"generation.max_new_tokens": 40})
+    with torch.no_grad():
+        model.target.bias[2] = -1e4  # no answer ends
+    examples = list(copying.codec.read(enumerate(["123", "4"], start=1), name="input"))
+    options = InferenceOptions(**changes)
+    found = list(predict(model, copying.codec, examples, options=options))
+    assert [(len(each.text), each.finished) for each in found] == [(40, False)] * 2
+    with torch.no_grad():
+        model.target.bias[2] = 1e4  # every answer ends at once
+    assert all(each.finished for each in predict(model, copying.codec, examples, options=options))
+
+
+@pytest.mark.parametrize("changes", [{}, {"sampling": Sampling(temperature=1.0, seed=3)}])
 def test_a_halting_decoder_predicts_a_window_by_continuous_batching(copying, changes, monkeypatch):
     """The predictions are those of ordinary batches."""
     model = model_for(copying, halting=True).double()

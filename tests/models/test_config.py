@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from configs import config_of, with_fields
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ExecutionConfig, ModelConfig
+from universal_transformer.models.config import ExecutionConfig, GenerationConfig, ModelConfig
 from universal_transformer.models.earlier import PATHS
 from universal_transformer.models.presets import PRESETS, SIZES, preset
 from universal_transformer.nn.config import DepthConfig, HaltingConfig
@@ -47,7 +47,7 @@ def values(hint):
 
 def as_json(changes):
     """Fields of a file in which those at dotted paths are others."""
-    fields = ModelConfig().to_dict() | {"execution": {}}
+    fields = ModelConfig().to_dict() | {"execution": {}, "generation": {}}
     for path, value in changes.items():
         *group, name = path.split(".")
         (fields[group[0]] if group else fields)[name] = value
@@ -73,6 +73,7 @@ def test_a_configuration_comes_back_from_json_or_is_refused_in_one_line_that_nam
         written = json.loads(json.dumps(config.to_dict()))
         assert ModelConfig.from_dict(written) == config
         assert ("execution" in written) == (config.execution != ExecutionConfig())
+        assert ("generation" in written) == (config.generation != GenerationConfig())
 
 
 @given(path=st.sampled_from(sorted(FIELDS)), value=st.one_of(st.none(), st.text(max_size=3), st.lists(st.none())))

@@ -8,8 +8,12 @@ import textwrap
 import pytest
 
 from configs import config_of
+from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
+from universal_transformer.data.example import Example
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks import TASKS, AlgorithmicData, StoriesData, TaskData
+from universal_transformer.tasks.lazy import LazyExamples
+from universal_transformer.typed import replaced
 
 
 def test_a_task_fills_what_the_data_decide_and_leaves_the_rest():
@@ -29,6 +33,35 @@ def test_sequences_are_for_an_encoder_and_a_decoder_with_one_vocabulary():
         15,
         0,
     )
+
+
+def row(length):
+    return Example(source=(5,) * 3, target=(7,) * length)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "train", "limit"),
+    [
+        ("encoder_decoder", [row(5), row(48), row(9)], 48 + 12 + 10),
+        ("encoder_decoder", LazyExamples(lambda index: row(1 + index % 40), count=10**9), 40 + 10 + 10),
+        ("language_model", [row(20), row(13)], 20),
+        ("classifier", [Example(source=(5,), target=3)], 0),
+    ],
+)
+def test_the_longest_answer_in_training_decides_how_long_an_answer_may_be(architecture, train, limit):
+    fields = {"architecture": architecture}
+    task = dataclasses.replace(AlgorithmicData(train_examples=1).load(), train=train, model_fields=fields)
+    configured = task.configure(ModelConfig())
+    assert configured.generation.max_new_tokens == limit
+    assert task.configure(configured) == configured
+    chosen = replaced(ModelConfig(), {"generation.max_new_tokens": 7})
+    assert task.configure(chosen).generation.max_new_tokens == 7
+
+
+def test_baselines_have_the_same_limit():
+    task = AlgorithmicData(problem="copy", train_lengths=(1, 40)).load()
+    for config in (LstmConfig(), NeuralGpuConfig()):
+        assert task.configure(config).generation.max_new_tokens == 41 + 10 + 10
 
 
 @pytest.mark.parametrize("name", TASKS)

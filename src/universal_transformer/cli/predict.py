@@ -105,7 +105,13 @@ def parser() -> Parser:
         help="sample from the likeliest tokens that together have this probability",
     )
     parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed of sampling (default: 0)")
-    parser.add_argument("--max-new-tokens", type=whole(1), metavar="N", help="limit on the length of an output")
+    parser.add_argument(
+        "--max-new-tokens",
+        type=whole(1),
+        metavar="N",
+        help="most tokens of an answer (default: the longest answer in training and a quarter more, plus 10; "
+        "2 x input + 10 if that is more)",
+    )
     add_batches(parser)
     return parser
 
@@ -116,7 +122,8 @@ class _Results:
     def __init__(self, codec: Codec, *, jsonl: bool) -> None:
         self._codec, self._jsonl = codec, jsonl
         self._pending: deque[Example | str] = deque()
-        self._failures = 0
+        self._failures = self._shown = 0
+        self._cut: list[int] = []
         self._stopped: UserError | None = None
 
     def examples(self, outcomes: Iterator[Example | str]) -> Iterator[Example]:
@@ -137,6 +144,9 @@ class _Results:
         self._show_failures()
         example = self._pending.popleft()
         assert not isinstance(example, str)
+        self._shown += 1
+        if not answer.finished:
+            self._cut.append(self._shown)
         say(_json(self._codec, example, answer) if self._jsonl else one_line(answer.text))
         if not self._pending:
             sys.stdout.flush()
@@ -144,6 +154,11 @@ class _Results:
     def end(self) -> int:
         """Print the remaining results and return the exit code; raise the error that stopped the input, if any."""
         self._show_failures()
+        if self._cut:
+            note(
+                f"ut: warning: {len(self._cut):,} of {self._shown:,} answers reached the limit of their length and may "
+                f"be cut, first that of output line {self._cut[0]}; raise the limit with --max-new-tokens"
+            )
         if self._stopped is not None:
             raise self._stopped
         return USAGE_ERROR if self._failures else 0
@@ -152,6 +167,7 @@ class _Results:
         while self._pending and isinstance(self._pending[0], str):
             reason = self._pending.popleft()
             self._failures += 1
+            self._shown += 1
             note(error_line(str(reason)))
             say(json.dumps({"error": reason}, ensure_ascii=False) if self._jsonl else "")
 
@@ -180,6 +196,7 @@ def _json(codec: Codec, example: Example, prediction: Prediction) -> str:
     fields = {
         "text": prediction.text,
         "score": prediction.score,
+        "finished": prediction.finished,
         "choices": [{"text": text, "score": score} for text, score in prediction.choices],
         "steps": prediction.steps,
         "words": codec.words(example),

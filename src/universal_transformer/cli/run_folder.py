@@ -65,6 +65,8 @@ def load_task(run: Run) -> Task:
     task = load_data(run.config)
     expected = task.configure(run.config.model)
     for field in dataclasses.fields(expected):
+        if field.name == "generation":  # a default, which earlier versions did not record
+            continue
         ours, theirs = getattr(expected, field.name), getattr(run.model.config, field.name)
         if ours != theirs:
             raise UserError(

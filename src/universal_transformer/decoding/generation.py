@@ -172,9 +172,9 @@ def start_generation(
 ) -> GenerationBatch:
     """Check the input, then encode the source or feed the prompts; the first new token comes next.
 
-    With ``max_new_tokens=None`` the limit of a row is twice the length of its source (or prompt) plus ten, or the end
-    of a learned position table. With ``reserve`` the caches have space for the new tokens, without it only for the
-    tokens that are fed here.
+    With ``max_new_tokens=None`` the limit of a row is that of the configuration for the length of its source (or
+    prompt), at most the end of a learned position table. With ``reserve`` the caches have space for the new tokens,
+    without it only for the tokens that are fed here.
     """
     check_model(model)
     model, config = prepared(model), model.config
@@ -209,7 +209,7 @@ def check_limit(max_new_tokens: int | None) -> None:
 def _limits(lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int | None, config: BaseConfig) -> list[int]:
     """New tokens that each row may get after its ``fed`` tokens (start token included)."""
     check_limit(max_new_tokens)
-    wanted = [2 * length + 10 if max_new_tokens is None else max_new_tokens for length in lengths]
+    wanted = [config.generation.limit(length) if max_new_tokens is None else max_new_tokens for length in lengths]
     if not isinstance(config, ModelConfig) or config.coordinates.position != "learned":
         return wanted
     limits = []

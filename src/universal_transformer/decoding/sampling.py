@@ -97,7 +97,8 @@ def generate(
 
     ``source`` is a tensor of source tokens ``[batch, source]`` for an EncoderDecoder. For a LanguageModel it holds the
     prompts, which are lists of ids that begin with ``start_id``; only the continuation is returned. A row ends with
-    the end token or after ``max_new_tokens`` (end token included; by default twice the length of its source plus ten).
+    the end token or after ``max_new_tokens`` (end token included; by default as many as the configuration's
+    :meth:`~universal_transformer.models.config.GenerationConfig.limit` allows).
     ``indices`` are the numbers of the rows (by default 0, 1, 2 …). The draws for a row depend on the seed and on its
     number alone, so that the other rows of the batch do not change them. ``max_steps`` and ``halting_threshold`` are
     those of the model's call.

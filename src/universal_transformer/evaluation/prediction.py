@@ -115,7 +115,10 @@ class _Predictor:
         else:
             steps = [best[0].source_steps for best in found]
         texts = [[(self.codec.render(one.tokens), one.score) for one in best] for best in found]
-        return [_prediction(choices, taken) for choices, taken in zip(texts, steps, strict=True)]
+        return [
+            _prediction(choices, taken, finished=best[0].finished)
+            for choices, taken, best in zip(texts, steps, found, strict=True)
+        ]
 
     def _positions(self, example: Example) -> int:
         """Return the positions of an example in memory, its longest output included."""
@@ -123,7 +126,7 @@ class _Predictor:
         if isinstance(self.model, AnyClassifier):
             return given
         most = self.options.max_new_tokens
-        return (given + (2 * given + 10 if most is None else most)) * self.options.beams
+        return (given + (self.model.config.generation.limit(given) if most is None else most)) * self.options.beams
 
     def _continuous(self, examples: Sequence[Example], *, sizes: Sequence[int], first: int) -> dict[int, Generated]:
         """Return outputs by number of the example, where continuous batching serves a halting decoder; else nothing."""
@@ -176,5 +179,5 @@ def _given(model: AnyEncoderDecoder | AnyLanguageModel, example: Example) -> lis
     return [token for token in example.source if isinstance(token, int)]
 
 
-def _prediction(choices: list[tuple[str, float]], steps: list[float]) -> Prediction:
-    return Prediction(text=choices[0][0], score=choices[0][1], steps=steps, choices=choices)
+def _prediction(choices: list[tuple[str, float]], steps: list[float], *, finished: bool = True) -> Prediction:
+    return Prediction(text=choices[0][0], score=choices[0][1], finished=finished, steps=steps, choices=choices)

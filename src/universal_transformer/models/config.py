@@ -117,6 +117,21 @@ class ExecutionConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GenerationConfig:
+    """How long an answer may be. A file contains only values that are not the default."""
+
+    max_new_tokens: Count = 0
+    """Most tokens of an answer, <end> included. 0: the training data decide (their longest answer, with a margin)."""
+
+    def limit(self, given: int) -> int:
+        """Return how many tokens an answer to `given` tokens may have: `max_new_tokens`, or 2 · given + 10 if larger.
+
+        The second bound is for inputs that are longer than those of training.
+        """
+        return max(self.max_new_tokens, 2 * given + 10)
+
+
+@dataclass(frozen=True, kw_only=True)
 class BaseConfig:
     """What every model has, baselines included."""
 
@@ -129,6 +144,8 @@ class BaseConfig:
     """Sizes and ids, from the data."""
     inputs: InputsConfig = InputsConfig()
     """From ids to states."""
+    generation: GenerationConfig = GenerationConfig()
+    """How long an answer may be."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -163,8 +180,8 @@ class BaseConfig:
         return 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return {"kind": self.kind, **dataclasses.asdict(self)}
+        """Return the fields as JSON values, those of `generation` only where they are not the default."""
+        return {"kind": self.kind, **_without_defaults(dataclasses.asdict(self), generation=GenerationConfig())}
 
     @classmethod
     def from_dict(cls: type[AnyConfig], fields: dict[str, Any], *, where: str = "model configuration") -> AnyConfig:
@@ -245,11 +262,20 @@ class ModelConfig(BaseConfig):
         return self.architecture != "classifier" and (sequence or self.tensor2tensor.shift_positions_by_step)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values, those of `execution` only where they are not the default."""
-        fields = dataclasses.asdict(self)
-        default = dataclasses.asdict(ExecutionConfig())
-        chosen = {name: value for name, value in fields.pop("execution").items() if value != default[name]}
-        return fields | ({"execution": chosen} if chosen else {})
+        """Return the fields as JSON values, those of `generation` and `execution` only where not the default."""
+        return _without_defaults(dataclasses.asdict(self), generation=GenerationConfig(), execution=ExecutionConfig())
+
+
+def _without_defaults(fields: dict[str, Any], **defaults: GenerationConfig | ExecutionConfig) -> dict[str, Any]:
+    """Return `fields` where the components in `defaults` keep only values that differ; an empty one is left out.
+
+    A component that was added later so changes no digest of an earlier run.
+    """
+    for name, component in defaults.items():
+        default = dataclasses.asdict(component)
+        chosen = {field: value for field, value in fields.pop(name).items() if value != default[field]}
+        fields |= {name: chosen} if chosen else {}
+    return fields
 
 
 def refusal(field: str, value: object, remedy: str) -> UserError:

@@ -12,10 +12,14 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.tokenizer import END, START
 from universal_transformer.errors import UserError
+from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.typed import replaced
 
 SPECIAL_IDS = {"vocabulary.padding_id": PADDING, "vocabulary.start_id": START, "vocabulary.end_id": END}
 """Ids that batches and tokenizers use, by their path in a model's configuration."""
+
+LIMIT = "generation.max_new_tokens"
+LOOKED_AT = 1000
 
 Measure = Literal["error", "sequence", "bleu", "perplexity", "accuracy", "last_word", "ranking"]
 """How a task is scored; `evaluation.evaluate` says what each is."""
@@ -30,6 +34,8 @@ class Prediction:
     text: str
     score: float
     """Probability of a class; log probability of a sequence."""
+    finished: bool = True
+    """Whether the answer is complete; False for one that was cut at the limit of its length."""
     steps: list[float] = field(default_factory=list)
     """Steps taken at each source position: one value for each label of `Codec.words`."""
     choices: list[tuple[str, float]] = field(default_factory=list)
@@ -82,7 +88,8 @@ class Task:
     def configure(self, model: Model) -> Model:
         """Return the configuration with the fields that the data determine filled in.
 
-        UserError for a field that has another value already, neither its default nor that of the data.
+        UserError for a field that has another value already, neither its default nor that of the data. Only the limit
+        of the length of an answer may be chosen: the data decide where it is 0.
         """
         fields = {**SPECIAL_IDS, **self.model_fields}
         default = type(model)()
@@ -92,7 +99,20 @@ class Task:
                 raise UserError(
                     f"model.{path}={given}: the data of task {self.name} determine that it is {value}: leave it out"
                 )
+        if attrgetter(LIMIT)(model) == 0:
+            fields[LIMIT] = self.answer_limit()
         return replaced(model, fields)
+
+    def answer_limit(self) -> int:
+        """Return how many tokens an answer may have, <end> included; 0 where an answer is a class.
+
+        The longest training target, a quarter of it and 10 more. A language model is given no more than the tokens of
+        its longest training text. Of examples that are generated when they are needed, the first `LOOKED_AT` count.
+        """
+        examples = self.train[:LOOKED_AT] if isinstance(self.train, LazyExamples) else self.train
+        longest = max((len(one.target) for one in examples if isinstance(one.target, tuple)), default=0)
+        continues = self.model_fields.get("architecture") == "language_model"
+        return longest if continues or not longest else longest + longest // 4 + 10
 
 
 @runtime_checkable

@@ -77,6 +77,8 @@ def train(
         stop = stack.enter_context(stop_on_signals(deadline=deadline))
         unit = "examples" if model.config.architecture == "classifier" else "tokens"
         shown = stack.enter_context(closing(display(quiet=quiet, unit=unit)))
+        if limit := model.config.generation.max_new_tokens:
+            shown.note(f"an answer may have {limit:,} tokens; model.generation.max_new_tokens changes it")
         run = TrainingRun(config, folder=folder, task=task, model=model, device=device, shown=shown)
         stack.callback(run.close)
         run.start(changes, resume=resume)
