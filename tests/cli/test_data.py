@@ -32,6 +32,26 @@ def test_a_changed_file_is_named(capsys, tmp_path):
     assert "1 changed" in shown
 
 
+def test_a_check_of_all_prints_one_line_for_each_data_set(capsys, tmp_path):
+    arguments = ["data", "check", "--data-dir", str(tmp_path)]
+    assert main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines] == [[name, "missing"] for name in DATASETS]
+    (tmp_path / "multi30k").mkdir()
+    (tmp_path / "multi30k" / "train.en.gz").write_bytes(b"something else")
+    assert main(arguments) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(DATASETS)
+    assert "multi30k changed 11 missing, 1 changed of 12 files" in [" ".join(line.split()) for line in lines]
+
+
+def test_a_missing_file_is_listed_with_its_address(capsys, tmp_path):
+    (one,) = DATASETS["tinyshakespeare"].files
+    main(["data", "check", "tinyshakespeare", "--data-dir", str(tmp_path)])
+    shown = capsys.readouterr().out.splitlines()[0]
+    assert shown.split() == ["missing", f"{tmp_path}/tinyshakespeare/input.txt", "from", one.url]
+
+
 def test_a_source_that_cannot_be_reached_is_one_line(capsys, tmp_path, monkeypatch):
     pytest.importorskip("pooch")
 
@@ -42,7 +62,9 @@ def test_a_source_that_cannot_be_reached_is_one_line(capsys, tmp_path, monkeypat
     assert main(["data", "fetch", "tinyshakespeare", "--data-dir", str(tmp_path)]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if line.startswith("ut: ")] == lines[-1:]
-    assert "cannot be downloaded" in lines[-1]
+    assert lines == lines[-1:], "the one line is not followed or preceded by others"
+    assert lines[0].startswith("ut: no network: raw.githubusercontent.com cannot be reached; download https://")
+    assert lines[0].endswith(f" by hand and save it as {tmp_path}/tinyshakespeare/input.txt")
 
 
 def test_every_main_recipe_is_listed_with_its_summary(capsys):

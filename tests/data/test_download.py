@@ -2,6 +2,7 @@ import gzip
 import hashlib
 import http.server
 import io
+import socket
 import sys
 import tarfile
 import threading
@@ -9,7 +10,8 @@ import threading
 import pytest
 
 from universal_transformer.data import download
-from universal_transformer.data.download import check, data_folder, extract, fetch, find
+from universal_transformer.data.archive import extract
+from universal_transformer.data.download import FileState, check, data_folder, fetch, find, overall
 from universal_transformer.data.sources import DATASETS, Dataset, File
 from universal_transformer.errors import UserError
 
@@ -214,6 +216,77 @@ def test_without_the_extra(datasets, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"pip install 'universal-transformer\[fetch\]'"):
         fetch("files", tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_without_the_extra_the_file_can_be_put_by_hand(datasets, site, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    place = tmp_path / "packed/top/a.tar.gz"
+    with pytest.raises(UserError, match=f"without it, save {site.address}/a.tar.gz as {place}$"):
+        fetch("packed", tmp_path)
+    place.parent.mkdir(parents=True)
+    place.write_bytes(site["/a.tar.gz"])
+    assert [file.state for file in fetch("packed", tmp_path)] == ["ok", "first seen"]
+    assert site.asked == []
+
+
+def test_an_archive_that_was_put_by_hand_is_checked(datasets, site, tmp_path):
+    place = tmp_path / "packed/top/a.tar.gz"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"another archive")
+    del site["/b.tar.gz"]
+    with pytest.raises(UserError, match=r"a\.tar\.gz: SHA-256 .* is expected; delete this file"):
+        fetch("packed", tmp_path)
+    assert names(tmp_path) == ["packed/top/a.tar.gz"]
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    asked = []
+
+    def unreachable(host, *_arguments, **_options):
+        asked.append(host)
+        raise OSError("no network in tests")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unreachable)
+    return asked
+
+
+def test_without_network_a_file_and_its_place_are_named(datasets, no_network, tmp_path):
+    said = []
+    url = datasets["files"].files[0].url
+    with pytest.raises(UserError) as caught:
+        fetch("files", tmp_path, report=said.append)
+    assert str(caught.value) == (
+        f"no network: 127.0.0.1 cannot be reached; download {url} by hand and save it as {tmp_path}/files/one.txt; "
+        "`ut data check files` lists 1 more missing files with their addresses"
+    )
+    assert said == []
+    assert len(no_network) == 1, "there is no retry"
+
+
+def test_without_network_the_first_archive_and_its_place_are_named(datasets, no_network, tmp_path):
+    url = datasets["packed"].archives[0].url
+    with pytest.raises(UserError) as caught:
+        fetch("packed", tmp_path)
+    assert str(caught.value) == (
+        f"no network: 127.0.0.1 cannot be reached; download {url} by hand and save it as "
+        f"{tmp_path}/packed/top/a.tar.gz, then run: ut data fetch packed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "whole"),
+    [
+        (["ok", "first seen"], "ok"),
+        (["ok", "missing"], "incomplete"),
+        (["missing", "unknown"], "incomplete"),
+        (["missing", "missing"], "missing"),
+        (["ok", "unknown"], "unknown"),
+        (["missing", "changed", "ok"], "changed"),
+    ],
+)
+def test_the_state_of_a_data_set_is_that_of_its_files(found, whole, tmp_path):
+    assert overall([FileState(path=tmp_path, state=state) for state in found]) == whole
 
 
 @pytest.mark.parametrize("place", ["packed/top", "top", "packed", "."])

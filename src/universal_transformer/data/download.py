@@ -7,30 +7,26 @@ archive only the files of the registry are extracted, each within a limit of siz
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
-import shutil
-import tarfile
 import tempfile
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Literal
+from urllib.parse import urlsplit
 
+from universal_transformer.data.archive import extract
 from universal_transformer.data.sources import DATASETS, Dataset, File
 from universal_transformer.errors import UserError
 from universal_transformer.files import set_usual_mode, show, show_path, write_text
 
 FIRST_SEEN = "first-seen.sha256"
-MAX_MEMBERS = 20_000
-MAX_MEMBER_BYTES = 64 * 2**20
-MAX_ARCHIVE_BYTES = 2 * 2**30  # unpacked, whether extracted or not
 TIMEOUT = 60  # seconds without an answer
 
 State = Literal["ok", "first seen", "unknown", "changed", "missing"]
+INTACT: frozenset[State] = frozenset({"ok", "first seen"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +39,16 @@ class FileState:
 
     path: Path
     state: State
+    url: str = ""
+    """Its official address; "" for a file that is in an archive."""
+
+
+class _UnreachableError(UserError):
+    """No answer from the server of a file."""
+
+    def __init__(self, file: File) -> None:
+        super().__init__(f"no network: {urlsplit(file.url).hostname} cannot be reached")
+        self.file = file
 
 
 def data_folder(folder: str | Path | None = None) -> Path:
@@ -70,9 +76,23 @@ def check(name: str, folder: str | Path | None = None) -> list[FileState]:
     dataset, root = _locate(name, folder)
     recorded = _recorded(root)
     return [
-        FileState(path=root / file.path, state=_state(root / file.path, file.sha256, recorded.get(file.path)))
+        FileState(
+            path=root / file.path,
+            state=_state(root / file.path, file.sha256, recorded.get(file.path)),
+            url=file.url,
+        )
         for file in dataset.files
     ]
+
+
+def overall(states: Sequence[FileState]) -> str:
+    """Return the state of a whole data set: "ok", "changed", "missing", "incomplete", or "unknown"."""
+    found = {one.state for one in states}
+    if "changed" in found:
+        return "changed"
+    if "missing" in found:
+        return "missing" if len(found) == 1 else "incomplete"
+    return "ok" if found <= INTACT else "unknown"
 
 
 def fetch(
@@ -80,9 +100,10 @@ def fetch(
 ) -> list[FileState]:
     """Download the missing files of a data set from its official source, and return `check`.
 
-    `report` is called with one line for each step. Files appear whole or not at all. Raises `UserError` for a source
-    that cannot be reached, a hash that differs, an archive that is not the expected one, and for a file on disk
-    that was changed (it is not overwritten).
+    `report` is called with one line for each step. Files appear whole or not at all. An archive that lies in the folder
+    of the data set is used in place of a download. Raises `UserError` for a source that cannot be reached (it says
+    where to put the file by hand), a hash that differs, an archive that is not the expected one, and for a file on
+    disk that was changed (it is not overwritten).
     """
     report = report or (lambda _: None)
     dataset, root = _locate(name, folder)
@@ -91,22 +112,40 @@ def fetch(
         if state.state == "changed":
             raise UserError(f"{show_path(state.path)}: differs from the published file; move it away to fetch it again")
     missing = [file for file, state in zip(dataset.files, states, strict=True) if state.state == "missing"]
-    if missing:
-        _import_pooch()  # before anything is written to disk
+    if wanted := _to_download(dataset, missing, root):
+        _import_pooch(wanted[0], root)  # before anything is written to disk
     try:
         root.mkdir(parents=True, exist_ok=True)
         for file in missing:
             if not file.url:
                 continue
-            report(f"{file.url} -> {show_path(root / file.path)}")
             with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as staging:
                 _install(file, _download(file, Path(staging), root), root, report)
+            report(f"{file.url} -> {show_path(root / file.path)}")
         members = [file for file in missing if not file.url]
         if members:
             _fetch_members(dataset, members, root, report)
+    except _UnreachableError as error:
+        raise UserError(f"{error}; {_by_hand(name, error.file, root, others=len(missing) - 1)}") from error
     except OSError as error:
         raise UserError(f"{show_path(root)}: cannot be written ({show(error.strerror or str(error))})") from error
     return check(name, folder)
+
+
+def _to_download(dataset: Dataset, missing: Sequence[File], root: Path) -> list[File]:
+    """Return what has to be downloaded: the missing files, and the archive of those without an address."""
+    single = [file for file in missing if file.url]
+    needed = len(single) < len(missing) and not any((root / archive.path).is_file() for archive in dataset.archives)
+    return [*single, *(dataset.archives if needed else ())]
+
+
+def _by_hand(name: str, file: File, root: Path, *, others: int) -> str:
+    """Say where to put a file that could not be downloaded."""
+    place = f"download {file.url} by hand and save it as {show_path(root / file.path)}"
+    if file in DATASETS[name].archives:
+        return f"{place}, then run: ut data fetch {name}"
+    more = f"; `ut data check {name}` lists {others} more missing files with their addresses" if others else ""
+    return place + more
 
 
 def _locate(name: str, folder: str | Path | None) -> tuple[Dataset, Path]:
@@ -158,18 +197,21 @@ def _record(root: Path, name: str, digest: str) -> None:
     write_text(root / FIRST_SEEN, "".join(f"{value}  {key}\n" for key, value in sorted(hashes.items())))
 
 
-def _import_pooch() -> ModuleType:
+def _import_pooch(file: File, root: Path) -> ModuleType:
     try:
         import pooch
     except ImportError as error:
-        raise UserError("downloads need the extra `fetch`: pip install 'universal-transformer[fetch]'") from error
+        raise UserError(
+            "downloads need the extra `fetch`: pip install 'universal-transformer[fetch]'; without it, save "
+            f"{file.url} as {show_path(root / file.path)}"
+        ) from error
     pooch.get_logger().setLevel("WARNING")
     return pooch
 
 
 def _download(file: File, staging: Path, root: Path) -> Path:
     """Download to `staging`; the hash, of the registry or recorded in `root`, is compared before the file is named."""
-    pooch = _import_pooch()
+    pooch = _import_pooch(file, root)
     expected = file.sha256 or _recorded(root).get(file.path)
     try:
         return Path(
@@ -184,8 +226,9 @@ def _download(file: File, staging: Path, root: Path) -> Path:
     except ValueError as error:  # pooch raises it for a wrong hash
         raise UserError(f"{file.url}: what came is not the file of SHA-256 {expected}; nothing was kept") from error
     except OSError as error:  # requests' errors are OSErrors
-        if (response := getattr(error, "response", None)) is not None:
-            response.close()  # pooch leaves the connection of a refused request open
+        if (response := getattr(error, "response", None)) is None:
+            raise _UnreachableError(file) from error
+        response.close()  # pooch leaves the connection of a refused request open
         raise UserError(f"{file.url}: cannot be downloaded ({show(str(error), limit=120)})") from error
 
 
@@ -204,93 +247,37 @@ def _install(file: File, arrived: Path, root: Path, report: Callable[[str], None
     os.replace(arrived, root / file.path)
 
 
+def _get_archive(archive: File, staging: Path, root: Path) -> Path:
+    """Return an archive that was put into the folder of its data set by hand, or else download it."""
+    place = root / archive.path
+    if not place.is_file():
+        return _download(archive, staging, root)
+    if archive.sha256 and (digest := sha256(place)) != archive.sha256:
+        raise UserError(f"{show_path(place)}: SHA-256 {digest}, but {archive.sha256} is expected; delete this file")
+    return place
+
+
 def _fetch_members(dataset: Dataset, members: list[File], root: Path, report: Callable[[str], None]) -> None:
-    failures = []
+    failures: list[UserError] = []
     for archive in dataset.archives:
-        report(f"{archive.url} -> {show_path(root)}")
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as staging:
             try:
-                arrived = _download(archive, Path(staging), root)
+                arrived = _get_archive(archive, Path(staging), root)
                 wanted = {
                     dataset.archive_prefix + file.path: Path(staging) / f"member-{number}"
                     for number, file in enumerate(members)
                 }
                 extract(arrived, wanted)
             except UserError as error:
-                failures.append(str(error))
+                failures.append(error)
                 continue
             for file in members:
                 _install(file, wanted[dataset.archive_prefix + file.path], root, report)
+            report(f"{archive.url} -> {show_path(root)}")
             if not archive.sha256:
                 _record(root, archive.path, sha256(arrived))
                 report(f"{archive.path}: no hash known beforehand; noted in {FIRST_SEEN} as first seen")
             return
-    raise UserError("; ".join(failures))
-
-
-class _Limited:
-    """A stream with a limit of bytes, because a small archive can unpack to any size."""
-
-    def __init__(self, stream: gzip.GzipFile, *, limit: int):
-        self.stream = stream
-        self.left = limit
-
-    def read(self, size: int = -1) -> bytes:
-        data = self.stream.read(size)
-        self.left -= len(data)
-        if self.left < 0:
-            raise tarfile.ReadError("more bytes than allowed")
-        return data
-
-
-def extract(
-    archive: Path,
-    wanted: Mapping[str, Path],
-    *,
-    max_member_bytes: int = MAX_MEMBER_BYTES,
-    max_archive_bytes: int = MAX_ARCHIVE_BYTES,
-) -> None:
-    """Write the members of a ``.tar.gz`` named in `wanted` to the paths given there, and nothing else.
-
-    The archive is read as a stream; its names only identify members. Raises `UserError` for a damaged archive, too many
-    members or bytes, and a wanted member that is missing, repeated, too large or not a plain file (a link, a device);
-    then none of the paths is left on disk.
-    """
-    name = show_path(archive)
-    found: set[str] = set()
-    try:
-        with gzip.open(archive, "rb") as unpacked:
-            stream = _Limited(unpacked, limit=max_archive_bytes)
-            with tarfile.open(fileobj=stream, mode="r|") as tar:  # type: ignore[call-overload]
-                for number, member in enumerate(tar):
-                    if number >= MAX_MEMBERS:
-                        raise tarfile.ReadError(f"more than {MAX_MEMBERS} members")
-                    plain = member.name.removeprefix("./")
-                    if plain in wanted:
-                        _check_member(member, repeated=plain in found, limit=max_member_bytes)
-                        found.add(plain)
-                        _write_member(tar, member, wanted[plain])
-        if absent := wanted.keys() - found:
-            raise tarfile.ReadError(f"{min(absent)} is not in it")
-    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError) as error:
-        for path in wanted.values():
-            path.unlink(missing_ok=True)
-        raise UserError(f"{name}: not the archive expected ({show(str(error), limit=120)})") from error
-
-
-def _check_member(member: tarfile.TarInfo, *, repeated: bool, limit: int) -> None:
-    if repeated:
-        raise tarfile.ReadError(f"{member.name} is in it twice")
-    if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
-        raise tarfile.ReadError(f"{member.name} is not a plain file")
-    if not 0 <= member.size <= limit:
-        raise tarfile.ReadError(f"{member.name} has {member.size} bytes, more than {limit}")
-
-
-def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
-    source = tar.extractfile(member)
-    assert source is not None, "a plain file has content"
-    with source, path.open("xb") as target:
-        shutil.copyfileobj(source, target)
-    if path.stat().st_size != member.size:
-        raise tarfile.ReadError(f"{member.name} is cut short")
+    if all(isinstance(error, _UnreachableError) for error in failures):
+        raise failures[0]
+    raise UserError("; ".join(map(str, failures)))
