@@ -6,7 +6,7 @@ from universal_transformer.data.novels import read_novels
 from universal_transformer.data.tokenizer import END, START, UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.tasks import LambadaData, ReadingData
-from universal_transformer.tasks.lambada import SETS, find_questions, number_novels
+from universal_transformer.tasks.lambada import SETS, find_questions, novel_words, number_novels
 from universal_transformer.tasks.word_codecs import ReadingCodec, Vocabulary
 
 NAMES = ["anna", "boris", "clara", "david", "emil", "frieda", "greta"]
@@ -92,7 +92,8 @@ def test_questions_are_like_the_passages(folder):
 
 
 def test_questions_found_are_those_of_a_naive_search(folder):
-    vocabulary, tokens = number_novels(read_novels(folder), size=1000)
+    vocabulary = novel_words(read_novels(folder), size=1000)
+    tokens = number_novels(read_novels(folder), vocabulary)
     words = [vocabulary.word(index) for index in tokens.tolist()]
     bounds = [0] + [place + 1 for place, word in enumerate(words) if word in (".", "<end>")]
     expected = []

@@ -6,12 +6,13 @@ import dataclasses
 import os
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from universal_transformer.errors import UserError, near
 from universal_transformer.files import show_path
-from universal_transformer.training.config import CONFIG, MODEL
+from universal_transformer.training.config import CONFIG, HELD_OUT, METRICS, MODEL
 
 if TYPE_CHECKING:
     from universal_transformer.registry import Model
@@ -61,23 +62,45 @@ def open_run(folder: Path, *, device: str = "cpu", halting_execution: Literal["a
 
 
 def load_task(run: Run) -> Task:
-    """Load the data of a run; data that no longer fit its model are refused."""
-    task = load_data(run.config)
-    expected = task.configure(run.config.model)
-    for field in dataclasses.fields(expected):
-        if field.name == "generation":  # a default, which earlier versions did not record
-            continue
-        ours, theirs = getattr(expected, field.name), getattr(run.model.config, field.name)
+    """Load the data of a run, encoded with the codec that it saved; data that do not fit its model are refused."""
+    from universal_transformer.tasks.task import LearnedData, Saved
+
+    data, name = run.config.data, show_path(run.folder)
+    if not isinstance(run.codec, data.codec_class):
+        raise UserError(
+            f"{name}: the codec in {MODEL} is of kind {run.codec.kind}; the data in {CONFIG} need "
+            f"{data.codec_class.kind}"
+        )
+    if isinstance(data, LearnedData):
+        task = data.reload(Saved(codec=run.codec, held_out=run.folder / HELD_OUT))
+        task = dataclasses.replace(task, notes=(*task.notes, *_changes(run.folder, task)))
+    else:
+        task = load_data(run.config)
+    for path, ours in task.model_fields.items():
+        theirs = attrgetter(path)(run.model.config)
         if ours != theirs:
-            raise UserError(
-                f"{show_path(run.folder)}: the data have changed since training: "
-                f"{field.name} was {theirs!r}, is now {ours!r}"
-            )
+            raise UserError(f"{name}: the data have changed since training: {path} was {theirs!r}, is now {ours!r}")
     return task
 
 
+def _changes(folder: Path, task: Task) -> list[str]:
+    """Return a note if rows were held out again, as a run of an earlier version needs, of a file that has changed."""
+    from universal_transformer.training.folder import data_digest
+    from universal_transformer.training.tracking import read_metrics
+
+    if not task.held_out or not (folder / METRICS).is_file():
+        return []
+    recorded = [line["data"] for line in read_metrics(folder / METRICS) if line.get("event") == "start"]
+    if not recorded or data_digest(task.train, task.validation) == recorded[0]:
+        return []
+    return [
+        "the training file has changed since training, and this run did not keep the rows that were held out of it: "
+        "the rows scored here may have been trained on"
+    ]
+
+
 def load_data(config: RunConfig) -> Task:
-    """Load the data of a configuration; the error for a missing known data set says how to get it."""
+    """Load the data of a new run; the error for a missing known data set says how to get it."""
     from universal_transformer.data.download import data_folder, find
     from universal_transformer.data.sources import DATASETS
 

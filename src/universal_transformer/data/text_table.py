@@ -1,4 +1,4 @@
-"""Tables of two text columns from tab-separated or JSON-lines files, split for training, validation and test.
+"""Tables of two text columns from tab-separated or JSON-lines files, and rows of them held out.
 
 TSV is unquoted: a line is split at its tabs, and no other character is special. In JSON lines every line is one object;
 two of its keys are the columns, and other keys are ignored.
@@ -7,7 +7,7 @@ two of its keys are the columns, and other keys are ignored.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -125,25 +125,6 @@ def _text(value: object, column: str, where: str) -> str:
     if any("\ud800" <= letter <= "\udfff" for letter in value):
         raise UserError(f'{where}: "{column}" has half of a surrogate pair; expected whole characters')
     return value
-
-
-def split_tables(
-    given: Mapping[str, TextTable], *, fraction: float, seed: int, what: str
-) -> tuple[dict[str, TextTable], list[str]]:
-    """Return the tables "train", "validation" and perhaps "test" of those that are given, and notes on them.
-
-    Without a validation table, a part of the training table is held out (`hold_out`).
-    """
-    table, tables = given["train"], dict(given)
-    notes = table.notes
-    if "validation" not in given:
-        tables["train"], tables["validation"] = hold_out(table, fraction=fraction, seed=seed)
-        held = len(tables["validation"].rows)
-        notes.append(f"validation: {held} {what} of {table.name} held out by seed {seed}")
-    notes += [note for part, other in given.items() if part != "train" for note in other.notes]
-    if "test" not in given:
-        notes.append(f"no test file: scores are those of the validation {what}, which also chose the model")
-    return tables, notes
 
 
 def hold_out(table: TextTable, *, fraction: float, seed: int) -> tuple[TextTable, TextTable]:

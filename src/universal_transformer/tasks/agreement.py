@@ -44,7 +44,7 @@ from universal_transformer.tasks.agreement_files import (
     read_sample,
 )
 from universal_transformer.tasks.lazy import LazyExamples
-from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.tasks.word_codecs import Vocabulary, VocabularySize, WordCodec
 from universal_transformer.typed import NumberOf, Share, check
 
@@ -107,15 +107,22 @@ class AgreementData:
 
     def load(self) -> Task:
         """Read the files, remove test sentences from training, and encode; the vocabulary is that of training."""
+        return self._task(None)
+
+    def reload(self, saved: Saved) -> Task:
+        """Read the files and encode them with the saved vocabulary."""
+        assert isinstance(saved.codec, WordCodec)
+        return self._task(saved.codec)
+
+    def _task(self, saved: WordCodec | None) -> Task:
         corpus = self._parts() if self.corpus == "parts" else self._official()
         if not corpus.train or not corpus.validation:
             raise UserError(
                 f"{self.corpus}: {len(corpus.train)} texts to train on and {len(corpus.validation)} to validate with; "
                 "expected at least one of each"
             )
-        counts = Counter(word for sentence in corpus.train for word in sentence.words)
-        vocabulary = Vocabulary.of(counts, size=self.vocabulary_size, least=2)
-        codec, notes = WordCodec(vocabulary), list(corpus.notes)
+        codec, notes = saved or self._learn(corpus.train), list(corpus.notes)
+        vocabulary = codec.vocabulary
         tests = {name: pack_texts(_pairs(sentences, vocabulary)) for name, sentences in corpus.test.items()}
         for name, sentences in corpus.test.items():
             if left_out := len(sentences) - len(tests[name]):
@@ -135,6 +142,10 @@ class AgreementData:
             model_fields=codec.model_fields,
             notes=tuple(notes),
         )
+
+    def _learn(self, sentences: Iterable[Sentence]) -> WordCodec:
+        counts = Counter(word for sentence in sentences for word in sentence.words)
+        return WordCodec(Vocabulary.of(counts, size=self.vocabulary_size, least=2))
 
     def _parts(self) -> AgreementCorpus:
         forms = (self._file(f"colorless/linzen_testset/subj_agr_filtered.{end}") for end in ("text", "gold"))

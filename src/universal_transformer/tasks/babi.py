@@ -17,7 +17,7 @@ from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.facts import FactCodec, Question, parse
-from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.typed import NumberOf, Share, check
 
 TASK_NAMES = {
@@ -101,6 +101,14 @@ class BabiData:
 
     def load(self) -> Task:
         """Read the files and encode them; vocabulary and answers are those of the training files."""
+        return self._task(None)
+
+    def reload(self, saved: Saved) -> Task:
+        """Read the files and encode them with the saved codec."""
+        assert isinstance(saved.codec, FactCodec)
+        return self._task(saved.codec)
+
+    def _task(self, saved: FactCodec | None) -> Task:
         notes = [f"the latest {self.max_facts} facts of each story only"] if self.max_facts else []
         notes += [f"task {task}: trained on {n} times an epoch" for task, n in self.times.items() if n > 1]
         train: dict[int, list[Question]] = {}
@@ -112,7 +120,7 @@ class BabiData:
             if path.name == _PARTIAL.format(number=number, name=TASK_NAMES[number]):
                 whole = _QUESTIONS[self.size]
                 notes.append(f"task {number}: {len(train[number]):,} of {whole:,} training questions")
-        codec = FactCodec.of(
+        codec = saved or FactCodec.of(
             [question for questions in train.values() for question in questions],
             max_facts=self.max_facts,
             recent_first=self.recent_first,

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from universal_transformer.data.example import NO_CLASS, Example
-from universal_transformer.data.text_table import (
-    TextTable,
-    check_file,
-    read_table,
-    split_tables,
-)
+from universal_transformer.data.text_table import TextTable, check_file, read_table
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.tasks.codecs import SavedCodec, encode_lines, token_fields
-from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.tasks.tables import Encoded, OwnTables
+from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 
 COLUMNS = ("text", "label")
@@ -86,10 +83,9 @@ class LabelledData:
     def load(self) -> Task:
         """Read the files, learn labels and tokeniser from the training texts, encode all texts."""
         check_file("train", self.train, needs=("text<TAB>label lines", "JSON lines"))
-        paths = {"train": self.train, "validation": self.validation, "test": self.test}
-        given = {part: read_table(path, COLUMNS) for part, path in paths.items() if path}
+        given = self._tables.given()
         labels = _labels(given["train"])
-        tables, notes = split_tables(given, fraction=self.validation_fraction, seed=self.seed, what="texts")
+        tables, notes = self._tables.split(given)
         tokenizer = Tokenizer.train(
             [row.first for row in tables["train"].rows],
             kind=self.tokenizer,
@@ -97,19 +93,40 @@ class LabelledData:
             lower_case=self.lower_case,
         )
         codec = LabelledCodec(tokenizer=tokenizer, labels=labels, max_length=self.max_length)
-        examples = {part: self._encode(one, codec, notes) for part, one in tables.items()}
+        return self._task(codec, self._tables.encode(tables, notes, partial(self._encode, codec)))
+
+    def reload(self, saved: Saved) -> Task:
+        """Read the test texts and encode them with the saved codec."""
+        codec = saved.codec
+        assert isinstance(codec, LabelledCodec)
+        return self._task(codec, self._tables.encode_again(saved, partial(self._encode, codec)))
+
+    @property
+    def _tables(self) -> OwnTables:
+        paths = {"train": self.train, "validation": self.validation, "test": self.test}
+        return OwnTables(
+            columns=COLUMNS,
+            read=lambda part: read_table(paths[part], COLUMNS),
+            named=[part for part, path in paths.items() if path],
+            fraction=self.validation_fraction,
+            seed=self.seed,
+            what="texts",
+        )
+
+    def _task(self, codec: LabelledCodec, found: Encoded) -> Task:
         return Task(
             name="labelled",
             codec=codec,
-            train=examples["train"],
-            validation=examples["validation"],
-            test={part: examples[part] for part in ("test" if self.test else "validation",)},
+            train=found.train,
+            validation=found.validation,
+            test=found.test,
             metric="error",
-            model_fields=token_fields("classifier", size=len(tokenizer), num_classes=len(labels)),
-            notes=tuple(notes),
+            model_fields=token_fields("classifier", size=len(codec.tokenizer), num_classes=len(codec.labels)),
+            notes=found.notes,
+            held_out=found.held_out,
         )
 
-    def _encode(self, table: TextTable, codec: LabelledCodec, notes: list[str]) -> list[Example]:
+    def _encode(self, codec: LabelledCodec, table: TextTable, notes: list[str]) -> list[Example]:
         """Encode a table; how many of its texts are too long is added to `notes`."""
         classes = {label: index for index, label in enumerate(codec.labels)}
         examples = []

@@ -20,7 +20,7 @@ novels are no longer published with the passages: training is on 97 older novels
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -35,7 +35,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.codecs import token_fields
 from universal_transformer.tasks.lazy import LazyExamples
-from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.tasks.text import blocks
 from universal_transformer.tasks.word_codecs import (
     FIRST_WORD,
@@ -75,10 +75,18 @@ class LambadaData:
 
     def load(self) -> Task:
         """Read novels and passages; the vocabulary is that of the novels."""
+        return self._task(None)
+
+    def reload(self, saved: Saved) -> Task:
+        """Read novels and passages and encode them with the saved vocabulary."""
+        assert isinstance(saved.codec, WordCodec)
+        return self._task(saved.codec)
+
+    def _task(self, saved: WordCodec | None) -> Task:
         passages, missing = read_passages(self.data_dir)
         novels = read_novels(self.data_dir)
-        vocabulary, tokens = number_novels(novels, size=self.vocabulary_size)
-        codec = WordCodec(vocabulary)
+        codec = saved or WordCodec(novel_words(novels, size=self.vocabulary_size))
+        vocabulary = codec.vocabulary
         tests = {
             name: tuple(Example(source=(), target=tuple(vocabulary.encode(words))) for words in found)
             for name, found in passages.items()
@@ -96,7 +104,7 @@ class LambadaData:
         return Task(
             name="lambada",
             codec=codec,
-            train=blocks(tokens, length=self.block_length),
+            train=blocks(number_novels(novels, vocabulary), length=self.block_length),
             validation=spread(tests["development"], count=self.validation_passages),
             test=tests,
             metric="last_word",
@@ -129,13 +137,19 @@ class ReadingData:
 
     def load(self) -> Task:
         """Read novels and passages, find passages in the novels; the vocabulary is that of the novels."""
+        return self._task(None)
+
+    def reload(self, saved: Saved) -> Task:
+        """Read novels and passages and encode them with the saved vocabulary."""
+        assert isinstance(saved.codec, ReadingCodec)
+        return self._task(saved.codec)
+
+    def _task(self, saved: ReadingCodec | None) -> Task:
         passages, missing = read_passages(self.data_dir)
         novels = read_novels(self.data_dir)
-        vocabulary, tokens = number_novels(novels, size=self.vocabulary_size)
-        if self.passage_words:
-            added = {word for found in passages.values() for words in found for word in words}
-            vocabulary = Vocabulary((*vocabulary.words, *sorted(added - vocabulary.ids.keys())))
-        codec = ReadingCodec(vocabulary)
+        codec = saved or self._learn(novels, passages)
+        vocabulary = codec.vocabulary
+        tokens = number_novels(novels, vocabulary)
         train = find_questions(tokens, vocabulary, max_length=self.max_length, limit=self.train_examples)
         notes = [
             *_notes(novels, missing),
@@ -164,6 +178,13 @@ class ReadingData:
             notes=tuple(notes),
         )
 
+    def _learn(self, novels: Novels, passages: Mapping[str, Sequence[Sequence[str]]]) -> ReadingCodec:
+        vocabulary = novel_words(novels, size=self.vocabulary_size)
+        if self.passage_words:
+            added = {word for found in passages.values() for words in found for word in words}
+            vocabulary = Vocabulary((*vocabulary.words, *sorted(added - vocabulary.ids.keys())))
+        return ReadingCodec(vocabulary)
+
 
 def read_passages(data_dir: str) -> tuple[dict[str, list[list[str]]], tuple[str, ...]]:
     """Return the words of every passage by set, and the missing sets; only the control set may be missing."""
@@ -186,13 +207,17 @@ def read_passages(data_dir: str) -> tuple[dict[str, list[list[str]]], tuple[str,
     return found, tuple(missing)
 
 
-def number_novels(novels: Novels, *, size: int) -> tuple[Vocabulary, np.ndarray]:
-    """Return the vocabulary of the novels' most frequent words, and the ids of the novels, each with an end id."""
+def novel_words(novels: Novels, *, size: int) -> Vocabulary:
+    """Return the vocabulary of the novels' most frequent words."""
     frequencies = novels.frequencies().tolist()
     counts = dict(zip(novels.types[BETWEEN + 1 :], frequencies[BETWEEN + 1 :], strict=True))
-    vocabulary = Vocabulary.of(counts, size=size, least=2)
+    return Vocabulary.of(counts, size=size, least=2)
+
+
+def number_novels(novels: Novels, vocabulary: Vocabulary) -> np.ndarray:
+    """Return the ids of the novels' words, each novel with an end id."""
     ids = np.array([END, *vocabulary.encode(novels.types[BETWEEN + 1 :])], dtype=np.int32)
-    return vocabulary, ids[novels.tokens]
+    return ids[novels.tokens]
 
 
 def find_questions(tokens: np.ndarray, vocabulary: Vocabulary, *, max_length: int, limit: int) -> LazyExamples:

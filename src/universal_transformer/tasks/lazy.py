@@ -1,8 +1,9 @@
-"""Examples that are made when they are asked for, and not kept."""
+"""Examples that are made one by one when they are asked for, or read as a whole when the first is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import overload
 
 from universal_transformer.data.example import Example
@@ -26,3 +27,28 @@ class LazyExamples(Sequence[Example]):
         if isinstance(index, slice):
             return [self._make(place) for place in range(self._count)[index]]
         return self._make(range(self._count)[index])
+
+
+class DeferredExamples(Sequence):
+    """The examples that `read` returns, which is called when they are first needed."""
+
+    def __init__(self, read: Callable[[], Sequence[Example]]) -> None:
+        self._read = read
+
+    @cached_property
+    def _examples(self) -> Sequence[Example]:
+        return self._read()
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Example]: ...
+    def __getitem__(self, index: int | slice) -> Example | Sequence[Example]:
+        return self._examples[index]
+
+
+Examples = DeferredExamples | Sequence[Example]
+"""Examples that may not have been read yet: to check the type of an item would read them."""

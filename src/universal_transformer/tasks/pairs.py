@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -18,13 +19,13 @@ from universal_transformer.data.text_table import (
     check_file,
     read_parallel,
     read_table,
-    split_tables,
 )
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, show, show_path, write_json
 from universal_transformer.tasks.codecs import CODEC_FILE, encode_lines, read_kind, token_fields
-from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.tasks.tables import Encoded, OwnTables
+from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 
 COLUMNS = ("source", "target")
@@ -125,22 +126,42 @@ class PairsData:
                 raise UserError(f"--data.{part}-target is set without --data.{part}, the source side")
 
     def load(self) -> Task:
+        """Read the files, learn the tokenisers from the training pairs, encode all pairs."""
         check_file("train", self.train, needs=("source<TAB>target lines", "JSON lines", "the source side"))
-        given = {part: self._read(part) for part in ("train", "validation", "test") if getattr(self, part)}
-        tables, notes = split_tables(given, fraction=self.validation_fraction, seed=self.seed, what="pairs")
+        tables, notes = self._tables.split(self._tables.given())
         codec = self.learn(tables["train"].rows)
-        examples = {part: self.encode(table, codec, notes) for part, table in tables.items()}
-        if self.metric == "bleu" and (self.tokenizer == "word" or self.lower_case):
-            notes.append("BLEU is over text after the tokeniser: not comparable with published BLEU")
+        return self._task(codec, self._tables.encode(tables, notes, partial(self.encode, codec)))
+
+    def reload(self, saved: Saved) -> Task:
+        """Read the test pairs and encode them with the saved codec."""
+        codec = saved.codec
+        assert isinstance(codec, PairsCodec)
+        return self._task(codec, self._tables.encode_again(saved, partial(self.encode, codec)))
+
+    @property
+    def _tables(self) -> OwnTables:
+        return OwnTables(
+            columns=COLUMNS,
+            read=self._read,
+            named=[part for part in ("train", "validation", "test") if getattr(self, part)],
+            fraction=self.validation_fraction,
+            seed=self.seed,
+            what="pairs",
+        )
+
+    def _task(self, codec: PairsCodec, found: Encoded) -> Task:
+        words = self.metric == "bleu" and (self.tokenizer == "word" or self.lower_case)
+        note = "BLEU is over text after the tokeniser: not comparable with published BLEU"
         return Task(
             name="pairs",
             codec=codec,
-            train=examples["train"],
-            validation=examples["validation"],
-            test={part: examples[part] for part in ("test" if self.test else "validation",)},
+            train=found.train,
+            validation=found.validation,
+            test=found.test,
             metric=self.metric,
             model_fields=codec.model_fields,
-            notes=tuple(notes),
+            notes=(*found.notes, *([note] if words else [])),
+            held_out=found.held_out,
         )
 
     def _read(self, part: str) -> TextTable:
@@ -158,7 +179,7 @@ class PairsData:
         ]
         return PairsCodec(source=learned[0], target=learned[-1], max_length=self.max_length)
 
-    def encode(self, table: TextTable, codec: PairsCodec, notes: list[str]) -> list[Example]:
+    def encode(self, codec: PairsCodec, table: TextTable, notes: list[str]) -> list[Example]:
         """Encode a table; how many of its pairs are too long is added to `notes`."""
         sources = codec.source.encode_many([row.first for row in table.rows])
         targets = codec.target.encode_many([row.second for row in table.rows])

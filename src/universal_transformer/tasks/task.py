@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.tokenizer import END, START
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.lazy import LazyExamples
+from universal_transformer.tasks.lazy import Examples, LazyExamples
 from universal_transformer.typed import replaced
 
 SPECIAL_IDS = {"vocabulary.padding_id": PADDING, "vocabulary.start_id": START, "vocabulary.end_id": END}
@@ -75,8 +75,8 @@ class Task:
 
     name: str
     codec: Codec
-    train: Sequence[Example]
-    validation: Sequence[Example]
+    train: Examples
+    validation: Examples
     test: Mapping[str, Sequence[Example]]
     """Named test sets; groups inside a set are `Example.group`."""
     metric: Measure
@@ -84,6 +84,8 @@ class Task:
     """Fields of the model's configuration that the data determine, by dotted path: ``{"vocabulary.size": 40}``."""
     notes: tuple[str, ...] = ()
     """Notes that belong to every figure: incomplete data, a changed split."""
+    held_out: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
+    """Rows that were held out of the training file, by part: a run keeps them (`Saved.held_out`)."""
 
     def configure(self, model: Model) -> Model:
         """Return the configuration with the fields that the data determine filled in.
@@ -115,6 +117,26 @@ class Task:
         return longest if continues or not longest else longest + longest // 4 + 10
 
 
+@dataclass(frozen=True)
+class Saved:
+    """What a run keeps of its data."""
+
+    codec: Codec
+    """The codec that its model was trained with."""
+    held_out: Path
+    """Folder of the rows that were held out of the training file; runs of earlier versions do not have it."""
+
+    def rows(self, part: str) -> Path | None:
+        """Return the file with the rows of a part, if the run has it."""
+        path = held_out_file(self.held_out, part)
+        return path if path.is_file() else None
+
+
+def held_out_file(folder: Path, part: str) -> Path:
+    """Return where the rows of a part are kept: JSON lines."""
+    return folder / f"{part}.jsonl"
+
+
 @runtime_checkable
 class TaskData(Protocol):
     """The typed, documented fields that choose a task's data: one frozen dataclass for each task."""
@@ -125,3 +147,14 @@ class TaskData(Protocol):
 
     def load(self) -> Task:
         """Read or generate the examples."""
+
+
+@runtime_checkable
+class LearnedData(TaskData, Protocol):
+    """Data from whose training part a codec is learned: a run is evaluated with the codec that it saved."""
+
+    def reload(self, saved: Saved) -> Task:
+        """Read the examples again and encode them with the saved codec; nothing is learned.
+
+        `Task.train` may be read only when it is asked for, so that nothing else needs the training file.
+        """

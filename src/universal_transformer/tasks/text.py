@@ -8,8 +8,10 @@ from the start token alone.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -18,10 +20,10 @@ from universal_transformer.data.example import Example
 from universal_transformer.data.text_table import check_file
 from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.files import read_lines, show_path
+from universal_transformer.files import parse_json, read_lines, show, show_path
 from universal_transformer.tasks.codecs import SavedCodec, token_fields
-from universal_transformer.tasks.lazy import LazyExamples
-from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.tasks.lazy import DeferredExamples, Examples, LazyExamples
+from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.typed import AtLeastTwo, Share, check
 
 LINES_AT_ONCE = 10_000
@@ -43,6 +45,10 @@ class TextCodec(SavedCodec):
     kind: ClassVar[str] = "text"
     tokenizer: Tokenizer
     block_length: int
+
+    def blocks(self, lines: Sequence[str]) -> LazyExamples:
+        """Return text as examples of `block_length` tokens, an end id after each line."""
+        return blocks(_encode(lines, self.tokenizer), length=self.block_length)
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one prompt, as `target`, for every line; an empty line is a prompt too."""
@@ -104,51 +110,93 @@ class TextData:
     def load(self) -> Task:
         """Read the files, learn the tokeniser from the training text, cut all text into blocks."""
         check_file("train", self.train, needs=("UTF-8 text",))
-        notes: list[str] = []
-        train, validation, test = self._split(notes)
+        parts, notes = self._split()
         tokenizer = Tokenizer.train(
-            train, kind=self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case
+            parts["train"], kind=self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case
         )
-        notes.append(
-            f"perplexity is per token of a vocabulary of {len(tokenizer)} ({self.tokenizer}), line ends "
-            f"counted, each block of {self.block_length} separately"
+        codec = TextCodec(tokenizer=tokenizer, block_length=self.block_length)
+        examples = {part: codec.blocks(lines) for part, lines in parts.items()}
+        held_out = {part: [{"text": line} for line in parts[part]] for part in self._held_out}
+        return self._task(codec, examples, notes, held_out=held_out)
+
+    def reload(self, saved: Saved) -> Task:
+        """Read the test text and encode it with the saved codec; other text is read when it is asked for."""
+        codec = saved.codec
+        assert isinstance(codec, TextCodec)
+        if self._held_out and not all(map(saved.rows, self._held_out)):  # a run of an earlier version
+            parts, notes = self._split()
+            examples: dict[str, Examples] = {part: codec.blocks(lines) for part, lines in parts.items()}
+            held_out = {part: [{"text": line} for line in parts[part]] for part in self._held_out}
+            return self._task(codec, examples, notes, held_out=held_out)
+
+        def read(part: str) -> Sequence[Example]:
+            path, rows = getattr(self, part), saved.rows(part)
+            if part == "train" and self._held_out:
+                return codec.blocks(self._split()[0][part])
+            return codec.blocks(_read(path) if path or rows is None else _read_rows(rows))
+
+        examples = {part: DeferredExamples(partial(read, part)) for part in ("train", "validation")}
+        notes = [f"{part}: the last lines of the training text" for part in self._held_out]
+        return self._task(codec, examples | {"test": read("test")}, notes, held_out={})
+
+    def _task(
+        self,
+        codec: TextCodec,
+        examples: Mapping[str, Examples],
+        notes: Sequence[str],
+        *,
+        held_out: Mapping[str, Sequence[Mapping[str, str]]],
+    ) -> Task:
+        size, kind = len(codec.tokenizer), codec.tokenizer.kind
+        note = (
+            f"perplexity is per token of a vocabulary of {size} ({kind}), line ends counted, "
+            f"each block of {self.block_length} separately"
         )
-
-        def encode(lines: Sequence[str]) -> LazyExamples:
-            return blocks(_encode(lines, tokenizer), length=self.block_length)
-
         return Task(
             name="text",
-            codec=TextCodec(tokenizer=tokenizer, block_length=self.block_length),
-            train=encode(train),
-            validation=encode(validation),
-            test={"test": encode(test)},
+            codec=codec,
+            train=examples["train"],
+            validation=examples["validation"],
+            test={"test": examples["test"]},
             metric="perplexity",
-            model_fields=token_fields("language_model", size=len(tokenizer)),
-            notes=tuple(notes),
+            model_fields=token_fields("language_model", size=size),
+            notes=(*notes, note),
+            held_out=held_out,
         )
 
-    def _split(self, notes: list[str]) -> tuple[list[str], list[str], list[str]]:
-        """Return the lines to train on, validate with and test; without a file they are the last training lines."""
-        lines = _read(self.train)
-        kept = {name: _read(path) for name in ("validation", "test") if (path := getattr(self, name))}
-        sizes = {
-            name: max(round(getattr(self, f"{name}_fraction") * len(lines)), 1)
-            for name in ("validation", "test")
-            if name not in kept
-        }
+    @property
+    def _held_out(self) -> list[str]:
+        """Parts without a file of their own, in their order in the training text."""
+        return [part for part in ("validation", "test") if not getattr(self, part)]
+
+    def _split(self) -> tuple[dict[str, list[str]], list[str]]:
+        """Return the lines of all parts and notes; without a file they are the last training lines."""
+        lines, notes = _read(self.train), []
+        parts = {part: _read(path) for part in ("validation", "test") if (path := getattr(self, part))}
+        sizes = {part: max(round(getattr(self, f"{part}_fraction") * len(lines)), 1) for part in self._held_out}
         if sum(sizes.values()) >= len(lines):
             raise UserError(
                 f"{show_path(self.train)}:{len(lines)}: the last line; too few lines to hold some out for "
                 f"{' and '.join(sizes)}: name a file with --data.{' and --data.'.join(sizes)}"
             )
         where = f"lines of {show_path(self.train)}"
-        for name in reversed(sizes):  # the test is cut off first, and so has the last lines
-            kept[name] = lines[-sizes[name] :]
-            del lines[-sizes[name] :]
-            notes.append(f"{name}: the last {sizes[name]:,} {where}")
-            where = f"lines before those of the {name}"
-        return lines, kept["validation"], kept["test"]
+        for part in reversed(sizes):  # the test is cut off first, and so has the last lines
+            parts[part] = lines[-sizes[part] :]
+            del lines[-sizes[part] :]
+            notes.append(f"{part}: the last {sizes[part]:,} {where}")
+            where = f"lines before those of the {part}"
+        return {"train": lines, **parts}, notes
+
+
+def _read_rows(path: Path) -> list[str]:
+    lines = []
+    for number, line in read_lines(path):
+        match parse_json(line, where=f"{show_path(path)}:{number}"):
+            case {"text": str(text)}:
+                lines.append(text)
+            case found:
+                raise UserError(f'{show_path(path)}:{number}: found {show(found)}; expected {{"text": a line}}')
+    return lines
 
 
 def _read(path: str) -> list[str]:

@@ -14,7 +14,7 @@ from universal_transformer.data.tokenizer import check_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.tasks.pairs import PairsCodec, PairsData
-from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.typed import AtLeastTwo, check
 
 Name = Literal["multi30k", "wmt14"]
@@ -60,12 +60,23 @@ class TranslationData:
 
     def load(self) -> Task:
         """Read the files, learn byte pairs from the training part, encode all pairs."""
+        train = self._read("train")
+        return self._task(self._pairs.learn(train.rows), train)
+
+    def reload(self, saved: Saved) -> Task:
+        """Read the files and encode all pairs with the saved codec."""
+        assert isinstance(saved.codec, PairsCodec)
+        return self._task(saved.codec, self._read("train"))
+
+    @property
+    def _pairs(self) -> PairsData:
+        return PairsData(vocabulary_size=self.vocabulary_size, max_length=self.max_length)
+
+    def _task(self, codec: PairsCodec, train: TextTable) -> Task:
         corpus = CORPORA[self.corpus]
-        parts = {part: self._read(part) for part in ("train", corpus.validation, *corpus.tests)}
+        parts = {"train": train} | {part: self._read(part) for part in (corpus.validation, *corpus.tests)}
         notes = [note for table in parts.values() for note in table.notes]
-        pairs = PairsData(vocabulary_size=self.vocabulary_size, max_length=self.max_length)
-        codec = pairs.learn(parts["train"].rows)
-        examples = {part: pairs.encode(table, codec, notes) for part, table in parts.items()}
+        examples = {part: self._pairs.encode(codec, table, notes) for part, table in parts.items()}
         return Task(
             name=f"translation {self.corpus}",
             codec=codec,

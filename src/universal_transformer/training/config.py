@@ -20,6 +20,7 @@ METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
 MODEL = "model"
 REPORT = "report.json"
+HELD_OUT = "held_out"
 """What the files and folders of a run are called."""
 
 MAX_SEED = 2**63 - 1

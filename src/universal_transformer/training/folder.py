@@ -5,19 +5,20 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import hashlib
+import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
-from universal_transformer.files import show_path, sync_folder, write_json, write_synced
+from universal_transformer.files import show_path, sync_folder, write_json, write_synced, write_text
 from universal_transformer.models.pretrained import Pretrained
-from universal_transformer.tasks.task import Codec
-from universal_transformer.training.config import CONFIG, LIMITS, MODEL, REPORT, RunConfig, TrainingConfig
+from universal_transformer.tasks.task import Codec, held_out_file
+from universal_transformer.training.config import CONFIG, HELD_OUT, LIMITS, MODEL, REPORT, RunConfig, TrainingConfig
 
 LOCK = ".lock"
 #: Files that evaluating and plotting write about the model in the folder.
@@ -125,6 +126,21 @@ def save_model(folder: Path, model: Pretrained, codec: Codec) -> Path:
     sync_folder(folder)
     shutil.rmtree(old, ignore_errors=True)
     return target
+
+
+def keep_held_out(folder: Path, rows: Mapping[str, Sequence[Mapping[str, str]]]) -> None:
+    """Write the rows that were held out of the training file, unless the folder has them already."""
+    target = folder / HELD_OUT
+    if not rows or target.is_dir():
+        return
+    staging = folder / f".{HELD_OUT}.partial"
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir()
+    for part, found in rows.items():
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in found)
+        write_text(held_out_file(staging, part), "".join(lines))
+    staging.rename(target)
+    sync_folder(folder)
 
 
 def data_digest(*sets: Sequence[Example]) -> str:

@@ -82,6 +82,7 @@ def train(
         run = TrainingRun(config, folder=folder, task=task, model=model, device=device, shown=shown)
         stack.callback(run.close)
         run.start(changes, resume=resume)
+        folders.keep_held_out(folder, task.held_out)  # after a resume has compared the data
         return finish(run, reason=run.run(stop), stop=stop)
 
 

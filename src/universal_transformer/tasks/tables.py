@@ -1,0 +1,117 @@
+"""The tables of a task on your own files: training, validation and test, for a new run and for a saved one.
+
+Without a validation file, a part of the training table is held out. A run keeps these rows, so that it can be evaluated
+when the training file has changed or is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from universal_transformer.data.example import Example
+from universal_transformer.data.text_table import TextTable, hold_out, read_table
+from universal_transformer.tasks.lazy import DeferredExamples, Examples
+from universal_transformer.tasks.task import Saved
+
+Encode = Callable[[TextTable, list[str]], Sequence[Example]]
+"""Turns a table into examples, and adds how many rows were left out to the notes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded:
+    """The examples of a task; the fields are those of `Task`."""
+
+    train: Examples
+    validation: Examples
+    test: Mapping[str, Sequence[Example]]
+    notes: tuple[str, ...]
+    held_out: Mapping[str, Sequence[Mapping[str, str]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnTables:
+    """Where the tables of a task come from."""
+
+    columns: tuple[str, str]
+    read: Callable[[str], TextTable]
+    """Reads the file of a part."""
+    named: Collection[str]
+    """Parts with a file of their own; "train" is one of them."""
+    fraction: float
+    """Part of the training table that is held out if no validation file is named."""
+    seed: int
+    """Seed of what is held out."""
+    what: str
+    """What a row is, in the plural."""
+
+    def given(self) -> dict[str, TextTable]:
+        """Read all files that are named."""
+        return {part: self.read(part) for part in ("train", "validation", "test") if part in self.named}
+
+    def split(self, given: Mapping[str, TextTable]) -> tuple[dict[str, TextTable], list[str]]:
+        """Return the parts of a new run, and notes on them."""
+        table, tables = given["train"], dict(given)
+        notes = table.notes
+        if "validation" not in given:
+            tables["train"], tables["validation"] = hold_out(table, fraction=self.fraction, seed=self.seed)
+            held = len(tables["validation"].rows)
+            notes.append(f"validation: {held} {self.what} of {table.name} held out by seed {self.seed}")
+        notes += [note for part, other in given.items() if part != "train" for note in other.notes]
+        return tables, notes + self._test_notes()
+
+    def encode(self, tables: Mapping[str, TextTable], notes: list[str], encode: Encode) -> Encoded:
+        """Encode all parts of a new run."""
+        examples = {part: encode(table, notes) for part, table in tables.items()}
+        return Encoded(
+            train=examples["train"],
+            validation=examples["validation"],
+            test={self._scored: examples[self._scored]},
+            notes=tuple(notes),
+            held_out=self._rows(tables["validation"]),
+        )
+
+    def encode_again(self, saved: Saved, encode: Encode) -> Encoded:
+        """Read and encode the test of a saved run; the other parts are read when they are asked for."""
+        table = self._table(self._scored, saved)
+        notes = [*table.notes, *self._test_notes()]
+        scored = encode(table, notes)
+        train, validation = (
+            DeferredExamples(lambda part=part: encode(self._table(part, saved), []))  # type: ignore[misc]
+            for part in ("train", "validation")
+        )
+        held_again = self._scored == "validation" and saved.rows("validation") is None
+        return Encoded(
+            train=train,
+            validation=scored if self._scored == "validation" else validation,
+            test={self._scored: scored},
+            notes=tuple(notes),
+            held_out=self._rows(table) if held_again else {},
+        )
+
+    @property
+    def _scored(self) -> str:
+        return "test" if "test" in self.named else "validation"
+
+    def _table(self, part: str, saved: Saved) -> TextTable:
+        if part in self.named and (part != "train" or "validation" in self.named):
+            return self.read(part)
+        kept = saved.rows("validation")
+        if kept is None:  # a run of an earlier version
+            train, validation = hold_out(self.read("train"), fraction=self.fraction, seed=self.seed)
+            return train if part == "train" else validation
+        validation = read_table(kept, self.columns)
+        if part == "validation":
+            return validation
+        table, held = self.read("train"), {row.first for row in validation.rows}
+        return TextTable(table.name, tuple(row for row in table.rows if row.first not in held))
+
+    def _rows(self, validation: TextTable) -> dict[str, list[dict[str, str]]]:
+        """Return the rows that are held out of the training table as JSON objects, which `read_table` reads."""
+        if "validation" in self.named:
+            return {}
+        return {"validation": [dict(zip(self.columns, row[1:], strict=True)) for row in validation.rows]}
+
+    def _test_notes(self) -> list[str]:
+        note = f"no test file: scores are those of the validation {self.what}, which also chose the model"
+        return [] if "test" in self.named else [note]
