@@ -217,9 +217,14 @@ def read_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
         raise UserError(f"{name}: {_reason(error, path)}") from error
     if len(raw) > max_bytes:
         raise UserError(f"{name}: more than {max_bytes:,} bytes; expected a JSON file within that size")
-    fields = parse_json(_decode(raw, where=name), where=name)
+    return decode_json(raw, where=name)
+
+
+def decode_json(raw: bytes, *, where: str) -> dict[str, Any]:
+    """Return the JSON object that the bytes of a file hold, as strict as `parse_json`."""
+    fields = parse_json(_decode(raw, where=where), where=where)
     if not isinstance(fields, dict):
-        raise UserError(f"{name}: expected a JSON object, found {show(fields)}")
+        raise UserError(f"{where}: expected a JSON object, found {show(fields)}")
     return fields
 
 
@@ -310,3 +315,8 @@ def refuse_link(path: Path, *, folder: bool = False) -> None:
         f"{show_path(path)}: {kind}, which is not written to; expected {'a folder' if folder else 'a regular file'}: "
         "remove it, or name another place"
     )
+
+
+def is_real_folder(path: Path) -> bool:
+    """Return whether `path` is a folder, not a link to one."""
+    return path.is_dir() and not path.is_symlink()

@@ -1,9 +1,14 @@
 import dataclasses
+import errno
+import os
+import resource
 from pathlib import Path
 
 import pytest
 
 from universal_transformer.errors import UserError
+from universal_transformer.manifest import check_content, read_manifest
+from universal_transformer.registry import build
 from universal_transformer.tasks import StoriesData
 from universal_transformer.training import folder as folders
 from universal_transformer.training.config import LIMITS, TrainingConfig
@@ -89,3 +94,149 @@ def test_the_data_digest_changes_with_every_id():
         changed = [*rows]
         changed[index] = dataclasses.replace(row, target=(*row.target[:-1], 7))
         assert folders.data_digest(changed) != digest
+
+
+@pytest.mark.parametrize("part", folders.PARTS)
+def test_nothing_is_written_through_a_link_in_a_run_folder(tmp_path: Path, part):
+    config, run, elsewhere = tiny.run_config(), tmp_path / "run", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "precious").write_text("{}")
+    with folders.claimed(run, config):
+        pass
+    target = elsewhere if folders.PARTS[part] else elsewhere / "precious"
+    if (run / part).exists():
+        (run / part).rename(tmp_path / "aside")
+    (run / part).symlink_to(target)
+    with pytest.raises(UserError, match="link its whole folder" if part != "config.json" else "a link|no config"):
+        folders.check_usable(run, config, resume=True)
+    (run / part).unlink()
+    os.mkfifo(run / part)
+    with pytest.raises(UserError, match=f"{part}: a FIFO|no run to go on with"):
+        folders.check_usable(run, config, resume=True)
+    assert (elsewhere / "precious").read_text() == "{}"
+
+
+def test_a_run_may_be_reached_through_a_link(tmp_path: Path):
+    config = tiny.run_config()
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "disk")
+    with folders.claimed(tmp_path / "run", config):
+        pass
+    assert folders.check_usable(tmp_path / "run", config, resume=True) == []
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_lock_that_is_a_link_or_not_ours_is_refused_unchanged(tmp_path: Path, resume):
+    config, run = tiny.run_config(), tmp_path / "run"
+    if resume:
+        with folders.claimed(run, config):
+            pass
+        (run / ".lock").unlink()
+    run.mkdir(exist_ok=True)
+    precious = tmp_path / "precious"
+    precious.write_text("a text")
+    for make in (os.symlink, os.link):
+        make(precious, run / ".lock")
+        with pytest.raises(UserError, match=r"\.lock: (a link|not the lock file)"), folders.claimed(run, config):
+            pass
+        (run / ".lock").unlink()
+        assert precious.read_text() == "a text"
+
+
+def test_only_what_a_killed_save_left_is_deleted(tmp_path: Path):
+    config, run, elsewhere = tiny.run_config(), tmp_path / "run", tmp_path / "elsewhere"
+    run.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "precious").write_text("mine")
+    ours = [".config.json.a1b2c3d4.partial", ".metrics.jsonl.partial", ".report-steps-2.json.abcd_123.partial"]
+    users = [".notes.partial", ".thesis.txt.a1b2c3d4.partial", ".config.json.orig.partial", "model.partial", ".partial"]
+    for name in (*ours, *users):
+        (run / name).write_text("{}")
+    (run / ".model.partial").mkdir()
+    (run / ".model.partial" / "half").write_text("")
+    (run / ".drafts.partial").mkdir()
+    (run / ".model.old.partial").symlink_to(elsewhere)
+    (run / ".report.html.a1b2c3d4.partial").symlink_to(elsewhere / "precious")
+    with folders.claimed(run, config):
+        pass
+    left = {path.name for path in run.iterdir()} - {".lock", "config.json"}
+    assert left == {*users, ".drafts.partial", ".model.old.partial", ".report.html.a1b2c3d4.partial"}
+    assert (elsewhere / "precious").read_text() == "mine"
+
+
+def saved_model(run: Path) -> dict[str, bytes]:
+    model = build(tiny.task().configure(tiny.model_config()))
+    folders.save_model(run, model, tiny.TinyCodec())
+    return content(run / "model")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_saved_model_has_a_manifest_of_all_its_files(tmp_path: Path):
+    found = saved_model(tmp_path)
+    check_content(tmp_path / "model")
+    assert read_manifest(tmp_path / "model").keys() == found.keys() - {"manifest.json"}
+    assert found.keys() >= {"config.json", "model.safetensors", "codec.json"}
+
+
+def test_a_model_that_a_kill_left_without_its_name_gets_it_back(tmp_path: Path):
+    found = saved_model(tmp_path)
+    (tmp_path / "model").rename(tmp_path / ".model.old.partial")
+    (tmp_path / ".model.partial").mkdir()
+    with folders.claimed(tmp_path, tiny.run_config()):
+        pass
+    assert content(tmp_path / "model") == found
+    assert not list(tmp_path.glob(".*.partial"))
+
+
+def test_a_full_disk_leaves_the_earlier_model_and_its_reports(tmp_path: Path, monkeypatch):
+    """The error comes at each synchronisation in turn, and at a write of every file (a limit on its size)."""
+    found = saved_model(tmp_path)
+    (tmp_path / "report.json").write_text("{}")
+    before = content(tmp_path)
+    sync, left = os.fsync, 0
+
+    def failing(descriptor):
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(descriptor)
+
+    for call in range(1, 10):  # the tenth is after the model has got its name
+        left = call
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", failing)
+            with pytest.raises(
+                UserError, match=r"model could not be saved: No space left on device.*ut train --resume"
+            ):
+                saved_model(tmp_path)
+        assert content(tmp_path) == before
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for size in (0, 10, 300, 2000):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, usual[1]))
+        try:
+            with pytest.raises(UserError, match="model could not be saved: File too large"):
+                saved_model(tmp_path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        assert content(tmp_path) == before
+    assert content(tmp_path / "model") == found
+
+
+@pytest.mark.parametrize("failing", ["rename", "mkdir"])
+def test_a_folder_that_cannot_be_changed_keeps_its_model(tmp_path: Path, monkeypatch, failing):
+    saved_model(tmp_path)
+    before, usual = content(tmp_path), getattr(Path, failing)
+
+    def refused(path, *arguments, **named):
+        if path.name == ".model.partial":
+            raise OSError(errno.EROFS, "Read-only file system")
+        return usual(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, failing, refused)
+    with pytest.raises(UserError, match="could not be saved: Read-only file system"):
+        saved_model(tmp_path)
+    assert content(tmp_path) == before

@@ -6,7 +6,9 @@ then deletes older checkpoints. Loading accepts only files that agree with the m
 
 from __future__ import annotations
 
-import hashlib
+import errno
+import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,12 +20,26 @@ from safetensors import SafetensorError
 
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.files import encode_json, read_json, sync_folder, write_synced
+from universal_transformer.files import (
+    decode_json,
+    encode_json,
+    is_real_folder,
+    refuse_link,
+    show,
+    show_path,
+    sync_folder,
+    write_synced,
+)
+from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of, read_listed, read_manifest
 from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.typed import listed
 
-FORMAT = 1
-MANIFEST = "manifest.json"
+NAME = re.compile(r"[0-9]{9}-[0-9]{6}")
+"""Names of checkpoints: update and number of saves. Anything else in the folder is the user's and is left alone."""
+PARTIAL = re.compile(rf"\.{NAME.pattern}\.partial")
 STATE = "state.json"
+DAMAGED = "damaged-"
+SET_ASIDE = re.compile(DAMAGED + NAME.pattern)
 KEPT = 2
 
 Tensors = Mapping[str, Tensor]
@@ -38,11 +54,13 @@ class Checkpoint:
 
 
 def save(folder: Path, checkpoint: Checkpoint, *, name: str) -> Path:
-    """Write `checkpoint` as `folder`/`name`, then delete all but the newest `KEPT`; names sort by age.
+    """Write `checkpoint` as `folder`/`name` (`NAME`), then delete all but the newest `KEPT`; names sort by age.
 
     Raises UserError when the disk cannot store it; earlier checkpoints stay unchanged.
     """
+    assert NAME.fullmatch(name)
     staging, target = folder / f".{name}.partial", folder / name
+    refuse_link(folder, folder=True)
     try:
         folder.mkdir(exist_ok=True)
         remove_partial(folder)
@@ -52,8 +70,7 @@ def save(folder: Path, checkpoint: Checkpoint, *, name: str) -> Path:
             for part, tensors in checkpoint.tensors.items()
         }
         files[STATE] = encode_json(checkpoint.state)
-        hashes = {file: _entry(data) for file, data in files.items()}
-        files[MANIFEST] = encode_json({"format": FORMAT, "files": hashes})
+        files[MANIFEST] = encode_manifest({file: entry_of(data) for file, data in files.items()})
         for file, data in files.items():
             write_synced(staging / file, data)
         sync_folder(staging)
@@ -75,29 +92,41 @@ def save(folder: Path, checkpoint: Checkpoint, *, name: str) -> Path:
 def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     """Return the newest intact checkpoint (None if there never was one) and a warning for each damaged one.
 
-    Damaged ones are renamed to damaged-NAME. Raises UserError when none is intact.
+    Damaged ones are renamed to damaged-NAME if an earlier one is intact. Raises UserError when none is.
     """
-    warnings: list[str] = []
+    _refuse_links(folder)
+    damaged: dict[Path, str] = {}
     for path in _newest_first(folder):
         try:
-            return _load(path), warnings
-        except (OSError, UserError, SafetensorError) as error:
-            warnings.append(f"checkpoint {path} is damaged ({error}): using the one before")
-            damaged = path.with_name(f"damaged-{path.name}")
-            shutil.rmtree(damaged, ignore_errors=True)
-            path.rename(damaged)
-    if names := sorted(path.name for path in folder.glob("damaged-*")):
+            found = _load(path)
+        except UserError as error:
+            damaged[path] = str(error)
+            continue
+        for broken in damaged:
+            kept = broken.with_name(f"{DAMAGED}{broken.name}")
+            shutil.rmtree(kept, ignore_errors=True)
+            broken.rename(kept)
+        return found, [f"checkpoint {path} is damaged ({why}): using the one before" for path, why in damaged.items()]
+    reasons = [f"{path.name} ({why})" for path, why in damaged.items()]
+    reasons += sorted(path.name for path in _folders(folder) if SET_ASIDE.fullmatch(path.name))
+    if reasons:
         raise UserError(
-            f"{folder}: no checkpoint is sound, all are damaged ({', '.join(names)}); "
+            f"{show_path(folder)}: no checkpoint is sound, all are damaged: {', '.join(reasons)}; "
             "delete the folder to start the run again"
         )
-    return None, warnings
+    return None, []
 
 
 def remove_partial(folder: Path) -> None:
     """Delete the temporary folders of interrupted saves."""
-    for path in folder.glob(".*.partial"):
-        shutil.rmtree(path)
+    for path in _folders(folder):
+        if PARTIAL.fullmatch(path.name):
+            shutil.rmtree(path)
+
+
+def newest(folder: Path) -> str | None:
+    """Return the name of the newest checkpoint in `folder`; None if there is none."""
+    return next((path.name for path in _newest_first(folder)), None)
 
 
 def copy_weights(model: Pretrained) -> dict[str, Tensor]:
@@ -122,29 +151,37 @@ def load_weights(model: Pretrained, tensors: Tensors) -> None:
 
 
 def _load(path: Path) -> Checkpoint:
-    manifest = read_json(path / MANIFEST)
-    if manifest.keys() != {"format", "files"} or not isinstance(manifest["files"], dict):
-        raise UserError(f"{MANIFEST}: expected format and files, found {', '.join(sorted(manifest))}")
-    if manifest["format"] != FORMAT:
-        raise UserError(f"{MANIFEST}: format {manifest['format']!r}, this version reads {FORMAT}")
-    files = manifest["files"]
-    found = {entry.name for entry in path.iterdir()} - {MANIFEST}
-    if found != files.keys() or STATE not in found:
-        raise UserError(f"files are {sorted(found)}, {MANIFEST} lists {sorted(files)}")
+    """Read a checkpoint; UserError for any damage, OSError where it is the system that refuses."""
+    for entry in path.iterdir():
+        if not os.access(entry, os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(entry))
+    entries = read_manifest(path)
+    if STATE not in entries:
+        raise UserError(f"{show_path(path / MANIFEST)}: {STATE} is missing; it lists {listed(sorted(entries))}")
+    contents = {file: read_listed(path / file, entry) for file, entry in entries.items()}
+    state = decode_json(contents.pop(STATE), where=show_path(path / STATE))
     tensors = {}
-    for file, entry in files.items():
-        data = (path / file).read_bytes()
-        if entry != _entry(data):
-            raise UserError(f"{file}: its SHA-256 is not the one in {MANIFEST}")
-        if file != STATE:
+    for file, data in contents.items():
+        try:
             tensors[file.removesuffix(".safetensors")] = safetensors.torch.load(data)
-    return Checkpoint(tensors=tensors, state=read_json(path / STATE))
+        except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
+            why = show(str(error))
+            raise UserError(f"{show_path(path / file)}: not a readable safetensors file ({why})") from error
+    return Checkpoint(tensors=tensors, state=state)
+
+
+def _refuse_links(folder: Path) -> None:
+    """UserError if `folder`, or what has the name of a checkpoint in it, is no folder but a link or anything else."""
+    refuse_link(folder, folder=True)
+    for path in folder.iterdir() if folder.exists() else []:
+        if NAME.fullmatch(path.name):
+            refuse_link(path, folder=True)
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    paths = [path for path in folder.glob("[!.]*") if path.is_dir()]
-    return sorted((path for path in paths if not path.name.startswith("damaged-")), reverse=True)
+    return sorted((path for path in _folders(folder) if NAME.fullmatch(path.name)), reverse=True)
 
 
-def _entry(data: bytes) -> dict[str, Any]:
-    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+def _folders(folder: Path) -> list[Path]:
+    """Return the folders in `folder`, without links to folders."""
+    return [path for path in folder.iterdir() if is_real_folder(path)] if folder.exists() else []

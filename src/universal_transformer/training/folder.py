@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,14 +16,46 @@ from typing import Any
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
-from universal_transformer.files import show_path, sync_folder, write_json, write_synced, write_text
+from universal_transformer.files import (
+    is_real_folder,
+    open_regular,
+    refuse_link,
+    show_path,
+    sync_folder,
+    write_bytes,
+    write_json,
+    write_synced,
+    write_text,
+)
+from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.tasks.task import Codec, held_out_file
-from universal_transformer.training.config import CONFIG, HELD_OUT, LIMITS, MODEL, REPORT, RunConfig, TrainingConfig
+from universal_transformer.training.config import (
+    CHECKPOINTS,
+    CONFIG,
+    HELD_OUT,
+    LIMITS,
+    METRICS,
+    MODEL,
+    REPORT,
+    RunConfig,
+    TrainingConfig,
+)
 
 LOCK = ".lock"
-#: Files that evaluating and plotting write about the model in the folder.
+TENSORBOARD = "tensorboard"
+PARTS = {
+    **dict.fromkeys((LOCK, CONFIG, METRICS), False),
+    **dict.fromkeys((CHECKPOINTS, MODEL, TENSORBOARD, HELD_OUT), True),
+}
+"""What training writes in a run folder -> whether it is a folder."""
 REPORTS = (REPORT, "report-*.json", "report.html")
+"""Files that evaluating and plotting write about the model in the folder."""
+NEW_MODEL, OLD_MODEL = f".{MODEL}.partial", f".{MODEL}.old.partial"
+"""The folder of a model that is being written, and the one before while it is replaced."""
+NEW_HELD_OUT = f".{HELD_OUT}.partial"
+STAGED = re.compile(r"\.(config\.json|metrics\.jsonl|report(-[^/]*)?\.json|report\.html)(\.[a-z0-9_]{8})?\.partial")
+"""Names of temporary files of a run folder, which `files.write_bytes` gives."""
 
 
 def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
@@ -45,6 +78,7 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
         return []
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder} holds no run to go on with: there is no {CONFIG} in it")
+    check_parts(folder)
     saved = RunConfig.load(folder / CONFIG)
     changes = _differences(_all_fields(saved), _all_fields(config), where="")
     allowed = {*(f"training.{field}" for field in LIMITS), "model.execution.activation_checkpointing"}
@@ -56,7 +90,7 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
 def _is_empty(folder: Path) -> bool:
     # a run killed before its configuration was written leaves only these two
     names = {path.name for path in folder.iterdir()} - {LOCK}
-    return all(name.startswith(f".{CONFIG}.") and name.endswith(".partial") for name in names)
+    return all(name.startswith(f".{CONFIG}.") and STAGED.fullmatch(name) for name in names)
 
 
 def _all_fields(config: RunConfig) -> dict[str, Any]:
@@ -87,45 +121,94 @@ def _jumps(saved: TrainingConfig, given: TrainingConfig) -> list[str]:
 def claimed(folder: Path, config: RunConfig) -> Iterator[None]:
     """Lock `folder` for this process and write its config.json; the lock ends with the process."""
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = open_regular(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
+        holder = os.pread(descriptor, 20, 0)
+        if not re.fullmatch(rb"[0-9]*\n?", holder):
+            raise UserError(f"{show_path(folder / LOCK)}: not the lock file of a run; rename it")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
-            raise UserError(f"{folder} is being written by another process ({holder or 'unknown'})") from error
+        except BlockingIOError as error:
+            process = holder.decode().strip() or "unknown"
+            raise UserError(f"{show_path(folder)} is being written by another process ({process})") from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        for stale in folder.glob(".*.partial"):
-            shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
+        _clean(folder)
         write_json(folder / CONFIG, config.to_dict())
         yield
     finally:
         os.close(descriptor)
 
 
+def check_parts(folder: Path) -> None:
+    """UserError if anything that training writes in `folder` is there as a link, or as something else than it writes.
+
+    Nothing is written through a link: what it names may belong to somebody else, and a save replaces whole folders.
+    """
+    for name, is_folder in PARTS.items():
+        try:
+            refuse_link(folder / name, folder=is_folder)
+        except UserError as error:
+            whole = "; to keep a run on another disk, link its whole folder" * (folder / name).is_symlink()
+            raise UserError(f"{error}{whole}") from error
+
+
+def _clean(folder: Path) -> None:
+    """Delete what a killed save left, under names that only saves give; an earlier model gets its name back."""
+    old = folder / OLD_MODEL
+    if is_real_folder(old) and not (folder / MODEL).exists():
+        old.rename(folder / MODEL)
+    for path in folder.iterdir():
+        if path.name in (NEW_MODEL, OLD_MODEL, NEW_HELD_OUT) and is_real_folder(path):
+            shutil.rmtree(path)
+        elif STAGED.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+            path.unlink()
+
+
 def save_model(folder: Path, model: Pretrained, codec: Codec) -> Path:
-    """Write `folder`/model next to the old one, delete reports on the old one, and replace it."""
-    target = folder / MODEL
-    staging, old = folder / f".{MODEL}.partial", folder / f".{MODEL}.old.partial"
+    """Write `folder`/model, with a manifest, next to the old one, delete reports on the old one, and replace it.
+
+    Raises UserError when the disk cannot store it; the earlier model and its reports are unchanged then.
+    """
+    target, staging, old = folder / MODEL, folder / NEW_MODEL, folder / OLD_MODEL
+    refuse_link(target, folder=True)
     for path in (staging, old):
         shutil.rmtree(path, ignore_errors=True)
-    staging.mkdir()
-    model.save_pretrained(staging)
-    codec.save(staging)
-    for path in staging.rglob("*"):
-        if path.is_file():
-            write_synced(path, path.read_bytes())
-    sync_folder(staging)
+    try:
+        staging.mkdir()
+        model.save_pretrained(staging)
+        codec.save(staging)
+        entries = {}
+        for path in sorted(staging.iterdir()):
+            data = path.read_bytes()
+            write_synced(path, data)
+            entries[path.name] = entry_of(data)
+        write_bytes(staging / MANIFEST, encode_manifest(entries))
+        _replace_model(folder)
+    except OSError as error:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise UserError(
+            f"{show_path(target)}: the model could not be saved: {error.strerror or error}; the last checkpoint has "
+            f"its weights: free some space, then: ut train --resume {show_path(folder)}"
+        ) from error
+    return target
+
+
+def _replace_model(folder: Path) -> None:
+    target, staging, old = folder / MODEL, folder / NEW_MODEL, folder / OLD_MODEL
     for pattern in REPORTS:
         for stale in folder.glob(pattern):
             stale.unlink()
     if target.exists():
         target.rename(old)
-    staging.rename(target)
+    try:
+        staging.rename(target)
+    except OSError:
+        if old.exists():
+            old.rename(target)
+        raise
     sync_folder(folder)
     shutil.rmtree(old, ignore_errors=True)
-    return target
 
 
 def keep_held_out(folder: Path, rows: Mapping[str, Sequence[Mapping[str, str]]]) -> None:
@@ -133,7 +216,7 @@ def keep_held_out(folder: Path, rows: Mapping[str, Sequence[Mapping[str, str]]])
     target = folder / HELD_OUT
     if not rows or target.is_dir():
         return
-    staging = folder / f".{HELD_OUT}.partial"
+    staging = folder / NEW_HELD_OUT
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir()
     for part, found in rows.items():

@@ -102,8 +102,8 @@ class TrainingRun:
     def start(self, changes: list[str], *, resume: bool) -> None:
         """Load the last checkpoint of a resumed run, open the metrics, and report the start."""
         folder = self.folder / CHECKPOINTS
-        checkpoints.remove_partial(folder)
         found, warnings = checkpoints.load_newest(folder) if resume else (None, [])
+        checkpoints.remove_partial(folder)
         if found is not None:
             warnings += self._restore(found)
         state = self.state
@@ -117,7 +117,7 @@ class TrainingRun:
         )
         self.metrics = Metrics(self.folder / METRICS, after=state.update if resume else None)
         if self.training.tensorboard:
-            self.board = TensorBoard(self.folder / "tensorboard", after=state.update)
+            self.board = TensorBoard(self.folder / folders.TENSORBOARD, after=state.update)
         if self.training.compile:
             self.model.compile_blocks()
         self.started = time.monotonic() - state.seconds

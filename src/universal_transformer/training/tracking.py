@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from universal_transformer.evaluation.report import Side
-from universal_transformer.files import printable, write_synced
+from universal_transformer.files import open_regular, printable, write_text
 from universal_transformer.training.config import METRICS, MODEL
 
 LINE_SECONDS = 10.0
@@ -53,10 +53,9 @@ class Metrics:
         """Continue after update `after`, without the later lines of a killed run; None starts a new file."""
         if after is not None and path.exists():
             kept = [line for line in read_metrics(path) if line["update"] <= after]
-            staging = path.with_name(f".{path.name}.partial")
-            write_synced(staging, "".join(json.dumps(line) + "\n" for line in kept).encode())
-            staging.replace(path)
-        self._file = path.open("a", encoding="utf-8", buffering=1)
+            write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+        descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._file = os.fdopen(descriptor, "a", encoding="utf-8", buffering=1)
 
     def write(self, event: str, *, update: int, seconds: float, values: Mapping[str, Value]) -> None:
         """Append one line, without values that are not finite: JSON cannot represent them."""
