@@ -78,6 +78,16 @@ def test_the_page_of_a_halting_run_has_everything(tmp_path):
     assert "cpu, threads 2, torch 2.13" in read.text
 
 
+def test_the_baseline_stands_beside_the_score(tmp_path):
+    made = report()
+    rows, totals = (
+        tuple(dataclasses.replace(row, baseline={"error": 48.75}) for row in some) for some in (made.rows, made.totals)
+    )
+    read = written(tmp_path, report=dataclasses.replace(made, rows=rows, totals=totals, baseline="always 'ham'"))
+    assert read.text.count("48.75") == 1 + len(rows) + len(totals)
+    assert "baseline: always 'ham'" in read.text
+
+
 def test_nothing_that_is_given_becomes_markup(tmp_path):
     (tmp_path / "config.json").write_text(
         '{"recipe": "<script>r</script>", "data": {"train": "<b>\\"</b>"}, "training": {"seed": "<i>"}}'
@@ -104,6 +114,7 @@ def test_nothing_that_is_given_becomes_markup(tmp_path):
             totals=totals,
             notes=(EVIL,),
             warnings=(EVIL,),
+            baseline=EVIL,
             signatures={"bleu": EVIL},
         ),
         stories=[evil_story, evil_pair],

@@ -12,6 +12,7 @@ import torch
 
 from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.registry import load_pretrained
 from universal_transformer.training import batches as training_batches
@@ -110,7 +111,7 @@ def test_steps_of_encoder_and_decoder_are_recorded_apart(tmp_path, monkeypatch):
     lines = [line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if "mean_steps" in line]
     assert {line["event"] for line in lines} == {"update", "validation", "end"}
     assert all(line["decoder_steps"] == 1 < line["mean_steps"] < line["encoder_steps"] <= 3 for line in lines)
-    assert result.warnings == ()
+    assert not any("collapsed" in text for text in result.warnings)
 
 
 def test_a_collapsed_side_is_named_with_its_own_cap(tmp_path, monkeypatch):
@@ -118,10 +119,31 @@ def test_a_collapsed_side_is_named_with_its_own_cap(tmp_path, monkeypatch):
     model = tiny.model_config(halting=True, halting_bias=-30.0)
     model = replaced(model, {"depth.decoder_max_steps": 2})
     result = train(tiny.run_config(model), tmp_path / "run", task=tiny.task("encoder_decoder"), quiet=True)
-    assert [text.split("all ")[1].split(":")[0] for text in result.warnings] == [
+    collapsed = [text for text in result.warnings if "collapsed" in text]
+    assert [text.split("all ")[1].split(":")[0] for text in collapsed] == [
         "encoder positions go on to the cap (steps 3.00 ± 0.00 of at most 3)",
         "decoder positions go on to the cap (steps 2.00 ± 0.00 of at most 2)",
     ]
+
+
+@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+def test_the_baseline_is_kept_and_a_run_that_does_not_beat_it_warns(tmp_path, capsys, architecture):
+    classes, rows = architecture == "classifier", tiny.examples(architecture, count=1, seed=0)
+    alike = dataclasses.replace(tiny.task(architecture), train=rows * 40, validation=rows * 12)
+    poor = train(tiny.run_config(learning_rate=1e-9), tmp_path / "poor", task=alike)
+    said = capsys.readouterr().out.replace("\n", "")
+    measure, how = ("error", "most frequent class") if classes else ("loss", "frequency of each token")
+    assert poor.baseline.startswith(f"baseline ({how}) {measure} ")
+    assert poor.baseline in said
+    (warning,) = poor.warnings
+    assert warning.startswith(f"validation {measure} ")
+    assert warning.endswith(f"is not better than the {poor.baseline}")
+    task = tiny.task(count=200) if classes else alike
+    good = train(tiny.run_config(max_updates=40, learning_rate=0.02), tmp_path / "good", task=task, quiet=True)
+    assert good.warnings == ()
+    model = load_pretrained(tmp_path / "good" / "model")
+    kept = TrivialBaseline.load(tmp_path / "good" / "baseline.json", model.config)
+    assert kept == TrivialBaseline.learn(task.train, model.config)
 
 
 def test_a_state_of_an_earlier_version_is_read():

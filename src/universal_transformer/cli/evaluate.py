@@ -24,7 +24,7 @@ from universal_transformer.cli.arguments import (
 )
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
-from universal_transformer.training.config import METRICS, MODEL
+from universal_transformer.training.config import BASELINE, METRICS, MODEL
 
 if TYPE_CHECKING:
     import argparse
@@ -125,8 +125,10 @@ def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None
     """Evaluate as ``ut evaluate RUN`` does (by default without further options), and write the report."""
     from universal_transformer.evaluation.inference import InferenceOptions
     from universal_transformer.evaluation.measure import evaluate
+    from universal_transformer.evaluation.trivial import TrivialBaseline
 
     options = options or parser().parse([str(run.folder)])
+    baseline = run.folder / BASELINE  # runs of earlier versions have none
     inference = InferenceOptions(
         **search_of(options), max_steps=options.max_steps, halting_threshold=options.halting_threshold
     )
@@ -138,6 +140,7 @@ def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None
             limit=options.limit,
             options=inference,
             batch_tokens=options.batch_tokens,
+            baseline=TrivialBaseline.load(baseline, run.model.config) if baseline.exists() else None,
             progress=progress,
         )
     report.save(run.folder / _file_name(options))

@@ -127,7 +127,7 @@ def _result_lines(result: TrainingResult) -> list[str]:
     if result.score is not None:
         score = result.score
         parts = [f"error {score.error:.2%}", f"cross-entropy {score.cross_entropy:.4f}", *steps_text(score.steps)]
-        lines.append(f"validation: {', '.join(parts)}")
+        lines += [f"validation: {', '.join(parts)}", result.baseline]
     return [*lines, *(f"warning: {text}" for text in result.warnings)]
 
 

@@ -13,8 +13,9 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.memory_check import check_batches
 from universal_transformer.evaluation.report import BySupports, Report, ScoreRow, Side, collapse
-from universal_transformer.evaluation.scores import ScoreSums, load_sacrebleu, scores
+from universal_transformer.evaluation.scores import GroupSums, ScoreSums, load_sacrebleu, scores
 from universal_transformer.evaluation.scoring import Scorer
+from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.files import show
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
@@ -46,6 +47,7 @@ def evaluate(
     limit: int | None = None,
     options: InferenceOptions | None = None,
     batch_tokens: int = 16384,
+    baseline: TrivialBaseline | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Score `model` on a split of `task`.
@@ -62,10 +64,11 @@ def evaluate(
     | ranking    | share of examples whose text has a higher probability than the same with a wrong form    |
 
     `split` is "test" (all test sets), "validation", "train", or the name of one test set; `limit` scores so many
-    examples of each set, evenly spread. Sequences are generated up to the length of their targets, because a longer one
-    is wrong. Steps are counted over real source positions and over generated tokens. The batches change a figure only
-    by rounding, and with several beams because a search continues to the longest target of its batch. UserError for an
-    unknown split, no examples, or a model that does not fit the task.
+    examples of each set, evenly spread. The scores of a `baseline` stand next to those of the model, with a warning for
+    each test set on which the model is not better. Sequences are generated up to the length of their targets, because a
+    longer one is wrong. Steps are counted over real source positions and over generated tokens. The batches change a
+    figure only by rounding, and with several beams because a search continues to the longest target of its batch.
+    UserError for an unknown split, no examples, or a model that does not fit the task.
     """
     options = options or InferenceOptions()
     _check(model, task, options=options, batch_tokens=batch_tokens)
@@ -75,26 +78,29 @@ def evaluate(
         batch_tokens = max(1, min(batch_tokens, LOGITS // model.config.vocabulary.size))
     if task.metric in ("sequence", "bleu"):
         notes.append(f"free-running output, {options.search_name}")
-    groups: dict[tuple[str, str], ScoreSums] = {}
-    by_supports: dict[int, ScoreSums] = {}
+    sums, trivial = GroupSums(), GroupSums()
     done, total = 0, sum(map(len, sets.values()))
     with evaluating(model):
         for name, examples in sets.items():
             sampler = check_batches(model, sizes(examples), batch_tokens=max(1, batch_tokens // options.beams))
             for indices in sampler.epoch(0):
                 chosen = [examples[index] for index in indices]
-                for example, found in zip(chosen, scorer(chosen), strict=True):
-                    groups.setdefault((name, example.group), ScoreSums(count=0)).add(found)
-                    if example.supports:
-                        by_supports.setdefault(len(example.supports), ScoreSums(count=0)).add(found)
+                sums.add(name, chosen, scorer(chosen))
+                if baseline is not None:
+                    trivial.add(name, chosen, baseline.sums(chosen, metric=task.metric, codec=task.codec))
                 done += len(chosen)
                 if progress is not None:
                     progress(done, total)
-    report = summarise(scorer, groups, by_supports, task=task, split=split)
+    described = "" if baseline is None else baseline.describe(metric=task.metric, codec=task.codec)
+    report = dataclasses.replace(summarise(scorer, sums, trivial, task=task, split=split), baseline=described)
     # with fewer steps than in training all positions stop at the limit, which says nothing about the halting unit
     full_depth = options.step_limit(model) >= model.config.max_steps
-    warnings = tuple(collapses(report, model, max_steps=options.max_steps)) if full_depth else ()
-    return dataclasses.replace(report, notes=(*task.notes, *notes, *options.notes(model)), warnings=warnings)
+    warnings = collapses(report, model, max_steps=options.max_steps) if full_depth else []
+    return dataclasses.replace(
+        report,
+        notes=(*task.notes, *notes, *options.notes(model)),
+        warnings=(*warnings, *report.not_better()),
+    )
 
 
 def _check(model: Model, task: Task, *, options: InferenceOptions, batch_tokens: int) -> None:
@@ -116,40 +122,37 @@ def _check(model: Model, task: Task, *, options: InferenceOptions, batch_tokens:
     typed(batch_tokens, AtLeastOne, where="batch_tokens")
 
 
-def summarise(
-    scorer: Scorer,
-    groups: Mapping[tuple[str, str], ScoreSums],
-    by_supports: Mapping[int, ScoreSums],
-    *,
-    task: Task,
-    split: str,
-) -> Report:
-    """Return the report of sums, with groups in natural order ("task 2" before "task 10")."""
-    limit = scorer.options.step_limit(scorer.model)
-    signatures: dict[str, str] = {}
-    wholes: dict[str, ScoreSums] = {}
-    for (name, _), sums in groups.items():
-        wholes.setdefault(name, ScoreSums(count=0)).add(sums)
+def summarise(scorer: Scorer, sums: GroupSums, trivial: GroupSums, *, task: Task, split: str) -> Report:
+    """Return the report of the model's sums and of those of the baseline (empty if there is none).
 
-    def row(name: str, group: str, sums: ScoreSums) -> ScoreRow:
-        metrics, found = scores(sums, metric=scorer.metric, codec=scorer.codec)
-        signatures.update(found)
-        return ScoreRow(name, group, sums.count, metrics, sums.step_counts(limit=limit))
+    Groups have their natural order: "task 2" is before "task 10".
+    """
+    limit = scorer.options.step_limit(scorer.model)
+    wholes, trivial_wholes = sums.wholes(), trivial.wholes()
+    signatures: dict[str, str] = {}
+
+    def row(name: str, group: str, found: ScoreSums, answered: ScoreSums | None) -> ScoreRow:
+        metrics, how = scores(found, metric=scorer.metric, codec=scorer.codec)
+        signatures.update(how)
+        baseline: dict[str, float] = {}
+        if answered is not None:
+            baseline, _ = scores(answered, metric=scorer.metric, codec=scorer.codec)
+        return ScoreRow(name, group, found.count, metrics, found.step_counts(limit=limit), baseline=baseline)
 
     places = {name: place for place, name in enumerate(wholes)}
-    ordered = sorted(groups, key=lambda key: (places[key[0]], natural(key[1])))
+    ordered = sorted(sums.groups, key=lambda key: (places[key[0]], natural(key[1])))
     return Report(
         task=task.name,
         metric=task.metric,
         split=split,
         halting=scorer.model.config.halts,
         max_steps=limit,
-        rows=tuple(row(name, group, groups[name, group]) for name, group in ordered),
-        totals=tuple(row(name, "", sums) for name, sums in wholes.items()),
+        rows=tuple(row(*key, sums.groups[key], trivial.groups.get(key)) for key in ordered),
+        totals=tuple(row(name, "", found, trivial_wholes.get(name)) for name, found in wholes.items()),
         steps_by_supports=tuple(
             BySupports(number, steps)
-            for number, sums in sorted(by_supports.items())
-            for steps in sums.step_counts(limit=limit)
+            for number, found in sorted(sums.by_supports.items())
+            for steps in found.step_counts(limit=limit)
             if steps.side == "encoder"
         ),
         signatures=signatures,

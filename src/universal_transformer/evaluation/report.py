@@ -43,6 +43,17 @@ METRICS: Mapping[str, Metric] = {
 }
 """Every score a row can hold; accuracies lie in [0, 1], error, BLEU and chrF in [0, 100]."""
 
+DECISIVE: Mapping[Measure, str] = {
+    "error": "error",
+    "accuracy": "accuracy",
+    "sequence": "sequence_accuracy",
+    "bleu": "bleu",
+    "perplexity": "perplexity",
+    "last_word": "perplexity",
+    "ranking": "accuracy",
+}
+"""The score of each measure by which models are compared, and weights are chosen if they are chosen by a score."""
+
 
 @dataclass(frozen=True)
 class StepCounts:
@@ -85,6 +96,8 @@ class ScoreRow:
     """By name in `METRICS`."""
     steps: tuple[StepCounts, ...]
     """Of the encoder, the decoder, or both."""
+    baseline: dict[str, float] = field(default_factory=dict)
+    """The same scores of answers that need no model; empty if the baseline is not known."""
 
     @property
     def name(self) -> str:
@@ -117,6 +130,8 @@ class Report:
     steps_by_supports: tuple[BySupports, ...] = ()
     signatures: dict[str, str] = field(default_factory=dict)
     """How a score was computed, as its library (sacreBLEU) writes it."""
+    baseline: str = ""
+    """How the baseline of the rows answers, in words."""
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -141,6 +156,20 @@ class Report:
         """The unweighted mean over groups (table 1's mean error over tasks)."""
         return sum(row.metrics[metric] for row in self.rows) / len(self.rows)
 
+    def not_better(self) -> list[str]:
+        """Return a warning for each test set on which the model is not better than the baseline."""
+        title, decimals, best = METRICS[decisive := DECISIVE[self.metric]]
+        found = []
+        for row in self.totals:
+            if decisive in row.baseline:
+                ours, theirs = row.metrics[decisive], row.baseline[decisive]
+                if ours >= theirs if best == "low" else ours <= theirs:
+                    found.append(
+                        f"{row.set}: {title} {ours:.{decimals}f} is not better than the baseline, "
+                        f"{theirs:.{decimals}f} ({self.baseline})"
+                    )
+        return found
+
     def steps(self, side: Side) -> StepCounts | None:
         """Steps of one side over all test sets; None where the model has no such side."""
         found = [steps for row in self.totals for steps in row.steps if steps.side == side]
@@ -158,12 +187,13 @@ class Report:
     @classmethod
     def from_dict(cls, fields: dict[str, Any], *, name: str = "report") -> Report:
         """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
-        report: Report = typed(fields, cls, where=name)
+        report: Report = typed(fields, cls, where=name, partial=True)  # earlier versions had no baseline
         if not report.totals or not report.rows:
             raise UserError(f"{name}: a report of no rows; expected what evaluation wrote")
         for row in (*report.rows, *report.totals):
-            if not row.metrics or not set(row.metrics) <= METRICS.keys():
-                raise UserError(f"{name}: scores {', '.join(map(show, row.metrics))}; known are {', '.join(METRICS)}")
+            if not row.metrics or not set(row.metrics) | set(row.baseline) <= METRICS.keys():
+                found = ", ".join(map(show, row.metrics | row.baseline))
+                raise UserError(f"{name}: scores {found}; known are {', '.join(METRICS)}")
         return report
 
     def save(self, path: Path) -> None:
@@ -183,6 +213,8 @@ class Report:
         if self.failed is not None:
             names = f": {', '.join(row.name for row in self.failed)}" if self.failed else ""
             lines.append(f"failed (error above {FAILED_ABOVE:.0f} %): {len(self.failed)} of {len(self.rows)}{names}")
+        if self.baseline:
+            lines.append(f"baseline: {self.baseline}")
         if self.halting:
             lines += self._step_lines()
         lines += [f"{name}: {text}" for name, text in self.signatures.items()]
@@ -191,18 +223,22 @@ class Report:
 
     def score_table(self) -> list[list[str]]:
         """Scores and steps as text: a head, then the groups of each test set and the whole test set."""
-        metrics = list(self.totals[0].metrics)
+        metrics, decisive = list(self.totals[0].metrics), DECISIVE[self.metric]
+        columns = [(name, False) for name in metrics]
+        if decisive in self.totals[0].baseline:
+            columns.insert(metrics.index(decisive) + 1, (decisive, True))
         sides = [steps.side for steps in self.totals[0].steps]
         depth = "steps" if self.halting else "steps (fixed)"
         table = [
-            ["test set", "group", "examples", *(METRICS[name].title for name in metrics)]
+            ["test set", "group", "examples"]
+            + ["baseline" if trivial else METRICS[name].title for name, trivial in columns]
             + [depth if len(sides) == 1 else f"{side} {depth}" for side in sides]
         ]
         for total in self.totals:
             rows = [row for row in self.rows if row.set == total.set]
             table += [
                 [row.set, row.group or "all", f"{row.count:,}"]
-                + [f"{row.metrics[name]:.{METRICS[name].decimals}f}" for name in metrics]
+                + [_score(row.baseline if trivial else row.metrics, name) for name, trivial in columns]
                 + [show_steps(steps) if self.halting else f"{steps.mean:.0f}" for steps in row.steps]
                 for row in ([*rows, total] if len(rows) > 1 else [total])
             ]
@@ -222,6 +258,10 @@ class Report:
                 + [[str(found.num_supports), show_steps(found.steps)] for found in self.steps_by_supports]
             )
         return lines
+
+
+def _score(scores: Mapping[str, float], name: str) -> str:
+    return f"{scores[name]:.{METRICS[name].decimals}f}" if name in scores else ""
 
 
 def show_steps(steps: StepCounts) -> str:

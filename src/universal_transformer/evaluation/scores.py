@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import Side, StepCounts
 from universal_transformer.tasks.task import Codec, Measure
@@ -41,6 +42,30 @@ class ScoreSums:
             for side, counts in self.steps.items()
             if counts
         )
+
+
+@dataclass
+class GroupSums:
+    """What the examples of all test sets add to the scores."""
+
+    groups: dict[tuple[str, str], ScoreSums] = field(default_factory=dict)
+    """By test set and group."""
+    by_supports: dict[int, ScoreSums] = field(default_factory=dict)
+    """By number of supporting facts."""
+
+    def add(self, name: str, examples: Sequence[Example], found: Sequence[ScoreSums]) -> None:
+        """Add what was found for examples of one test set."""
+        for example, one in zip(examples, found, strict=True):
+            self.groups.setdefault((name, example.group), ScoreSums(count=0)).add(one)
+            if example.supports:
+                self.by_supports.setdefault(len(example.supports), ScoreSums(count=0)).add(one)
+
+    def wholes(self) -> dict[str, ScoreSums]:
+        """Return the sums of each test set as a whole."""
+        wholes: dict[str, ScoreSums] = {}
+        for (name, _), sums in self.groups.items():
+            wholes.setdefault(name, ScoreSums(count=0)).add(sums)
+        return wholes
 
 
 def scores(found: ScoreSums, *, metric: Measure, codec: Codec) -> tuple[dict[str, float], dict[str, str]]:

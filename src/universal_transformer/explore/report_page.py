@@ -12,7 +12,7 @@ import torch
 
 import universal_transformer
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.report import METRICS, Report, show_steps
+from universal_transformer.evaluation.report import DECISIVE, METRICS, Report, show_steps
 from universal_transformer.explore import page
 from universal_transformer.explore.canvas import duration, png
 from universal_transformer.explore.figures import (
@@ -127,6 +127,8 @@ def _key_figures(report: Report, metrics: Sequence[Mapping[str, Any]]) -> list[t
     for name, value in whole.metrics.items():
         place = "" if len(report.totals) == 1 else f", {whole.set}"
         figures.append((METRICS[name].title + place, f"{value:.{METRICS[name].decimals}f}"))
+        if name == DECISIVE[report.metric] and name in whole.baseline:
+            figures.append((f"baseline{place}", f"{whole.baseline[name]:.{METRICS[name].decimals}f}"))
     if report.failed is not None:
         figures.append(("failed (error above 5 %)", f"{len(report.failed)} of {len(report.rows)}"))
     name = "mean steps" if report.halting else "steps (fixed)"
@@ -142,6 +144,8 @@ def _key_figures(report: Report, metrics: Sequence[Mapping[str, Any]]) -> list[t
 
 def _score_notes(report: Report) -> list[str]:
     notes = [f"{METRICS[name].title}: {text}" for name, text in report.signatures.items()]
+    if report.baseline:
+        notes.append(f"baseline: {report.baseline}")
     if report.has_groups:
         metric = METRICS[report.headline]
         mean = report.mean_over_groups(report.headline)

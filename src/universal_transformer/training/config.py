@@ -21,6 +21,7 @@ CHECKPOINTS = "checkpoints"
 MODEL = "model"
 REPORT = "report.json"
 HELD_OUT = "held_out"
+BASELINE = "baseline.json"
 """What the files and folders of a run are called."""
 
 MAX_SEED = 2**63 - 1

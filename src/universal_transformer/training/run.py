@@ -16,6 +16,7 @@ import torch
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import Side
+from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
@@ -23,13 +24,21 @@ from universal_transformer.training import checkpoint as checkpoints
 from universal_transformer.training import folder as folders
 from universal_transformer.training import optimizer as optimizers
 from universal_transformer.training.batches import TrainingBatches
-from universal_transformer.training.config import CHECKPOINTS, METRICS, RunConfig
+from universal_transformer.training.config import BASELINE, CHECKPOINTS, METRICS, RunConfig
 from universal_transformer.training.interruption import StopRequest
 from universal_transformer.training.objective import objective
 from universal_transformer.training.provenance import code_in_use
 from universal_transformer.training.randomness import depth_of, random_states, restore_random_states
 from universal_transformer.training.tracking import Display, Metrics, TensorBoard, UpdateStatus, Value, steps_text
-from universal_transformer.training.validation import SIDES, Averager, CollapseWatch, Interrupted, Score, Validation
+from universal_transformer.training.validation import (
+    SIDES,
+    Averager,
+    CollapseWatch,
+    Interrupted,
+    Score,
+    Validation,
+    trivial_score,
+)
 
 Reason = Literal["max_updates", "minutes", "patience", "interrupted"]
 
@@ -96,6 +105,8 @@ class TrainingRun:
         self.saved_at = time.monotonic()
         self.warnings: list[str] = []
         self.data = folders.data_digest(task.train, task.validation)
+        self.trivial = TrivialBaseline.learn(task.train, model.config)
+        self.baseline = trivial_score(self.trivial, task.validation)
         self.metrics: Metrics | None = None
         self.board: TensorBoard | None = None
 
@@ -106,6 +117,7 @@ class TrainingRun:
         checkpoints.remove_partial(folder)
         if found is not None:
             warnings += self._restore(found)
+        self.trivial.save(self.folder / BASELINE)
         state = self.state
         self.batches = TrainingBatches(
             self.task.train,
@@ -293,6 +305,16 @@ class TrainingRun:
         """Return a score as text."""
         measure = f"error {score.error:.2%}" if self.classes else f"loss {score.cross_entropy:.4f} a token"
         return " · ".join([measure, *steps_text(score.steps)])
+
+    def check_baseline(self, score: Score) -> str:
+        """Return the score of the baseline as text; warn if `score` is not better."""
+        if self.baseline is None:
+            return ""
+        how = "most frequent class" if self.classes else "frequency of each token"
+        text = f"baseline ({how}) {self.text(self.baseline)}"
+        if score.rank(classes=self.classes)[0] >= self.baseline.rank(classes=self.classes)[0]:
+            self._warn(f"validation {self.text(score)} is not better than the {text}")
+        return text
 
     def save(self) -> None:
         """Write a checkpoint."""

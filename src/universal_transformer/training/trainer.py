@@ -42,6 +42,8 @@ class TrainingResult:
     """Which weights `folder`/model holds: of the best validation, the last, or the average of the last few."""
     score: Score | None
     """Their validation score; None without a validation."""
+    baseline: str
+    """The validation score of the baseline, as text; empty without a validation."""
     warnings: tuple[str, ...]
 
 
@@ -135,13 +137,14 @@ def finish(run: TrainingRun, *, reason: Reason, stop: StopRequest) -> TrainingRe
     load_weights(run.model, chosen.weights)
     model_folder = folders.save_model(run.folder, run.model, run.task.codec)
     figures = numbers(chosen.score) if chosen.score else {}
+    baseline = run.check_baseline(chosen.score) if chosen.score else ""
     run.write("end", {"stopped": reason, "chosen": chosen.name, **figures})
     if reason == "interrupted":
         text = f"stopped by {stop.reason} after update {update}, saved; continue with: ut train --resume {run.folder}"
     else:
         of = f" (update {run.state.best_update:,})" if chosen.name == "best" else ""
         text = f"done after {update:,} updates ({reason}): {chosen.name} weights{of} in {model_folder}"
-        text += f"; validation {run.text(chosen.score)}" if chosen.score else ""
+        text += f"; validation {run.text(chosen.score)}; {baseline}" if chosen.score else ""
     run.shown.note(text)
     return TrainingResult(
         folder=run.folder,
@@ -150,6 +153,7 @@ def finish(run: TrainingRun, *, reason: Reason, stop: StopRequest) -> TrainingRe
         stopped=reason,
         chosen=chosen.name,
         score=chosen.score,
+        baseline=baseline,
         warnings=tuple(run.warnings),
     )
 

@@ -12,9 +12,10 @@ import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import collate
-from universal_transformer.data.example import Example, sizes
+from universal_transformer.data.example import NO_CLASS, Example, sizes
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.report import Side, stuck
+from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.nn.trace import Trace
 from universal_transformer.training.objective import objective
@@ -42,6 +43,16 @@ class Score:
     def rank(self, *, classes: bool) -> tuple[float, float]:
         """Smaller is better: classes by error (then cross-entropy), tokens by cross-entropy."""
         return (self.error, self.cross_entropy) if classes else (self.cross_entropy, self.error)
+
+
+def trivial_score(baseline: TrivialBaseline, examples: Sequence[Example]) -> Score | None:
+    """Return the score of the baseline on the targets of `examples`; None without targets."""
+    targets = [(row.target,) if isinstance(row.target, int) else row.target for row in examples]
+    ids = [index for target in targets for index in target if index != NO_CLASS]
+    if not ids:
+        return None
+    wrong = sum(index != baseline.most_frequent for index in ids)
+    return Score(cross_entropy=float(baseline.nats[ids].mean()), error=wrong / len(ids), mean_steps=0.0)
 
 
 class Interrupted(Exception):  # noqa: N818  not an error: a stop was requested

@@ -1,0 +1,144 @@
+"""Scores of answers that need no model: what a trained model must beat."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from universal_transformer.data.example import Example
+from universal_transformer.data.tokenizer import UNKNOWN
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation.scores import ScoreSums
+from universal_transformer.evaluation.tensors import target_ids
+from universal_transformer.files import one_line, read_json, show, show_path, write_json
+from universal_transformer.models.config import BaseConfig
+from universal_transformer.tasks.accuracy import character_accuracy, sequence_accuracy, until_end
+from universal_transformer.tasks.pairs import PairsCodec
+from universal_transformer.tasks.task import Codec, Measure
+from universal_transformer.typed import NumberOf, typed
+
+MOST_SHOWN = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrivialBaseline:
+    """What the targets of training tell without any input.
+
+    | metric              | answer                                                                   |
+    | ------------------- | ------------------------------------------------------------------------ |
+    | error, accuracy     | the most frequent class                                                  |
+    | sequence            | the most frequent target                                                 |
+    | bleu                | the source as it is (another codec than of pairs: the most frequent target) |
+    | perplexity, last_word | ``p(token) = (count + 1) / (tokens + vocabulary)``, whatever stands before it |
+    | ranking             | the text that these probabilities prefer; half of an example if they are equal |
+    """
+
+    counts: tuple[NumberOf, ...]
+    """How often each class, or each token of the target vocabulary, occurs in the targets, by id."""
+    target: tuple[NumberOf, ...] = ()
+    """The most frequent target with its end id; empty for classes and for a language model."""
+
+    @classmethod
+    def learn(cls, examples: Iterable[Example], config: BaseConfig) -> TrivialBaseline:
+        """Count the targets of training; `config` is that of the model, with its sizes."""
+        targets = [example.target for example in examples]
+        ids = chain.from_iterable((target,) if isinstance(target, int) else target for target in targets)
+        counts = Counter(ids)
+        frequent: tuple[int, ...] = ()
+        if config.architecture == "encoder_decoder":
+            ((found, _),) = Counter(targets).most_common(1)
+            assert isinstance(found, tuple)
+            frequent = found
+        return cls(counts=tuple(counts[index] for index in range(num_target_ids(config))), target=frequent)
+
+    def save(self, path: Path) -> None:
+        """Write a JSON file."""
+        write_json(path, {"counts": self.counts, "target": self.target})
+
+    @classmethod
+    def load(cls, path: Path, config: BaseConfig) -> TrivialBaseline:
+        """Undo `save`; UserError for another file than that of a model with this configuration."""
+        found: TrivialBaseline = typed(read_json(path), cls, where=show_path(path))
+        size = num_target_ids(config)
+        if len(found.counts) != size:
+            raise UserError(f"{show_path(path)}: counts: found {len(found.counts)} of them; this model has {size}")
+        if wrong := [index for index in found.target if index >= size]:
+            raise UserError(f"{show_path(path)}: target: found id {wrong[0]}; this model has {size}")
+        return found
+
+    @cached_property
+    def nats(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """``-log p`` of each class or token, with one added to every count."""
+        counts = np.array(self.counts, dtype=np.float64) + 1
+        return np.log(counts.sum()) - np.log(counts)
+
+    @property
+    def most_frequent(self) -> int:
+        """The most frequent class or token; the smallest id of several."""
+        return self.counts.index(max(self.counts))
+
+    def sums(self, examples: Sequence[Example], *, metric: Measure, codec: Codec) -> list[ScoreSums]:
+        """Return what the answers to `examples` add to the scores of `metric`."""
+        return [self._sums(example, metric=metric, codec=codec) for example in examples]
+
+    def _sums(self, example: Example, *, metric: Measure, codec: Codec) -> ScoreSums:
+        match metric:
+            case "error" | "accuracy":
+                return ScoreSums(sums={"wrong": float(self.most_frequent != example.target)})
+            case "sequence":
+                names = {"characters": character_accuracy, "sequences": sequence_accuracy}
+                return ScoreSums(sums={name: of(self.target, target_ids(example)) for name, of in names.items()})
+            case "bleu":
+                reference = codec.render(until_end(target_ids(example)))
+                return ScoreSums(texts=[(self._translation(example, codec), reference)])
+            case "ranking":
+                wrong = [index for index in example.source if isinstance(index, int)]
+                gain = math.fsum(self.nats[wrong]) - math.fsum(self.nats[list(target_ids(example))])
+                return ScoreSums(sums={"right": 0.5 if gain == 0 else float(gain > 0)})
+        return self._token_sums(target_ids(example), last=metric == "last_word")
+
+    def _token_sums(self, target: tuple[int, ...], *, last: bool) -> ScoreSums:
+        scored = target[-1:] if last else target
+        nats, known = float(self.nats[list(scored)].sum()), float(target[-1] != UNKNOWN)
+        right = float(scored.count(self.most_frequent)) * (known if last else 1)
+        return ScoreSums(
+            sums={
+                "nats": nats,
+                "right": right,
+                "tokens": float(len(scored)),
+                "known": known,
+                "known_nats": known * nats,
+            }
+        )
+
+    def _translation(self, example: Example, codec: Codec) -> str:
+        if not isinstance(codec, PairsCodec):
+            return codec.render(until_end(self.target))
+        return one_line(codec.source.decode(until_end([index for index in example.source if isinstance(index, int)])))
+
+    def describe(self, *, metric: Measure, codec: Codec) -> str:
+        """Return in words what is answered."""
+        if metric == "bleu" and isinstance(codec, PairsCodec):
+            return "the source as it is"
+        if metric in ("error", "accuracy"):
+            return f"always {show(codec.render(self.most_frequent), limit=MOST_SHOWN)}, the most frequent class"
+        if metric in ("sequence", "bleu"):
+            text = codec.render(until_end(self.target))
+            return f"always {show(text, limit=MOST_SHOWN)}, the most frequent target"
+        return "the frequency of each token, whatever stands before it"
+
+
+def num_target_ids(config: BaseConfig) -> int:
+    """Return the number of classes, or of tokens that a target can have."""
+    vocabulary = config.vocabulary
+    if config.architecture == "classifier":
+        return vocabulary.num_classes or vocabulary.size
+    return vocabulary.target_size or vocabulary.size

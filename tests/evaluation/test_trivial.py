@@ -1,0 +1,116 @@
+import dataclasses
+import math
+
+import pytest
+
+from small_task_models import TINY, model_for
+from universal_transformer.data.example import Example
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation.measure import evaluate
+from universal_transformer.evaluation.trivial import TrivialBaseline, num_target_ids
+from universal_transformer.tasks.labelled import LabelledData
+from universal_transformer.typed import replaced
+
+
+@pytest.fixture
+def labelled(tmp_path):
+    """Three of four texts are "ham", and the words tell nothing."""
+    path = tmp_path / "train.tsv"
+    path.write_text("".join(f"a b c {n % 7}\t{'spam' if n % 4 == 0 else 'ham'}\n" for n in range(200)))
+    return LabelledData(train=str(path), validation=str(path)).load()
+
+
+def learned(task, model):
+    return TrivialBaseline.learn(task.train, model.config)
+
+
+def reported(task):
+    model = model_for(task)
+    return evaluate(model, task, baseline=learned(task, model))
+
+
+def test_a_classifier_is_compared_with_the_most_frequent_class(labelled):
+    report = reported(labelled)
+    (total,) = report.totals
+    assert total.baseline["error"] == 25.0
+    assert report.baseline == "always 'ham', the most frequent class"
+    head, row = report.score_table()
+    assert dict(zip(head, row, strict=True))["baseline"] == "25.00"
+    assert f"baseline: {report.baseline}" in report.lines()
+
+
+@pytest.mark.parametrize("better", [False, True])
+def test_a_model_that_is_not_better_is_warned_about(labelled, better):
+    """As good as the baseline is not better."""
+    report = reported(labelled)
+    total = dataclasses.replace(report.totals[0], metrics={"error": 24.0 if better else 25.0})
+    found = dataclasses.replace(report, totals=(total,)).not_better()
+    warning = "validation: error % 25.00 is not better than the baseline, 25.00 (always 'ham', the most frequent class)"
+    assert found == ([] if better else [warning])
+
+
+def test_pairs_are_compared_with_their_sources(pairs):
+    report = reported(pairs)
+    expected = evaluate_texts([(text, target) for text, target in zip(*texts(pairs), strict=True)])
+    assert report.totals[0].baseline == pytest.approx(expected)
+    assert report.baseline == "the source as it is"
+    assert "BLEU 0.00 is not better than" in report.warnings[-1]
+
+
+def texts(task):
+    codec, rows = task.codec, task.test["validation"]
+    sources = [codec.source.decode(row.source[:-1]) for row in rows]
+    return sources, [codec.render(row.target[:-1]) for row in rows]
+
+
+def evaluate_texts(pairs):
+    from universal_transformer.evaluation.scores import corpus_scores
+
+    return corpus_scores(pairs)[0]
+
+
+def test_sequences_are_compared_with_the_most_frequent_target(copying):
+    often = Example(source=(5, 6), target=(5, 6, 2))
+    task = dataclasses.replace(
+        copying, train=[*copying.train, often, often], test={"test": [often, Example(source=(6,), target=(5, 7, 2))]}
+    )
+    report = reported(task)
+    assert report.totals[0].baseline == {"character_accuracy": 0.75, "sequence_accuracy": 0.5}
+    assert report.baseline == f"always '{task.codec.render((5, 6))}', the most frequent target"
+
+
+def test_perplexity_is_compared_with_that_of_token_frequencies(text_task):
+    task = text_task("character")
+    model = model_for(task)
+    counts = [1] * num_target_ids(model.config)
+    for example in task.train:
+        for token in example.target:
+            counts[token] += 1
+    test = [token for example in task.test["test"] for token in example.target]
+    nats = -sum(math.log(counts[token] / sum(counts)) for token in test) / len(test)
+    report = reported(task)
+    found = report.totals[0].baseline
+    assert found["perplexity"] == pytest.approx(math.exp(nats))
+    assert found["bits_per_character"] == pytest.approx(nats / math.log(2))
+    assert found["accuracy"] == pytest.approx(test.count(counts.index(max(counts))) / len(test))
+
+
+@pytest.mark.parametrize(("right", "wrong", "score"), [((4, 5), (4, 6), 1.0), ((4, 6), (4, 5), 0.0), ((4,), (4,), 0.5)])
+def test_of_two_texts_the_one_of_more_frequent_tokens_is_preferred(copying, right, wrong, score):
+    baseline = TrivialBaseline(counts=(0, 0, 0, 0, 1, 9, 2))
+    (found,) = baseline.sums([Example(source=wrong, target=right)], metric="ranking", codec=copying.codec)
+    assert found.sums == {"right": score}
+
+
+def test_it_is_read_back_and_must_fit_the_model(copying, tmp_path):
+    model = model_for(copying)
+    baseline, path = learned(copying, model), tmp_path / "baseline.json"
+    baseline.save(path)
+    assert TrivialBaseline.load(path, model.config) == baseline
+    other = replaced(TINY, {"vocabulary.size": 40})
+    with pytest.raises(UserError, match=r"baseline\.json: counts: found \d+ of them; this model has 40"):
+        TrivialBaseline.load(path, other)
+    for text in ("{}", '{"counts": [1.5], "target": []}', "[]", '{"counts": [-1], "target": []}'):
+        path.write_text(text)
+        with pytest.raises(UserError, match=r"baseline\.json"):
+            TrivialBaseline.load(path, model.config)
