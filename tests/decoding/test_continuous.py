@@ -18,7 +18,7 @@ from universal_transformer.decoding.continuous import (
 from universal_transformer.decoding.generation import check_model
 from universal_transformer.decoding.sampling import GREEDY, Sampling, generate
 from universal_transformer.errors import UserError
-from universal_transformer.execution import stream
+from universal_transformer.execution import policy
 from universal_transformer.execution.stream import RowStream, stream_obstacle
 
 HOT = Sampling(temperature=1.3, top_k=7, top_p=0.97, seed=5)
@@ -129,7 +129,7 @@ def test_no_row_waits_and_none_thinks_in_vain(architecture, slots, monkeypatch):
 @pytest.mark.parametrize("together", [1, 100])
 def test_rows_that_look_at_much_take_turns(fields, together, monkeypatch):
     """At width 8 a place is 16 numbers: 100 of them are two rows behind three places, and one row behind more."""
-    monkeypatch.setattr(stream, "MOST_GATHERED", together)
+    monkeypatch.setattr(policy, "MOST_GATHERED", together)
     model, requests = model_and_requests("language_model", fields)
     for number, result in generate_continuously(model, requests, slots=3, capacity=30):
         same(result, alone(model, requests[number // 3]))
@@ -171,8 +171,8 @@ def test_between_results_the_model_is_as_it_was(fields):
 )
 def test_a_stream_never_waits_where_that_is_faster_and_its_results_are_the_same(fields, shallow, wanted, monkeypatch):
     model, requests = model_and_requests("encoder_decoder", fields)
-    monkeypatch.setattr(continuous, "PROBE", 3)
-    monkeypatch.setattr(continuous, "SHALLOW", shallow)
+    monkeypatch.setattr(policy, "PROBED_REQUESTS", 3)
+    monkeypatch.setattr(policy, "CONTINUOUS_BELOW", shallow)
     streamed, plain = [], generate_continuously
     monkeypatch.setattr(
         continuous,
@@ -190,7 +190,7 @@ def test_a_stream_never_waits_where_that_is_faster_and_its_results_are_the_same(
 
 def test_no_cache_is_made_for_nobody():
     model, requests = model_and_requests("encoder_decoder", {"halting": True, "halting_bias": 4.0})
-    assert len(requests) < continuous.PROBE
+    assert len(requests) < policy.PROBED_REQUESTS
     assert len(dict(generate_stream(model, requests, slots=2, capacity=10**9))) == len(requests)
 
 

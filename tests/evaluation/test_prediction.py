@@ -81,8 +81,7 @@ def test_a_halting_decoder_predicts_a_window_by_continuous_batching(copying, cha
     model = model_for(copying, halting=True).double()
     examples = list(copying.codec.read(enumerate(["123", "4", "5678901", "22"], start=1), name="input"))
     streamed = []
-    monkeypatch.setattr("universal_transformer.decoding.continuous.PROBE", 1)
-    monkeypatch.setattr("universal_transformer.evaluation.prediction.PROBE", 1)
+    monkeypatch.setattr("universal_transformer.execution.policy.PROBED_REQUESTS", 1)
     monkeypatch.setattr(
         "universal_transformer.evaluation.prediction.generate_stream",
         lambda *args, **more: streamed.append(1) or generate_stream(*args, **more),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from small import WIDTH, coordinates, go, right_padding, small_recurrence
-from universal_transformer.execution import executor, policy, rows
+from universal_transformer.execution import executor, policy
 from universal_transformer.execution.install import install
 
 
@@ -97,8 +97,8 @@ def test_any_number_of_sequences_any_padding_short_or_long(norm, batch, padded, 
     module = small_recurrence(decoder=causal, norm=norm, halting=True, max_steps=9)
     states = torch.randn(batch, 7, WIDTH, dtype=torch.float64)
     padding = right_padding([7 - row % 5 for row in range(1, batch + 1)], 7) if padded else None
-    for long in (rows.LONG, 2):
-        monkeypatch.setattr(rows, "LONG", long)
+    for keys in (policy.SEPARATE_FROM_KEYS, 2):
+        monkeypatch.setattr(policy, "SEPARATE_FROM_KEYS", keys)
         ours, masked = both(module, states, None, padding=padding, hidden=None, learn=True)
         torch.testing.assert_close(ours, masked, **NEAR[torch.float64])
     assert len(runs) == 2

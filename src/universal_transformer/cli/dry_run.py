@@ -264,9 +264,9 @@ def cache_bytes(model: Model, *, length: int) -> float:
 
 def _speed(config: RunConfig, model: AnyModelConfig) -> float:
     """Return operations a second of the model's largest matrix product: the best of many short ones."""
-    from universal_transformer.cli.run_folder import pick_device
+    from universal_transformer.evaluation.tensors import pick_device
 
-    device = pick_device(config.training.device)
+    device = pick_device(config.training.device, field="training.device")
     positions = min(config.training.batch_tokens, 1024)
     match model:
         case ModelConfig():

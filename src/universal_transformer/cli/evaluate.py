@@ -102,9 +102,9 @@ def open_with_task(
     halting_execution: Literal["auto", "masked"] | None = None,
 ) -> tuple[Run, Task]:
     """Load the run in `folder` and its data (from `data_dir`, if that is given), or the data set `other`."""
-    from universal_transformer.cli.run_folder import load_task, open_run, pick_device
+    from universal_transformer.cli.run_folder import load_task, open_run
 
-    run = open_run(folder, device=pick_device(device), halting_execution=halting_execution)
+    run = open_run(folder, device=device, halting_execution=halting_execution)
     if other:
         from universal_transformer.tasks.blimp import load_blimp
 

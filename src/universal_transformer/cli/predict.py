@@ -44,7 +44,7 @@ def run(arguments: list[str]) -> int:
     stdin = options.file in (None, "-")
     if stdin and sys.stdin is None:
         raise UserError("standard input is closed; give lines to predict from on standard input, or name a file")
-    from universal_transformer.cli.run_folder import open_run, pick_device
+    from universal_transformer.cli.run_folder import open_run
     from universal_transformer.decoding import Sampling
     from universal_transformer.evaluation.inference import InferenceOptions
     from universal_transformer.evaluation.prediction import predict
@@ -56,7 +56,7 @@ def run(arguments: list[str]) -> int:
         max_steps=options.max_steps,
         halting_threshold=options.halting_threshold,
     )
-    run = open_run(Path(options.run), device=pick_device(options.device), halting_execution=options.halting_execution)
+    run = open_run(Path(options.run), device=options.device, halting_execution=options.halting_execution)
     results = _Results(run.codec, jsonl=options.jsonl)
     answers = predict(
         run.model,

@@ -52,13 +52,15 @@ def open_run(folder: Path, *, device: str = "cpu", halting_execution: Literal["a
             f"{name}: no model in this run yet: it is written when training ends; "
             f"continue with: ut train --resume {name}"
         )
+    from universal_transformer.evaluation.tensors import pick_device
     from universal_transformer.registry import load_pretrained
     from universal_transformer.tasks import load_codec
 
+    place = pick_device(device, field="--device")
     model = load_pretrained(folder / MODEL)
     if halting_execution is not None:
         model.use_halting_execution(halting_execution)
-    return Run(folder=folder, config=config, model=model.to(device), codec=load_codec(folder / MODEL))
+    return Run(folder=folder, config=config, model=model.to(place), codec=load_codec(folder / MODEL))
 
 
 def load_task(run: Run) -> Task:
@@ -116,15 +118,6 @@ def is_finished(folder: Path) -> bool:
     from universal_transformer.training.tracking import ending
 
     return ending(folder) is not None
-
-
-def pick_device(name: str) -> str:
-    """Return "cpu" or "cuda" for "auto", "cpu" or "cuda"."""
-    import torch
-
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("--device cuda: torch finds no GPU here; allowed: auto, cpu")
-    return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
 
 
 def _others(folder: Path) -> str:

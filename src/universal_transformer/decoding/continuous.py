@@ -25,18 +25,12 @@ from universal_transformer.decoding.generation import (
 )
 from universal_transformer.decoding.sampling import GREEDY, Continuation, Sampling, extend, generate
 from universal_transformer.errors import UserError
+from universal_transformer.execution import policy
 from universal_transformer.execution.stream import RowStream, stream_obstacle
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.roles import AnyEncoderDecoder
 from universal_transformer.models.target import DecoderState
-
-PROBE = 16
-"""Requests that are first generated in a batch, to measure the mean number of steps."""
-SHALLOW = 0.5
-"""Mean steps over the largest number up to which continuous batching is faster than batches. One of its calls costs
-more, because rows are gathered from different slots and tokens are chosen at every call. Measured on one core, 4 to 64
-rows, width 128: 1.1 to 1.4 times as fast at 0.3, 0.84 to 0.92 times at 0.65."""
 
 
 @dataclass(frozen=True)
@@ -126,13 +120,13 @@ def generate_stream(
     """As :func:`generate_continuously`, or in batches where they are faster: the first requests decide.
 
     Requests are generated in batches without halting, where rows cannot be at different steps, and where the mean
-    number of steps is above ``SHALLOW`` of the largest.
+    number of steps is above ``CONTINUOUS_BELOW`` of the largest.
     """
     _check(slots, capacity)
     check_model(model)
     stream = iter(requests)
-    steps = []
-    for number, found in _in_batches(model, islice(stream, PROBE), slots=min(slots, PROBE), options=options):
+    steps, probed = [], islice(stream, policy.PROBED_REQUESTS)
+    for number, found in _in_batches(model, probed, slots=min(slots, policy.PROBED_REQUESTS), options=options):
         steps.append(found.steps)
         yield number, found
     following = list(islice(stream, 1))
@@ -142,7 +136,7 @@ def generate_stream(
     if (
         not model.config.halts_in(decoder=True)
         or not _shares(model)
-        or sum(steps) > SHALLOW * (options.max_steps or model.config.max_steps) * len(steps)
+        or sum(steps) > policy.CONTINUOUS_BELOW * (options.max_steps or model.config.max_steps) * len(steps)
     ):
         yield from _in_batches(model, stream, slots=slots, options=options)
     else:

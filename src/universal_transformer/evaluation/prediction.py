@@ -10,7 +10,6 @@ from itertools import islice
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import Example, size
 from universal_transformer.decoding import DecodingOptions, Generated, Request, generate_stream
-from universal_transformer.decoding.continuous import PROBE
 from universal_transformer.decoding.generation import Source, evaluating, prepared, steps_of
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
@@ -21,6 +20,7 @@ from universal_transformer.evaluation.tensors import (
     real_positions,
     target_ids,
 )
+from universal_transformer.execution import policy
 from universal_transformer.execution.stream import stream_obstacle
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
@@ -134,7 +134,11 @@ class _Predictor:
         if not isinstance(model, EncoderDecoder | LanguageModel) or options.beams > 1:
             return {}
         recurrence = model.target.recurrence
-        if len(examples) <= PROBE or recurrence.halting is None or stream_obstacle(recurrence) is not None:
+        if (
+            len(examples) <= policy.PROBED_REQUESTS
+            or recurrence.halting is None
+            or stream_obstacle(recurrence) is not None
+        ):
             return {}
         longest_first = sorted(range(len(examples)), key=lambda index: -sizes[index])
         requests = [Request(first + index, _given(model, examples[index])) for index in longest_first]

@@ -31,3 +31,10 @@ def target_ids(example: Example) -> tuple[int, ...]:
 
 def device_of(model: Model) -> torch.device:
     return next(model.parameters()).device
+
+
+def pick_device(name: str, *, field: str) -> torch.device:
+    """Return the device that `field` asks for: "cpu", "cuda", or "auto" for a GPU if there is one."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"{field}: {name!r}, but torch finds no GPU; allowed here: auto, cpu")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")

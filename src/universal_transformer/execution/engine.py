@@ -30,7 +30,7 @@ class StepResult(NamedTuple):
 
 
 class RowEngine:
-    """Makes steps of rows. ``signals``: τ of all steps. ``checkpoint``: as ``checkpointed`` of ``nn/recurrence.py``."""
+    """Makes steps of rows. ``signals``: τ of all steps. ``checkpoint``: ``call_checkpointed`` or None."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class RowEngine:
         if mean is not None:
             probability = mean(probability)
         if depth.min_steps > 1:
-            asked = rows.step >= depth.min_steps - 1
-            probability = probability * asked
+            may_halt = rows.step >= depth.min_steps - 1
+            probability = probability * may_halt
         last = rows.step == depth.max_steps - 1
         stop = last if config.remainder_at_cap else False
         decision = self.unit.rule(rows.cumulative, probability, threshold=depth.threshold, stop=stop)

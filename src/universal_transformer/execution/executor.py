@@ -17,12 +17,12 @@ from universal_transformer.execution.kernels import apply_linear
 from universal_transformer.execution.policy import compaction_obstacle, compaction_pays_up_to, recompute_pays
 from universal_transformer.execution.projection import HaltedProjection
 from universal_transformer.execution.recompute import Recompute, compute
-from universal_transformer.execution.rows import BatchLayout, RowState, find
+from universal_transformer.execution.rows import BatchLayout, RowState, indices_of
 from universal_transformer.execution.store import BatchStore
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.context import AttentionContext
 from universal_transformer.nn.halting import Halting
-from universal_transformer.nn.recurrence import Depth, HaltingProgress, Recurrence, checkpointed
+from universal_transformer.nn.recurrence import Depth, HaltingProgress, Recurrence, call_checkpointed
 from universal_transformer.nn.trace import Trace
 
 _PROJECTIONS: weakref.WeakKeyDictionary[KeyValueCache, HaltedProjection] = weakref.WeakKeyDictionary()
@@ -135,7 +135,7 @@ class CompactLoop:
             depth=self.depth,
             signals=self.signals,
             recompute=self.recompute,
-            checkpoint=checkpointed if recurrence.recomputes(context) else None,
+            checkpoint=call_checkpointed if recurrence.recomputes(context) else None,
         )
         with nullcontext() if self.recompute is None else self.recompute.hooks():
             self._steps(progress, engine, layout, step=step)
@@ -175,7 +175,7 @@ class CompactLoop:
             if further is layout:
                 continue
             if self.cache is not None:
-                left = find(~result.running, count=len(layout.index) - len(kept))
+                left = indices_of(~result.running, count=len(layout.index) - len(kept))
                 self._write_deeper(rows.base, layout.index, left, step=number + 1)
             if not len(kept):
                 break

@@ -11,15 +11,11 @@ from torch.autograd import Function
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from universal_transformer.axes import Bool, Float, Heads, Tensor
+from universal_transformer.execution import policy
 from universal_transformer.execution.packing import packs
 from universal_transformer.nn import attention, transition
 
 Gradient = Tensor | None
-
-SHORT = 512
-"""Number of keys up to which attention in float32 is faster on a CPU than in 16 bits, forward and backward."""
-TRANSPOSED_ROWS = (2, 3)
-"""Numbers of rows for which a CPU computes ``(W x^T)^T`` in about half of the time of ``x W^T``."""
 
 
 def product(
@@ -30,7 +26,7 @@ def product(
     """``x W^T + b``; two or three rows without gradient on a CPU as ``(W x^T + b)^T``."""
     if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
         return linear(states, weight, bias)
-    if states.device.type != "cpu" or states.dim() != 2 or len(states) not in TRANSPOSED_ROWS:
+    if states.device.type != "cpu" or states.dim() != 2 or len(states) not in policy.TRANSPOSED_ROWS:
         return linear(states, weight, bias)
     made = weight @ states.t() if bias is None else torch.addmm(bias.unsqueeze(1), weight, states.t())
     return made.t().contiguous()
@@ -122,7 +118,7 @@ def computes_in_float32(query: Heads, key: Float[Tensor, "batch heads key head"]
         return False
     if query.shape[2] == 1:
         return True
-    return not torch.compiler.is_compiling() and max(query.shape[2], key.shape[2]) <= SHORT
+    return not torch.compiler.is_compiling() and max(query.shape[2], key.shape[2]) <= policy.FLOAT32_UP_TO_KEYS
 
 
 def attend(

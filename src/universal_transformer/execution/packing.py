@@ -14,9 +14,7 @@ from torch import nn
 from torch.nn.functional import linear
 
 from universal_transformer.axes import Float, Tensor
-
-FEW = 16
-"""Rows of a product that the layout is chosen for; it serves any number."""
+from universal_transformer.execution import policy
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
@@ -42,7 +40,7 @@ class PackedLinear(nn.Linear):
         nn.Module.__init__(self)  # not nn.Linear's own, which would draw a new matrix
         self.out_features, self.in_features = weight.shape
         self.weight, self.bias = weight, bias  # type: ignore[assignment]
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), FEW)
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), policy.PACKED_FOR_ROWS)
 
     def forward(self, input: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows out"]:  # noqa: A002
         """The product; the ordinary one for another type than the packed one (autocast)."""
@@ -53,11 +51,11 @@ class PackedLinear(nn.Linear):
 
 def packed(module: AnyModule) -> AnyModule:
     """A copy of ``module`` that shares its parameters and whose matrices are packed as they are now."""
-    twin, parts = copy(module), dict[str, nn.Module | None]()
+    result, parts = copy(module), dict[str, nn.Module | None]()
     for name, part in module._modules.items():
         if isinstance(part, nn.Linear) and packs(part.weight):
             parts[name] = PackedLinear(part.weight, part.bias)
         else:
             parts[name] = None if part is None else packed(part)
-    twin._modules = parts
-    return twin
+    result._modules = parts
+    return result

@@ -1,6 +1,7 @@
-"""When halted positions are left out: whether the result is the same, and whether it saves time.
+"""Which way of computing is chosen: whether its result is the same, and whether it saves time.
 
-Nothing here changes a number. The constants were measured on one core of a CPU; ``docs/performance.md`` has the tables.
+Nothing here changes a number by more than rounding. Every constant that decides has its measurement, on one core of a
+CPU; ``docs/performance.md`` has the tables. Other modules read the constants as ``policy.NAME``.
 """
 
 import math
@@ -25,8 +26,31 @@ RECOMPUTE_FROM_WIDTH = 256
 """Width from which norms, sums and choices of rows are computed again in the backward pass: matrix products are far
 more expensive there. Without it the peak memory of training at width 512, 16 x 64, is 1.39 (post-norm) and 1.44
 (pre-norm) times its share, with it 1.30 and 1.36."""
+SEPARATE_FROM_KEYS = 256
+"""Number of keys from which a CPU computes the attention of running rows for each sequence alone instead of padding
+the queries. In inference at width 128: 1.0 to 1.7 times as fast for 4 and 8 sequences of 256 and 512 keys."""
+SEPARATE_UP_TO = 3
+"""Number of sequences with running rows up to which it does so for any number of keys: 1.0 to 1.3 times as fast for 3
+sequences of 64 keys, 0.9 to 1.0 times for sixteen."""
+FLOAT32_UP_TO_KEYS = 512
+"""Number of keys up to which attention in float32 is faster on a CPU than in 16 bits, forward and backward: 12 ms
+instead of 23 (16 x 64), 3 ms instead of 16 (64 x 20)."""
+TRANSPOSED_ROWS = (2, 3)
+"""Numbers of rows for which a CPU computes ``(W x^T)^T`` in about half of the time of ``x W^T``: the five products of a
+step of two rows take 0.8 ms instead of 1.5 (width 512)."""
+PACKED_FOR_ROWS = 16
+"""Rows of a product that the layout of packed matrices is chosen for; it serves any number. Products of 32 tokens at
+width 512: 347 ms instead of 617 (float32), 158 ms instead of 274 (bfloat16)."""
 MOST_GATHERED = 2**19
-"""Numbers that rows at different steps attend to together on a CPU: a larger copy does not stay in its cache."""
+"""Numbers that rows at different steps attend to together on a CPU: a larger copy does not stay in its cache. Attention
+of 64 rows takes 1.4 ms instead of 2.5 (width 512), and 3.8 ms instead of 11.8 with 400 positions."""
+PROBED_REQUESTS = 16
+"""Requests that are generated in a batch first, to measure the mean number of steps: as many as there are rows by
+default, so that the measurement is one batch."""
+CONTINUOUS_BELOW = 0.5
+"""Mean steps over the largest number up to which continuous batching is faster than batches. One of its calls costs
+more, because rows are gathered from different slots and tokens are chosen at every call. With 4 to 64 rows of width 128
+it is 1.1 to 1.4 times as fast at 0.3, 0.84 to 0.92 times at 0.65."""
 
 
 def shared_call_obstacle(recurrence: Recurrence) -> str | None:

@@ -6,18 +6,14 @@ from functools import cached_property
 import torch
 
 from universal_transformer.axes import Bool, Float, Index, Int, PerRow, Rows, Tensor
+from universal_transformer.execution import policy
 from universal_transformer.execution.kernels import attend
 
 Keys = Float[Tensor, "batch heads key head"]
 Mask = Bool[Tensor, "batch 1 1 key"]
 
-LONG = 256
-"""Number of keys from which a CPU computes the attention of each sequence separately instead of padding the queries."""
-FEW = 3
-"""Number of sequences with queries up to which it does so for any number of keys."""
 
-
-def find(marked: Bool[Tensor, "row"], *, count: int) -> Int[Tensor, "count"]:
+def indices_of(marked: Bool[Tensor, "row"], *, count: int) -> Int[Tensor, "count"]:
     """Indices of the ``count`` rows that are marked, without waiting for a GPU."""
     return torch.nonzero_static(marked, size=count).squeeze(1)
 
@@ -38,7 +34,7 @@ class BatchLayout:
     @classmethod
     def of(cls, running: Bool[Tensor, "batch position"], *, counts: list[int], stored: int = 0) -> "BatchLayout":
         """The layout of the positions that run, ``counts`` of each sequence."""
-        index = find(running.flatten(), count=sum(counts))
+        index = indices_of(running.flatten(), count=sum(counts))
         return cls(index, tuple(counts), running.shape[1], stored)
 
     @cached_property
@@ -59,7 +55,7 @@ class BatchLayout:
         else:
             left = self.index.new_zeros(len(self.counts)).index_add_(0, self.sequence, staying.long())
             counts = tuple(left.tolist())
-            kept = find(staying, count=sum(counts))
+            kept = indices_of(staying, count=sum(counts))
         if len(kept) == len(self.index):
             return self, kept
         return replace(self, index=self.index.index_select(0, kept), counts=counts), kept
@@ -79,7 +75,8 @@ class BatchLayout:
         ``mask``: keys that may be attended to. ``causal``: none after the row's own position.
         """
         active = len(self.counts) - self.counts.count(0)
-        separate = query.device.type == "cpu" and (keys.shape[2] >= LONG or active <= FEW)
+        pays = keys.shape[2] >= policy.SEPARATE_FROM_KEYS or active <= policy.SEPARATE_UP_TO
+        separate = query.device.type == "cpu" and pays
         compute = self._one_by_one if active == 1 or separate else self._padded
         return compute(query, keys, values, mask=mask, causal=causal, dropout=dropout)
 
@@ -98,13 +95,13 @@ class BatchLayout:
         for row, count in enumerate(self.counts):
             if not count:
                 continue
-            asked = query[first : first + count].view(1, count, heads, head).transpose(1, 2)
+            queries = query[first : first + count].view(1, count, heads, head).transpose(1, 2)
             visible = None if mask is None else mask[row : row + 1]
             if causal:
                 position = self.position[first : first + count]
-                seen = _earlier(position, keys.shape[2])
-                visible = seen if visible is None else visible & seen
-            result = attend(asked, keys[row : row + 1], values[row : row + 1], mask=visible, dropout=dropout)
+                earlier = _earlier(position, keys.shape[2])
+                visible = earlier if visible is None else visible & earlier
+            result = attend(queries, keys[row : row + 1], values[row : row + 1], mask=visible, dropout=dropout)
             results.append(result.transpose(1, 2).reshape(count, -1))
             first += count
         return results[0] if len(results) == 1 else torch.cat(results)
@@ -130,10 +127,10 @@ class BatchLayout:
             position = self.position
             if slot is not None:
                 position = position.new_zeros(rows * most).index_copy(0, slot, position)
-            seen = _earlier(position.view(rows, most), keys.shape[2]).unsqueeze(1)
-            visible = seen if mask is None else mask & seen
-        asked = query.view(rows, most, keys.shape[1], keys.shape[3]).transpose(1, 2)
-        result = attend(asked, keys, values, mask=visible, dropout=dropout)
+            earlier = _earlier(position.view(rows, most), keys.shape[2]).unsqueeze(1)
+            visible = earlier if mask is None else mask & earlier
+        queries = query.view(rows, most, keys.shape[1], keys.shape[3]).transpose(1, 2)
+        result = attend(queries, keys, values, mask=visible, dropout=dropout)
         flat = result.transpose(1, 2).reshape(rows * most, width)
         return flat if slot is None else flat.index_select(0, slot)
 
@@ -147,7 +144,7 @@ class BatchLayout:
 
 @dataclass(frozen=True)
 class Places:
-    """Where rows stand of which each has a sequence of its own."""
+    """The sequence and the position of rows that are at different tokens: no two rows are in the same sequence."""
 
     sequence: Index
     position: Index

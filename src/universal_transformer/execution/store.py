@@ -140,23 +140,23 @@ class BatchStore:
         if self.gradients is None:
             self.gradients = Projected(torch.zeros_like(rows), None if variance is None else torch.zeros_like(variance))
         if variance is None or part is None or self.gradients.variance is None:
-            for total, found in zip(self.heads(self.gradients.rows), (key, value), strict=True):
-                total.add_(found)
+            for total, gradient in zip(self.heads(self.gradients.rows), (key, value), strict=True):
+                total.add_(gradient)
             return None
         assert self.scratch is not None
         # y = (x + p) / σ: dx = dy / σ and dσ² = -(dy · y) / 2σ²; y is what `read` has left
         spread = variance[:, step]
         scale = spread.rsqrt().to(rows.dtype).unsqueeze(1)
-        turned, moved = torch.zeros_like(spread), list[Tensor]()
-        parts = zip(self.gradients.rows.chunk(2, 1), (key, value), self.scratch.chunk(2, 1), strict=True)
-        for total, found, seen in parts:
+        dot, part_gradient = torch.zeros_like(spread), list[Tensor]()
+        halves = zip(self.gradients.rows.chunk(2, 1), (key, value), self.scratch.chunk(2, 1), strict=True)
+        for total, gradient, y in halves:
             # a view of a gradient that nothing else holds
-            flat = found.transpose(1, 2).reshape(seen.shape)
-            turned += torch.linalg.vecdot(flat, seen).to(spread.dtype)
-            total.add_(flat.mul_(scale))
-            moved.append(flat.sum(0))
-        self.gradients.variance[:, step] -= turned / (2.0 * spread)
-        return torch.cat(moved)
+            dy = gradient.transpose(1, 2).reshape(y.shape)
+            dot += torch.linalg.vecdot(dy, y).to(spread.dtype)
+            total.add_(dy.mul_(scale))
+            part_gradient.append(dy.sum(0))
+        self.gradients.variance[:, step] -= dot / (2.0 * spread)
+        return torch.cat(part_gradient)
 
     def take(self, index: Index | None) -> Projected:
         """The accumulated gradients of the rows ``index``, which are reset to 0."""
@@ -205,18 +205,18 @@ class StoredAttention(torch.autograd.Function):
         store.rewind(ctx.depth)
         query, part, shift, index = ctx.saved_tensors
         with torch.no_grad():
-            asked = [query, *store.heads(store.read(ctx.step, part)), *([] if shift is None else [shift])]
+            inputs = [query, *store.heads(store.read(ctx.step, part)), *([] if shift is None else [shift])]
         devices = [query.device] if query.device.type == "cuda" else []
         with torch.enable_grad(), torch.random.fork_rng(devices=devices, enabled=bool(store.dropout)):
             if ctx.random is not None:
                 _set_random_state(query.device, ctx.random)
-            seen = [one.detach().requires_grad_() for one in asked]
-            result = store.mix(seen[0], seen[1], seen[2], None if shift is None else seen[3], layout=ctx.layout)
-        query, key, value, *moved = torch.autograd.grad(result, seen, grads[0])
-        added = store.accumulate(key, value, part, step=ctx.step)
-        taken = store.take(index)
+            leaves = [one.detach().requires_grad_() for one in inputs]
+            result = store.mix(leaves[0], leaves[1], leaves[2], None if shift is None else leaves[3], layout=ctx.layout)
+        query, key, value, *others = torch.autograd.grad(result, leaves, grads[0])
+        part_gradient = store.accumulate(key, value, part, step=ctx.step)
+        new = store.take(index)
         store.rewind(ctx.depth - 1)
-        return query, *taken, added, (moved[0] if moved else None), None, None, None, None
+        return query, *new, part_gradient, (others[0] if others else None), None, None, None, None
 
 
 def _random_state(device: torch.device) -> Tensor:

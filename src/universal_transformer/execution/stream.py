@@ -10,11 +10,12 @@ from torch.nn.functional import pad
 
 from universal_transformer.axes import Float, Index, Int, Rows, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.execution import policy
 from universal_transformer.execution.cache_store import CacheStore
 from universal_transformer.execution.engine import RowEngine
 from universal_transformer.execution.kernels import attend
 from universal_transformer.execution.memory import allocate_cache
-from universal_transformer.execution.policy import MOST_GATHERED, compaction_obstacle, shared_call_obstacle
+from universal_transformer.execution.policy import compaction_obstacle, shared_call_obstacle
 from universal_transformer.execution.projection import HaltedProjection
 from universal_transformer.execution.rows import Places, RowState
 from universal_transformer.nn.attention import ProjectedSource
@@ -169,9 +170,9 @@ class RowStream:
         slot = cache.slot(rows.step, rows.layout.sequence)
         query = cache.query(states, slot=slot, position=position).view(size, self.attention.num_heads, 1, -1)
         if query.device.type == "cpu":
-            size = max(1, min(size, MOST_GATHERED // (2 * states.shape[1] * stored)))
-        seen = (self.numbers[:stored] <= position.unsqueeze(1))[:, None, None]
-        parts = zip(*(torch.split(each, size) for each in (query, slot, seen)), strict=True)
+            size = max(1, min(size, policy.MOST_GATHERED // (2 * states.shape[1] * stored)))
+        visible = (self.numbers[:stored] <= position.unsqueeze(1))[:, None, None]
+        parts = zip(*(torch.split(each, size) for each in (query, slot, visible)), strict=True)
         mixed = [attend(one, *cache.keys_of(at, stored=stored), mask=mask) for one, at, mask in parts]
         return self.attention.output(torch.cat(mixed).view(states.shape))
 

@@ -29,7 +29,7 @@ MOST_STEPS = 2**16
 the memory."""
 
 
-checkpointed = partial(checkpoint, use_reentrant=False)
+call_checkpointed = partial(checkpoint, use_reentrant=False)
 """Activation checkpointing: keeps the arguments of a function for the backward pass, and not what it computes."""
 
 
@@ -68,6 +68,9 @@ class Recurrence(nn.Module):
     ``blocks`` holds the blocks of one step when tied, and ``max_steps`` times as many when not. ``closing_norm`` ends a
     pre-norm model. ``checkpointed``: what a step computes inside is not kept for the backward pass but computed again.
     """
+
+    first_slot = 0
+    """Slot of the cache, and number among :attr:`layers`, of the first block of the first step."""
 
     def __init__(
         self,
@@ -186,7 +189,7 @@ class Recurrence(nn.Module):
             return self.step(self._timed(states, context, step, depth, signals), context, step=step)
 
         for step in range(depth.max_steps):
-            states = checkpointed(whole, states, step) if recomputes else whole(states, step)
+            states = call_checkpointed(whole, states, step) if recomputes else whole(states, step)
         steps = torch.full(states.shape[:2], float(depth.max_steps), device=states.device)
         if context.padding is not None:
             steps = steps.masked_fill(context.padding, 0.0)
@@ -238,7 +241,7 @@ class Recurrence(nn.Module):
             return new, halting, probability, weight, term
 
         given = (progress.states, progress.halting)
-        made = checkpointed(whole, *given) if self.recomputes(context) else whole(*given)
+        made = call_checkpointed(whole, *given) if self.recomputes(context) else whole(*given)
         progress.states, progress.halting, probability, weight, term = made
         output = combine(progress.output, term, weight, rule=rule)
         if rule == "final":  # of the other rules a weight of 0 changes nothing
@@ -272,9 +275,6 @@ class Recurrence(nn.Module):
     def recomputes(self, context: AttentionContext) -> bool:
         """Whether the backward pass of a call computes again what a step computes inside."""
         return self.checkpointed and torch.is_grad_enabled() and context.cache is None and context.record is None
-
-    first_slot = 0
-    """Slot of the cache, and number among :attr:`layers`, of the first block of the first step."""
 
     @property
     def layers(self) -> list[Block]:

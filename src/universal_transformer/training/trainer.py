@@ -15,6 +15,7 @@ import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.tensors import pick_device
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.registry import build
 from universal_transformer.tasks.task import Task
@@ -65,7 +66,7 @@ def train(
     """
     changes = folders.check_usable(folder, config, resume=resume)
     check_extras(config)
-    device = device_of(config)
+    device = pick_device(config.training.device, field="training.device")
     task = task or config.data.load()
     if not task.train:
         raise UserError(f"data: there are no examples to train on in {task.name}")
@@ -97,16 +98,6 @@ def check_extras(config: RunConfig) -> None:
             "training.tensorboard: TensorBoard is not installed; "
             "run pip install 'universal-transformer[tensorboard]' or leave the field off"
         )
-
-
-def device_of(config: RunConfig) -> torch.device:
-    """Return the device of a run."""
-    wanted = config.training.device
-    if wanted == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if wanted == "cuda" and not torch.cuda.is_available():
-        raise UserError("training.device: 'cuda', but torch finds no GPU; allowed here: auto, cpu")
-    return torch.device(wanted)
 
 
 @contextmanager
