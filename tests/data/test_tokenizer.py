@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.data.tokenizer import END, KINDS, SPECIAL, UNKNOWN, Tokenizer, check_tokenizer
+from universal_transformer.data.tokenizer import END, KINDS, SPECIAL, UNKNOWN, Tokenizer, _rules, check_tokenizer
 from universal_transformer.errors import UserError
 
 TEXTS = [
@@ -40,10 +40,87 @@ def test_known_characters_lose_nothing(text):
     assert tokenizer.decode(ids) == text
 
 
-@given(st.lists(st.sampled_from(["The", "dog", ".", "Männer", "bellt", ";"]), max_size=9), st.sampled_from(" \t"))
-def test_known_words_come_back_with_blanks_between(words, blank):
-    tokenizer = TOKENIZERS["word"]
+@given(
+    st.lists(st.sampled_from(["The", "dog.", "Männer", "don't!", "“day”"]), max_size=9), st.sampled_from([" ", "  "])
+)
+def test_known_tokens_between_blanks_come_back_with_one_blank_between(words, blank):
+    tokenizer = TOKENIZERS["whitespace"]
     assert tokenizer.decode(tokenizer.encode(blank.join(words))) == " ".join(words)
+
+
+GLUED = "I_JUMP don't (twice), x_y: 'a-b' \"c\"!"
+PARTS = [
+    " I",
+    "_",
+    "JUMP",
+    " don",
+    "'",
+    "t",
+    " (",
+    "twice",
+    ")",
+    ",",
+    " x",
+    "y",
+    ":",
+    " '",
+    "a",
+    "-",
+    "b",
+    ' "',
+    "c",
+    "!",
+]
+
+
+@given(st.lists(st.sampled_from([*PARTS, " ", "  "]), max_size=12).map("".join))
+def test_known_words_lose_nothing(text):
+    tokenizer = Tokenizer.train([GLUED], kind="word", vocabulary_size=300)
+    ids = tokenizer.encode(text)
+    if UNKNOWN not in ids:  # two parts can be one word together
+        assert tokenizer.decode(ids) == text
+
+
+@pytest.mark.parametrize("text", [GLUED, "I_JUMP", "don't", " I  don't ", "(twice)(twice)"])
+def test_a_text_of_words_is_restored(text):
+    tokenizer = Tokenizer.train([GLUED, "I (twice)(twice)"], kind="word", vocabulary_size=300)
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.unknown(text) == []
+
+
+def test_a_first_word_is_the_token_that_it_is_elsewhere():
+    tokenizer = Tokenizer.train(["walk twice and walk"], kind="word", vocabulary_size=300)
+    assert tokenizer.encode("walk twice")[0] == tokenizer.encode("twice walk")[1]
+
+
+def test_words_of_an_earlier_version_are_read_as_they_were(tmp_path):
+    """They had no blanks, and were decoded with a blank between any two."""
+    rules = _rules({**{name: index for index, name in enumerate(SPECIAL)}, "I": 4, "_": 5, "JUMP": 6},
+                   kind="words apart", lower_case=False, merges=())  # fmt: skip
+    (tmp_path / "tokenizer.json").write_text(rules.to_str())
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert tokenizer.encode("I_JUMP zebra") == [4, 5, 6, UNKNOWN]
+    assert tokenizer.decode([4, 5, 6]) == "I _ JUMP"
+    tokenizer.save(tmp_path / "again.json")
+    assert Tokenizer.load(tmp_path / "again.json").encode("I_JUMP") == [4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "unknown"),
+    [
+        ("character", "The ŷ ŷ", ["ŷ"]),
+        ("whitespace", "The zebra. dog. zebra.", ["zebra."]),
+        ("word", "The zebra, dog; zebra", ["zebra"]),
+        ("bpe", "The zebra", []),
+    ],
+)
+def test_unknown_words_are_named_as_the_user_wrote_them(kind, text, unknown):
+    assert TOKENIZERS[kind].unknown(text) == unknown
+
+
+def test_pieces_show_their_blanks():
+    tokenizer = TOKENIZERS["word"]
+    assert [tokenizer.piece(index) for index in (*tokenizer.encode("the dog."), END)] == ["▁the", "▁dog", ".", "<end>"]
 
 
 @given(ANY_TEXT | st.lists(st.sampled_from([*SPECIAL, " ", "a"])).map("".join), st.sampled_from(KINDS))
@@ -104,7 +181,7 @@ def test_sizes_and_special_ids(kind):
 
 
 def test_unknown_kind():
-    with pytest.raises(UserError, match="expected one of character, word, bpe"):
+    with pytest.raises(UserError, match="expected one of character, whitespace, word, bpe"):
         check_tokenizer("bytes", 300)
 
 

@@ -82,7 +82,7 @@ def test_long_texts_are_counted_in_training_and_named_in_prediction(tmp_path):
     task = LabelledData(train=path, validation=path, max_length=10).load()
     assert len(task.train) == len(ROWS)
     assert any("1 of 17 examples left out" in note for note in task.notes)
-    with pytest.raises(UserError, match="x:2: a text of 21 tokens; this run takes at most 10"):
+    with pytest.raises(UserError, match="x:2: a text of 22 tokens; this run takes at most 10"):
         list(task.codec.read([(1, "a"), (2, "long " * 20)], name="x"))
 
 

@@ -1,12 +1,17 @@
 """Text to ids and back: characters, words, or byte pairs, learned from the training text.
 
-=========== ========================================================= ===================================
-kind        a token is                                                ``decode(encode(text))``
-=========== ========================================================= ===================================
-character   one character; one never seen in training is unknown      the text, if its characters are known
-word        a run of letters and digits, or one punctuation mark      the tokens with spaces between them
-bpe         a run of bytes, merged by frequency (Sennrich et al.)     the text, always
-=========== ========================================================= ===================================
+=========== ============================================================ ===========================================
+kind        a token is                                                   ``decode(encode(text))``
+=========== ============================================================ ===========================================
+character   one character; one never seen in training is unknown         the text, if its characters are known
+whitespace  what stands between two blanks, as it is                     the known tokens with one blank between them
+word        a run of letters and digits, or one other mark, each with    the text, if its tokens are known
+            the blank before it, if there is one
+bpe         a run of bytes, merged by frequency (Sennrich et al.)        the text, always
+=========== ============================================================ ===========================================
+
+For words, a line begins as if a blank were before it, so that a first word is the token that it is elsewhere.
+`tokenizer_files` loads tokenizers that were learned elsewhere.
 
 Ids 0 to 3 are ``<pad> <start> <end> <unknown>``. They are not words of the text: the text ``<end>`` is encoded as its
 characters, so that a file cannot end or pad a sequence. Training is a function of the text alone.
@@ -27,11 +32,16 @@ from universal_transformer.files import MAX_JSON_BYTES, read_json, show, show_pa
 if TYPE_CHECKING:
     import tokenizers
 
-Kind = Literal["character", "word", "bpe"]
+Kind = Literal["character", "whitespace", "word", "bpe"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+SavedKind = Kind | Literal["words apart"]
+"""Kinds that are loaded: in earlier versions, words had no blanks and were decoded with a blank between any two."""
 
 START, END, UNKNOWN = 1, 2, 3
 SPECIAL = ("<pad>", "<start>", "<end>", "<unknown>")
+BLANK = " "
+WORDS = r" ?[^\W_]+| ?[^\w\s]| ?_|\s"
+"""A run of letters and digits, or one other mark, with the blank before it; or one white space."""
 MAX_VOCABULARY = 1_000_000
 MAX_TOKEN = 256  # characters: a longer "word" is a file of the wrong kind
 NUM_BYTES = 256
@@ -40,8 +50,8 @@ NUM_BYTES = 256
 class Tokenizer:
     """A vocabulary with its rules, from `Tokenizer.train` or `Tokenizer.load`."""
 
-    def __init__(self, vocabulary: Mapping[str, int], *, kind: Kind, lower_case: bool, merges: Sequence = ()):
-        self.kind = kind
+    def __init__(self, vocabulary: Mapping[str, int], *, kind: SavedKind, lower_case: bool, merges: Sequence = ()):
+        self.kind: str = kind
         self.lower_case = lower_case
         self._rules = _rules(dict(vocabulary), kind=kind, lower_case=lower_case, merges=merges)
 
@@ -66,6 +76,8 @@ class Tokenizer:
         tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
         if kind != "bpe":
             tokens = [token for token in tokens if len(token) <= MAX_TOKEN]
+        if kind == "word" and BLANK not in tokens:  # so that any number of blanks is kept
+            tokens = [*tokens[: len(SPECIAL)], BLANK, *tokens[len(SPECIAL) :]][:vocabulary_size]
         vocabulary = {token: index for index, token in enumerate(tokens)}
         return cls(vocabulary, kind=kind, lower_case=lower_case, merges=model.get("merges", ()))
 
@@ -83,7 +95,28 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of `ids` without padding, start and end; the unknown id gives ``<unknown>``."""
         kept = [index for index in ids if index not in (PADDING, START, END)]
+        if self.kind in ("word", "whitespace"):
+            return "".join(map(self._token, kept)).removeprefix(BLANK)
         return self._rules.decode(kept, skip_special_tokens=False)
+
+    def _token(self, index: int) -> str:
+        return f"{BLANK}{SPECIAL[UNKNOWN]}" if index == UNKNOWN else self._rules.id_to_token(index) or ""
+
+    def unknown(self, text: str) -> list[str]:
+        """Return the parts of `text` that are encoded as unknown, in their order, each once."""
+        encoding = self._rules.encode(text, add_special_tokens=False)
+        places = zip(encoding.ids, encoding.offsets, strict=True)
+        return list(
+            dict.fromkeys(
+                text[first:end].strip() or text[first:end] for index, (first, end) in places if index == UNKNOWN
+            )
+        )
+
+    def piece(self, index: int) -> str:
+        """Return one token with its blanks visible, as ``▁``."""
+        if index < len(SPECIAL):
+            return SPECIAL[index]
+        return (self._token(index) if self.kind == "word" else self.decode([index])).replace(BLANK, "▁")
 
     def label(self, index: int) -> str:
         """Return one token as a label of a plot: its name if special, ``␣`` for a blank."""
@@ -127,29 +160,36 @@ def check_tokenizer(kind: str, vocabulary_size: int) -> None:
         raise UserError(f"--data.vocabulary-size {vocabulary_size}: expected {allowed}")
 
 
-def _rules(vocabulary: dict[str, int], *, kind: Kind, lower_case: bool, merges: Sequence) -> tokenizers.Tokenizer:
+def _rules(vocabulary: dict[str, int], *, kind: SavedKind, lower_case: bool, merges: Sequence) -> tokenizers.Tokenizer:
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-    if kind == "bpe":
-        rules = Tokenizer(models.BPE(vocab=vocabulary, merges=[tuple(pair) for pair in merges]))
-        rules.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        rules.decoder = decoders.ByteLevel()
-    else:
-        rules = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL[UNKNOWN]))
-        if kind == "character":
+    prepared: list[normalizers.Normalizer] = [normalizers.Lowercase()] if lower_case else []
+    rules = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL[UNKNOWN]))
+    match kind:
+        case "bpe":
+            rules = Tokenizer(models.BPE(vocab=vocabulary, merges=[tuple(pair) for pair in merges]))
+            rules.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+            rules.decoder = decoders.ByteLevel()
+        case "character":
             rules.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
             rules.decoder = decoders.Fuse()
-        else:
+        case "whitespace":  # a blank before every word: so none of them is a special token
+            prepared += [normalizers.Replace(Regex(r"\s+"), BLANK), normalizers.Strip(), normalizers.Prepend(BLANK)]
+            rules.pre_tokenizer = pre_tokenizers.Split(Regex(r" \S+"), "isolated")
+        case "word":
+            prepared.append(normalizers.Prepend(BLANK))
+            rules.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "isolated")
+        case "words apart":
             rules.pre_tokenizer = pre_tokenizers.Sequence(
                 [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("isolated")]
             )
-    if lower_case:
-        rules.normalizer = normalizers.Lowercase()
+    if prepared:
+        rules.normalizer = prepared[0] if len(prepared) == 1 else normalizers.Sequence(prepared)
     return rules
 
 
 @cache
-def _known(kind: Kind, lower_case: bool) -> dict[str, Any]:
+def _known(kind: SavedKind, lower_case: bool) -> dict[str, Any]:
     """The whole ``tokenizer.json`` of a kind, but for vocabulary and merges."""
     fields = json.loads(_rules({SPECIAL[UNKNOWN]: UNKNOWN}, kind=kind, lower_case=lower_case, merges=()).to_str())
     fields["model"].pop("vocab")
@@ -157,10 +197,11 @@ def _known(kind: Kind, lower_case: bool) -> dict[str, Any]:
     return fields
 
 
-def _recognise(fields: dict[str, Any], name: str) -> tuple[Kind, bool]:
+def _recognise(fields: dict[str, Any], name: str) -> tuple[SavedKind, bool]:
     model = {key: value for key, value in fields["model"].items() if key not in ("vocab", "merges")}
     found = {**fields, "model": model}
-    for kind in KINDS:
+    kinds: tuple[SavedKind, ...] = (*KINDS, "words apart")
+    for kind in kinds:
         for lower_case in (False, True):
             if _same(found, _known(kind, lower_case)):
                 return kind, lower_case
@@ -170,7 +211,7 @@ def _recognise(fields: dict[str, Any], name: str) -> tuple[Kind, bool]:
                 f'{name}: a section "{section}" ({show(found[section])}); expected a tokeniser saved by this '
                 "program, which has none"
             )
-    raise UserError(f"{name}: unknown tokeniser rules; expected the character, word or bpe rules of this program")
+    raise UserError(f"{name}: unknown tokeniser rules; expected those of a kind of this program: {', '.join(KINDS)}")
 
 
 def _same(found: Any, known: Any) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from universal_transformer.data.tokenizer import END, Tokenizer
+from universal_transformer.data.tokenizer_files import saved_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show, show_path, write_json
 from universal_transformer.typed import check_names, hints, typed
@@ -44,7 +45,7 @@ class SavedCodec:
         tokenizers = {name for name, hint in fields.items() if hint is Tokenizer}
         check_names(content, expected=fields.keys() - tokenizers, where=where)
         values = {name: typed(value, fields[name], where=where, field=name) for name, value in content.items()}
-        values |= {name: Tokenizer.load(folder / f"{name}.json") for name in sorted(tokenizers)}
+        values |= {name: saved_tokenizer(folder, name) for name in sorted(tokenizers)}
         try:
             return cls(**values)
         except UserError as error:

@@ -13,7 +13,8 @@ from typing import ClassVar
 
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.data.text_table import TextTable, check_file, read_table
-from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
+from universal_transformer.data.tokenizer import END, Tokenizer
+from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.tasks.codecs import SavedCodec, encode_lines, token_fields
@@ -63,8 +64,9 @@ class LabelledData:
     """Validation texts, like `train`; without it a part of the training texts is held out."""
     test: str = ""
     """Test texts, like `train`; without it the validation texts are scored."""
-    tokenizer: Kind = "word"
-    """What a token is: a character, a word or punctuation mark, or byte pairs merged by frequency."""
+    tokenizer: str = "word"
+    """What a token is: character; whitespace (what stands between two blanks); word (a word or punctuation mark); bpe
+    (byte pairs merged by frequency); or a file, FILE.json of Hugging Face or FILE.model of SentencePiece."""
     vocabulary_size: int = 20000
     """At most so many different tokens."""
     lower_case: bool = False
@@ -78,7 +80,7 @@ class LabelledData:
 
     def __post_init__(self) -> None:
         check(self, field="data")
-        check_tokenizer(self.tokenizer, self.vocabulary_size)
+        check_choice(self.tokenizer, self.vocabulary_size, lower_case=self.lower_case)
 
     def load(self) -> Task:
         """Read the files, learn labels and tokeniser from the training texts, encode all texts."""
@@ -86,9 +88,9 @@ class LabelledData:
         given = self._tables.given()
         labels = _labels(given["train"])
         tables, notes = self._tables.split(given)
-        tokenizer = Tokenizer.train(
+        tokenizer = make_tokenizer(
+            self.tokenizer,
             [row.first for row in tables["train"].rows],
-            kind=self.tokenizer,
             vocabulary_size=self.vocabulary_size,
             lower_case=self.lower_case,
         )

@@ -20,7 +20,8 @@ from universal_transformer.data.text_table import (
     read_parallel,
     read_table,
 )
-from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
+from universal_transformer.data.tokenizer import END, Tokenizer
+from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer, saved_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, show, show_path, write_json
 from universal_transformer.tasks.codecs import CODEC_FILE, encode_lines, read_kind, token_fields
@@ -65,8 +66,8 @@ class PairsCodec:
                     f"{show_path(folder / CODEC_FILE)}: found {show(fields)}; expected "
                     '{"shared_vocabulary": true or false, "max_length": a number}'
                 )
-        source = Tokenizer.load(folder / "tokenizer.json")
-        target = source if shared else Tokenizer.load(folder / "target_tokenizer.json")
+        source = saved_tokenizer(folder, "tokenizer")
+        target = source if shared else saved_tokenizer(folder, "target_tokenizer")
         return cls(source=source, target=target, max_length=max_length)
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
@@ -101,8 +102,9 @@ class PairsData:
     """Test pairs, like `train`; without it the validation pairs are scored."""
     test_target: str = ""
     """Target side of `test`, if it is a file of its own."""
-    tokenizer: Kind = "bpe"
-    """What a token is: a character, a word or punctuation mark, or byte pairs merged by frequency."""
+    tokenizer: str = "bpe"
+    """What a token is: character; whitespace (what stands between two blanks); word (a word or punctuation mark); bpe
+    (byte pairs merged by frequency); or a file, FILE.json of Hugging Face or FILE.model of SentencePiece."""
     vocabulary_size: int = 8000
     """At most so many different tokens."""
     shared_vocabulary: bool = True
@@ -120,7 +122,7 @@ class PairsData:
 
     def __post_init__(self) -> None:
         check(self, field="data")
-        check_tokenizer(self.tokenizer, self.vocabulary_size)
+        check_choice(self.tokenizer, self.vocabulary_size, lower_case=self.lower_case)
         for part in ("train", "validation", "test"):
             if getattr(self, f"{part}_target") and not getattr(self, part):
                 raise UserError(f"--data.{part}-target is set without --data.{part}, the source side")
@@ -150,7 +152,7 @@ class PairsData:
         )
 
     def _task(self, codec: PairsCodec, found: Encoded) -> Task:
-        words = self.metric == "bleu" and (self.tokenizer == "word" or self.lower_case)
+        words = self.metric == "bleu" and (self.tokenizer in ("word", "whitespace") or self.lower_case)
         note = "BLEU is over text after the tokeniser: not comparable with published BLEU"
         return Task(
             name="pairs",
@@ -174,7 +176,7 @@ class PairsData:
         if self.shared_vocabulary:
             texts = [texts[0] + texts[1]]
         learned = [
-            Tokenizer.train(part, kind=self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
+            make_tokenizer(self.tokenizer, part, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
             for part in texts
         ]
         return PairsCodec(source=learned[0], target=learned[-1], max_length=self.max_length)

@@ -18,7 +18,8 @@ import numpy as np
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.text_table import check_file
-from universal_transformer.data.tokenizer import END, Kind, Tokenizer, check_tokenizer
+from universal_transformer.data.tokenizer import END, Tokenizer
+from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, read_lines, show, show_path
 from universal_transformer.tasks.codecs import SavedCodec, token_fields
@@ -85,8 +86,9 @@ class TextData:
     """Validation text; without it the training text's last lines are held out."""
     test: str = ""
     """Test text; without it the training text's very last lines are held out."""
-    tokenizer: Kind = "character"
-    """What a token is: a character, a word or punctuation mark, or byte pairs merged by frequency."""
+    tokenizer: str = "character"
+    """What a token is: character; whitespace (what stands between two blanks); word (a word or punctuation mark); bpe
+    (byte pairs merged by frequency); or a file, FILE.json of Hugging Face or FILE.model of SentencePiece."""
     vocabulary_size: int = 8000
     """At most so many different tokens."""
     lower_case: bool = False
@@ -100,7 +102,7 @@ class TextData:
 
     def __post_init__(self) -> None:
         check(self, field="data")
-        check_tokenizer(self.tokenizer, self.vocabulary_size)
+        check_choice(self.tokenizer, self.vocabulary_size, lower_case=self.lower_case)
         if self.validation_fraction + self.test_fraction >= 1:
             raise UserError(
                 f"--data.validation-fraction {self.validation_fraction} and --data.test-fraction "
@@ -111,8 +113,8 @@ class TextData:
         """Read the files, learn the tokeniser from the training text, cut all text into blocks."""
         check_file("train", self.train, needs=("UTF-8 text",))
         parts, notes = self._split()
-        tokenizer = Tokenizer.train(
-            parts["train"], kind=self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case
+        tokenizer = make_tokenizer(
+            self.tokenizer, parts["train"], vocabulary_size=self.vocabulary_size, lower_case=self.lower_case
         )
         codec = TextCodec(tokenizer=tokenizer, block_length=self.block_length)
         examples = {part: codec.blocks(lines) for part, lines in parts.items()}
