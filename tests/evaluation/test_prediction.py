@@ -61,8 +61,7 @@ def test_sequences_are_predicted_the_same_in_any_batch(copying, changes):
 @pytest.mark.parametrize("halting", [False, True])
 def test_an_answer_is_cut_at_the_limit_of_its_model_alone_and_then_says_so(copying, halting, changes, monkeypatch):
     """A target of 40 is longer than 2 · source + 10."""
-    monkeypatch.setattr("universal_transformer.decoding.continuous.PROBE", 1)
-    monkeypatch.setattr("universal_transformer.evaluation.prediction.PROBE", 1)
+    monkeypatch.setattr("universal_transformer.execution.policy.PROBED_REQUESTS", 1)
     model = model_for(copying, halting=halting, **{"generation.max_new_tokens": 40})
     with torch.no_grad():
         model.target.bias[2] = -1e4  # no answer ends
