@@ -1,15 +1,23 @@
 import dataclasses
+import json
+import os
 import re
 from html.parser import HTMLParser
+from itertools import islice
 
 import pytest
 import torch
 
+from damage import damages
 from small_reports import METRICS, report, story
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.report import Report
+from universal_transformer.explore.canvas import DPI
+from universal_transformer.explore.figures import error_by_group, ponder_by_supports, ponder_histogram, training_curve
 from universal_transformer.explore.page import tokens
-from universal_transformer.explore.report_page import write_report
+from universal_transformer.explore.report_page import render, write_report
 from universal_transformer.explore.story import Story
+from universal_transformer.training.tracking import read_metrics
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 EVIL = '<script>alert("1")</script>&<img src="http://x/y">'
@@ -181,3 +189,83 @@ def test_the_page_is_the_same_each_time(tmp_path):
     torch.manual_seed(0)
     first = write_report(tmp_path, report=report(), stories=[story()], metrics=METRICS).read_bytes()
     assert write_report(tmp_path, report=report(), stories=[story()], metrics=METRICS).read_bytes() == first
+
+
+def refusal(function, *arguments, **options):
+    """What the function returns, or its UserError."""
+    try:
+        return function(*arguments, **options)
+    except UserError as error:
+        return error
+
+
+def test_a_damaged_report_is_one_line_or_can_be_shown():
+    """A part of all damages, so that each kind of them is done to many fields. What is accepted can be shown."""
+    accepted, refused = [], []
+    for metrics in (("error",), ("character_accuracy", "sequence_accuracy")):
+        fields = json.loads(json.dumps(report(2, metrics=metrics, sides=("encoder", "decoder")).to_dict()))
+        for row in (*fields["rows"], *fields["totals"]):
+            row["baseline"] = dict.fromkeys(metrics, 0.5)
+        for _, _, broken in islice(damages(fields), 0, None, 12):
+            found = refusal(Report.from_dict, broken, name="report.json")
+            (refused if isinstance(found, UserError) else accepted).append(found)
+    assert len(refused) > 5 * len(accepted) > 5
+    for error in map(str, refused):
+        assert error.startswith("report.json: ")
+        assert error.isprintable()
+    for found in accepted:
+        found.lines()
+    for found in accepted[::3]:
+        render(found, pictures={}, stories=(), metrics=(), config={})
+        error_by_group(found)
+        if found.halting:
+            ponder_histogram(found)
+            if found.steps_by_supports:
+                ponder_by_supports(found)
+
+
+def test_damaged_metrics_are_one_line_or_can_be_shown(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    lines = [METRICS[0] | {"parameters": 5, "threads": 1, "device": "cpu"}, METRICS[1], *METRICS[-3:]]
+    lines.append({"event": "warning", "update": 8, "seconds": 1.0, "text": "careful"})
+    accepted, refused = [], []
+    for _, _, broken in islice(damages(lines), 0, None, 6):
+        path.write_text("".join(json.dumps(line) + "\n" for line in broken))
+        found = refusal(read_metrics, path)
+        (refused if isinstance(found, UserError) else accepted).append(found)
+    assert min(len(refused), len(accepted)) > 10
+    for error in map(str, refused):
+        assert error.startswith(f"{path}:")
+        assert error.isprintable()
+    for found in accepted[::3]:
+        render(report(), pictures={}, stories=(), metrics=found, config={})
+    for found in accepted[::10]:
+        training_curve(found)
+
+
+@pytest.mark.parametrize("name", ["plots", "report.html", "plots/training.png"])
+@pytest.mark.parametrize("kind", ["link to a file", "link to a folder", "FIFO"])
+def test_nothing_is_written_through_a_link_or_into_a_fifo(name, kind, tmp_path):
+    run, theirs = tmp_path / "run", tmp_path / "theirs"
+    (run / "plots").mkdir(parents=True)
+    theirs.mkdir()
+    (theirs / "mine.txt").write_text("mine")
+    path = run / name
+    if path.is_dir():
+        path.rmdir()
+    if kind == "FIFO":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(theirs / "mine.txt" if "file" in kind else theirs)
+    with pytest.raises(UserError, match=f"{path}: a (link|FIFO), which is not written to"):
+        write_report(run, report=report(1, halting=False), metrics=METRICS[:3])
+    assert [child.name for child in theirs.iterdir()] == ["mine.txt"]
+    assert (theirs / "mine.txt").read_text() == "mine"
+    assert path.is_symlink() or path.is_fifo()
+    assert not list(run.rglob("*.partial"))
+
+
+def test_a_figure_of_very_many_groups_is_not_too_large_for_an_image():
+    figure = error_by_group(report(2000))
+    assert max(figure.get_size_inches()) * DPI < 2**15
+    assert "100 of 2000 groups shown" in figure.texts[1].get_text()

@@ -1,10 +1,12 @@
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from universal_transformer.errors import UserError
 from universal_transformer.training import tracking
 from universal_transformer.training.tracking import (
     Display,
@@ -45,6 +47,55 @@ def test_a_value_that_is_not_finite_is_left_out(tmp_path: Path):
     assert tracking.read_metrics(tmp_path / "metrics.jsonl") == [
         {"event": "update", "update": 1, "seconds": 1.0, "loss": 1 / 3}
     ]
+
+
+GOOD = b'{"event": "update", "update": 1, "seconds": 1.0}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\x80\x04\x95binary", ":1: byte 0x80 .* is not UTF-8"),
+        (b"\0" * 100, ":1: a NUL character"),
+        (GOOD + b"text\n", ":2: not valid JSON"),
+        (GOOD + b"[1]\n", r":2: found \[1\]; expected a JSON object"),
+        (GOOD + b'{"event": "up\n' + GOOD, ":2: not valid JSON"),
+        (GOOD + b'{"event": "update", "update": 1}\n', ':2: no "seconds" in'),
+        (GOOD + b'{"event": 3, "update": 1, "seconds": 1.0}\n', ":2: event: expected text, found 3"),
+        (GOOD + b'{"event": "a", "update": -1, "seconds": 1.0}\n', ":2: update: expected a whole number"),
+        (GOOD + b'{"event": "a", "update": 1, "seconds": "1"}\n', ":2: seconds: expected a number"),
+        (GOOD + b'{"event": "a", "update": 1, "seconds": NaN}\n', ":2: the number 'NaN'"),
+        (
+            GOOD + b'{"event": "a", "update": 1, "seconds": 1, "loss": 1' + b"0" * 400 + b"}\n",
+            ":2: loss: expec",
+        ),
+        (GOOD + b'{"x": "' + b"x" * 2_000_000 + b'"}', ":2: a line of more than 1,000,000 characters"),
+    ],
+    ids=lambda value: str(value)[-40:],
+)
+def test_metrics_that_training_did_not_write_are_one_line(tmp_path: Path, content, message):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=message) as refused:
+        tracking.read_metrics(path)
+    assert str(refused.value).startswith(f"{path}:")
+    assert str(refused.value).isprintable()
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("end", [b"", b"{", b'{"event": "upd', b'{"event": "update", "update": 2, "seconds": 1.5'])
+def test_the_incomplete_last_line_of_a_killed_run_is_left_out(tmp_path: Path, end):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(GOOD + end)
+    assert [line["update"] for line in tracking.read_metrics(path)] == [1]
+    path.write_bytes(end)
+    assert tracking.read_metrics(path) == []
+
+
+def test_metrics_from_a_fifo_are_refused_without_waiting(tmp_path: Path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    with pytest.raises(UserError, match=r"metrics\.jsonl: a FIFO; expected a file"):
+        tracking.read_metrics(tmp_path / "metrics.jsonl")
 
 
 @pytest.mark.parametrize("cut", range(0, 60, 7))

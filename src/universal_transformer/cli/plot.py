@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from universal_transformer.cli.arguments import DATA_DIR, Parser, data_dir, note, whole
+from universal_transformer.cli.arguments import DATA_DIR, Parser, data_dir, note, say, whole
 from universal_transformer.files import show_path
 from universal_transformer.training.config import METRICS, REPORT
 
@@ -29,7 +29,7 @@ def run(arguments: list[str]) -> int:
     else:
         note(f"evaluating first, as ut evaluate {show_path(folder)} does")
         report = evaluate_run(run, task)
-    print(f"report: {draw(run, task, report, count=options.stories)}")
+    say(f"report: {draw(run, task, report, count=options.stories)}")
     return 0
 
 

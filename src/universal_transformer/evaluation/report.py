@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -17,6 +18,7 @@ from universal_transformer.files import read_json, show, show_path, write_json
 from universal_transformer.tasks.task import Measure
 from universal_transformer.typed import NumberOf, typed
 
+MOST_STEPS, MOST_COUNTED, LARGEST_SCORE = 2**16, 2**53, 1e305
 FAILED_ABOVE = 5.0  # per cent: the paper's table 1 calls a task with a larger error failed
 
 Side = Literal["encoder", "decoder"]
@@ -194,6 +196,8 @@ class Report:
             if not row.metrics or not set(row.metrics) | set(row.baseline) <= METRICS.keys():
                 found = ", ".join(map(show, row.metrics | row.baseline))
                 raise UserError(f"{name}: scores {found}; known are {', '.join(METRICS)}")
+        for problem in _contradictions(report):
+            raise UserError(f"{name}: {problem}; expected what evaluation wrote")
         return report
 
     def save(self, path: Path) -> None:
@@ -262,6 +266,31 @@ class Report:
 
 def _score(scores: Mapping[str, float], name: str) -> str:
     return f"{scores[name]:.{METRICS[name].decimals}f}" if name in scores else ""
+
+
+def _contradictions(report: Report) -> Iterator[str]:
+    """Say what of a report, each field of which is of its type, evaluation cannot have written."""
+    first, rows = report.totals[0], (*report.rows, *report.totals)
+    sides = [steps.side for steps in first.steps]
+    counts = [steps.counts for row in rows for steps in row.steps]
+    counts += [found.steps.counts for found in report.steps_by_supports]
+    if not 0 <= report.max_steps <= MOST_STEPS or any(len(each) != report.max_steps for each in counts):
+        yield f"max_steps {show(report.max_steps)} is not the number of the counts of steps"
+    if any(row.metrics.keys() != first.metrics.keys() for row in rows):
+        yield "rows have different scores"
+    if report.metric == "error" and "error" not in first.metrics:
+        yield "no score error, but the measure is error"
+    if (report.halting and not sides) or len(set(sides)) < len(sides):
+        yield "a side of a halting model without steps, or with steps twice"
+    if any([steps.side for steps in row.steps] != sides for row in rows):
+        yield "rows have steps of different sides"
+    numbers = [row.count for row in rows] + [found.num_supports for found in report.steps_by_supports]
+    if max(map(abs, (*numbers, *chain(*counts)))) > MOST_COUNTED:
+        yield "a number of examples or of positions is too large"
+    if any(not row.baseline.keys() <= first.metrics.keys() for row in rows):
+        yield "the baseline has a score that the rows do not have"
+    if any(abs(value) > LARGEST_SCORE for row in rows for value in (*row.metrics.values(), *row.baseline.values())):
+        yield "a score is too large"
 
 
 def show_steps(steps: StepCounts) -> str:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_GROUPS = 40
+MOST_ROWS = 100
 _Line = tuple[str, list[tuple[int, float]], str, float, str]
 """Name, points, colour, width and marker of a curve."""
 _CURVE_STYLES = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"))
@@ -110,16 +111,19 @@ def ponder_by_supports(report: Report, *, paper: bool = False) -> Figure:
 
 
 def error_by_group(report: Report) -> Figure:
-    """The report's first score by group; failed tasks (error above 5 %) are marked."""
-    rows = report.rows
+    """The report's first score by group, of at most `MOST_ROWS`; failed tasks (error above 5 %) are marked."""
+    rows = report.rows[:MOST_ROWS]
     names = [label(_row_name(report, row)) for row in rows]
     metric = report.headline
-    metrics = ["character_accuracy", "sequence_accuracy"] if metric == "character_accuracy" else [metric]
+    accuracies = [name for name in ("character_accuracy", "sequence_accuracy") if name in rows[0].metrics]
+    metrics = accuracies if metric == "character_accuracy" else [metric]
     title, decimals, _ = METRICS[metric]
     failed = report.failed or ()
     subtitle = f"{report.task}, {report.split}"
     if report.failed is not None:
-        subtitle += f": {len(failed)} of {len(rows)} failed (error above {FAILED_ABOVE:.0f} %)"
+        subtitle += f": {len(failed)} of {len(report.rows)} failed (error above {FAILED_ABOVE:.0f} %)"
+    if len(rows) < len(report.rows):
+        subtitle += f", {len(rows)} of {len(report.rows)} groups shown"
     name = "accuracy" if len(metrics) > 1 else title.removesuffix(" %")
     figure, axes = canvas(
         width=8.2,

@@ -23,7 +23,7 @@ from universal_transformer.explore.figures import (
 )
 from universal_transformer.explore.story import Story
 from universal_transformer.explore.story_figures import attention_maps, ponder_map
-from universal_transformer.files import read_json, write_text
+from universal_transformer.files import read_json, refuse_link, write_bytes, write_text
 from universal_transformer.training.provenance import processor
 
 REPORT, PLOTS = "report.html", "plots"
@@ -45,11 +45,11 @@ def write_report(
     pictures = draw(report, stories=stories, metrics=metrics)
     plots = folder / PLOTS
     try:
+        refuse_link(plots, folder=True)
+        refuse_link(folder / REPORT)
         plots.mkdir(parents=True, exist_ok=True)
         for name, picture in pictures.items():
-            partial = plots / f".{name}.png.partial"
-            partial.write_bytes(picture)
-            partial.replace(plots / f"{name}.png")
+            write_bytes(plots / f"{name}.png", picture)
         config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
         html = render(report, pictures=pictures, stories=stories, metrics=metrics, config=config)
         write_text(folder / REPORT, html)

@@ -14,9 +14,20 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import Side
-from universal_transformer.files import open_regular, printable, write_text
+from universal_transformer.files import (
+    open_regular,
+    parse_json,
+    printable,
+    refuse_special,
+    show,
+    show_path,
+    try_lines,
+    write_text,
+)
 from universal_transformer.training.config import METRICS, MODEL
+from universal_transformer.typed import Count, NonNegative, typed
 
 LINE_SECONDS = 10.0
 BAR_SECONDS = 0.25
@@ -25,16 +36,39 @@ Value = float | int | str | bool | None
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a metrics.jsonl; an incomplete line (of a killed run) is skipped."""
-    lines = []
-    for text in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+    """Return the lines of a metrics.jsonl. The last line may be incomplete (of a killed run); it is left out then.
+
+    UserError, naming the line, for anything else that `Metrics` does not write.
+    """
+    refuse_special(path)
+    lines: list[dict[str, Any]] = []
+    incomplete: UserError | None = None
+    for number, text in try_lines(path) if path.stat().st_size else ():
+        if incomplete is not None:
+            raise incomplete
         try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(line, dict) and {"event", "update", "seconds"} <= line.keys():
-            lines.append(line)
+            lines.append(_metrics_line(text, where=f"{show_path(path)}:{number}"))
+        except UserError as error:
+            if isinstance(text, UserError) or not text.startswith("{") or text.endswith("}"):
+                raise
+            incomplete = error
     return lines
+
+
+def _metrics_line(text: str | UserError, *, where: str) -> dict[str, Any]:
+    if isinstance(text, UserError):
+        raise text
+    line = parse_json(text, where=where)
+    if not isinstance(line, dict):
+        raise UserError(f"{where}: found {show(line)}; expected a JSON object, as training writes it")
+    for name, hint in (("event", str), ("update", Count), ("seconds", NonNegative)):
+        if name not in line:
+            raise UserError(f'{where}: no "{name}" in {show(line)}; expected a line as training writes it')
+        typed(line[name], hint, where=where, field=name)
+    for name, value in line.items():
+        if type(value) is int:
+            typed(value, float, where=where, field=name)  # a figure takes no number of hundreds of digits
+    return line
 
 
 def ending(folder: Path) -> dict[str, Any] | None:
