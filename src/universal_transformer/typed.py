@@ -19,6 +19,12 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from universal_transformer.errors import UserError, near
 from universal_transformer.files import show
 
+ADDED: Mapping[str, bool] = types.MappingProxyType({"added": True})
+"""Metadata of a field that earlier versions did not have. Files may lack it; a configuration is written without it
+where it has its default.
+
+``bleu_tokenizer: str = field(default="13a", metadata=ADDED)``
+"""
 FEW = 15
 """An error lists at most this number of names."""
 Object = TypeVar("Object")
@@ -60,8 +66,8 @@ Share = Annotated[float, Range(0, 1, above=True, below=True)]
 def typed(value: Any, hint: Any, *, where: str, field: str = "", partial: bool = False) -> Any:
     """Return a JSON value as one of type `hint`; UserError says where (file, field), what is expected, what was found.
 
-    A dataclass takes an object of its fields (with `partial`, those with a default may be missing), a tuple or list a
-    list, a float whole numbers too. True and False are no numbers, and a number is finite.
+    A dataclass takes an object of its fields (those of `ADDED` may be missing, and with `partial` all with a default),
+    a tuple or list a list, a float whole numbers too. True and False are no numbers, and a number is finite.
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any or (origin is Literal and any(value == one and type(value) is type(one) for one in arguments)):
@@ -142,6 +148,12 @@ def leaves(kind: Any) -> dict[str, Any]:
     return found
 
 
+def added_defaults(value: Any) -> set[str]:
+    """Return the fields of a dataclass object that are of `ADDED` and have their defaults."""
+    fields = (one for one in dataclasses.fields(value) if "added" in one.metadata)
+    return {one.name for one in fields if getattr(value, one.name) == one.default}
+
+
 def replaced(value: Object, changes: Mapping[str, Any]) -> Object:
     """Return a dataclass object with the fields at dotted paths changed, all at once: ``{"depth.max_steps": 8}``."""
     direct: dict[str, Any] = {}
@@ -184,7 +196,7 @@ def _object(value: Any, kind: Any, *, where: str, field: str, partial: bool) -> 
     given = {
         one.name
         for one in dataclasses.fields(kind)
-        if partial and (one.default, one.default_factory) != (dataclasses.MISSING,) * 2
+        if "added" in one.metadata or (partial and (one.default, one.default_factory) != (dataclasses.MISSING,) * 2)
     }
     check_names(value, expected=wanted.keys() - given, optional=given, where=where, field=field)
     inside = f"{field}." if field else ""

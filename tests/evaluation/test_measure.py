@@ -14,7 +14,8 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.measure import evaluate, natural
 from universal_transformer.evaluation.report import StepCounts
-from universal_transformer.evaluation.scores import corpus_scores
+from universal_transformer.evaluation.scores import corpus_scores, macro_f1
+from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.nn.trace import Trace
@@ -57,6 +58,26 @@ def scripted():
 
 def scripted_task(*examples, **sets):
     return Task("scripted", Names(), (), (), {"test": examples} if examples else sets, "error", {})
+
+
+def test_classes_are_counted_by_truth_and_answer():
+    """Accuracy 3/6; F1 is 2/3 of class 1 (2 right, 1 missed, 1 wrong), 1/2 of class 2, 0 of classes 3 and 4."""
+    pairs = [(1, 1), (1, 1), (1, 2), (2, 2), (2, 3), (4, 1)]  # true class, first token: the class given
+    task = dataclasses.replace(
+        scripted_task(*(Example(source=(given,), target=truth) for truth, given in pairs)), metric="classes"
+    )
+    report = evaluate(scripted(), task, baseline=TrivialBaseline(counts=(0, 3, 2, 0, 1)))
+    assert report.totals[0].metrics == {"error": 50.0, "accuracy": 0.5, "macro_f1": pytest.approx((2 / 3 + 1 / 2) / 4)}
+    assert report.totals[0].baseline == {"error": 50.0, "accuracy": 0.5, "macro_f1": pytest.approx((2 * 3 / 9) / 3)}
+    assert [(one.truth, one.given, one.count) for one in report.confusion] == [
+        ("b", "b", 2), ("b", "c", 1), ("c", "c", 1), ("c", "d", 1), ("e", "b", 1),
+    ]  # fmt: skip
+
+
+def test_all_right_is_a_macro_f1_of_one_and_its_classes_weigh_the_same():
+    assert macro_f1({(0, 0): 90, (1, 1): 10}) == 1.0
+    assert macro_f1({(0, 0): 90, (1, 0): 10}) == pytest.approx((180 / 190 + 0) / 2)
+    assert macro_f1({}) == 0.0
 
 
 EXAMPLES = (
@@ -275,6 +296,44 @@ def test_bleu_and_chrf_of_hand_made_texts():
     scores, _ = corpus_scores([("the cat sat on a mat", "the cat sat on the mat")])
     assert scores["bleu"] == pytest.approx(100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25)
     assert corpus_scores([("", "the mat")])[0]["bleu"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "text", "other", "same"),
+    [("char", "我是学生们的老师", "我是学生们的朋友", False), ("zh", "我是学生们的老师", "我是学生们的朋友", False),
+     ("none", "a b c d", "a b c d", True), ("intl", "a b c d.", "a b c d .", True)],
+)  # fmt: skip
+def test_the_tokenizer_of_bleu_can_be_chosen(tokenizer, text, other, same):
+    """Without it a Chinese sentence is one word, which is right as a whole or not at all."""
+    scores, signatures = corpus_scores([(text, other)], tokenizer=tokenizer)
+    assert f"tok:{tokenizer}" in signatures["bleu"]
+    assert scores["bleu"] == pytest.approx(100.0) if same else 0 < scores["bleu"] < 100
+    if not same:
+        assert corpus_scores([(text, other)])[0]["bleu"] == 0.0
+
+
+def test_the_tokenizer_of_the_data_is_that_of_the_report(pairs):
+    report = evaluate(model_for(pairs), dataclasses.replace(pairs, bleu_tokenizer="char"), limit=3)
+    assert "tok:char" in report.signatures["bleu"]
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "error", "message"),
+    [
+        ("ja-mecab", RuntimeError("\nJapanese tokenization requires"), r"run pip install 'sacrebleu\[ja\]'"),
+        ("ko-mecab", RuntimeError("\nKorean tokenization requires"), r"run pip install 'sacrebleu\[ko\]'"),
+        ("flores200", ImportError("no sentencepiece"), "run pip install 'sentencepiece'"),
+        ("flores200", OSError("no network"), "could not download .* allowed without network: 13a"),
+    ],
+)
+def test_a_tokenizer_of_bleu_that_is_missing_gets_one_line(pairs, monkeypatch, tokenizer, error, message):
+    def missing(**_):
+        raise error
+
+    monkeypatch.setattr("sacrebleu.BLEU", missing)
+    with pytest.raises(UserError, match=rf"^bleu_tokenizer={tokenizer}: .*{message}") as found:
+        evaluate(model_for(pairs), dataclasses.replace(pairs, bleu_tokenizer=tokenizer))
+    assert "\n" not in str(found.value)
 
 
 def test_bleu_report_records_how_it_was_computed(pairs):

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.report import BySupports, Report, ScoreRow, StepCounts, collapse
+from universal_transformer.evaluation.report import (
+    CONFUSION,
+    BySupports,
+    Confusion,
+    Report,
+    ScoreRow,
+    StepCounts,
+    collapse,
+)
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=8))
@@ -95,6 +103,33 @@ def test_a_damaged_report_gets_one_line(change, message):
     with pytest.raises(UserError, match=message) as found:
         Report.from_dict(broken(change))
     assert "\n" not in str(found.value)
+
+
+def test_a_report_of_an_earlier_version_is_read():
+    fields = json.loads(json.dumps(report().to_dict()))
+    for name in ("baseline", "confusion"):
+        del fields[name]
+    for row in (*fields["rows"], *fields["totals"]):
+        del row["baseline"]
+    assert Report.from_dict(fields) == report()
+
+
+@pytest.mark.parametrize(("classes", "shown"), [(2, True), (12, True), (13, False)])
+def test_a_small_confusion_matrix_is_printed(classes, shown):
+    names = [f"{'long ' * 5}class\n{n}" if n == 0 else f"class {n}" for n in range(classes)]
+    cells = [Confusion("test", names[n], names[(n + 1) % classes], 1000 + n) for n in range(classes)]
+    made = report(confusion=(*cells, Confusion("other", "a", "b", 1)))
+    lines = made.lines()
+    assert Report.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    title = f"test: {CONFUSION}"
+    assert (title in lines) == shown
+    if shown:
+        table = lines[lines.index(title) + 1 :][: classes + 1]
+        head, rows = table[0], {line[:16].strip(): line[16:].split() for line in table[1:]}
+        assert head.split("  ")[-1].strip() == "long long long l"
+        assert rows["class 1"].count("0") == classes - 1
+        assert rows["class 1"][3 if classes == 12 else -1] == "1,001"
+        assert all("\n" not in line for line in lines)
 
 
 def test_lines_are_a_table_with_aligned_columns():

@@ -11,7 +11,7 @@ import torch
 from damage import damages
 from small_reports import METRICS, report, story
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.report import Report
+from universal_transformer.evaluation.report import Confusion, Report
 from universal_transformer.explore.canvas import DPI
 from universal_transformer.explore.figures import error_by_group, ponder_by_supports, ponder_histogram, training_curve
 from universal_transformer.explore.page import tokens
@@ -94,6 +94,13 @@ def test_the_baseline_stands_beside_the_score(tmp_path):
     read = written(tmp_path, report=dataclasses.replace(made, rows=rows, totals=totals, baseline="always 'ham'"))
     assert read.text.count("48.75") == 1 + len(rows) + len(totals)
     assert "baseline: always 'ham'" in read.text
+
+
+def test_the_confusion_matrix_is_a_table(tmp_path):
+    cells = (Confusion("test", "<ham>", "spam", 17), Confusion("test", "spam", "spam", 4))
+    read = written(tmp_path, report=dataclasses.replace(report(), confusion=cells))
+    for text in ("Confusion matrix of test", "<ham>", "17"):
+        assert text in read.text
 
 
 def test_nothing_that_is_given_becomes_markup(tmp_path):

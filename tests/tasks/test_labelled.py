@@ -34,7 +34,7 @@ def test_examples_and_model_fields(tmp_path):
     assert (config.architecture, config.vocabulary.num_classes) == ("classifier", 2)
     assert config.vocabulary.size == len(task.codec.tokenizer)
     assert task.codec.words(task.train[0]) == ["text", "0", "is", "good", "<end>"]
-    assert task.metric == "error"
+    assert task.metric == "classes"
 
 
 def test_line_ends_and_format_do_not_matter(tmp_path):

@@ -232,3 +232,11 @@ def test_the_real_files():
     ).load()
     assert len(task.train) + len(task.validation) == 1014
     assert task.codec.render(task.train[0].target) == "Eine Gruppe von Männern lädt Baumwolle auf einen Lastwagen"
+
+
+def test_a_tokenizer_of_bleu_without_bleu_is_refused(tmp_path):
+    (tmp_path / "a.tsv").write_text("a\tb\nc\td\ne\tf\n")
+    path = str(tmp_path / "a.tsv")
+    assert PairsData(train=path, bleu_tokenizer="zh").load().bleu_tokenizer == "zh"
+    with pytest.raises(UserError, match=r"^--data.bleu-tokenizer zh changes nothing with --data.metric sequence"):
+        PairsData(train=path, bleu_tokenizer="zh", metric="sequence")

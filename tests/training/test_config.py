@@ -100,6 +100,17 @@ def test_how_it_is_computed_enters_the_digest_when_it_is_chosen():
     assert len(digests) == 3
 
 
+def test_a_field_that_was_added_later_is_written_only_where_it_is_chosen():
+    """Runs and results of earlier versions keep their digests, and are read."""
+    config = dataclasses.replace(run_config(), data=TASKS["pairs"](train="own.tsv"))
+    fields = config.to_dict()
+    assert "bleu_tokenizer" not in fields["data"]["fields"]
+    assert RunConfig.from_dict(fields) == config
+    chosen = replaced(config, {"data.bleu_tokenizer": "zh"})
+    assert RunConfig.from_dict(json.loads(json.dumps(chosen.to_dict()))) == chosen
+    assert chosen.digest() != config.digest()
+
+
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "results").glob("*.jsonl")), ids=lambda p: p.name)
 def test_recorded_models_are_read_with_the_values_that_they_have(path):
     """Also in the flat form of earlier versions."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import get_args
 
 from universal_transformer.data.example import Example, sizes, spread
@@ -12,8 +13,8 @@ from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.memory_check import check_batches
-from universal_transformer.evaluation.report import BySupports, Report, ScoreRow, Side, collapse
-from universal_transformer.evaluation.scores import GroupSums, ScoreSums, load_sacrebleu, scores
+from universal_transformer.evaluation.report import BySupports, Confusion, Report, ScoreRow, Side, collapse
+from universal_transformer.evaluation.scores import GroupSums, ScoreSums, bleu_scorer, scores
 from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.files import show
@@ -26,6 +27,7 @@ Progress = Callable[[int, int], object]
 
 ARCHITECTURES: Mapping[str, str] = {
     "error": "classifier",
+    "classes": "classifier",
     "accuracy": "classifier",
     "sequence": "encoder_decoder",
     "bleu": "encoder_decoder",
@@ -55,6 +57,7 @@ def evaluate(
     | metric     | score                                                                                    |
     | ---------- | ---------------------------------------------------------------------------------------- |
     | error      | per cent of examples whose class the largest logit does not name                         |
+    | classes    | the same, accuracy, macro-F1 (`scores.macro_f1`), and the confusion matrix                |
     | accuracy   | share of examples whose class the largest logit names                                    |
     | sequence   | character and sequence accuracy of free-running output (`tasks.accuracy`)                 |
     | bleu       | sacreBLEU and chrF of free-running output; needs the extra `metrics`                     |
@@ -111,7 +114,7 @@ def _check(model: Model, task: Task, *, options: InferenceOptions, batch_tokens:
             f'"{ARCHITECTURES[task.metric]}"; this model has "{architecture}"'
         )
     if task.metric == "bleu":
-        load_sacrebleu()
+        bleu_scorer(task.bleu_tokenizer)
     if options.beams > 1 and task.metric not in ("sequence", "bleu"):
         raise UserError(f"beams={options.beams}: task {task.name} is scored without writing text; leave it out")
     if options.sampling.temperature > 0:
@@ -130,13 +133,14 @@ def summarise(scorer: Scorer, sums: GroupSums, trivial: GroupSums, *, task: Task
     limit = scorer.options.step_limit(scorer.model)
     wholes, trivial_wholes = sums.wholes(), trivial.wholes()
     signatures: dict[str, str] = {}
+    scored = partial(scores, metric=task.metric, codec=task.codec, bleu_tokenizer=task.bleu_tokenizer)
 
     def row(name: str, group: str, found: ScoreSums, answered: ScoreSums | None) -> ScoreRow:
-        metrics, how = scores(found, metric=scorer.metric, codec=scorer.codec)
+        metrics, how = scored(found)
         signatures.update(how)
         baseline: dict[str, float] = {}
         if answered is not None:
-            baseline, _ = scores(answered, metric=scorer.metric, codec=scorer.codec)
+            baseline, _ = scored(answered)
         return ScoreRow(name, group, found.count, metrics, found.step_counts(limit=limit), baseline=baseline)
 
     places = {name: place for place, name in enumerate(wholes)}
@@ -154,6 +158,11 @@ def summarise(scorer: Scorer, sums: GroupSums, trivial: GroupSums, *, task: Task
             for number, found in sorted(sums.by_supports.items())
             for steps in found.step_counts(limit=limit)
             if steps.side == "encoder"
+        ),
+        confusion=tuple(
+            Confusion(name, task.codec.render(truth), task.codec.render(given), count)
+            for name, found in wholes.items()
+            for (truth, given), count in sorted(found.confusion.items())
         ),
         signatures=signatures,
     )

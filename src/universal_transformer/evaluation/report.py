@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from universal_transformer.errors import UserError
-from universal_transformer.files import read_json, show, show_path, write_json
+from universal_transformer.files import one_line, read_json, show, show_path, write_json
 from universal_transformer.tasks.task import Measure
-from universal_transformer.typed import NumberOf, typed
+from universal_transformer.typed import ADDED, NumberOf, typed
 
 MOST_STEPS, MOST_COUNTED, LARGEST_SCORE = 2**16, 2**53, 1e305
+MOST_CLASSES, LONGEST_NAME = 12, 16  # of a confusion matrix that is printed
+CONFUSION = "examples by true class (lines) and class given (columns)"
 FAILED_ABOVE = 5.0  # per cent: the paper's table 1 calls a task with a larger error failed
 
 Side = Literal["encoder", "decoder"]
@@ -40,13 +42,15 @@ METRICS: Mapping[str, Metric] = {
     "chrf": Metric("chrF", 2, "high"),
     "perplexity": Metric("perplexity", 2, "low"),
     "accuracy": Metric("accuracy", 3, "high"),
+    "macro_f1": Metric("macro-F1", 3, "high"),
     "known_perplexity": Metric("perplexity, known words", 2, "low"),
     "bits_per_character": Metric("bits per character", 3, "low"),
 }
-"""Every score a row can hold; accuracies lie in [0, 1], error, BLEU and chrF in [0, 100]."""
+"""Every score a row can hold; accuracies and macro-F1 lie in [0, 1], error, BLEU and chrF in [0, 100]."""
 
 DECISIVE: Mapping[Measure, str] = {
     "error": "error",
+    "classes": "error",
     "accuracy": "accuracy",
     "sequence": "sequence_accuracy",
     "bleu": "bleu",
@@ -98,7 +102,7 @@ class ScoreRow:
     """By name in `METRICS`."""
     steps: tuple[StepCounts, ...]
     """Of the encoder, the decoder, or both."""
-    baseline: dict[str, float] = field(default_factory=dict)
+    baseline: dict[str, float] = field(default_factory=dict, metadata=ADDED)
     """The same scores of answers that need no model; empty if the baseline is not known."""
 
     @property
@@ -112,6 +116,18 @@ class BySupports:
 
     num_supports: int
     steps: StepCounts
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How many examples of one class were given another class, or the same."""
+
+    set: str
+    truth: str
+    """Name of the class of the examples."""
+    given: str
+    """Name of the class that the model gave them."""
+    count: NumberOf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,9 +146,11 @@ class Report:
     totals: tuple[ScoreRow, ...]
     """One for each test set as a whole."""
     steps_by_supports: tuple[BySupports, ...] = ()
+    confusion: tuple[Confusion, ...] = field(default=(), metadata=ADDED)
+    """The cells of the confusion matrix that are not 0, for the metric "classes"."""
     signatures: dict[str, str] = field(default_factory=dict)
     """How a score was computed, as its library (sacreBLEU) writes it."""
-    baseline: str = ""
+    baseline: str = field(default="", metadata=ADDED)
     """How the baseline of the rows answers, in words."""
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -189,7 +207,7 @@ class Report:
     @classmethod
     def from_dict(cls, fields: dict[str, Any], *, name: str = "report") -> Report:
         """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
-        report: Report = typed(fields, cls, where=name, partial=True)  # earlier versions had no baseline
+        report: Report = typed(fields, cls, where=name)
         if not report.totals or not report.rows:
             raise UserError(f"{name}: a report of no rows; expected what evaluation wrote")
         for row in (*report.rows, *report.totals):
@@ -219,6 +237,8 @@ class Report:
             lines.append(f"failed (error above {FAILED_ABOVE:.0f} %): {len(self.failed)} of {len(self.rows)}{names}")
         if self.baseline:
             lines.append(f"baseline: {self.baseline}")
+        for name, table in self.confusion_tables().items():
+            lines += ["", f"{name}: {CONFUSION}", *_table(table)]
         if self.halting:
             lines += self._step_lines()
         lines += [f"{name}: {text}" for name, text in self.signatures.items()]
@@ -247,6 +267,20 @@ class Report:
                 for row in ([*rows, total] if len(rows) > 1 else [total])
             ]
         return table
+
+    def confusion_tables(self) -> dict[str, list[list[str]]]:
+        """Return the confusion matrix of each test set as text; none of more than `MOST_CLASSES` classes."""
+        tables = {}
+        for total in self.totals:
+            cells = {(one.truth, one.given): one.count for one in self.confusion if one.set == total.set}
+            names = sorted({name for cell in cells for name in cell})
+            if 0 < len(names) <= MOST_CLASSES:
+                shown = [one_line(name)[:LONGEST_NAME] for name in names]
+                tables[total.set] = [["", *shown]] + [
+                    [label, *(f"{cells.get((truth, given), 0):,}" for given in names)]
+                    for label, truth in zip(shown, names, strict=True)
+                ]
+        return tables
 
     def _step_lines(self) -> list[str]:
         lines = []

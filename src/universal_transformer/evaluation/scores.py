@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import Side, StepCounts
-from universal_transformer.tasks.task import Codec, Measure
+from universal_transformer.files import show
+from universal_transformer.tasks.task import BleuTokenizer, Codec, Measure
 from universal_transformer.tasks.text import TextCodec
 
 _LARGEST_EXPONENT = 700.0  # of a number in double precision
@@ -26,6 +28,8 @@ class ScoreSums:
     steps: dict[Side, Counter[int]] = field(default_factory=dict)
     texts: list[tuple[str, str]] = field(default_factory=list)
     """Hypothesis and reference, for scores of a whole corpus."""
+    confusion: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """How often the model gave an example of one class another (or the same): by (true class, class given)."""
 
     def add(self, other: ScoreSums) -> None:
         self.count += other.count
@@ -34,6 +38,7 @@ class ScoreSums:
         for side, counts in other.steps.items():
             self.steps.setdefault(side, Counter()).update(counts)
         self.texts += other.texts
+        self.confusion.update(other.confusion)
 
     def step_counts(self, *, limit: int) -> tuple[StepCounts, ...]:
         """Return the steps as a report has them; empty for a model without a recurrence over depth."""
@@ -42,6 +47,17 @@ class ScoreSums:
             for side, counts in self.steps.items()
             if counts
         )
+
+
+def class_sums(
+    example: Example, given: int, *, metric: Measure, steps: Mapping[Side, Counter[int]] = MappingProxyType({})
+) -> ScoreSums:
+    """Return what the class that a model gave to an example adds to the scores."""
+    assert isinstance(example.target, int), "the target of a classifier is one class"
+    sums = ScoreSums(sums={"wrong": float(given != example.target)}, steps=dict(steps))
+    if metric == "classes":
+        sums.confusion[example.target, given] = 1
+    return sums
 
 
 @dataclass
@@ -68,12 +84,17 @@ class GroupSums:
         return wholes
 
 
-def scores(found: ScoreSums, *, metric: Measure, codec: Codec) -> tuple[dict[str, float], dict[str, str]]:
+def scores(
+    found: ScoreSums, *, metric: Measure, codec: Codec, bleu_tokenizer: BleuTokenizer = "13a"
+) -> tuple[dict[str, float], dict[str, str]]:
     """Return the scores of a group, and the signatures that say how they were computed."""
     sums = found.sums
     match metric:
         case "error":
             return {"error": 100 * sums["wrong"] / found.count}, {}
+        case "classes":
+            wrong = sums["wrong"] / found.count
+            return {"error": 100 * wrong, "accuracy": 1 - wrong, "macro_f1": macro_f1(found.confusion)}, {}
         case "accuracy":
             return {"accuracy": 1 - sums["wrong"] / found.count}, {}
         case "ranking":
@@ -82,7 +103,7 @@ def scores(found: ScoreSums, *, metric: Measure, codec: Codec) -> tuple[dict[str
             names = {"character_accuracy": "characters", "sequence_accuracy": "sequences"}
             return {name: sums[key] / found.count for name, key in names.items()}, {}
         case "bleu":
-            return corpus_scores(found.texts)
+            return corpus_scores(found.texts, tokenizer=bleu_tokenizer)
     tokens = max(1.0, sums["tokens"])
     result = {"perplexity": _exp(sums["nats"] / tokens), "accuracy": sums["right"] / tokens}
     if metric == "last_word":
@@ -90,6 +111,22 @@ def scores(found: ScoreSums, *, metric: Measure, codec: Codec) -> tuple[dict[str
     if isinstance(codec, TextCodec) and codec.tokenizer.kind == "character":
         result["bits_per_character"] = sums["nats"] / tokens / math.log(2)
     return result, {}
+
+
+def macro_f1(confusion: Mapping[tuple[int, int], int]) -> float:
+    """``1/K Σ_c 2 TP_c / (2 TP_c + FP_c + FN_c)``, each class with the same weight.
+
+    The K classes are those that an example has or that the model gave; ``TP_c`` counts the examples of class c that
+    were given c, ``FP_c`` the others that were given c, ``FN_c`` the other answers to examples of c.
+    """
+    right: Counter[int] = Counter()
+    named: Counter[int] = Counter()  # 2 TP + FP + FN
+    for (truth, given), count in confusion.items():
+        named.update({truth: count})
+        named.update({given: count})
+        if truth == given:
+            right.update({truth: count})
+    return sum(2 * right[one] / total for one, total in named.items()) / max(1, len(named))
 
 
 def _exp(nats: float) -> float:
@@ -104,13 +141,29 @@ def load_sacrebleu() -> Any:
     return sacrebleu
 
 
-def corpus_scores(texts: Sequence[tuple[str, str]]) -> tuple[dict[str, float], dict[str, str]]:
-    """BLEU and chrF of (hypothesis, reference) pairs, with sacreBLEU's signatures."""
+def bleu_scorer(tokenizer: BleuTokenizer) -> Any:
+    """Return sacreBLEU's BLEU; UserError, in one line, for a tokenizer whose packages or model are missing."""
     sacrebleu = load_sacrebleu()
+    try:
+        # force: without it sacreBLEU prints advice about an option of its own where texts end in " ."
+        return sacrebleu.BLEU(tokenize=tokenizer, force=True)
+    except (RuntimeError, ImportError) as error:
+        extra = {"ja-mecab": "sacrebleu[ja]", "ko-mecab": "sacrebleu[ko]"}.get(tokenizer, "sentencepiece")
+        raise UserError(f"bleu_tokenizer={tokenizer}: a package is missing: run pip install '{extra}'") from error
+    except OSError as error:
+        raise UserError(
+            f"bleu_tokenizer={tokenizer}: sacreBLEU could not download the model of this tokenizer "
+            f"({show(str(error))}); allowed without network: 13a, intl, zh, ja-mecab, ko-mecab, char, none"
+        ) from error
+
+
+def corpus_scores(
+    texts: Sequence[tuple[str, str]], *, tokenizer: BleuTokenizer = "13a"
+) -> tuple[dict[str, float], dict[str, str]]:
+    """BLEU and chrF of (hypothesis, reference) pairs, with sacreBLEU's signatures."""
     hypotheses, references = [pair[0] for pair in texts], [[pair[1] for pair in texts]]
     found, signatures = {}, {}
-    # force: without it sacreBLEU prints advice about an option of its own where texts end in " ."
-    for name, scorer in (("bleu", sacrebleu.BLEU(force=True)), ("chrf", sacrebleu.CHRF())):
+    for name, scorer in (("bleu", bleu_scorer(tokenizer)), ("chrf", load_sacrebleu().CHRF())):
         found[name] = float(scorer.corpus_score(hypotheses, references).score)
         signatures[name] = str(scorer.get_signature())
     return found, signatures

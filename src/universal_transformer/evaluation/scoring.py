@@ -18,7 +18,7 @@ from universal_transformer.decoding import Generated
 from universal_transformer.decoding.generation import steps_of
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
-from universal_transformer.evaluation.scores import ScoreSums
+from universal_transformer.evaluation.scores import ScoreSums, class_sums
 from universal_transformer.evaluation.tensors import (
     device_of,
     finite,
@@ -65,11 +65,11 @@ class Scorer:
         batch = self._batch(examples)
         assert batch.source is not None
         output = self.options.run(model, batch.source)
-        wrong = (finite(output.logits).argmax(-1) != batch.target).tolist()
+        given = finite(output.logits).argmax(-1).tolist()
         steps = steps_of(output.encoder, real=real_positions(model, batch.source))
         return [
-            ScoreSums(sums={"wrong": float(miss)}, steps={"encoder": Counter(map(int, taken))})
-            for miss, taken in zip(wrong, steps, strict=True)
+            class_sums(example, answer, metric=self.metric, steps={"encoder": Counter(map(int, taken))})
+            for example, answer, taken in zip(examples, given, steps, strict=True)
         ]
 
     def _sequences(self, model: AnyEncoderDecoder | NonAutoregressive, examples: Sequence[Example]) -> list[ScoreSums]:

@@ -16,7 +16,7 @@ import numpy as np
 from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.scores import ScoreSums
+from universal_transformer.evaluation.scores import ScoreSums, class_sums
 from universal_transformer.evaluation.tensors import target_ids
 from universal_transformer.files import one_line, read_json, show, show_path, write_json
 from universal_transformer.models.config import BaseConfig
@@ -32,13 +32,13 @@ MOST_SHOWN = 40
 class TrivialBaseline:
     """What the targets of training tell without any input.
 
-    | metric              | answer                                                                   |
-    | ------------------- | ------------------------------------------------------------------------ |
-    | error, accuracy     | the most frequent class                                                  |
-    | sequence            | the most frequent target                                                 |
-    | bleu                | the source as it is (another codec than of pairs: the most frequent target) |
-    | perplexity, last_word | ``p(token) = (count + 1) / (tokens + vocabulary)``, whatever stands before it |
-    | ranking             | the text that these probabilities prefer; half of an example if they are equal |
+    | metric                   | answer                                                                         |
+    | ------------------------ | ------------------------------------------------------------------------------ |
+    | error, classes, accuracy | the most frequent class                                                        |
+    | sequence                 | the most frequent target                                                       |
+    | bleu                     | the source as it is (another codec than of pairs: the most frequent target)    |
+    | perplexity, last_word    | ``p(token) = (count + 1) / (tokens + vocabulary)``, whatever stands before it  |
+    | ranking                  | the text that these probabilities prefer; half of an example if they are equal |
     """
 
     counts: tuple[NumberOf, ...]
@@ -91,8 +91,8 @@ class TrivialBaseline:
 
     def _sums(self, example: Example, *, metric: Measure, codec: Codec) -> ScoreSums:
         match metric:
-            case "error" | "accuracy":
-                return ScoreSums(sums={"wrong": float(self.most_frequent != example.target)})
+            case "error" | "classes" | "accuracy":
+                return class_sums(example, self.most_frequent, metric=metric)
             case "sequence":
                 names = {"characters": character_accuracy, "sequences": sequence_accuracy}
                 return ScoreSums(sums={name: of(self.target, target_ids(example)) for name, of in names.items()})
@@ -128,7 +128,7 @@ class TrivialBaseline:
         """Return in words what is answered."""
         if metric == "bleu" and isinstance(codec, PairsCodec):
             return "the source as it is"
-        if metric in ("error", "accuracy"):
+        if metric in ("error", "classes", "accuracy"):
             return f"always {show(codec.render(self.most_frequent), limit=MOST_SHOWN)}, the most frequent class"
         if metric in ("sequence", "bleu"):
             text = codec.render(until_end(self.target))

@@ -12,7 +12,7 @@ import torch
 
 import universal_transformer
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.report import DECISIVE, METRICS, Report, show_steps
+from universal_transformer.evaluation.report import CONFUSION, DECISIVE, METRICS, Report, show_steps
 from universal_transformer.explore import page
 from universal_transformer.explore.canvas import duration, png
 from universal_transformer.explore.figures import (
@@ -104,6 +104,7 @@ def render(
             "Scores",
             _picture(pictures, "scores", alt="scores by group"),
             page.table(scores, names=2, totals=totals),
+            *_confusion(report),
             page.items(_score_notes(report)),
         ),
         _ponder_time(report, pictures),
@@ -115,6 +116,13 @@ def render(
         f"<footer><p>universal_transformer {escape(universal_transformer.__version__)}</p></footer>",
     ]
     return page.page(f"{title} · report", [part for part in parts if part])
+
+
+def _confusion(report: Report) -> list[str]:
+    return [
+        page.folded(f"Confusion matrix of {name}: {CONFUSION}", page.table(table))
+        for name, table in report.confusion_tables().items()
+    ]
 
 
 def _picture(pictures: Mapping[str, bytes], name: str, *, alt: str) -> str:

@@ -122,7 +122,7 @@ class LabelledData:
             train=found.train,
             validation=found.validation,
             test=found.test,
-            metric="error",
+            metric="classes",
             model_fields=token_fields("classifier", size=len(codec.tokenizer), num_classes=len(codec.labels)),
             notes=found.notes,
             held_out=found.held_out,

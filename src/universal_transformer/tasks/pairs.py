@@ -7,7 +7,7 @@ same number of lines. Source and target end with the id of ``<end>``, so that an
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -26,8 +26,8 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, show, show_path, write_json
 from universal_transformer.tasks.codecs import CODEC_FILE, encode_lines, read_kind, token_fields
 from universal_transformer.tasks.tables import Encoded, OwnTables
-from universal_transformer.tasks.task import Codec, Saved, Task
-from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
+from universal_transformer.tasks.task import BleuTokenizer, Codec, Saved, Task
+from universal_transformer.typed import ADDED, AtLeastTwo, NumberOf, Share, check
 
 COLUMNS = ("source", "target")
 
@@ -119,6 +119,9 @@ class PairsData:
     """Seed of what is held out."""
     metric: Literal["bleu", "sequence"] = "bleu"
     """Score by BLEU (translation), or by the part of targets that are right as a whole."""
+    bleu_tokenizer: BleuTokenizer = field(default="13a", metadata=ADDED)
+    """How sacreBLEU cuts texts into words: zh for Chinese, ja-mecab for Japanese, ko-mecab for Korean (the last two
+    need extra packages), char for characters, flores200 for many languages (downloads a model), none for blanks."""
 
     def __post_init__(self) -> None:
         check(self, field="data")
@@ -126,6 +129,12 @@ class PairsData:
         for part in ("train", "validation", "test"):
             if getattr(self, f"{part}_target") and not getattr(self, part):
                 raise UserError(f"--data.{part}-target is set without --data.{part}, the source side")
+
+        if self.bleu_tokenizer != "13a" and self.metric != "bleu":
+            raise UserError(
+                f"--data.bleu-tokenizer {self.bleu_tokenizer} changes nothing with --data.metric {self.metric}: "
+                "leave it out"
+            )
 
     def load(self) -> Task:
         """Read the files, learn the tokenisers from the training pairs, encode all pairs."""
@@ -161,6 +170,7 @@ class PairsData:
             validation=found.validation,
             test=found.test,
             metric=self.metric,
+            bleu_tokenizer=self.bleu_tokenizer,
             model_fields=codec.model_fields,
             notes=(*found.notes, *([note] if words else [])),
             held_out=found.held_out,

@@ -21,8 +21,13 @@ SPECIAL_IDS = {"vocabulary.padding_id": PADDING, "vocabulary.start_id": START, "
 LIMIT = "generation.max_new_tokens"
 LOOKED_AT = 1000
 
-Measure = Literal["error", "sequence", "bleu", "perplexity", "accuracy", "last_word", "ranking"]
+Measure = Literal["error", "sequence", "bleu", "perplexity", "accuracy", "last_word", "ranking", "classes"]
 """How a task is scored; `evaluation.evaluate` says what each is."""
+
+BleuTokenizer = Literal[
+    "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none", "flores101", "flores200", "spBLEU-1K"
+]
+"""How sacreBLEU cuts texts into words before it counts them."""
 
 Model = TypeVar("Model")
 
@@ -84,6 +89,8 @@ class Task:
     """Fields of the model's configuration that the data determine, by dotted path: ``{"vocabulary.size": 40}``."""
     notes: tuple[str, ...] = ()
     """Notes that belong to every figure: incomplete data, a changed split."""
+    bleu_tokenizer: BleuTokenizer = "13a"
+    """Of the metric "bleu"."""
     held_out: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
     """Rows that were held out of the training file, by part: a run keeps them (`Saved.held_out`)."""
 

@@ -13,7 +13,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import read_json
 from universal_transformer.kinds import AnyModelConfig, config_from_dict
 from universal_transformer.tasks import TASKS, TaskData, task_name
-from universal_transformer.typed import NonNegative, Range, check, check_names, listed, typed
+from universal_transformer.typed import NonNegative, Range, added_defaults, check, check_names, listed, typed
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
@@ -179,6 +179,10 @@ def digest(settings: dict[str, Any]) -> str:
 
 
 def _plain(fields: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass as JSON values: tuples as lists, paths as text."""
+    """Return the fields of a dataclass as JSON values: tuples as lists, paths as text.
+
+    Fields that earlier versions did not have are left out at their defaults: earlier digests stay as they are.
+    """
     plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(fields), default=Path.as_posix))
-    return plain
+    left_out = added_defaults(fields)
+    return {name: value for name, value in plain.items() if name not in left_out}

@@ -31,6 +31,7 @@ from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.tasks.task import Codec, held_out_file
 from universal_transformer.training.config import (
+    BASELINE,
     CHECKPOINTS,
     CONFIG,
     HELD_OUT,
@@ -45,7 +46,7 @@ from universal_transformer.training.config import (
 LOCK = ".lock"
 TENSORBOARD = "tensorboard"
 PARTS = {
-    **dict.fromkeys((LOCK, CONFIG, METRICS), False),
+    **dict.fromkeys((LOCK, CONFIG, METRICS, BASELINE), False),
     **dict.fromkeys((CHECKPOINTS, MODEL, TENSORBOARD, HELD_OUT), True),
 }
 """What training writes in a run folder -> whether it is a folder."""
@@ -54,7 +55,9 @@ REPORTS = (REPORT, "report-*.json", "report.html")
 NEW_MODEL, OLD_MODEL = f".{MODEL}.partial", f".{MODEL}.old.partial"
 """The folder of a model that is being written, and the one before while it is replaced."""
 NEW_HELD_OUT = f".{HELD_OUT}.partial"
-STAGED = re.compile(r"\.(config\.json|metrics\.jsonl|report(-[^/]*)?\.json|report\.html)(\.[a-z0-9_]{8})?\.partial")
+STAGED = re.compile(
+    r"\.(config\.json|metrics\.jsonl|baseline\.json|report(-[^/]*)?\.json|report\.html)(\.[a-z0-9_]{8})?\.partial"
+)
 """Names of temporary files of a run folder, which `files.write_bytes` gives."""
 
 
