@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train", "train a recipe, or continue a run"),
     "evaluate": ("evaluate", "score a run on its test sets"),
     "predict": ("predict", "predict an output for each line of a file or of standard input"),
+    "export": ("export", "write a trained model as an ONNX file or a torch.export program"),
     "plot": ("plot", "write the report of a run: one HTML file with its plots"),
     "recipes": ("recipes", "list the recipes"),
     "data": ("data", "list, fetch or check data sets"),

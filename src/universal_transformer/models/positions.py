@@ -1,6 +1,7 @@
 """Positions of tokens, and padding."""
 
 import torch
+from torch.nn.functional import pad
 
 from universal_transformer.axes import Bool, Int, Padding, Positions, Tensor
 from universal_transformer.errors import UserError
@@ -9,15 +10,18 @@ from universal_transformer.nn.coordinates import count_positions
 
 
 def without_padding(padding: Padding) -> Padding | None:
-    """``None`` when nothing is padding, so that attention can use its fastest kernel."""
-    return padding if bool(padding.any()) else None
+    """``None`` when nothing is padding, so that attention can use its fastest kernel. An export serves both cases."""
+    return padding if torch.compiler.is_exporting() or bool(padding.any()) else None
 
 
 def default_positions(length: int, *, padding: Padding | None, device: torch.device) -> Positions:
     """0, 1, 2 … over the real tokens; one row for all when no sequence starts with padding."""
+    in_order = torch.arange(length, device=device).unsqueeze(0)
+    if padding is not None and torch.compiler.is_exporting():
+        return torch.where(padding[:, 0].any(), count_positions(padding), in_order)
     if padding is not None and bool(padding[:, 0].any()):
         return count_positions(padding)
-    return torch.arange(length, device=device).unsqueeze(0)
+    return in_order
 
 
 def count_separators(separators: Bool[Tensor, "batch position"]) -> Int[Tensor, "batch position"]:
@@ -35,7 +39,7 @@ def restart_positions(
     """
     rank = count_positions(padding)
     next_part = torch.where(separators, rank + 1, 0).cummax(dim=1).values
-    begin = torch.cat((torch.zeros_like(next_part[:, :1]), next_part[:, :-1]), dim=1)
+    begin = pad(next_part, (1, -1))
     first = padding.long().argmin(dim=1, keepdim=True)
     return positions.expand_as(rank).gather(1, (first + rank - begin).clamp(min=0))
 

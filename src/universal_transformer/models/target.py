@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
-from torch.nn.functional import linear
+from torch.nn.functional import linear, pad
 
 from universal_transformer.axes import Bool, Float, Int, Padding, Positions, States, Tensor
 from universal_transformer.errors import UserError
@@ -85,7 +85,7 @@ class TargetSide(nn.Module):
         keep_attention: bool = False,
     ) -> tuple[Float[Tensor, "batch target classes"], Trace]:
         """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
-        ids = torch.cat((torch.full_like(labels[:, :1], self.config.start_id), labels[:, :-1]), dim=1)
+        ids = pad(labels, (1, -1), value=self.config.start_id)  # shifted right
         padding = None
         if not self.config.tensor2tensor.ponder_padding:
             padding = without_padding(labels == self.config.vocabulary.padding_id)

@@ -63,8 +63,12 @@ def self_mask(
     """
     if not decoder:
         return (None if padding is None else key_mask(padding)), False
-    if stored is None and padding is not None and bool(padding[:, 0].any()):
-        cached_padding = padding  # padding on the left: later positions would attend to it
+    if stored is None and padding is not None:
+        left = padding[:, 0].any()  # later positions would attend to it
+        if torch.compiler.is_exporting():
+            cached_padding = padding & left
+        elif bool(left):
+            cached_padding = padding
     before = stored or 0
     if cached_padding is None and (before == 0 or new == 1):
         return None, new > 1
@@ -182,7 +186,7 @@ class CrossAttention(nn.Module):
             key = rotate(key, rotary=rotary)
         mask = None if padding is None else key_mask(padding)
         if self.sink is not None:
-            sink = split_heads(self.sink.to(value.dtype).expand(len(source), 1, -1), num_heads=self.num_heads)
+            sink = split_heads(self.sink.to(value.dtype).expand(source.shape[0], 1, -1), num_heads=self.num_heads)
             key = torch.cat((key, torch.zeros_like(sink)), dim=2)
             value = torch.cat((value, sink), dim=2)
             mask = None if mask is None else pad(mask, (0, 1), value=True)

@@ -119,7 +119,7 @@ class Coordinates(nn.Module):
         UserError when a learned table has too few rows.
         """
         signal, rotary, highest = None, None, 0
-        if self.position_table is not None and positions.numel():
+        if self.position_table is not None and positions.numel() and not torch.compiler.is_exporting():
             highest = int(positions.max()) + 1
         if self.config.position in ("sinusoidal", "learned"):
             signal = self._signal(positions, highest=highest)

@@ -1,0 +1,122 @@
+"""``ut export``: a trained model as an ONNX file or a torch.export program, which run without this package."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from universal_transformer.cli.arguments import Parser, note
+from universal_transformer.errors import UserError
+from universal_transformer.files import refuse_link, show_path, write_json
+
+if TYPE_CHECKING:
+    from universal_transformer.cli.run_folder import Run
+    from universal_transformer.interop.graph import Comparison, Exportable
+
+FILES = {"onnx": "model.onnx", "torch": "model.pt2"}
+"""Format -> name of the file of the model."""
+DESCRIPTION = "model.json"
+MOST_DIFFERENT = 1e-4
+"""An export whose logits differ by more is not kept. Rounding gives about 1e-6."""
+
+
+def run(arguments: list[str]) -> int:
+    """Export, compare with the model itself, and write the folder whole or not at all."""
+    options = parser().parse(arguments)
+    folder = Path(options.run)
+    target = Path(options.out) if options.out else folder / "export" / options.format
+    _check_target(target, ours=not options.out)
+    from universal_transformer.cli.run_folder import open_run
+    from universal_transformer.interop.graph import Exportable
+
+    run = open_run(folder)
+    model = Exportable(run.model)
+    staging = target.with_name(f".{target.name}.partial")
+    shutil.rmtree(staging, ignore_errors=True)
+    try:
+        staging.mkdir(parents=True)
+        line = _write(staging, run, model, format=options.format)
+        if target.exists():
+            shutil.rmtree(target)
+        staging.rename(target)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    print(line)
+    print(f"written to {target}: {', '.join(sorted(path.name for path in target.iterdir()))}")
+    return 0
+
+
+def parser() -> Parser:
+    """Return the parser of ``ut export``."""
+    parser = Parser(
+        "export",
+        description="Write a trained model as a graph that runs without this package, with its tokenizer. "
+        "Inputs are ids; outputs are logits and the steps of every position.",
+    )
+    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument(
+        "--format",
+        choices=tuple(FILES),
+        default="onnx",
+        help="onnx: for ONNX Runtime, opset 20 (default); torch: for torch.export.load",
+    )
+    parser.add_argument("--out", metavar="FOLDER", help="a new folder (default: RUN/export/FORMAT, which is replaced)")
+    return parser
+
+
+def _check_target(target: Path, *, ours: bool) -> None:
+    """Refuse a folder of the user that is there already, and a link in place of a folder of the run."""
+    if ours:
+        refuse_link(target.parent, folder=True)
+        refuse_link(target, folder=True)
+    elif target.exists() or target.is_symlink():
+        raise UserError(f"--out {show_path(target)}: there already; name a new folder")
+
+
+def _write(folder: Path, run: Run, model: Exportable, *, format: str) -> str:  # noqa: A002 - the name of the option
+    """Write model, description and codec into `folder`; return a line that says how exact the export is."""
+    from universal_transformer.interop.graph import compare, export_program, save_onnx, save_torch
+
+    note("tracing the model, which takes up to a minute")
+    program, path = export_program(model), folder / FILES[format]
+    forward = save_onnx(program, path, model=model) if format == "onnx" else save_torch(program, path)
+    lengths = [(4, 9, 7), (2, 1, 1), (1, 6, 5)]
+    batches = [model.examples(lengths={"source": one, "target": two}, rows=rows) for rows, one, two in lengths]
+    found = compare(forward, run.model, batches)
+    if found.difference > MOST_DIFFERENT:
+        raise UserError(
+            f"the exported model gives other logits than the model itself (by {found.difference:.1e}); nothing is kept"
+        )
+    write_json(folder / DESCRIPTION, _description(run, model, found, format=format))
+    run.codec.save(folder)
+    return (
+        f"compared with PyTorch on {len(batches)} random batches: greatest difference of logits "
+        f"{found.difference:.1e}, equal steps at {found.equal} of {found.positions} positions"
+    )
+
+
+def _description(run: Run, model: Exportable, found: Comparison, *, format: str) -> dict[str, Any]:  # noqa: A002
+    """Return what a program that runs the exported model must know."""
+    from universal_transformer.interop.graph import OPSET
+    from universal_transformer.manifest import entry_of
+    from universal_transformer.models.pretrained import WEIGHTS
+    from universal_transformer.training.config import MODEL
+    from universal_transformer.training.provenance import versions
+
+    config, sides = model.config, {"source": "encoder", "target": "decoder"}
+    return {
+        "format": format,
+        "file": FILES[format],
+        **({"opset": OPSET} if format == "onnx" else {}),
+        "architecture": config.architecture,
+        "inputs": {name: {"type": "int64", "shape": shape} for name, shape in model.inputs.items()},
+        "outputs": {name: {"type": "float32", "shape": shape} for name, shape in model.outputs.items()},
+        "ids": {"padding": config.vocabulary.padding_id, "start": config.start_id, "end": config.vocabulary.end_id},
+        "max_steps": {sides[name]: config.max_steps_of(decoder=name == "target") for name in model.inputs},
+        "halts": {sides[name]: config.halts_in(decoder=name == "target") for name in model.inputs},
+        "halting_threshold": config.halting.threshold,
+        "compared": found._asdict(),
+        "weights": entry_of((run.folder / MODEL / WEIGHTS).read_bytes()).sha256,
+        "versions": versions(),
+    }

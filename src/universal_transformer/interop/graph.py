@@ -1,0 +1,200 @@
+"""Models as graphs that run without this package: `torch.export` programs and ONNX files.
+
+An exported model is the forward pass with given targets. Its inputs are ids; its outputs are logits and the steps of
+every position. Numbers of rows and positions are free.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.export import Dim, ExportedProgram
+from torch.fx import GraphModule
+
+from universal_transformer.axes import Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.interop.depth_loop import depth_loop
+from universal_transformer.models.config import ModelConfig, Tensor2TensorConfig
+from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.registry import Model
+
+OPSET = 20
+"""Version of the operators of an ONNX file."""
+Axes = tuple[str | int, ...]
+"""Shape of an input or output: names of free sizes, and fixed sizes."""
+FREE = ("batch", "source", "target")
+"""Names of the sizes that are free."""
+Forward = Callable[..., tuple[Tensor, ...]]
+"""An exported model: ids to logits and steps."""
+
+
+class Comparison(NamedTuple):
+    """An exported model compared with the model itself."""
+
+    difference: float
+    """The greatest difference of logits, divided by the largest logit if that is above 1, in rows of equal steps."""
+    equal: int
+    """Positions that take equal steps."""
+    positions: int
+
+
+class Exportable(nn.Module):
+    """A copy of a model for tracing: its loop over depth is one operation, and it returns a tuple of tensors.
+
+    The tuple has the logits, then the steps of each side that the model has. UserError for a model that has no export.
+    """
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.config = _exported_config(model)
+        self.model = copy.deepcopy(model).eval().requires_grad_(False)
+        for module in self.model.modules():
+            if isinstance(module, Recurrence):
+                module.executor = depth_loop
+
+    def forward(self, *ids: Tensor) -> tuple[Tensor, ...]:
+        return outputs(self.model(*ids))
+
+    @property
+    def inputs(self) -> dict[str, Axes]:
+        """Names and shapes of the inputs, ids as int64."""
+        words = (self.config.vocabulary.max_fact_words,) if self.config.inputs.kind == "facts" else ()
+        sides = {"language_model": ("target",), "classifier": ("source",)}
+        chosen = sides.get(self.config.architecture, ("source", "target"))
+        return {side: ("batch", side, *words) for side in chosen}
+
+    @property
+    def outputs(self) -> dict[str, Axes]:
+        """Names and shapes of the outputs, float32."""
+        sides = {"source": "encoder", "target": "decoder"}
+        vocabulary = self.config.vocabulary
+        classes = (vocabulary.target_size or vocabulary.size,)
+        logits = ("target", *classes) if "target" in self.inputs else (vocabulary.num_classes,)
+        return {"logits": ("batch", *logits), **{f"{sides[name]}_steps": ("batch", name) for name in self.inputs}}
+
+    def examples(self, *, lengths: dict[str, int], rows: int, seed: int = 0) -> tuple[Tensor, ...]:
+        """Random ids for every input, every second row shorter by half and padded."""
+        generator, vocabulary = torch.Generator().manual_seed(seed), self.config.vocabulary
+        made = []
+        for name, axes in self.inputs.items():
+            size = vocabulary.target_size if name == "target" and vocabulary.target_size else vocabulary.size
+            shape = (rows, lengths[name], *(axis for axis in axes if isinstance(axis, int)))
+            ids = torch.randint(min(vocabulary.end_id + 1, size - 1), size, shape, generator=generator)
+            ids[1::2, (lengths[name] + 1) // 2 :] = vocabulary.padding_id
+            made.append(ids)
+        return tuple(made)
+
+
+def outputs(found: ModelOutput) -> tuple[Tensor, ...]:
+    """Return the logits and the steps of each side, as an exported model returns them."""
+    return (found.logits, *(trace.steps for trace in (found.encoder, found.decoder) if trace is not None))
+
+
+def _exported_config(model: Model) -> ModelConfig:
+    config = model.config
+    if not isinstance(config, ModelConfig):
+        raise UserError(f"{type(model).__name__}: only Universal Transformers and Transformers can be exported")
+    if config.tensor2tensor != Tensor2TensorConfig():
+        raise UserError("model.tensor2tensor: choices for official checkpoints are not exported; all must be default")
+    if config.architecture == "classifier" and config.outputs.pooling == "pointer":
+        raise UserError('model.outputs.pooling="pointer": not exported, because the ONNX optimizer drops its 1e-9')
+    if config.halts and not config.step.tied:
+        raise UserError(
+            "model.step.tied=False: a loop that ends when positions halt needs one block for all steps; "
+            "a model that halts is exported only with step.tied=True"
+        )
+    return config
+
+
+@torch.no_grad()
+def export_program(model: Exportable) -> ExportedProgram:
+    """Trace ``model`` as a program whose numbers of rows and positions are free."""
+    sizes = {name: Dim(name, min=1) for name in FREE}
+    shapes = tuple(
+        {place: sizes[str(axis)] for place, axis in enumerate(axes) if axis in FREE} for axes in model.inputs.values()
+    )
+    ids = model.examples(lengths={"source": 5, "target": 4}, rows=3)
+    with _quiet():
+        program = torch.export.export(model, ids, dynamic_shapes=(shapes,))
+    for part in program.graph_module.modules():
+        for node in part.graph.nodes if isinstance(part, GraphModule) else ():
+            node.meta.pop("stack_trace", None)  # names files of this machine
+    return program
+
+
+def save_torch(program: ExportedProgram, path: Path) -> Forward:
+    """Write a ``.pt2`` file; return what the file computes when it is loaded."""
+    with _quiet():
+        torch.export.save(program, path)
+        loaded: Forward = torch.export.load(path).module()
+    return loaded
+
+
+def save_onnx(program: ExportedProgram, path: Path, *, model: Exportable) -> Forward:
+    """Write an ONNX file, in which a loop over depth is a Loop; return what ONNX Runtime computes with it."""
+    try:
+        import onnxruntime
+        import onnxscript  # noqa: F401 - torch.onnx needs it
+    except ImportError as error:
+        raise UserError("ONNX needs more packages: run pip install 'universal-transformer[onnx]'") from error
+    free = tuple({place: axis for place, axis in enumerate(axes) if axis in FREE} for axes in model.inputs.values())
+    with _quiet():
+        made = torch.onnx.export(
+            program,
+            dynamo=True,
+            opset_version=OPSET,
+            input_names=list(model.inputs),
+            output_names=list(model.outputs),
+            dynamic_shapes=(free,),
+            verbose=False,
+        )
+    assert made is not None
+    for node in made.model.graph.all_nodes():
+        node.metadata_props.clear()  # where the node came from: most of the file
+    made.save(path)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+    def forward(*ids: Tensor) -> tuple[Tensor, ...]:
+        given = {name: value.numpy() for name, value in zip(model.inputs, ids, strict=True)}
+        return tuple(torch.from_numpy(found) for found in session.run(None, given))
+
+    return forward
+
+
+@torch.no_grad()
+def compare(forward: Forward, model: Model, batches: Sequence[tuple[Tensor, ...]]) -> Comparison:
+    """Compare an exported model with `model`. Logits are compared in rows whose positions take equal steps."""
+    difference, equal, positions = 0.0, 0, 0
+    for ids in batches:
+        found, expected = forward(*ids), outputs(model(*ids))
+        same = [one == other for one, other in zip(found[1:], expected[1:], strict=True)]
+        rows = torch.cat(same, dim=1).all(dim=1)
+        if bool(rows.any()):
+            scale = max(1.0, float(expected[0].abs().max()))
+            difference = max(difference, float((found[0] - expected[0])[rows].abs().max()) / scale)
+        equal += sum(int(one.sum()) for one in same)
+        positions += sum(one.numel() for one in same)
+    return Comparison(difference, equal, positions)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Leave out the messages of the exporter about optional packages and its own future versions."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,78 @@
+"""`ut export`: a folder with the model as a graph, what its user must know, and its tokenizer; whole or not at all."""
+
+import json
+
+import onnxruntime
+import pytest
+import torch
+
+from universal_transformer.cli import main
+from universal_transformer.registry import load_pretrained
+from universal_transformer.tasks import load_codec
+
+SMALL = ["--filter-width", "16", "--minutes", "0", "--max-updates", "2", "--batch-tokens", "256", "--quiet"]
+DATA = ["--train-examples", "20", "--validation-examples", "5", "--test-examples", "2"]
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """A run of two updates on digits to copy, of fixed depth."""
+    folder = tmp_path_factory.mktemp("copy") / "run"
+    sizes = ["--width", "8", "--num-heads", "2", "--depth.max-steps", "2"]
+    assert main(["train", "copy", "--run", str(folder), *sizes, *SMALL, *DATA]) == 0
+    return folder
+
+
+@pytest.mark.compiled
+def test_an_exported_run_answers_as_the_run(copy, capsys):
+    target = copy / "export" / "onnx"
+    (copy / "export").mkdir()
+    target.mkdir()
+    (target / "of an earlier export").touch()
+    assert main(["export", str(copy), "--format", "onnx"]) == 0
+    shown = capsys.readouterr().out
+    assert "equal steps at" in shown
+    assert f"written to {target}: codec.json, model.json, model.onnx" in shown
+    assert {path.name for path in (copy / "export").iterdir()} == {"onnx"}
+    about = json.loads((target / "model.json").read_text())
+    assert about["compared"]["difference"] < 1e-5
+    assert about["compared"]["equal"] == about["compared"]["positions"]
+    assert load_codec(target).words is not None
+    source = torch.tensor([[5, 6, 7, about["ids"]["end"]], [8, about["ids"]["end"], 0, 0]])
+    labels = torch.tensor([[5, 6], [8, 2]])
+    session = onnxruntime.InferenceSession(target / about["file"])
+    assert {one.name: one.shape for one in session.get_inputs()} == {
+        n: one["shape"] for n, one in about["inputs"].items()
+    }
+    logits, *_ = session.run(None, {"source": source.numpy(), "target": labels.numpy()})
+    with torch.no_grad():
+        expected = load_pretrained(copy / "model")(source, labels).logits
+    torch.testing.assert_close(torch.from_numpy(logits), expected, rtol=0, atol=1e-5)
+
+
+def test_a_folder_of_the_user_is_not_replaced(copy, tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "mine")
+    for name in ("mine", "elsewhere"):
+        assert main(["export", str(copy), "--out", str(tmp_path / name)]) == 2
+        assert "there already; name a new folder" in capsys.readouterr().err
+    assert not list((tmp_path / "mine").iterdir())
+
+
+def test_a_link_in_a_run_is_not_followed(copy, tmp_path, capsys):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "export").symlink_to(tmp_path)
+    assert main(["export", str(run)]) == 2
+    assert "export: a link" in capsys.readouterr().err
+
+
+def test_a_model_without_an_export_is_refused_and_leaves_no_folder(tmp_path, capsys):
+    run = tmp_path / "run"
+    sizes = ["--model.width", "8"]
+    small = [word for word in SMALL if word not in ("--filter-width", "16")]
+    assert main(["train", "copy-lstm", "--run", str(run), *sizes, *small, *DATA]) == 0
+    capsys.readouterr()
+    assert main(["export", str(run)]) == 2
+    assert "LstmEncoderDecoder: only Universal Transformers and Transformers can be exported" in capsys.readouterr().err
+    assert not (run / "export").exists()

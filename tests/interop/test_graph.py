@@ -1,0 +1,126 @@
+"""An exported model gives the logits and the steps of the model, for rows and positions of any number."""
+
+import onnx
+import pytest
+import torch
+
+from configs import config_of
+from small_models import SIZES, small
+from universal_transformer.errors import UserError
+from universal_transformer.interop.graph import OPSET, Exportable, compare, export_program, save_onnx, save_torch
+from universal_transformer.registry import build
+
+ARCHITECTURES = {
+    "encoder_decoder": {},
+    "language_model": {"architecture": "language_model"},
+    "classifier": {"architecture": "classifier", "num_classes": 5},
+}
+HALTING = {"halting": True, "max_steps": 8}
+MATRIX = {
+    f"{architecture} {norm} {depth}": {**fields, "norm": norm, **choices}
+    for architecture, fields in ARCHITECTURES.items()
+    for norm in ("post", "pre")
+    for depth, choices in {"fixed": {}, "halting": HALTING}.items()
+}
+OTHERS = {
+    "distance from both ends": {**HALTING, "position_coordinates": "distance", "end_coordinates": True},
+    "parts": {**HALTING, "separator_id": 4, "source_sink": True},
+    "two vocabularies": {**HALTING, "target_vocabulary_size": 7, "tie_output": False},
+    "convolution": {**HALTING, "transition": "separable_convolution"},
+    "learned": {**HALTING, "position_coordinates": "learned", "step_coordinates": "learned"},
+    "evolving": {**HALTING, "halting_state": "evolving", "halting_output": "interpolate"},
+    "final": {**HALTING, "halting_output": "final", "remainder_at_cap": False},
+    "two blocks a step": {**HALTING, **ARCHITECTURES["language_model"], "layers_per_step": 2},
+    "untied": {"tied": False, "position_injection": "input"},
+    "facts": {**HALTING, **ARCHITECTURES["classifier"], "inputs": "facts", "max_fact_words": 4},
+    "whole sequences": {**HALTING, **ARCHITECTURES["classifier"], "halting_scope": "sequence"},
+    "last": {**HALTING, **ARCHITECTURES["classifier"], "pooling": "last"},
+}
+LENGTHS = [(3, 5, 4), (1, 1, 1), (2, 1, 3), (1, 7, 1), (4, 9, 6), (6, 2, 1)]
+
+
+def batches(model):
+    """Ids of several shapes, padded on the right, on the left, and not."""
+    made = [model.examples(lengths={"source": one, "target": two}, rows=rows) for rows, one, two in LENGTHS]
+    return [*made, tuple(ids.flip(1) for ids in made[-2])]
+
+
+def exported(folder, **fields):
+    """A model, and what its two exports compute."""
+    model = small(**fields).float()
+    traced = Exportable(model)
+    program = export_program(traced)
+    torch_forward = save_torch(program, folder / "model.pt2")
+    return model, batches(traced), (torch_forward, save_onnx(program, folder / "model.onnx", model=traced))
+
+
+def check(folder, **fields):
+    """Logits equal to 1e-5 and all steps equal, in every batch."""
+    model, tried, forwards = exported(folder, **fields)
+    for forward in forwards:
+        for ids in tried:
+            found = compare(forward, model, [ids])
+            assert found.difference < 1e-5
+            assert found.equal == found.positions
+
+
+def loops(path):
+    return [node for node in onnx.load(path).graph.node if node.op_type == "Loop"]
+
+
+def iterations(path, ids):
+    """How often each Loop of an ONNX file runs: the first value that it carries counts its steps."""
+    import onnxruntime
+
+    file = onnx.load(path)
+    counts = [node.output[0] for node in file.graph.node if node.op_type == "Loop"]
+    file.graph.output.extend(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, []) for name in counts)
+    session = onnxruntime.InferenceSession(file.SerializeToString())
+    given = {one.name: value.numpy() for one, value in zip(file.graph.input, ids, strict=True)}
+    return [int(count) for count in session.run(counts, given)]
+
+
+@pytest.mark.compiled
+def test_both_sides_halt_in_loops_that_end_with_their_last_position(tmp_path):
+    torch.manual_seed(0)
+    fields = {**HALTING, "norm": "pre", "position_coordinates": "distance"}
+    model, tried, forwards = exported(tmp_path, **fields)
+    made = set()
+    for ids in tried:
+        for forward in forwards:
+            found = compare(forward, model, [ids])
+            assert found.difference < 1e-5
+            assert found.equal == found.positions
+        with torch.no_grad():
+            output = model(*ids)
+        expected = [int(trace.steps.max()) for trace in (output.encoder, output.decoder)]
+        assert iterations(tmp_path / "model.onnx", ids) == expected
+        made |= {*expected}
+    assert min(made) < HALTING["max_steps"]
+    assert len(loops(tmp_path / "model.onnx")) == 2
+    assert onnx.load(tmp_path / "model.onnx").opset_import[0].version == OPSET
+    onnx.checker.check_model(tmp_path / "model.onnx", full_check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fields", (MATRIX | OTHERS).values(), ids=(MATRIX | OTHERS).keys())
+def test_an_exported_model_gives_the_logits_and_steps_of_the_model(fields, tmp_path):
+    check(tmp_path, **fields)
+    sides = 2 if "architecture" not in fields else 1
+    assert len(loops(tmp_path / "model.onnx")) == (sides if "halting" in fields else 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"halting": True, "tied": False}, r"^model\.step\.tied=False: "),
+        ({"plain_layers_before": 1}, r"^model\.tensor2tensor: "),
+        (
+            {"architecture": "classifier", "num_classes": 9, "pooling": "pointer"},
+            r"^model\.outputs\.pooling=\"pointer\": ",
+        ),
+    ],
+)
+def test_what_has_no_export_is_refused_before_anything_is_traced(fields, message):
+    with pytest.raises(UserError, match=message):
+        Exportable(build(config_of(**SIZES, **fields)))
