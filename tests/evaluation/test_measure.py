@@ -20,6 +20,7 @@ from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import build
+from universal_transformer.tasks.accuracy import character_accuracy, sequence_accuracy
 from universal_transformer.tasks.task import Task
 from universal_transformer.typed import replaced
 
@@ -209,6 +210,10 @@ def test_fixed_depth_counts_its_steps_and_warns_of_nothing(stories):
         ({"limit": 0}, "limit: expected .*, found 0"),
         ({"split": "train"}, "no examples in train"),
         ({"options": InferenceOptions(beams=2)}, "beams=2: task scripted is scored without writing text"),
+        (
+            {"options": InferenceOptions(max_new_tokens=9)},
+            "max_new_tokens=9: task scripted is scored without writing text",
+        ),
     ],
 )
 def test_wrong_arguments_get_one_line(changes, message):
@@ -257,6 +262,48 @@ def test_sequence_scores_are_those_of_one_example_at_a_time(copying, halting):
         assert row.steps[0].num_positions == positions
     assert [row.group for row in report.rows] == ["length 5", "length 12"]
     assert "free-running output, greedy" in report.notes
+
+
+def limited(task, *, limit, metric="sequence", targets=(5, 40)):
+    """A model whose answers have at most `limit` tokens (0: one of an earlier version), and targets around that."""
+    lengths = [target for target in targets for _ in range(4)]
+    rows = [
+        Example(source=(5 + n % 3, 6), target=(*(4 + place % 5 for place in range(length)), 2))
+        for n, length in enumerate(lengths)
+    ]
+    task = dataclasses.replace(task, test={"test": rows}, metric=metric)
+    config = replaced(model_for(task, halting=False).config, {"generation.max_new_tokens": limit})
+    torch.manual_seed(3)
+    return build(config).eval(), task
+
+
+@pytest.mark.parametrize("limit", [0, 20, 60])
+def test_exact_matches_have_the_limit_of_prediction(copying, limit):
+    """A model of an earlier version had none: its answers are as long as their targets."""
+    model, task = limited(copying, limit=limit)
+    characters, sequences, cut = [], [], 0
+    for example in task.test["test"]:
+        (found,) = generate(model, torch.tensor([example.source]), max_new_tokens=None if limit else 100)
+        characters.append(character_accuracy(found.tokens, example.target))
+        sequences.append(sequence_accuracy(found.tokens, example.target))
+        cut += limit > 0 and len(example.target) >= limit and not found.finished
+    report = evaluate(model, task)
+    assert report.totals[0].metrics["character_accuracy"] == pytest.approx(np.mean(characters))
+    assert report.totals[0].metrics["sequence_accuracy"] == pytest.approx(np.mean(sequences))
+    assert report.totals[0].unfinished == cut
+    assert (cut > 0) == (limit == 20)
+
+
+@pytest.mark.parametrize("metric", ["sequence", "bleu"])
+def test_answers_that_reached_the_limit_are_counted_and_warned_about_once(copying, metric):
+    model, task = limited(copying, limit=20, metric=metric, targets=(40,))
+    report = evaluate(model, task)
+    assert report.totals[0].unfinished == 4
+    (warning,) = report.warnings
+    assert warning.startswith("4 of 4 answers (100.0%) reached the limit of their length without an end")
+    assert "--max-new-tokens" in warning
+    longer = evaluate(model, task, options=InferenceOptions(max_new_tokens=50))
+    assert longer.totals[0].unfinished == (0 if metric == "sequence" else 4)
 
 
 def test_decoder_steps_are_those_generation_made(copying):

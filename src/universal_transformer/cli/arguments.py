@@ -118,6 +118,17 @@ def add_beams(parser: Parser) -> None:
     )
 
 
+def add_answer_limit(parser: Parser) -> None:
+    """Add the limit of the length of answers."""
+    parser.add_argument(
+        "--max-new-tokens",
+        type=whole(1),
+        metavar="N",
+        help="most tokens of an answer (default: the longest answer in training and a quarter more, plus 10; "
+        "2 x input + 10 if that is more)",
+    )
+
+
 def add_batches(parser: Parser) -> None:
     """Add the size of batches and the device."""
     parser.add_argument("--batch-tokens", type=whole(1), default=16384, metavar="N", help="positions of a batch")

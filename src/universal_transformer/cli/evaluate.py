@@ -13,6 +13,7 @@ from universal_transformer.cli.arguments import (
     DATA_DIR,
     LENGTH_PENALTY,
     Parser,
+    add_answer_limit,
     add_batches,
     add_beams,
     add_depth,
@@ -76,6 +77,7 @@ def parser() -> Parser:
     )
     add_depth(parser)
     add_beams(parser)
+    add_answer_limit(parser)
     parser.add_argument("--limit", type=whole(1), metavar="N", help="score at most N examples of each set")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument(
@@ -130,7 +132,10 @@ def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None
     options = options or parser().parse([str(run.folder)])
     baseline = run.folder / BASELINE  # runs of earlier versions have none
     inference = InferenceOptions(
-        **search_of(options), max_steps=options.max_steps, halting_threshold=options.halting_threshold
+        **search_of(options),
+        max_new_tokens=options.max_new_tokens,
+        max_steps=options.max_steps,
+        halting_threshold=options.halting_threshold,
     )
     with progress_bar() as progress:
         report = evaluate(
@@ -183,6 +188,7 @@ def _file_name(options: argparse.Namespace) -> str:
         "threshold-": options.halting_threshold,
         "limit-": options.limit,
         "beams-": options.beams if options.beams > 1 else None,
+        "tokens-": options.max_new_tokens,
         "penalty-": options.length_penalty if options.length_penalty != LENGTH_PENALTY else None,
     }
     parts = [f"{name}{value}" for name, value in chosen.items() if value is not None]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from universal_transformer.cli.arguments import (
     USAGE_ERROR,
     Parser,
+    add_answer_limit,
     add_batches,
     add_beams,
     add_depth,
@@ -105,13 +106,7 @@ def parser() -> Parser:
         help="sample from the likeliest tokens that together have this probability",
     )
     parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed of sampling (default: 0)")
-    parser.add_argument(
-        "--max-new-tokens",
-        type=whole(1),
-        metavar="N",
-        help="most tokens of an answer (default: the longest answer in training and a quarter more, plus 10; "
-        "2 x input + 10 if that is more)",
-    )
+    add_answer_limit(parser)
     add_batches(parser)
     return parser
 

@@ -68,10 +68,11 @@ def evaluate(
 
     `split` is "test" (all test sets), "validation", "train", or the name of one test set; `limit` scores so many
     examples of each set, evenly spread. The scores of a `baseline` stand next to those of the model, with a warning for
-    each test set on which the model is not better. Sequences are generated up to the length of their targets, because a
-    longer one is wrong. Steps are counted over real source positions and over generated tokens. The batches change a
-    figure only by rounding, and with several beams because a search continues to the longest target of its batch.
-    UserError for an unknown split, no examples, or a model that does not fit the task.
+    each test set on which the model is not better. Answers have the limit of length that prediction has, with a warning
+    if some reach it. For exact matches they are not generated further than their targets, because a longer one is wrong
+    anyway. Steps are counted over real source positions and over generated tokens. The batches change a figure only by
+    rounding, and with several beams because a search continues to the longest target of its batch. UserError for an
+    unknown split, no examples, or a model that does not fit the task.
     """
     options = options or InferenceOptions()
     _check(model, task, options=options, batch_tokens=batch_tokens)
@@ -102,7 +103,7 @@ def evaluate(
     return dataclasses.replace(
         report,
         notes=(*task.notes, *notes, *options.notes(model)),
-        warnings=(*warnings, *report.not_better()),
+        warnings=(*warnings, *report.cut_answers(), *report.not_better()),
     )
 
 
@@ -117,6 +118,10 @@ def _check(model: Model, task: Task, *, options: InferenceOptions, batch_tokens:
         bleu_scorer(task.bleu_tokenizer)
     if options.beams > 1 and task.metric not in ("sequence", "bleu"):
         raise UserError(f"beams={options.beams}: task {task.name} is scored without writing text; leave it out")
+    if options.max_new_tokens is not None and task.metric not in ("sequence", "bleu"):
+        raise UserError(
+            f"max_new_tokens={options.max_new_tokens}: task {task.name} is scored without writing text; leave it out"
+        )
     if options.sampling.temperature > 0:
         raise UserError(
             f"temperature={options.sampling.temperature:g}: scores are those of greedy or beam search; leave it out"
@@ -141,7 +146,15 @@ def summarise(scorer: Scorer, sums: GroupSums, trivial: GroupSums, *, task: Task
         baseline: dict[str, float] = {}
         if answered is not None:
             baseline, _ = scored(answered)
-        return ScoreRow(name, group, found.count, metrics, found.step_counts(limit=limit), baseline=baseline)
+        return ScoreRow(
+            name,
+            group,
+            found.count,
+            metrics,
+            found.step_counts(limit=limit),
+            baseline=baseline,
+            unfinished=round(found.sums.get("unfinished", 0)),
+        )
 
     places = {name: place for place, name in enumerate(wholes)}
     ordered = sorted(sums.groups, key=lambda key: (places[key[0]], natural(key[1])))

@@ -104,6 +104,8 @@ class ScoreRow:
     """Of the encoder, the decoder, or both."""
     baseline: dict[str, float] = field(default_factory=dict, metadata=ADDED)
     """The same scores of answers that need no model; empty if the baseline is not known."""
+    unfinished: NumberOf = field(default=0, metadata=ADDED)
+    """Answers that reached the limit of their length without an end."""
 
     @property
     def name(self) -> str:
@@ -175,6 +177,16 @@ class Report:
     def mean_over_groups(self, metric: str) -> float:
         """The unweighted mean over groups (table 1's mean error over tasks)."""
         return sum(row.metrics[metric] for row in self.rows) / len(self.rows)
+
+    def cut_answers(self) -> list[str]:
+        """Return a warning if answers reached the limit of their length."""
+        cut, count = (sum(getattr(row, name) for row in self.totals) for name in ("unfinished", "count"))
+        if not cut:
+            return []
+        return [
+            f"{cut:,} of {count:,} answers ({cut / count:.1%}) reached the limit of their length without an end and "
+            "may be cut: raise the limit with --max-new-tokens"
+        ]
 
     def not_better(self) -> list[str]:
         """Return a warning for each test set on which the model is not better than the baseline."""

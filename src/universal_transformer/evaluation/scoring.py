@@ -75,17 +75,19 @@ class Scorer:
     def _sequences(self, model: AnyEncoderDecoder | NonAutoregressive, examples: Sequence[Example]) -> list[ScoreSums]:
         batch = self._batch(examples)
         assert batch.source is not None
-        options = self.options
+        options, limits = self.options, [self._limit(example) for example in examples]
+        bounds = limits
         if self.metric == "sequence":  # an output longer than its target is wrong, whatever follows
-            options = dataclasses.replace(options, max_new_tokens=batch.target.shape[1])
+            bounds = [min(limit, len(target_ids(one))) for limit, one in zip(limits, examples, strict=True)]
+            options = dataclasses.replace(options, max_new_tokens=max(bounds))
         found = [best[0] for best in options.generate(model, batch.source)]
-        if self.metric == "sequence":
-            pairs = zip(found, examples, strict=True)
-            found = [cut(output, length=len(target_ids(example))) for output, example in pairs]
+        found = [cut(output, length=bound) for output, bound in zip(found, bounds, strict=True)]
         result = []
         decoder = self._decoder_steps(model, batch.source, found)
-        for example, output, steps in zip(examples, found, decoder, strict=True):
+        for example, output, steps, limit in zip(examples, found, decoder, limits, strict=True):
             sums = ScoreSums(steps={"encoder": Counter(map(int, output.source_steps)), "decoder": steps})
+            at_limit = self.metric == "bleu" or len(output.tokens) >= limit
+            sums.sums["unfinished"] = float(at_limit and not output.finished)
             target, end = target_ids(example), model.config.vocabulary.end_id
             if self.metric == "sequence":
                 sums.sums["characters"] = character_accuracy(output.tokens, target, end_id=end)
@@ -95,6 +97,18 @@ class Scorer:
                 sums.texts.append((self.codec.render(output.tokens), reference))
             result.append(sums)
         return result
+
+    def _limit(self, example: Example) -> int:
+        """Return how many tokens the answer may have, as in prediction.
+
+        Exact matches of a model of an earlier version, which has no limit of its own, are limited by their targets.
+        """
+        config, given = self.model.config.generation, len(example.source)
+        if self.options.max_new_tokens is not None:
+            return self.options.max_new_tokens
+        if self.metric == "sequence" and not config.max_new_tokens:
+            return max(config.limit(given), len(target_ids(example)) + 1)
+        return config.limit(given)
 
     def _decoder_steps(
         self, model: AnyEncoderDecoder | NonAutoregressive, source: Tensor, found: Sequence[Generated]
