@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from configs import config_of
 from small_models import small
 from universal_transformer.errors import UserError
+from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
@@ -275,6 +276,30 @@ def test_a_run_folder_stands_for_the_model_in_it(tmp_path):
         with pytest.raises(UserError, match=r"model\.safetensors: no such file") as refused:
             load(tmp_path / "run")
         assert str(refused.value).endswith(f"; looked in {tmp_path}/run and {tmp_path}/run/model")
+
+
+def with_manifest(folder):
+    single().save_pretrained(folder)
+    entries = {path.name: entry_of(path.read_bytes()) for path in folder.iterdir()}
+    (folder / MANIFEST).write_bytes(encode_manifest(entries))
+
+
+@pytest.mark.parametrize(("file", "place"), [("config.json", 2), ("model.safetensors", -9)])
+def test_a_file_that_differs_from_the_manifest_is_refused(file, place, tmp_path):
+    with_manifest(tmp_path)
+    load_pretrained(tmp_path)
+    content = bytearray((tmp_path / file).read_bytes())
+    content[place] = 9  # a tab, which JSON takes in place of a blank
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(UserError, match=f"{file}: its SHA-256 is not the one in manifest.json: damaged, or changed"):
+        load_pretrained(tmp_path)
+
+
+def test_saving_over_a_model_with_a_manifest_leaves_a_model_that_can_be_loaded(tmp_path):
+    with_manifest(tmp_path)
+    second = single(width=4)
+    second.save_pretrained(tmp_path)
+    assert torch.equal(logits(load_pretrained(tmp_path)), logits(second))
 
 
 def test_files_of_a_model_have_the_usual_mode(tmp_path):

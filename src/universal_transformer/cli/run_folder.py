@@ -60,7 +60,25 @@ def open_run(folder: Path, *, device: str = "cpu", halting_execution: Literal["a
     model = load_pretrained(folder / MODEL)
     if halting_execution is not None:
         model.use_halting_execution(halting_execution)
-    return Run(folder=folder, config=config, model=model.to(place), codec=load_codec(folder / MODEL))
+    run = Run(folder=folder, config=config, model=model.to(place), codec=load_codec(folder / MODEL))
+    _check_fit(run)
+    return run
+
+
+def _check_fit(run: Run) -> None:
+    """UserError if the codec is not of the kind that the data have, or of other sizes than the model."""
+    data, name = run.config.data, show_path(run.folder)
+    if not isinstance(run.codec, data.codec_class):
+        raise UserError(
+            f"{name}: the codec in {MODEL} is of kind {run.codec.kind}; the data in {CONFIG} need "
+            f"{data.codec_class.kind}"
+        )
+    for path, ours in getattr(run.codec, "model_fields", {}).items():  # a codec need not have it
+        theirs = attrgetter(path)(run.model.config)
+        if ours != theirs:
+            raise UserError(
+                f"{name}: {MODEL} has {path} {theirs!r}, and its codec {ours!r}: they are of different runs"
+            )
 
 
 def load_task(run: Run) -> Task:
@@ -68,11 +86,6 @@ def load_task(run: Run) -> Task:
     from universal_transformer.tasks.task import LearnedData, Saved
 
     data, name = run.config.data, show_path(run.folder)
-    if not isinstance(run.codec, data.codec_class):
-        raise UserError(
-            f"{name}: the codec in {MODEL} is of kind {run.codec.kind}; the data in {CONFIG} need "
-            f"{data.codec_class.kind}"
-        )
     if isinstance(data, LearnedData):
         task = data.reload(Saved(codec=run.codec, held_out=run.folder / HELD_OUT))
         task = dataclasses.replace(task, notes=(*task.notes, *_changes(run.folder, task)))
@@ -92,7 +105,7 @@ def _changes(folder: Path, task: Task) -> list[str]:
 
     if not task.held_out or not (folder / METRICS).is_file():
         return []
-    recorded = [line["data"] for line in read_metrics(folder / METRICS) if line.get("event") == "start"]
+    recorded = [line.get("data") for line in read_metrics(folder / METRICS) if line.get("event") == "start"]
     if not recorded or data_digest(task.train, task.validation) == recorded[0]:
         return []
     return [

@@ -15,6 +15,7 @@ from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.execution.install import HaltingExecution, install
 from universal_transformer.files import read_json, refuse_special, show, show_path, write_bytes, write_json
+from universal_transformer.manifest import MANIFEST, check_content
 from universal_transformer.models.config import BaseConfig, ModelConfig, refusal
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.recurrence import Recurrence
@@ -73,6 +74,7 @@ class Pretrained(nn.Module):
         """Write ``config.json`` and ``model.safetensors`` into ``folder``, each whole or not at all."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / MANIFEST).unlink(missing_ok=True)  # of the files that are replaced
         tensors = {name: value.detach().cpu().contiguous() for name, value in self.tensors().items()}
         write_bytes(folder / WEIGHTS, save(tensors))
         write_json(folder / CONFIG, self.config.to_dict())
@@ -82,9 +84,11 @@ class Pretrained(nn.Module):
         """The model that :meth:`save_pretrained` wrote into ``folder``, or that of the training run in ``folder``.
 
         Strict: a missing, unexpected or wrongly shaped tensor is a UserError that names it. Memory is allocated only
-        after the names and shapes in the file have been compared with the configuration.
+        after the names and shapes in the file have been compared with the configuration. If there is a manifest.json,
+        as in a run, the files are compared with it first.
         """
         folder = find_model(folder)
+        check_files(folder)
         fields, where, path = read_config(folder), show_path(folder / CONFIG), folder / WEIGHTS
         if (kind := fields.get("kind", ModelConfig.kind)) != cls.config_kind.kind:
             raise UserError(f"{where}: kind: {cls.__name__} needs {cls.config_kind.kind}, found {show(kind)}")
@@ -118,6 +122,16 @@ def find_model(folder: str | Path) -> Path:
     absent = WEIGHTS if (folder / CONFIG).exists() else CONFIG
     looked = " and ".join(map(show_path, places))
     raise UserError(f"{show_path(folder / absent)}: no such file; {HOLDS}; looked in {looked}")
+
+
+def check_files(folder: Path) -> None:
+    """UserError for a file that differs from the folder's manifest; models of earlier versions have none."""
+    if not os.path.lexists(folder / MANIFEST):
+        return
+    try:
+        check_content(folder)
+    except UserError as error:
+        raise UserError(f"{error}: damaged, or changed by hand (then delete {MANIFEST})") from error
 
 
 def read_shapes(path: Path) -> dict[str, Shape]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.data.text_table import TextTable, check_file, read_table
@@ -38,6 +38,11 @@ class LabelledCodec(SavedCodec):
     def __post_init__(self) -> None:
         if list(self.labels) != sorted(set(self.labels)):
             raise UserError(f"labels: found {show(self.labels)}; expected different strings, sorted")
+
+    @property
+    def model_fields(self) -> dict[str, Any]:
+        """Return the fields of a model that follow from the tokenizer and the labels."""
+        return token_fields("classifier", size=len(self.tokenizer), num_classes=len(self.labels))
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example without a class for every line, an empty one included."""
@@ -123,7 +128,7 @@ class LabelledData:
             validation=found.validation,
             test=found.test,
             metric="classes",
-            model_fields=token_fields("classifier", size=len(codec.tokenizer), num_classes=len(codec.labels)),
+            model_fields=codec.model_fields,
             notes=found.notes,
             held_out=found.held_out,
         )

@@ -33,7 +33,6 @@ from universal_transformer.data.tokenizer import END, START
 from universal_transformer.data.treebank import CLOSERS, SENTENCE_ENDS
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
-from universal_transformer.tasks.codecs import token_fields
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.tasks.text import blocks
@@ -174,7 +173,7 @@ class ReadingData:
             validation=spread(tests["development"], count=self.validation_passages),
             test=tests,
             metric="accuracy",
-            model_fields=token_fields("classifier", size=len(vocabulary), num_classes=len(vocabulary)),
+            model_fields=codec.model_fields,
             notes=tuple(notes),
         )
 

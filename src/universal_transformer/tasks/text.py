@@ -47,6 +47,11 @@ class TextCodec(SavedCodec):
     tokenizer: Tokenizer
     block_length: int
 
+    @property
+    def model_fields(self) -> dict[str, Any]:
+        """Return the fields of a model that follow from the tokenizer."""
+        return token_fields("language_model", size=len(self.tokenizer))
+
     def blocks(self, lines: Sequence[str]) -> LazyExamples:
         """Return text as examples of `block_length` tokens, an end id after each line."""
         return blocks(_encode(lines, self.tokenizer), length=self.block_length)
@@ -161,7 +166,7 @@ class TextData:
             validation=examples["validation"],
             test={"test": examples["test"]},
             metric="perplexity",
-            model_fields=token_fields("language_model", size=size),
+            model_fields=codec.model_fields,
             notes=(*notes, note),
             held_out=held_out,
         )

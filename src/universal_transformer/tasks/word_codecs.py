@@ -112,6 +112,10 @@ class ReadingCodec(VocabularyCodec):
 
     kind: ClassVar[str] = "reading"
 
+    @property
+    def model_fields(self) -> dict[str, Any]:
+        return token_fields("classifier", size=len(self.vocabulary), num_classes=len(self.vocabulary))
+
     def question(self, words: Sequence[str]) -> tuple[int, ...]:
         """Return the source of a passage without its last word: context, start id, beginning of the last sentence."""
         ids = self.vocabulary.encode(words)
