@@ -5,7 +5,6 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
 import universal_transformer as ut
-from universal_transformer.decoding import generate
 
 pairs = [("stressed", "desserts"), ("drawer", "reward"), ("live", "evil"), ("rats", "star"), ("pool", "loop")]
 END, LETTERS = 2, "abcdefghijklmnopqrstuvwxyz"  # 0 is padding, 1 the start of a target, 2 its end
@@ -33,7 +32,7 @@ for _ in range(150):
     optimizer.step()
     optimizer.zero_grad()
 
-for answer in generate(model.eval(), source, max_new_tokens=10):
+for answer in model.generate(source, max_new_tokens=10):
     print("".join(LETTERS[token - 3] for token in answer.tokens), answer.source_steps)
 model.save_pretrained("my_model")  # safetensors and JSON
 model = ut.EncoderDecoder.from_pretrained("my_model")

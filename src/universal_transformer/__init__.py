@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from universal_transformer.errors import UserError
+    from universal_transformer.evaluation.inference import InferenceOptions
+    from universal_transformer.evaluation.pipeline import Pipeline, load
     from universal_transformer.models.classifier import Classifier
     from universal_transformer.models.config import (
         ExecutionConfig,
+        GenerationConfig,
         InputsConfig,
         ModelConfig,
         OutputsConfig,
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
         VocabularyConfig,
     )
     from universal_transformer.models.encoder_decoder import EncoderDecoder
+    from universal_transformer.models.generated import Generated, Sampling
     from universal_transformer.models.language_model import LanguageModel
     from universal_transformer.models.outputs import ModelOutput
     from universal_transformer.models.presets import SIZES, preset
@@ -34,16 +38,22 @@ if TYPE_CHECKING:
     )
     from universal_transformer.nn.trace import Trace
     from universal_transformer.registry import build, load_pretrained
+    from universal_transformer.tasks.task import Prediction
 
 __version__ = "0.1.0"
 
 _HOME = {
     "UserError": "errors",
+    "InferenceOptions": "evaluation.inference",
+    "Pipeline": "evaluation.pipeline",
+    "Prediction": "tasks.task",
+    "load": "evaluation.pipeline",
     "build": "registry",
     "load_pretrained": "registry",
     "Classifier": "models.classifier",
     "ExecutionConfig": "models.config",
     "InputsConfig": "models.config",
+    "GenerationConfig": "models.config",
     "ModelConfig": "models.config",
     "OutputsConfig": "models.config",
     "VocabularyConfig": "models.config",
@@ -60,6 +70,8 @@ _HOME = {
     "EncoderDecoder": "models.encoder_decoder",
     "LanguageModel": "models.language_model",
     "ModelOutput": "models.outputs",
+    "Generated": "models.generated",
+    "Sampling": "models.generated",
     "Trace": "nn.trace",
 }
 
@@ -71,12 +83,18 @@ __all__ = [
     "DepthConfig",
     "EncoderDecoder",
     "ExecutionConfig",
+    "Generated",
+    "GenerationConfig",
     "HaltingConfig",
+    "InferenceOptions",
     "InputsConfig",
     "LanguageModel",
     "ModelConfig",
     "ModelOutput",
     "OutputsConfig",
+    "Pipeline",
+    "Prediction",
+    "Sampling",
     "Sizes",
     "StepConfig",
     "Tensor2TensorConfig",
@@ -85,6 +103,7 @@ __all__ = [
     "UserError",
     "VocabularyConfig",
     "build",
+    "load",
     "load_pretrained",
     "preset",
 ]

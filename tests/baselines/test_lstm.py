@@ -172,7 +172,7 @@ def test_greedy_is_what_whole_passes_give(architecture):
                 break
             tokens.append(int(scores.argmax()))
         assert result.tokens == tokens
-        assert result.log_probability == pytest.approx(total)
+        assert result.score == pytest.approx(total)
         assert (result.steps, result.source_steps) == (0.0, [])
     best = beam_search(model, given, beams=3, max_new_tokens=6)
     assert len(best) == 4

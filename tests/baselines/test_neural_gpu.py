@@ -121,7 +121,7 @@ def test_output_is_the_likeliest_symbol_of_each_place_up_to_the_end():
         scores = model.output_logits(SOURCE)[0][row].log_softmax(-1)
         written = [*result.tokens, *([2] if ended else [])]
         total = sum(float(scores[place, token]) for place, token in enumerate(written))
-        assert result.log_probability == pytest.approx(total)
+        assert result.score == pytest.approx(total)
     assert [len(one.tokens) for one in generate(model, SOURCE, max_new_tokens=1)] <= [1] * 4
     drawn = generate(model, SOURCE, sampling=Sampling(temperature=1.0, seed=3))
     again = generate(model, SOURCE[1:], sampling=Sampling(temperature=1.0, seed=3), indices=[1, 2, 3])

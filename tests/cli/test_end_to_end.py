@@ -141,9 +141,9 @@ def test_the_same_from_a_file_and_as_json(stories, typed, tmp_path, capsys):
     for one in found:
         assert one["choices"][0] == {"text": one["text"], "score": one["score"]}
         assert len(one["choices"]) == 2
-        assert len(one["steps"]) == len(one["words"])
-        assert all(1 <= steps <= 3 for steps in one["steps"])
-    assert found[0]["words"] == ["clara went to the attic", "where is clara"]
+        assert one["words"] == one["tokens"]
+        assert all(1 <= word["steps"] <= 3 for word in one["words"])
+    assert [word["text"] for word in found[0]["words"]] == ["clara went to the attic", "where is clara"]
 
 
 def test_a_story_that_cannot_be_read_gives_no_results(stories, typed, capsys):

@@ -77,7 +77,7 @@ def naive_beam(table, *, beams, limit, alpha):
 
 def same(results, expected):
     assert [(tuple(r.tokens), r.finished) for r in results] == [(tokens, ended) for _, tokens, ended in expected]
-    assert [r.score for r in results] == pytest.approx([score for score, _, _ in expected])
+    assert [r.penalised_score for r in results] == pytest.approx([score for score, _, _ in expected])
 
 
 @pytest.mark.parametrize(("architecture", "alpha"), [("encoder_decoder", 0.0), ("language_model", 1.5)])
@@ -122,7 +122,7 @@ def test_rows_with_different_limits_give_the_results_of_single_rows():
         assert [result.source_steps for result in alone] == [result.source_steps for result in results]
 
 
-def test_steps_are_the_mean_over_the_tokens_of_the_hypothesis():
+def test_scores_and_steps_are_those_of_the_tokens_of_the_hypothesis():
     different = 0
     for _ in range(4):
         model, rows, each = model_and_rows("encoder_decoder", {"halting": True, "step_coordinates": "none"})
@@ -132,7 +132,12 @@ def test_steps_are_the_mean_over_the_tokens_of_the_hypothesis():
             for result in results:
                 with torch.no_grad():
                     output = model(row, torch.tensor([result.tokens + [2] * result.finished]))
+                assert result.token_steps == output.decoder.steps[0].tolist()
                 assert result.steps == pytest.approx(float(output.decoder.mean_steps()))
+                labels = torch.tensor([[*result.tokens, *[2] * result.finished]])
+                scores = output.logits.log_softmax(-1).gather(2, labels.unsqueeze(2)).flatten()
+                assert result.token_scores == pytest.approx(scores.tolist())
+                assert result.score == pytest.approx(float(scores.sum()))
                 assert result.source_steps == output.encoder.steps[0].tolist()
     assert different > 3
 

@@ -66,8 +66,9 @@ def test_greedy_is_what_whole_passes_give_one_row_at_a_time(fields, architecture
     for row, result in enumerate(generate(model, rows, max_new_tokens=6)):
         tokens, total, finished, steps = uncached_greedy(model, alone(model, rows, row), limit=6)
         assert (result.tokens, result.finished) == (tokens, finished)
-        assert result.log_probability == pytest.approx(total)
-        assert result.score == result.log_probability
+        assert result.score == pytest.approx(total)
+        assert result.score == result.penalised_score == sum(result.token_scores)
+        assert len(result.token_scores) == len(result.token_steps) == len(result.tokens) + result.finished
         assert result.steps == pytest.approx(steps)
 
 
@@ -91,7 +92,7 @@ def test_a_row_gives_the_same_result_in_every_batch(name, architecture, sampling
     some = rows[order] if isinstance(rows, torch.Tensor) else [rows[row] for row in order]
     for row, result in zip(order, generate(model, some, sampling=sampling, indices=order), strict=True):
         assert result.tokens == together[row].tokens
-        assert result.log_probability == pytest.approx(together[row].log_probability)
+        assert result.score == pytest.approx(together[row].score)
         assert result.source_steps == together[row].source_steps
     for row in range(4):
         (result,) = generate(model, alone(model, rows, row), sampling=sampling, indices=[row])

@@ -6,6 +6,7 @@ from universal_transformer.decoding import Sampling, generate, generate_stream
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.prediction import predict
+from universal_transformer.execution import policy
 
 
 def test_predictions_keep_their_order_whatever_the_batches(stories):
@@ -15,7 +16,7 @@ def test_predictions_keep_their_order_whatever_the_batches(stories):
         for example, prediction in zip(examples, whole, strict=True):
             alone = model(torch.tensor([[fact + (0,) * (7 - len(fact)) for fact in example.source]]))
             assert prediction.text == stories.codec.render(int(alone.logits.argmax()))
-            assert prediction.score == pytest.approx(float(alone.logits.softmax(-1).max()), abs=1e-5)
+            assert prediction.score == pytest.approx(float(alone.logits.log_softmax(-1).max()), abs=1e-5)
             assert prediction.steps == alone.encoder.steps[0].tolist()
             assert len(prediction.steps) == len(stories.codec.words(example))
     for changes in ({"batch_tokens": 30}, {"window": 7}):
@@ -61,7 +62,7 @@ def test_sequences_are_predicted_the_same_in_any_batch(copying, changes):
 @pytest.mark.parametrize("halting", [False, True])
 def test_an_answer_is_cut_at_the_limit_of_its_model_alone_and_then_says_so(copying, halting, changes, monkeypatch):
     """A target of 40 is longer than 2 · source + 10."""
-    monkeypatch.setattr("universal_transformer.execution.policy.PROBED_REQUESTS", 1)
+    monkeypatch.setattr(policy, "PROBED_REQUESTS", 1)
     model = model_for(copying, halting=halting, **{"generation.max_new_tokens": 40})
     with torch.no_grad():
         model.target.bias[2] = -1e4  # no answer ends

@@ -25,7 +25,7 @@ from universal_transformer.axes import Bool, Float, Int, Padding, States, Tensor
 from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.models.classifier import pool
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput, source_input
+from universal_transformer.models.inputs import TokenInput, check_ids, check_pairs, check_tokens, source_input
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions import without_padding
 from universal_transformer.models.roles import (
@@ -165,6 +165,7 @@ class LstmDecoder(nn.Module):
 
     def forward(self, labels: Int[Tensor, "batch target"], state: LstmState) -> Float[Tensor, "batch target classes"]:
         """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
+        check_ids(labels, size=self.embedding.weight.shape[0])  # the last label is no input
         ids = torch.cat((torch.full_like(labels[:, :1], self.config.start_id), labels[:, :-1]), dim=1)
         blank, padding = labels == self.config.vocabulary.padding_id, None
         if bool(blank[:, 0].any()):  # padding on the left: the start token is before the first label
@@ -234,6 +235,7 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
         halting_threshold: float | None = None,
     ) -> ModelOutput:
         """Logits for every label of ``target`` (with end token, padded on the right), given those to its left."""
+        check_pairs(source, target)
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
         return ModelOutput(self.target(target, self.source(source)))
 
@@ -246,6 +248,7 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
         halting_threshold: float | None = None,
     ) -> LstmState:
         """Encode ``source`` and return the state of generation. ``capacity`` is not used."""
+        check_tokens(source, name="source")
         del capacity
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
         return self.source(source)
@@ -260,6 +263,7 @@ class LstmLanguageModel(AnyLanguageModel):
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config)
+        config = self.config
         embedding = TokenInput(config, config.width)
         self.target = LstmDecoder(config, embedding=embedding, attention=False)
         initialise(self)
@@ -272,6 +276,7 @@ class LstmLanguageModel(AnyLanguageModel):
         halting_threshold: float | None = None,
     ) -> ModelOutput:
         """Logits for every token of ``target``, given the tokens to its left."""
+        check_tokens(target, name="target")
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
         return ModelOutput(self.target(target, self.target.begin(len(target))))
 
@@ -297,6 +302,7 @@ class LstmClassifier(AnyClassifier):
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config)
+        config = self.config
         self.source = LstmEncoder(config)
         self.head = nn.Linear(config.width, config.vocabulary.num_classes)
         self.dropout = nn.Dropout(config.dropout)
@@ -310,6 +316,7 @@ class LstmClassifier(AnyClassifier):
         halting_threshold: float | None = None,
     ) -> ModelOutput:
         """Logits ``[batch, classes]``."""
+        check_tokens(source, name="source", words=self.config.inputs.kind == "facts")
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
         state = self.source(source)
         pooled = state.hidden[-1]

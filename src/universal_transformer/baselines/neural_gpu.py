@@ -29,7 +29,7 @@ from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.baselines.config import NeuralGpuConfig
 from universal_transformer.errors import UserError
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput
+from universal_transformer.models.inputs import TokenInput, check_pairs
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.roles import NonAutoregressive, refuse_depth
 
@@ -134,6 +134,7 @@ class NeuralGpu(NonAutoregressive):
         UserError when a target is longer than the output of its source.
         """
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
+        check_pairs(source, target)
         real = target != self.config.vocabulary.padding_id
         written = torch.where(real, torch.arange(1, target.shape[1] + 1, device=target.device), 0).amax(dim=1)
         logits, _ = self.output_logits(source)

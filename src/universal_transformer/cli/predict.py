@@ -116,18 +116,18 @@ class _Results:
 
     def __init__(self, codec: Codec, *, jsonl: bool) -> None:
         self._codec, self._jsonl = codec, jsonl
-        self._pending: deque[Example | str] = deque()
+        self._pending: deque[tuple[Example, str] | str] = deque()
         self._failures = self._shown = 0
         self._cut: list[int] = []
         self._stopped: UserError | None = None
 
-    def examples(self, outcomes: Iterator[Example | str]) -> Iterator[Example]:
-        """Yield the examples among `outcomes`, which holds an error message for each line without an example."""
+    def examples(self, outcomes: Iterator[tuple[Example, str] | str]) -> Iterator[Example]:
+        """Yield the examples among `outcomes`: an example and its line, or an error message for a line without one."""
         try:
             for outcome in outcomes:
                 self._pending.append(outcome)
                 if not isinstance(outcome, str):
-                    yield outcome
+                    yield outcome[0]
                 elif len(self._pending) == 1:
                     self._show_failures()
                     sys.stdout.flush()
@@ -137,14 +137,19 @@ class _Results:
     def show(self, answer: Prediction) -> None:
         """Print the prediction for the next example, after the results of the invalid lines before it."""
         self._show_failures()
-        example = self._pending.popleft()
-        assert not isinstance(example, str)
+        outcome = self._pending.popleft()
+        assert not isinstance(outcome, str)
         self._shown += 1
         if not answer.finished:
             self._cut.append(self._shown)
-        say(_json(self._codec, example, answer) if self._jsonl else one_line(answer.text))
+        say(self._json(answer, line=outcome[1]) if self._jsonl else one_line(answer.text))
         if not self._pending:
             sys.stdout.flush()
+
+    def _json(self, answer: Prediction, *, line: str) -> str:
+        from universal_transformer.evaluation.words import with_words
+
+        return json.dumps(with_words(answer, codec=self._codec, line=line).to_dict(), ensure_ascii=False)
 
     def end(self) -> int:
         """Print the remaining results and return the exit code; raise the error that stopped the input, if any."""
@@ -167,33 +172,22 @@ class _Results:
             say(json.dumps({"error": reason}, ensure_ascii=False) if self._jsonl else "")
 
 
-def _outcomes(codec: Codec, file: str | None) -> Iterator[Example | str]:
-    """Yield, for each line of `file` (None: standard input), its example or an error message."""
+def _outcomes(codec: Codec, file: str | None) -> Iterator[tuple[Example, str] | str]:
+    """Yield, for each line of `file` (None: standard input), its example and the line, or an error message."""
     from universal_transformer.files import read_lines, read_stream, try_lines, try_stream
     from universal_transformer.tasks.facts import FactCodec
 
     name = "standard input" if file is None else file
     if isinstance(codec, FactCodec):  # a story has many lines: they cannot be read one at a time
         whole = read_stream(sys.stdin.buffer, name) if file is None else read_lines(file)
-        yield from list(codec.read(whole, name=name))
+        yield from [(example, "") for example in codec.read(whole, name=name)]
         return
     for place, line in try_stream(sys.stdin.buffer, name) if file is None else try_lines(file):
         try:
             if isinstance(line, UserError):
                 raise line
             missing = f"{name}:{place}: an empty line; expected input for a prediction"
-            yield next(codec.read([(place, line)], name=name), missing)
+            example = next(codec.read([(place, line)], name=name), None)
+            yield missing if example is None else (example, line)
         except UserError as error:
             yield str(error)
-
-
-def _json(codec: Codec, example: Example, prediction: Prediction) -> str:
-    fields = {
-        "text": prediction.text,
-        "score": prediction.score,
-        "finished": prediction.finished,
-        "choices": [{"text": text, "score": score} for text, score in prediction.choices],
-        "steps": prediction.steps,
-        "words": codec.words(example),
-    }
-    return json.dumps(fields, ensure_ascii=False)

@@ -88,6 +88,10 @@ class Tokenizer:
         except TypeError as error:  # the library raises it for a str that is not Unicode
             raise UserError(f"half of a surrogate pair in {show(text)}; expected whole characters") from error
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return for each id of `encode` which characters of `text` it stands for: the first, and the next after it."""
+        return self._rules.encode(text, add_special_tokens=False).offsets
+
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each of `texts`, on all cores."""
         return [encoding.ids for encoding in self._rules.encode_batch(list(texts), add_special_tokens=False)]

@@ -58,6 +58,10 @@ REGEXES = {
 """Regular expressions of GPT-4, Llama 3, Qwen 2 and GPT-2, and that of runs of blanks."""
 
 
+NEAR = 8
+"""A part of a text is looked for among so many characters after the part before it."""
+
+
 @runtime_checkable
 class Rules(Protocol):
     """What both libraries do, with the ids of the file."""
@@ -99,6 +103,16 @@ class FileTokenizer(Tokenizer):
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each of `texts`."""
         return [self.encode(text) for text in texts]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return for each id of `encode` its characters of `text`; none for a token that the file has rewritten."""
+        found, place = [], 0
+        for _, part in self._file.parts(text):
+            part = part.strip(" ")
+            first = text.find(part, place, place + len(part) + NEAR)
+            found.append((first, first + len(part)) if first >= 0 else (place, place))
+            place = found[-1][1]
+        return found
 
     def _ours(self, index: int) -> int:
         return UNKNOWN if index == self._file.unknown else index + FIRST

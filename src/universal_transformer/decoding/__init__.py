@@ -7,8 +7,9 @@ from universal_transformer.decoding.continuous import (
     generate_continuously,
     generate_stream,
 )
-from universal_transformer.decoding.generation import Generated
-from universal_transformer.decoding.sampling import GREEDY, Sampling, generate
+from universal_transformer.decoding.sampling import generate
+from universal_transformer.decoding.search import answer, search
+from universal_transformer.models.generated import GREEDY, Generated, Sampling
 
 __all__ = [
     "GREEDY",
@@ -16,8 +17,10 @@ __all__ = [
     "Generated",
     "Request",
     "Sampling",
+    "answer",
     "beam_search",
     "generate",
     "generate_continuously",
     "generate_stream",
+    "search",
 ]

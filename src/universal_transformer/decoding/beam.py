@@ -1,6 +1,6 @@
 """Beam search: finds sequences of high probability as a whole, where greedy search maximises each token.
 
-``score(y | x) = log p(y | x) / lp(y)`` with ``lp(y) = ((5 + |y|) / 6)^α`` (Wu et al. 2016, section 7), where
+Sequences are ranked by ``log p(y | x) / lp(y)`` with ``lp(y) = ((5 + |y|) / 6)^α`` (Wu et al. 2016, section 7), where
 ``|y|`` counts the end token. ``α = 0`` ranks by probability alone; a larger value favours longer sequences.
 """
 
@@ -10,7 +10,6 @@ import torch
 
 from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.decoding.generation import (
-    Generated,
     GenerationBatch,
     Generator,
     Source,
@@ -18,6 +17,7 @@ from universal_transformer.decoding.generation import (
     start_generation,
 )
 from universal_transformer.errors import UserError
+from universal_transformer.models.generated import Generated
 
 
 def length_penalty(length: int, *, alpha: float) -> float:
@@ -37,24 +37,26 @@ class BestSequences:
     cut: list[Generated] = field(default_factory=list)
 
     def worst(self) -> float:
-        """The score that a better sequence must exceed; minus infinity while there are too few results."""
-        return self.ended[-1].score if len(self.ended) == self.num_results else float("-inf")
+        """The penalised score that a better sequence must exceed; minus infinity while there are too few results."""
+        return self.ended[-1].penalised_score if len(self.ended) == self.num_results else float("-inf")
 
-    def add(self, tokens: list[int], *, log_probability: float, steps: float, finished: bool) -> None:
-        """Insert a sequence, and remove the worst one beyond ``num_results``; ``steps`` is the sum over its tokens."""
-        length = len(tokens) + finished
-        group = self.ended if finished else self.cut
+    def add(self, tokens: list[int], *, scores: list[float], steps: list[float], finished: bool) -> None:
+        """Insert a sequence, and remove the worst one beyond ``num_results``; ``scores`` and ``steps`` of its tokens
+        include those of its end.
+        """
+        group, score = self.ended if finished else self.cut, sum(scores)
         group.append(
             Generated(
                 tokens=tokens,
-                score=log_probability / length_penalty(length, alpha=self.alpha),
-                log_probability=log_probability,
+                score=score,
+                penalised_score=score / length_penalty(len(scores), alpha=self.alpha),
                 finished=finished,
-                steps=steps / length,
+                token_scores=scores,
+                token_steps=steps,
                 source_steps=self.source_steps,
             )
         )
-        group.sort(key=lambda other: -other.score)
+        group.sort(key=lambda other: -other.penalised_score)
         del group[self.num_results :]
 
 
@@ -64,12 +66,19 @@ class Hypotheses:
 
     tokens: Int[Tensor, "rows beams length"]
     log_probability: Float[Tensor, "rows beams"]
-    steps: Float[Tensor, "rows beams"]  # summed over tokens
+    scores: Float[Tensor, "rows beams length"]
+    steps: Float[Tensor, "rows beams length"]
 
     @property
     def length(self) -> int:
         """Tokens of each hypothesis."""
         return self.tokens.shape[2]
+
+    def of(self, row: int, beam: int) -> tuple[list[int], list[float], list[float]]:
+        """Return the tokens of one hypothesis, with their scores and steps."""
+        parts = (self.tokens, self.scores, self.steps)
+        tokens, scores, steps = (part[row, beam].tolist() for part in parts)
+        return tokens, scores, steps
 
 
 def beam_search(
@@ -123,7 +132,8 @@ def _search(batch: GenerationBatch, best: list[BestSequences], *, beams: int) ->
     running = Hypotheses(
         tokens=torch.zeros(rows, 1, 0, dtype=torch.long, device=start.device),
         log_probability=start.new_zeros(rows, 1),
-        steps=batch.steps.new_zeros(rows, 1),
+        scores=start.new_zeros(rows, 1, 0),
+        steps=batch.steps.new_zeros(rows, 1, 0),
     )
     while best:
         _add_ended(batch, running, best)
@@ -139,7 +149,7 @@ def _search(batch: GenerationBatch, best: list[BestSequences], *, beams: int) ->
         if not best:
             return
         index = torch.tensor(open_rows, device=chosen.device)
-        running = Hypotheses(running.tokens[index], running.log_probability[index], running.steps[index])
+        running = Hypotheses(*(part[index] for part in vars(running).values()))
         batch.keep(parents[index].flatten())
         batch.advance(chosen[index].flatten())
 
@@ -147,22 +157,22 @@ def _search(batch: GenerationBatch, best: list[BestSequences], *, beams: int) ->
 def _add_ended(batch: GenerationBatch, running: Hypotheses, best: list[BestSequences]) -> None:
     """Add every running hypothesis, followed by the end token, to the results of its row if it is good enough."""
     ending = batch.log_probabilities[:, batch.model.config.vocabulary.end_id].view_as(running.log_probability)
-    totals = (running.log_probability + ending).tolist()
-    steps = running.steps + batch.steps.view_as(running.steps)
+    steps = batch.steps.view_as(ending).to(ending.dtype)
+    parts = torch.stack((running.log_probability + ending, ending, steps), dim=-1).tolist()
     for place, row in enumerate(best):
         penalty = length_penalty(running.length + 1, alpha=row.alpha)
-        for beam, total in enumerate(totals[place]):
+        for beam, (total, score, made) in enumerate(parts[place]):
             if total / penalty > row.worst():
-                tokens = running.tokens[place, beam].tolist()
-                row.add(tokens, log_probability=total, steps=float(steps[place, beam]), finished=True)
+                tokens, scores, steps_before = running.of(place, beam)
+                row.add(tokens, scores=[*scores, score], steps=[*steps_before, made], finished=True)
 
 
 def _add_cut(running: Hypotheses, row: BestSequences, *, place: int) -> None:
     """Add the hypotheses of a row that has reached its limit."""
     for beam, total in enumerate(running.log_probability[place].tolist()):
         if total > float("-inf"):
-            tokens = running.tokens[place, beam].tolist()
-            row.add(tokens, log_probability=total, steps=float(running.steps[place, beam]), finished=False)
+            tokens, scores, steps = running.of(place, beam)
+            row.add(tokens, scores=scores, steps=steps, finished=False)
 
 
 def _extend(
@@ -176,12 +186,17 @@ def _extend(
     totals = running.log_probability.unsqueeze(2) + going_on.view(rows, width, classes)
     log_probability, flat = totals.flatten(1).topk(min(beams, width * classes), dim=1)
     beam, chosen = flat // classes, flat % classes
-    steps = running.steps + batch.steps.view(rows, width)
-    tokens = running.tokens.gather(1, beam.unsqueeze(2).expand(-1, -1, length))
     first = torch.arange(rows, device=beam.device).unsqueeze(1) * width
+
+    def longer(parts: Tensor, last: Tensor) -> Tensor:
+        parents = parts.gather(1, beam.unsqueeze(2).expand(-1, -1, length))
+        return torch.cat((parents, last.unsqueeze(2)), dim=2)
+
+    scores = going_on[(first + beam).flatten(), chosen.flatten()].view_as(log_probability)
     extended = Hypotheses(
-        tokens=torch.cat((tokens, chosen.unsqueeze(2)), dim=2),
+        tokens=longer(running.tokens, chosen),
         log_probability=log_probability,
-        steps=steps.gather(1, beam),
+        scores=longer(running.scores, scores),
+        steps=longer(running.steps, batch.steps.view(rows, width).gather(1, beam)),
     )
     return extended, first + beam, chosen

@@ -15,7 +15,6 @@ import torch
 
 from universal_transformer.axes import Int, Tensor
 from universal_transformer.decoding.generation import (
-    Generated,
     Generator,
     check_model,
     evaluating,
@@ -23,19 +22,19 @@ from universal_transformer.decoding.generation import (
     prepared,
     start_generation,
 )
-from universal_transformer.decoding.sampling import GREEDY, Continuation, Sampling, extend, generate
+from universal_transformer.decoding.sampling import Continuation, extend, generate
 from universal_transformer.errors import UserError
 from universal_transformer.execution import policy
 from universal_transformer.execution.stream import RowStream, stream_obstacle
 from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.models.generated import GREEDY, Generated, Sampling
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.roles import AnyEncoderDecoder
 from universal_transformer.models.target import DecoderState
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to continue: the source of an EncoderDecoder, or the prompt of a LanguageModel (``start_id`` first).
+    """What to continue: the source of an EncoderDecoder, or the prompt of a LanguageModel.
 
     ``number`` names it in the results, and with the seed it decides all draws.
     """
@@ -157,21 +156,12 @@ def _check(slots: int, capacity: int) -> None:
             raise UserError(f"{name}={value}: at least 1")
 
 
-def _sources(model: Generator, requests: Sequence[Request]) -> Int[Tensor, "batch source"] | list[list[int]]:
-    if not isinstance(model, AnyEncoderDecoder):
-        return [list(request.tokens) for request in requests]
-    longest = max(len(request.tokens) for request in requests)
-    blank = model.config.vocabulary.padding_id
-    rows = [[*request.tokens, *[blank] * (longest - len(request.tokens))] for request in requests]
-    return torch.tensor(rows, dtype=torch.long, device=next(model.parameters()).device)
-
-
 def _in_batches(
     model: Generator, requests: Iterator[Request], *, slots: int, options: DecodingOptions
 ) -> Iterator[tuple[int, Generated]]:
     while chunk := list(islice(requests, slots)):
         numbers = [request.number for request in chunk]
-        found = generate(model, _sources(model, chunk), indices=numbers, **vars(options))
+        found = generate(model, [request.tokens for request in chunk], indices=numbers, **vars(options))
         yield from zip(numbers, found, strict=True)
 
 
@@ -219,7 +209,7 @@ class ContinuousBatch:
         options = self.options
         session = start_generation(
             self.model,
-            _sources(self.model, requests),
+            [request.tokens for request in requests],
             max_new_tokens=options.max_new_tokens,
             max_steps=options.max_steps,
             halting_threshold=options.halting_threshold,

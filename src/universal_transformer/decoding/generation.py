@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from universal_transformer.axes import Bool, Float, Int, Tensor
+from universal_transformer.decoding.ids import prompts_of, sources_of
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import PackedLinear, packed
 from universal_transformer.models.config import BaseConfig, ModelConfig
@@ -31,25 +32,8 @@ from universal_transformer.nn.trace import Trace
 
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 Generator = AnyEncoderDecoder | AnyLanguageModel
-Source = Int[Tensor, "batch source"] | Sequence[Sequence[int]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Generated:
-    """One generated sequence.
-
-    ``log_probability`` is the sum of the model's log-probabilities of its tokens (and of the end token, when
-    ``finished``). Sequences are ranked by ``score``: in a beam search the log-probability over the length penalty,
-    elsewhere the log-probability. ``steps`` is the mean number of depth steps that the decoder made for a token,
-    ``source_steps`` the number that the encoder made for each source position (empty for a language model).
-    """
-
-    tokens: list[int]
-    score: float
-    log_probability: float
-    finished: bool
-    steps: float
-    source_steps: list[float]
+Source = Tensor | Sequence[Sequence[int]]
+"""Ids of sources or prompts: [batch, position], padded, or one list for each row."""
 
 
 @contextmanager
@@ -104,18 +88,6 @@ def check_model(model: nn.Module) -> None:
         )
     if not isinstance(model, AnyEncoderDecoder | AnyLanguageModel):
         raise UserError(f"{type(model).__name__} cannot generate: EncoderDecoder and LanguageModel can")
-
-
-def check_source(source: Source, *, model: nn.Module) -> Int[Tensor, "batch source"]:
-    """UserError unless ``source`` is a tensor of at least one token."""
-    if not isinstance(source, Tensor):
-        kind = type(model).__name__
-        raise UserError(f"an {kind} generates from a tensor of source tokens [batch, source]")
-    if source.dim() != 2 or not source.numel():
-        raise UserError(
-            f"source of shape {list(source.shape)}: [batch, source] with at least one row of at least one position"
-        )
-    return source
 
 
 def prepared(model: AnyModel) -> AnyModel:
@@ -180,21 +152,20 @@ def start_generation(
     model, config = prepared(model), model.config
     depth = {"max_steps": max_steps, "halting_threshold": halting_threshold}
     if isinstance(model, AnyEncoderDecoder):
-        source = check_source(source, model=model)
+        source = sources_of(source, model=model)
         lengths = (source != config.vocabulary.padding_id).sum(dim=1).tolist()
         limits = _limits(lengths, [1] * len(lengths), max_new_tokens=max_new_tokens, config=config)
         state = model.start(source, capacity=max(limits) if reserve else 1, **depth)
         source_steps = steps_of(state.trace, real=source != config.vocabulary.padding_id)
         tokens, padding = torch.full_like(source[:, :1], config.start_id), None
     else:
-        if isinstance(source, Tensor):
-            raise UserError("a LanguageModel continues a list of prompts, each a list of ids, not a tensor")
-        tokens, padding = _pad_left(source, model=model)
-        lengths = [len(prompt) for prompt in source]
+        prompts = prompts_of(source, model=model)
+        tokens, padding = _pad_left(prompts, model=model)
+        lengths = [len(prompt) for prompt in prompts]
         limits = _limits(lengths, lengths, max_new_tokens=max_new_tokens, config=config)
         capacity = tokens.shape[1] + (max(limits) - 1 if reserve else 0)
-        state = model.start(batch=len(source), capacity=capacity, **depth)
-        source_steps = [[] for _ in source]
+        state = model.start(batch=len(prompts), capacity=capacity, **depth)
+        source_steps = [[] for _ in prompts]
     logits = model.advance(tokens, state, padding=padding)[:, -1]
     first = next_log_probabilities(logits, config=config)
     return GenerationBatch(model, state, first, _last_steps(state, first), limits, source_steps)
@@ -202,8 +173,8 @@ def start_generation(
 
 def check_limit(max_new_tokens: int | None) -> None:
     """UserError for fewer than one new token."""
-    if max_new_tokens is not None and max_new_tokens < 1:
-        raise UserError(f"max_new_tokens={max_new_tokens}: at least 1")
+    if max_new_tokens is not None and (type(max_new_tokens) is not int or max_new_tokens < 1):
+        raise UserError(f"max_new_tokens={max_new_tokens}: at least 1, a whole number")
 
 
 def _limits(lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int | None, config: BaseConfig) -> list[int]:
@@ -230,19 +201,7 @@ def _pad_left(
     prompts: Sequence[Sequence[int]], *, model: AnyLanguageModel
 ) -> tuple[Int[Tensor, "batch prompt"], Bool[Tensor, "batch prompt"]]:
     """Return one tensor of all prompts, aligned at their ends, and its padding mask."""
-    config = model.config
-    if not prompts:
-        raise UserError("no prompts: give at least one, of at least the start token")
-    size, padding_id = config.vocabulary.size, config.vocabulary.padding_id
-    for row, prompt in enumerate(prompts):
-        if not prompt or prompt[0] != config.start_id:
-            raise UserError(
-                f"prompt {row} begins with {prompt[0] if prompt else 'nothing'}: "
-                f"the model was trained on sequences that begin with start_id={config.start_id}"
-            )
-        for token in prompt[1:]:
-            if not 0 <= token < size or token == padding_id:
-                raise UserError(f"prompt {row}: token id {token}: allowed are 0 to {size - 1} without {padding_id=}")
+    padding_id = model.config.vocabulary.padding_id
     longest = max(map(len, prompts))
     rows = [[padding_id] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
     blanks = [[place < longest - len(prompt) for place in range(longest)] for prompt in prompts]

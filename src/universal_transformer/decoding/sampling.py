@@ -7,45 +7,22 @@ probabilities sum to at least ``top_p`` (the nucleus; Holtzman et al. 2020). ``Ï
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated
 
 import torch
 
 from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.decoding.generation import (
-    Generated,
     Generator,
     Source,
     check_limit,
-    check_source,
     evaluating,
     next_log_probabilities,
     start_generation,
 )
+from universal_transformer.decoding.ids import sources_of
 from universal_transformer.errors import UserError
+from universal_transformer.models.generated import GREEDY, Generated, Sampling
 from universal_transformer.models.roles import NonAutoregressive, refuse_depth
-from universal_transformer.typed import Count, NonNegative, Range, check
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """How the next token is chosen. A value that is not allowed raises a UserError."""
-
-    temperature: NonNegative = 0.0
-    """0 takes the likeliest token; 1 draws from the model's distribution; larger values flatten the distribution."""
-    top_k: Count = 0
-    """Draw from this number of likeliest tokens; 0: from all tokens."""
-    top_p: Annotated[float, Range(0, 1, above=True)] = 1.0
-    """Draw from the smallest set of likeliest tokens whose probability is at least this; 1: from all tokens."""
-    seed: Annotated[int, Range(0)] = 0
-    """The seed and the number of a row determine all draws of that row."""
-
-    def __post_init__(self) -> None:
-        check(self)
-
-
-GREEDY = Sampling()
 
 
 def filtered_distribution(
@@ -95,15 +72,16 @@ def generate(
 ) -> list[Generated]:
     """Return one generated sequence for each row of ``source``.
 
-    ``source`` is a tensor of source tokens ``[batch, source]`` for an EncoderDecoder. For a LanguageModel it holds the
-    prompts, which are lists of ids that begin with ``start_id``; only the continuation is returned. A row ends with
+    ``source`` holds the source ids of an EncoderDecoder, or the prompts of a LanguageModel, which get the start token
+    if they do not begin with it; only the continuation is returned. It is a tensor ``[batch, position]``, padded, or a
+    list of ids for each row. A row ends with
     the end token or after ``max_new_tokens`` (end token included; by default as many as the configuration's
     :meth:`~universal_transformer.models.config.GenerationConfig.limit` allows).
     ``indices`` are the numbers of the rows (by default 0, 1, 2 â€¦). The draws for a row depend on the seed and on its
     number alone, so that the other rows of the batch do not change them. ``max_steps`` and ``halting_threshold`` are
     those of the model's call.
 
-    Raises UserError for an empty prompt, ids out of the vocabulary, and lengths that do not fit.
+    Raises UserError for no rows, ids out of the vocabulary, and lengths that do not fit.
     """
     check_limit(max_new_tokens)
     if isinstance(model, NonAutoregressive):
@@ -141,7 +119,7 @@ def _at_once(
     indices: Sequence[int] | None,
 ) -> list[Generated]:
     """The same for a model that predicts all tokens at once: each token is chosen independently."""
-    source = check_source(source, model=model)
+    source = sources_of(source, model=model)
     with evaluating(model):
         logits, inside = model.output_logits(source)
     limits = [places if limit is None else min(limit, places) for places in inside.sum(dim=1).tolist()]
@@ -173,8 +151,8 @@ class Continuation:
         self.limit = limit
         self.random = random.Random(f"{seed} {number}")  # text, so that (1, 12) is not (11, 2)
         self.tokens: list[int] = []
-        self.log_probability = 0.0
         self.finished = False
+        self.scores: list[float] = []
         self.steps: list[float] = []
 
     @property
@@ -182,9 +160,9 @@ class Continuation:
         """Whether it has ended or has reached its limit."""
         return self.finished or len(self.tokens) == self.limit
 
-    def add(self, token: int, *, log_probability: float, steps: float, end_id: int) -> None:
+    def add(self, token: int, *, score: float, steps: float, end_id: int) -> None:
         """Append a token, or mark the sequence as finished if it is the end token."""
-        self.log_probability += log_probability
+        self.scores.append(score)
         self.steps.append(steps)
         if token == end_id:
             self.finished = True
@@ -195,10 +173,11 @@ class Continuation:
         """Return the generated sequence."""
         return Generated(
             tokens=self.tokens,
-            score=self.log_probability,
-            log_probability=self.log_probability,
+            score=sum(self.scores),
+            penalised_score=sum(self.scores),
             finished=self.finished,
-            steps=sum(self.steps) / len(self.steps),
+            token_scores=self.scores,
+            token_steps=self.steps,
             source_steps=source_steps,
         )
 
@@ -226,5 +205,5 @@ def extend(
     scores = log_probabilities.gather(1, chosen.unsqueeze(1)).squeeze(1)
     for row, token, score, made in zip(rows, chosen.tolist(), scores.tolist(), steps.tolist(), strict=True):
         if not row.done:
-            row.add(token, log_probability=score, steps=made, end_id=end_id)
+            row.add(token, score=score, steps=made, end_id=end_id)
     return chosen

@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from universal_transformer.axes import Tensor
-from universal_transformer.decoding import GREEDY, Generated, Sampling, beam_search, generate
-from universal_transformer.decoding.generation import Source, check_model
+from universal_transformer.decoding import GREEDY, DecodingOptions, Generated, Sampling, search
+from universal_transformer.decoding.generation import Source
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.roles import AnyEncoderDecoder, AnyLanguageModel, NonAutoregressive
+from universal_transformer.models.roles import (
+    AnyEncoderDecoder,
+    AnyLanguageModel,
+    NonAutoregressive,
+    check_threshold_applies,
+)
 from universal_transformer.nn.halting import check_threshold
 from universal_transformer.registry import Model
 from universal_transformer.typed import AtLeastOne, check
@@ -50,11 +55,7 @@ class InferenceOptions:
 
     def check(self, model: Model) -> None:
         """Refuse a threshold for a model that does not halt: it would change nothing."""
-        if self.halting_threshold is not None and not model.config.halts:
-            raise UserError(
-                f"halting_threshold={self.halting_threshold:g}: this model was trained without halting and has no "
-                "threshold; leave it out"
-            )
+        check_threshold_applies(self.halting_threshold, config=model.config)
 
     def notes(self, model: Model) -> list[str]:
         """Say where the depth differs from the model's own."""
@@ -79,26 +80,21 @@ class InferenceOptions:
         num_results: int = 1,
     ) -> list[list[Generated]]:
         """Return the sequences found for each row, best first; `indices` number the rows for sampling."""
-        if self.beams > 1:
-            check_model(model)
-            assert not isinstance(model, NonAutoregressive)
-            return beam_search(
-                model,
-                source,
-                beams=self.beams,
-                alpha=self.alpha,
-                num_results=min(num_results, self.beams),
-                max_new_tokens=self.max_new_tokens,
-                max_steps=self.max_steps,
-                halting_threshold=self.halting_threshold,
-            )
-        found = generate(
+        return search(
             model,
             source,
-            max_new_tokens=self.max_new_tokens,
-            sampling=self.sampling,
+            beams=self.beams,
+            alpha=self.alpha,
+            num_results=num_results,
             indices=indices,
+            options=self.decoding,
+        )
+
+    @property
+    def decoding(self) -> DecodingOptions:
+        return DecodingOptions(
+            sampling=self.sampling,
+            max_new_tokens=self.max_new_tokens,
             max_steps=self.max_steps,
             halting_threshold=self.halting_threshold,
         )
-        return [[one] for one in found]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import Example, size
-from universal_transformer.decoding import DecodingOptions, Generated, Request, generate_stream
+from universal_transformer.data.tokenizer import END, SPECIAL
+from universal_transformer.decoding import Generated, Request, generate_stream
 from universal_transformer.decoding.generation import Source, evaluating, prepared, steps_of
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
@@ -26,7 +27,7 @@ from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.roles import AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
 from universal_transformer.registry import Model
-from universal_transformer.tasks.task import Codec, Prediction
+from universal_transformer.tasks.task import Codec, Prediction, Token
 from universal_transformer.typed import AtLeastOne, typed
 
 WINDOW = 1024
@@ -46,14 +47,15 @@ def predict(
 
     | model           | text                          | score                                                     |
     | --------------- | ----------------------------- | --------------------------------------------------------- |
-    | classifier      | the likeliest class           | its probability                                           |
-    | encoder-decoder | the output found              | its log probability (over the length penalty with beams)  |
+    | classifier      | the likeliest class           | the natural logarithm of its probability                  |
+    | encoder-decoder | the output found              | the same, of the output with its end                      |
     | language model  | the prompt's continuation     | the same                                                  |
 
-    `steps` holds N of each source position (for a language model: of the position that predicts each prompt token), and
-    `choices` the `num_choices` best answers that were found. Examples are read `window` at a time and batched by length
-    under `batch_tokens` positions. Sampling for an example depends on its number only, so that batches change no
-    answer.
+    `tokens` holds N of each source position (for a language model: of the position that predicts each prompt token),
+    `output` the score and N of each token of the answer, and `choices` the `num_choices` best answers that were found.
+    `words` is left empty: `with_words` fills it from the line of the example. Examples are read `window` at a time and
+    batched by length under `batch_tokens` positions. Sampling for an example depends on its number only, so that
+    batches change no answer.
     """
     options = options or InferenceOptions()
     for name, value in (("num_choices", num_choices), ("window", window), ("batch_tokens", batch_tokens)):
@@ -75,6 +77,8 @@ class _Predictor:
     options: InferenceOptions
     num_choices: int
     batch_tokens: int
+    names: dict[int, str] = field(default_factory=dict)
+    """Tokens of answers as text, once each."""
 
     def predictions(self, examples: Iterator[Example], *, window: int) -> Iterator[Prediction]:
         """Yield the predictions of each window of examples when the window is full."""
@@ -114,11 +118,37 @@ class _Predictor:
             steps = self._prompt_steps(model, examples)
         else:
             steps = [best[0].source_steps for best in found]
-        texts = [[(self.codec.render(one.tokens), one.score) for one in best] for best in found]
         return [
-            _prediction(choices, taken, finished=best[0].finished)
-            for choices, taken, best in zip(texts, steps, found, strict=True)
+            Prediction(
+                text=self.codec.render(best[0].tokens),
+                score=best[0].score,
+                finished=best[0].finished,
+                tokens=self._tokens(example, taken),
+                output=self._output(best[0]),
+                choices=[(self.codec.render(one.tokens), one.score) for one in best],
+            )
+            for example, taken, best in zip(examples, steps, found, strict=True)
         ]
+
+    def _tokens(self, example: Example, steps: Sequence[float]) -> list[Token]:
+        """Return the source positions of an example with their steps."""
+        names = self.codec.words(example)
+        if not steps:
+            return [Token(name, None) for name in names]
+        return [Token(name, made) for name, made in zip(names, steps, strict=True)]
+
+    def _output(self, found: Generated) -> list[Token]:
+        """Return the tokens of an answer with their scores and steps, the end included."""
+        names = [self._name(token) for token in found.tokens] + [SPECIAL[END]] * found.finished
+        depth = self.model.config.max_steps > 0
+        parts = zip(names, found.token_steps, found.token_scores, strict=True)
+        return [Token(name, made if depth else None, score) for name, made, score in parts]
+
+    def _name(self, token: int) -> str:
+        """Return one token of an answer as text."""
+        if token not in self.names:
+            self.names[token] = self.codec.render([token])
+        return self.names[token]
 
     def _positions(self, example: Example) -> int:
         """Return the positions of an example in memory, its longest output included."""
@@ -147,12 +177,7 @@ class _Predictor:
             requests,
             slots=min(len(examples), max(1, self.batch_tokens // max(sizes))),
             capacity=max(sizes) + 2,  # the start token of a prompt, and twice that among the new tokens
-            options=DecodingOptions(
-                sampling=options.sampling,
-                max_new_tokens=options.max_new_tokens,
-                max_steps=options.max_steps,
-                halting_threshold=options.halting_threshold,
-            ),
+            options=options.decoding,
         )
         return dict(found)
 
@@ -160,13 +185,15 @@ class _Predictor:
         batch = collate(examples, indices=range(len(examples))).to(device_of(model))
         assert batch.source is not None
         output = self.options.run(model, batch.source)
-        probabilities = finite(output.logits).double().softmax(-1)
-        best, classes = probabilities.topk(min(self.num_choices, probabilities.shape[-1]), dim=-1)
+        scores = finite(output.logits).double().log_softmax(-1)
+        best, classes = scores.topk(min(self.num_choices, scores.shape[-1]), dim=-1)
         steps = steps_of(output.encoder, real=real_positions(model, batch.source))
-        return [
-            _prediction([(self.codec.render(name), score) for name, score in zip(names, scores, strict=True)], taken)
-            for scores, names, taken in zip(best.tolist(), classes.tolist(), steps, strict=True)
-        ]
+        found = []
+        for example, values, names, taken in zip(examples, best.tolist(), classes.tolist(), steps, strict=True):
+            choices = [(self.codec.render(name), value) for name, value in zip(names, values, strict=True)]
+            tokens = self._tokens(example, taken)
+            found.append(Prediction(text=choices[0][0], score=choices[0][1], tokens=tokens, choices=choices))
+        return found
 
     def _prompt_steps(self, model: AnyLanguageModel, examples: Sequence[Example]) -> list[list[float]]:
         """N of the positions that predict the tokens of each prompt."""
@@ -179,9 +206,5 @@ class _Predictor:
 
 def _given(model: AnyEncoderDecoder | AnyLanguageModel, example: Example) -> list[int]:
     if isinstance(model, AnyLanguageModel):
-        return [model.config.vocabulary.start_id, *target_ids(example)]
+        return list(target_ids(example))
     return [token for token in example.source if isinstance(token, int)]
-
-
-def _prediction(choices: list[tuple[str, float]], steps: list[float], *, finished: bool = True) -> Prediction:
-    return Prediction(text=choices[0][0], score=choices[0][1], finished=finished, steps=steps, choices=choices)

@@ -193,8 +193,15 @@ def cut(output: Generated, *, length: int) -> Generated:
 
     A batch is generated up to the length of its longest target. Cut to its own, an output has the same tokens, and so
     the same scores and steps, in every batch. Where the target ends in an end token, the cut changes no score: an
-    output that has not ended there is longer than the target. Log-probability and mean steps stay those of the whole
-    output.
+    output that has not ended there is longer than the target.
     """
-    finished = output.finished and len(output.tokens) < length
-    return dataclasses.replace(output, tokens=output.tokens[:length], finished=finished)
+    scores = output.token_scores[:length]
+    return dataclasses.replace(
+        output,
+        tokens=output.tokens[:length],
+        score=sum(scores),
+        penalised_score=sum(scores),
+        finished=output.finished and len(output.tokens) < length,
+        token_scores=scores,
+        token_steps=output.token_steps[:length],
+    )

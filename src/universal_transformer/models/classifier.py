@@ -6,10 +6,11 @@ from torch import nn
 from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
+from universal_transformer.models.inputs import check_tokens
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.pointer import Pointer
-from universal_transformer.models.positions import draw_positions
-from universal_transformer.models.roles import AnyClassifier
+from universal_transformer.models.positions import check_positions, draw_positions
+from universal_transformer.models.roles import AnyClassifier, check_threshold_applies
 from universal_transformer.models.source import SourceSide
 
 
@@ -30,6 +31,7 @@ class Classifier(AnyClassifier):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
+        config = self.config
         self.source = SourceSide(config)
         self.head: nn.Linear | Pointer
         width, classes = config.sizes.width, config.vocabulary.num_classes
@@ -48,7 +50,13 @@ class Classifier(AnyClassifier):
         halting_threshold: float | None = None,
         keep_attention: bool = False,
     ) -> ModelOutput:
-        """Logits ``[batch, classes]``."""
+        """Logits ``[batch, classes]``.
+
+        Raises UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
+        """
+        check_tokens(source, name="source", words=self.config.inputs.kind == "facts")
+        check_positions(source_positions, of=source, name="source_positions")
+        check_threshold_applies(halting_threshold, config=self.config)
         if self.training and self.config.coordinates.offsets != "none" and source_positions is None:
             source_positions = draw_positions(self.config.coordinates, *source.shape[:2], device=source.device)
         states, padding, trace = self.source(

@@ -5,10 +5,10 @@ import torch
 from universal_transformer.axes import Int, Padding, Positions, States, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput
+from universal_transformer.models.inputs import TokenInput, check_pairs, check_tokens
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.positions import draw_positions
-from universal_transformer.models.roles import AnyEncoderDecoder
+from universal_transformer.models.positions import check_positions, draw_positions
+from universal_transformer.models.roles import AnyEncoderDecoder, check_threshold_applies
 from universal_transformer.models.source import SourceSide
 from universal_transformer.models.target import DecoderState, TargetSide
 from universal_transformer.nn.attention import ProjectedSource
@@ -69,7 +69,14 @@ class EncoderDecoder(AnyEncoderDecoder):
         halting_threshold: float | None = None,
         keep_attention: bool = False,
     ) -> ModelOutput:
-        """Logits for every label of ``target`` (end token included, padded on the right) given those to its left."""
+        """Logits for every label of ``target`` (end token included, padded on the right) given those to its left.
+
+        Raises UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
+        """
+        check_pairs(source, target)
+        check_positions(source_positions, of=source, name="source_positions")
+        check_positions(target_positions, of=target, name="target_positions")
+        check_threshold_applies(halting_threshold, config=self.config)
         given = source_positions is not None and target_positions is not None
         if self.training and self.config.coordinates.offsets != "none" and not given:
             drawn = self._draw(source.shape[1], target.shape[1], batch=source.shape[0], device=source.device)
@@ -103,6 +110,8 @@ class EncoderDecoder(AnyEncoderDecoder):
         halting_threshold: float | None = None,
     ) -> DecoderState:
         """Encode ``source`` and return the state for up to ``capacity`` tokens (the start token included)."""
+        check_tokens(source, name="source")
+        check_threshold_applies(halting_threshold, config=self.config)
         positions = self.source.positions(source)
         states, padding, trace = self.source(
             source, positions=positions, max_steps=max_steps, threshold=halting_threshold

@@ -11,12 +11,35 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.config import BaseConfig
 
 
-def _check_ids(ids: Int[Tensor, "..."], *, size: int) -> None:
+def check_ids(ids: Int[Tensor, "..."], *, size: int) -> None:
     """UserError when an id lies outside the vocabulary (on a CPU: on a GPU this would need a synchronisation)."""
     if ids.device.type == "cpu" and ids.numel() and not torch.compiler.is_compiling():
         least, most = (int(extreme) for extreme in ids.aminmax())
         if least < 0 or most >= size:
             raise UserError(f"token id {least if least < 0 else most}: allowed are 0 to {size - 1}")
+
+
+def check_tokens(ids: Tensor, *, name: str, words: bool = False) -> None:
+    """UserError unless ``ids`` are whole numbers [batch, position] (with ``words``: [batch, fact, word]), and some."""
+    if torch.compiler.is_compiling():
+        return
+    shape, axes = list(ids.shape), "[batch, fact, word]" if words else "[batch, position]"
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise UserError(f"{name} of type {ids.dtype}: token ids are whole numbers, of type torch.long")
+    if len(shape) == len(axes.split(",")) - 1:
+        raise UserError(f"{name} of shape {shape}: expected {axes}; add the batch dimension: {name}.unsqueeze(0)")
+    if len(shape) != len(axes.split(",")):
+        raise UserError(f"{name} of shape {shape}: expected {axes}")
+    if 0 in shape:
+        raise UserError(f"{name} of shape {shape}: expected {axes}, at least one row of at least one position")
+
+
+def check_pairs(source: Tensor, target: Tensor) -> None:
+    """UserError unless ``source`` and ``target`` are token ids of the same number of rows."""
+    check_tokens(source, name="source")
+    check_tokens(target, name="target")
+    if source.shape[0] != target.shape[0]:
+        raise UserError(f"{source.shape[0]} sources, but {target.shape[0]} targets: row n of one belongs to row n")
 
 
 def source_input(config: BaseConfig, width: int) -> "TokenInput | FactInput":
@@ -40,7 +63,7 @@ class _Embedding(nn.Module):
 
     def embed(self, ids: Int[Tensor, "*ids"]) -> Float[Tensor, "*ids width"]:
         """``E[id] * scale``, exactly 0 at padding."""
-        _check_ids(ids, size=self.weight.shape[0])
+        check_ids(ids, size=self.weight.shape[0])
         blank = (ids == self.padding_id).unsqueeze(-1)
         return (self.scale * embedding(ids, self.weight)).masked_fill(blank, 0.0)
 

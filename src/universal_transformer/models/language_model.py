@@ -3,10 +3,10 @@
 from universal_transformer.axes import Int, Positions, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput
+from universal_transformer.models.inputs import TokenInput, check_tokens
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.positions import draw_positions
-from universal_transformer.models.roles import AnyLanguageModel
+from universal_transformer.models.positions import check_positions, draw_positions
+from universal_transformer.models.roles import AnyLanguageModel, check_threshold_applies
 from universal_transformer.models.target import DecoderState, TargetSide
 
 
@@ -18,6 +18,7 @@ class LanguageModel(AnyLanguageModel):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
+        config = self.config
         embedding = TokenInput(config, config.sizes.width)
         self.target = TargetSide(config, embedding=embedding, cross_attention=False)
         initialise(self)
@@ -31,7 +32,13 @@ class LanguageModel(AnyLanguageModel):
         halting_threshold: float | None = None,
         keep_attention: bool = False,
     ) -> ModelOutput:
-        """Logits for every token of ``target`` given those to its left."""
+        """Logits for every token of ``target`` given those to its left.
+
+        Raises UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
+        """
+        check_tokens(target, name="target")
+        check_positions(target_positions, of=target, name="target_positions")
+        check_threshold_applies(halting_threshold, config=self.config)
         if self.training and self.config.coordinates.offsets != "none" and target_positions is None:
             target_positions = draw_positions(self.config.coordinates, *target.shape[:2], device=target.device)
         logits, trace = self.target(
@@ -52,4 +59,5 @@ class LanguageModel(AnyLanguageModel):
         halting_threshold: float | None = None,
     ) -> DecoderState:
         """Return an empty state with caches for ``capacity`` tokens (start token and prompt included)."""
+        check_threshold_applies(halting_threshold, config=self.config)
         return self.target.start(batch=batch, capacity=capacity, max_steps=max_steps, threshold=halting_threshold)

@@ -9,6 +9,18 @@ from universal_transformer.nn.config import CoordinatesConfig
 from universal_transformer.nn.coordinates import count_positions
 
 
+def check_positions(positions: Tensor | None, *, of: Tensor, name: str) -> None:
+    """UserError unless positions are whole numbers for each of the ids ``of``, or one row for all of them."""
+    if positions is None or torch.compiler.is_compiling():
+        return
+    rows, length = of.shape[:2]
+    if positions.is_floating_point() or positions.shape not in ((rows, length), (1, length)):
+        raise UserError(
+            f"{name} of type {positions.dtype} and shape {list(positions.shape)}: expected whole numbers "
+            f"[{rows}, {length}] or [1, {length}], one for each id"
+        )
+
+
 def without_padding(padding: Padding) -> Padding | None:
     """``None`` when nothing is padding, so that attention can use its fastest kernel. An export serves both cases."""
     return padding if torch.compiler.is_exporting() or bool(padding.any()) else None

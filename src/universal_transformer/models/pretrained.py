@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast, get_args
+from typing import Any, ClassVar, NoReturn, TypeVar, cast, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,7 +19,7 @@ from universal_transformer.manifest import MANIFEST, check_content
 from universal_transformer.models.config import BaseConfig, ModelConfig, refusal
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.recurrence import Recurrence
-from universal_transformer.typed import listed
+from universal_transformer.typed import listed, replaced
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 HOLDS = f"a model folder holds {CONFIG} and {WEIGHTS}"
@@ -33,7 +33,10 @@ AnyModel = TypeVar("AnyModel", bound="Pretrained")  # typing.Self is more than t
 
 
 class Pretrained(nn.Module):
-    """A model with a configuration that can be saved and loaded."""
+    """A model with a configuration that can be saved and loaded.
+
+    A configuration whose ``architecture`` was left at its default gets that of the class.
+    """
 
     architecture: ClassVar[str]
     config_kind: ClassVar[type[BaseConfig]] = ModelConfig
@@ -42,9 +45,15 @@ class Pretrained(nn.Module):
         super().__init__()
         if not isinstance(config, self.config_kind):
             raise UserError(f"{type(config).__name__}: {type(self).__name__} needs a {self.config_kind.__name__}")
+        if config.architecture not in (self.architecture, BaseConfig.architecture):
+            self._refuse_architecture(config, where="")
         if config.architecture != self.architecture:
-            raise UserError(f'architecture="{config.architecture}": {type(self).__name__} needs "{self.architecture}"')
+            config = replaced(config, {"architecture": self.architecture})
         self.config: BaseConfig = config
+
+    @classmethod
+    def _refuse_architecture(cls, config: BaseConfig, *, where: str) -> NoReturn:
+        raise UserError(f'{where}architecture="{config.architecture}": {cls.__name__} needs "{cls.architecture}"')
 
     def tensors(self) -> dict[str, Tensor]:
         """Every parameter and saved buffer by name, shared ones once."""
@@ -93,6 +102,8 @@ class Pretrained(nn.Module):
         if (kind := fields.get("kind", ModelConfig.kind)) != cls.config_kind.kind:
             raise UserError(f"{where}: kind: {cls.__name__} needs {cls.config_kind.kind}, found {show(kind)}")
         config = cls.config_kind.from_dict(fields, where=where)
+        if config.architecture != cls.architecture:
+            cls._refuse_architecture(config, where=f"{where}: ")
         found = read_shapes(path)
         check_shapes(found, _shapes(cls, config, most_blocks=len(found), where=where), name=show_path(path))
         model = cls(config)

@@ -16,14 +16,19 @@ and returns no trace.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
 from universal_transformer.axes import Bool, Float, Int, Padding, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import BaseConfig
+from universal_transformer.models.generated import GREEDY, Generated, Sampling
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.nn.trace import Trace
+
+DECODING = "universal_transformer.decoding"
+"""Imports the models, and is imported when a model generates for the first time."""
 
 
 @runtime_checkable
@@ -49,7 +54,49 @@ class AnyClassifier(Pretrained):
             )
 
 
-class _TokenByToken(Pretrained):
+class Generating(Pretrained):
+    """A model that writes sequences."""
+
+    codec: Any = None
+    """Turns texts into ids and back; `load` sets it. Without a codec `generate` takes ids alone."""
+
+    def generate(
+        self,
+        source: Tensor | Sequence[Any],
+        *,
+        max_new_tokens: int | None = None,
+        beams: int = 1,
+        length_penalty: float | None = None,
+        sampling: Sampling = GREEDY,
+        max_steps: int | None = None,
+        halting_threshold: float | None = None,
+    ) -> list[Generated]:
+        """Return the sequence that the model writes for each row of ``source``, as ``ut predict`` does.
+
+        ``source`` holds the source ids of an encoder-decoder or the prompts of a language model: a tensor
+        ``[batch, position]``, padded, or a list of ids for each row. A prompt gets the start token if it does not begin
+        with it. A model with a codec takes a list of texts too. A sequence has at most ``max_new_tokens``, its end
+        included (None: ``config.generation.limit`` of the length of its row). One beam and greedy ``sampling`` choose
+        the likeliest token; several ``beams`` search for a sequence of high probability, with ``length_penalty`` (None:
+        0.6) as the exponent of the length penalty. ``max_steps`` and ``halting_threshold`` are the model's own where
+        they are None.
+
+        Raises UserError for ids, shapes and options that do not fit the model.
+        """
+        decoding = import_module(DECODING)
+        options = decoding.DecodingOptions(
+            sampling=sampling,
+            max_new_tokens=max_new_tokens,
+            max_steps=max_steps,
+            halting_threshold=halting_threshold,
+        )
+        found: list[Generated] = decoding.answer(
+            self, source, beams=beams, length_penalty=length_penalty, options=options
+        )
+        return found
+
+
+class _TokenByToken(Generating):
     """A model that generates from left to right.
 
     ``start(source, …)`` of an encoder-decoder encodes the source, and ``start(batch=…, …)`` of a language model begins
@@ -82,7 +129,7 @@ class AnyLanguageModel(_TokenByToken):
     architecture = "language_model"
 
 
-class NonAutoregressive(Pretrained):
+class NonAutoregressive(Generating):
     """Source tokens to target tokens, all of them predicted at once."""
 
     architecture = "encoder_decoder"
@@ -92,6 +139,15 @@ class NonAutoregressive(Pretrained):
     ) -> tuple[Float[Tensor, "batch place classes"], Bool[Tensor, "batch place"]]:
         """Logits of every place of the output, and which places belong to a row."""
         raise NotImplementedError
+
+
+def check_threshold_applies(halting_threshold: float | None, *, config: BaseConfig) -> None:
+    """UserError for a threshold that is given to a model without halting: it would change nothing."""
+    if halting_threshold is not None and not config.halts:
+        raise UserError(
+            f"halting_threshold={halting_threshold}: this model was trained without halting and has no threshold; "
+            "leave it out"
+        )
 
 
 def refuse_depth(*, max_steps: int | None, halting_threshold: float | None, model: Pretrained) -> None:

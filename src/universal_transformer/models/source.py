@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from universal_transformer.axes import Int, Padding, Positions, States, Tensor
+from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.inputs import source_input
@@ -53,6 +54,9 @@ class SourceSide(nn.Module):
         """States ``[batch, source, width]``, the padding (None when there is none), and the trace."""
         padding = without_padding(self.input.padding(source))
         states = self.input(source)
+        spaces = self.config.tensor2tensor.num_target_spaces
+        if not 0 <= target_space < max(1, spaces):
+            raise UserError(f"target_space={target_space}: tensor2tensor.num_target_spaces={spaces}; leave it out or 0")
         if self.space is not None:
             states = states + self.space[target_space]
         if self.part is not None:

@@ -13,7 +13,7 @@ from universal_transformer.execution.memory import allocate_cache, reorder_cache
 from universal_transformer.execution.packing import PackedLinear, packs
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
-from universal_transformer.models.inputs import TokenInput
+from universal_transformer.models.inputs import TokenInput, check_ids
 from universal_transformer.models.positions import default_positions, without_padding
 from universal_transformer.nn.attention import ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
@@ -85,6 +85,7 @@ class TargetSide(nn.Module):
         keep_attention: bool = False,
     ) -> tuple[Float[Tensor, "batch target classes"], Trace]:
         """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
+        check_ids(labels, size=self.matrix.shape[0])  # the last label is no input
         ids = pad(labels, (1, -1), value=self.config.start_id)  # shifted right
         padding = None
         if not self.config.tensor2tensor.ponder_padding:

@@ -53,6 +53,9 @@ class LabelledCodec(SavedCodec):
         assert isinstance(target, int), "a target is one class"
         return "<unknown>" if target == NO_CLASS else self.labels[target]
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        return self.tokenizer.spans(text)
+
     def words(self, example: Example) -> list[str]:
         return [self.tokenizer.label(index) for index in example.source if isinstance(index, int)]
 

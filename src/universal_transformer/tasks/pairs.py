@@ -80,6 +80,9 @@ class PairsCodec:
         assert not isinstance(target, int), "a target is a sequence of ids"
         return one_line(self.target.decode(target))
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        return self.source.spans(text)
+
     def words(self, example: Example) -> list[str]:
         return [self.source.label(index) for index in example.source if isinstance(index, int)]
 

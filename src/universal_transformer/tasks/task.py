@@ -33,18 +33,54 @@ Model = TypeVar("Model")
 
 
 @dataclass(frozen=True)
+class Token:
+    """A token, or a word, and what the model did at its position."""
+
+    text: str
+    steps: float | None
+    """Depth steps; None for a model without depth."""
+    score: float | None = None
+    """Natural logarithm of the probability that the model gave to a token of its answer; None in the input."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values; a token of the input has no score."""
+        return {"text": self.text, **({} if self.score is None else {"score": self.score}), "steps": self.steps}
+
+
+@dataclass(frozen=True)
 class Prediction:
     """The answer of a model to one line of input."""
 
     text: str
     score: float
-    """Probability of a class; log probability of a sequence."""
+    """Natural logarithm of the probability of the answer: of a class, or of all tokens of a sequence and its end."""
     finished: bool = True
     """Whether the answer is complete; False for one that was cut at the limit of its length."""
-    steps: list[float] = field(default_factory=list)
-    """Steps taken at each source position: one value for each label of `Codec.words`."""
+    tokens: list[Token] = field(default_factory=list)
+    """The source positions, named by `Codec.words`; of a language model, those of the prompt."""
+    words: list[Token] = field(default_factory=list)
+    """The words of the input as they were written, each with the mean steps of its tokens."""
+    output: list[Token] = field(default_factory=list)
+    """The tokens of the answer, its end included; empty for a class."""
     choices: list[tuple[str, float]] = field(default_factory=list)
-    """The best answers with their scores, best first; the first is `text`."""
+    """The best answers with their scores, best first as the search ranks them; the first is `text`."""
+
+    @property
+    def steps(self) -> list[float]:
+        """Steps taken at each source position; empty for a model without depth."""
+        return [token.steps for token in self.tokens if token.steps is not None]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return {
+            "text": self.text,
+            "score": self.score,
+            "finished": self.finished,
+            "choices": [{"text": text, "score": score} for text, score in self.choices],
+            "words": [word.to_dict() for word in self.words],
+            "tokens": [token.to_dict() for token in self.tokens],
+            "output": [token.to_dict() for token in self.output],
+        }
 
 
 @runtime_checkable
@@ -72,6 +108,14 @@ class Codec(Protocol):
 
     def words(self, example: Example) -> list[str]:
         """Return one label for each source position, for plots."""
+
+
+@runtime_checkable
+class AlignedCodec(Protocol):
+    """A codec that knows where in a line its tokens stand."""
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the first character of each token of `text`, and the one after its last."""
 
 
 @dataclass(frozen=True)

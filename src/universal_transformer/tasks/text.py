@@ -75,6 +75,9 @@ class TextCodec(SavedCodec):
         bounds = zip([0, *(place + 1 for place in ends)], [*ends, len(ids)], strict=True)
         return "\n".join(self.tokenizer.decode(ids[first:end]) for first, end in bounds)
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        return self.tokenizer.spans(text)
+
     def words(self, example: Example) -> list[str]:
         assert isinstance(example.target, tuple)
         return [self.tokenizer.label(index) for index in example.target]

@@ -1,0 +1,77 @@
+"""What a caller gives to generation, checked: sources become a tensor, prompts become lists of ids."""
+
+from collections.abc import Sequence
+
+import torch
+
+from universal_transformer.axes import Int, Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.files import show
+from universal_transformer.models.inputs import check_tokens
+from universal_transformer.models.roles import AnyEncoderDecoder, AnyLanguageModel, NonAutoregressive
+
+
+def sources_of(source: object, *, model: AnyEncoderDecoder | NonAutoregressive) -> Int[Tensor, "batch source"]:
+    """Return sources as one tensor on the model's device, padded on the right.
+
+    ``source`` is a tensor [batch, source] or a list of ids for each row. UserError for other shapes and types, for no
+    rows, for a row without a token, and for ids outside of the vocabulary.
+    """
+    vocabulary, device = model.config.vocabulary, next(model.parameters()).device
+    if not isinstance(source, Tensor):
+        rows = _lists(source, what="source")
+        longest = max(map(len, rows))
+        blank = vocabulary.padding_id
+        if longest:
+            source = torch.tensor([[*row, *[blank] * (longest - len(row))] for row in rows], dtype=torch.long)
+        else:
+            source = torch.zeros(len(rows), 0, dtype=torch.long)
+    check_tokens(source, name="source")
+    real = source != vocabulary.padding_id
+    empty = (~real.any(dim=1)).nonzero()
+    if len(empty):
+        raise UserError(f"source row {int(empty[0])} has no token: each row needs one at least, the end token, say")
+    least, most = (int(extreme) for extreme in source.aminmax())
+    if least < 0 or most >= vocabulary.size:
+        raise UserError(f"source: token id {least if least < 0 else most}: allowed are 0 to {vocabulary.size - 1}")
+    return source.to(device=device, dtype=torch.long)
+
+
+def prompts_of(source: object, *, model: AnyLanguageModel) -> list[list[int]]:
+    """Return prompts as lists of ids that begin with the start token, which is added where it is missing.
+
+    ``source`` is a list of ids for each prompt (an empty one is the start token alone), or a tensor [batch, prompt]
+    whose padding is left out. UserError for other shapes and types, for no prompts, and for ids outside of the
+    vocabulary.
+    """
+    config = model.config
+    size, padding_id = config.vocabulary.size, config.vocabulary.padding_id
+    if isinstance(source, Tensor):
+        check_tokens(source, name="prompts")
+        rows = [[token for token in row if token != padding_id] for row in source.tolist()]
+    else:
+        rows = _lists(source, what="prompt")
+    prompts = [row if row[:1] == [config.start_id] else [config.start_id, *row] for row in rows]
+    for number, prompt in enumerate(prompts):
+        for token in prompt[1:]:
+            if not 0 <= token < size or token == padding_id:
+                raise UserError(f"prompt {number}: token id {token}: allowed are 0 to {size - 1} without {padding_id=}")
+    return prompts
+
+
+def _lists(rows: object, *, what: str) -> list[list[int]]:
+    """Return rows of ids as lists; UserError for anything else, which says what is expected."""
+    expected = f"expected a list of ids for each {what}"
+    if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
+        raise UserError(f"{what}s: found {show(rows)}; {expected}, or a tensor [batch, {what}]")
+    if not rows:
+        raise UserError(f"no {what}s: give at least one")
+    if any(isinstance(row, int) for row in rows):
+        raise UserError(f"{what}s: found {show(list(rows))}; {expected}: write [[…]] for a single one")
+    found = []
+    for number, row in enumerate(rows):
+        ids = row.tolist() if isinstance(row, Tensor) else row
+        if not isinstance(ids, Sequence) or any(type(token) is not int for token in ids):
+            raise UserError(f"{what} {number}: found {show(ids)}; {expected}, whole numbers")
+        found.append(list(ids))
+    return found

@@ -1,0 +1,109 @@
+"""A trained model with its codec: text to answers in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import overload
+
+from universal_transformer.data.example import Example
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation.inference import InferenceOptions
+from universal_transformer.evaluation.prediction import predict
+from universal_transformer.evaluation.words import with_words
+from universal_transformer.files import show
+from universal_transformer.models.generated import Generated
+from universal_transformer.models.pretrained import find_model
+from universal_transformer.models.roles import Generating
+from universal_transformer.registry import Model, load_pretrained
+from universal_transformer.tasks import load_codec
+from universal_transformer.tasks.facts import FactCodec
+from universal_transformer.tasks.task import Codec, Prediction
+
+DEFAULTS = InferenceOptions()
+Text = str | tuple[str, ...]
+"""One input as a line of a file has it, or its columns. Of stories: the lines of a story that ends with a question."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A model and the codec that turns texts into its ids and back. The answers are those of ``ut predict``.
+
+    >>> reverse = load("runs/reverse")
+    >>> reverse("stressed").text
+    >>> [answer.text for answer in reverse(["stressed", "drawer"], options=InferenceOptions(beams=4))]
+    """
+
+    model: Model
+    codec: Codec
+
+    @overload
+    def __call__(self, texts: Text, *, options: InferenceOptions = ..., num_choices: int = ...) -> Prediction: ...
+    @overload
+    def __call__(
+        self, texts: list[Text] | list[str], *, options: InferenceOptions = ..., num_choices: int = ...
+    ) -> list[Prediction]: ...
+    def __call__(
+        self,
+        texts: Text | list[Text] | list[str],
+        *,
+        options: InferenceOptions = DEFAULTS,
+        num_choices: int = 3,
+    ) -> Prediction | list[Prediction]:
+        """Return the prediction for a text, or a list of predictions for a list of texts.
+
+        `num_choices` of the best answers are kept. UserError for texts that the codec refuses, and for options that do
+        not fit the model.
+        """
+        several = isinstance(texts, list)
+        lines = [_line(text, number) for number, text in enumerate(texts if isinstance(texts, list) else [texts])]
+        examples = [self._example(line, number) for number, line in enumerate(lines)]
+        answers = predict(self.model, self.codec, examples, options=options, num_choices=num_choices)
+        found = [with_words(one, codec=self.codec, line=line) for one, line in zip(answers, lines, strict=True)]
+        return found if several else found[0]
+
+    @property
+    def generate(self) -> Callable[..., list[Generated]]:
+        """`generate` of the model, which takes ids and texts; UserError for a classifier."""
+        if isinstance(self.model, Generating):
+            return self.model.generate
+        raise UserError(f"{type(self.model).__name__} writes no sequences: call the pipeline itself for a class")
+
+    def _example(self, line: str, number: int) -> Example:
+        """Return the example of one text."""
+        facts = isinstance(self.codec, FactCodec)
+        lines = line.splitlines() if facts else [line]
+        if not facts and len(line.splitlines()) > 1:
+            raise UserError(f"text {number}: {show(line)} has a line break; expected one line, or a list of texts")
+        found = list(self.codec.read(enumerate(lines, start=1), name=f"text {number}"))
+        if len(found) != 1:
+            what = "questions" if facts else "inputs"
+            raise UserError(f"text {number}: found {len(found)} {what} in {show(line)}; expected one")
+        return found[0]
+
+
+def load(run: str | Path, *, device: str = "cpu") -> Pipeline:
+    """Open the model of a run (or a model folder with a codec) for texts.
+
+    Raises UserError for a folder without a model or a codec, damaged files, and a device that is not there.
+    """
+    folder = find_model(run)
+    model, codec = load_pretrained(folder), load_codec(folder)
+    try:
+        model = model.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"device={device!r}: {str(error).splitlines()[0]}") from None
+    if isinstance(model, Generating):
+        model.codec = codec
+    return Pipeline(model=model, codec=codec)
+
+
+def _line(text: object, number: int) -> str:
+    """Return a text, or the columns of one, as a line of a file has them."""
+    columns = text if isinstance(text, tuple) else (text,)
+    if not columns or not all(isinstance(column, str) for column in columns):
+        raise UserError(f"text {number}: found {show(text)}; expected text, or a tuple of texts for columns")
+    if isinstance(text, tuple) and any("\t" in column for column in columns):
+        raise UserError(f"text {number}: a tab in {show(text)}; it separates columns")
+    return "\t".join(map(str, columns))

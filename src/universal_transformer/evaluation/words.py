@@ -1,0 +1,34 @@
+"""Steps of tokens to steps of the words that a user wrote."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from universal_transformer.tasks.task import AlignedCodec, Codec, Prediction, Token
+
+
+def with_words(prediction: Prediction, *, codec: Codec, line: str) -> Prediction:
+    """Return a prediction with the words of the `line` that it answers."""
+    return dataclasses.replace(prediction, words=words_of(prediction.tokens, codec=codec, line=line))
+
+
+def words_of(tokens: Sequence[Token], *, codec: Codec, line: str) -> list[Token]:
+    """Return the words of `line`, what stands between blanks, each with the mean steps of its tokens.
+
+    The tokens themselves are returned where the codec does not say where they stand: its tokens are words or facts.
+    """
+    spans = codec.spans(line) if isinstance(codec, AlignedCodec) else []
+    if len(tokens) - len(spans) not in (0, 1):  # the last token may be the end, which stands nowhere
+        return list(tokens)
+    words = list(re.finditer(r"\S+", line))
+    word_at = {place: number for number, word in enumerate(words) for place in range(*word.span())}
+    steps: list[list[float]] = [[] for _ in words]
+    for token, span in zip(tokens, spans, strict=False):
+        for number in {word_at[place] for place in range(*span) if place in word_at}:
+            steps[number] += [] if token.steps is None else [token.steps]
+    return [
+        Token(word.group(), sum(taken) / len(taken) if taken else None)
+        for word, taken in zip(words, steps, strict=True)
+    ]
