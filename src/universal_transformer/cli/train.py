@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,15 +18,16 @@ if TYPE_CHECKING:
     from universal_transformer.training.config import RunConfig
     from universal_transformer.training.trainer import TrainingResult
 
-VALUES = ("--run", "--resume", "--data-dir")
+VALUES = ("--run", "--resume", "--from", "--data-dir")
 FLAGS = ("--dry-run", "--quiet")
 
 USAGE = """\
-usage: ut train RECIPE [--field value ...] [--run FOLDER] [--data-dir FOLDER] [--dry-run] [--quiet]
+usage: ut train RECIPE [--field value ...] [--run FOLDER] [--from RUN] [--data-dir FOLDER] [--dry-run] [--quiet]
        ut train --resume RUN [--minutes N] [--max-updates N] [--quiet]
 
 --run FOLDER       folder of the run (default: runs/RECIPE-DIGEST)
 --resume RUN       continue a run from its last checkpoint
+--from RUN         start from the weights of another run: tensors that fit, and rows of tokens that both runs know
 --data-dir FOLDER  folder with the data sets (default: the environment variable UT_DATA, or else data)
 --dry-run          print parameters, FLOPs, memory, expected time and numbers of examples, and whether halted
                    positions are left out of the computation (or why not); train nothing
@@ -53,6 +55,11 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
     if taken.get("--data-dir") and hasattr(config.data, "data_dir"):
         fields = ["--data.data-dir", str(taken["--data-dir"]), *fields]
     config = override(config, fields, prog=f"ut train {name}", also=(*VALUES, *FLAGS))
+    if taken.get("--from"):
+        from universal_transformer.training.warm_start import warm_start_of
+
+        read_config(Path(str(taken["--from"])))
+        config = dataclasses.replace(config, warm_start=warm_start_of(Path(str(taken["--from"]))))
     folder = Path(taken.get("--run") or f"runs/{name}-{config.digest()}")
     if "--dry-run" in taken:
         from universal_transformer.cli.dry_run import estimate
@@ -70,6 +77,8 @@ def _resume(rest: list[str], taken: dict[str, str | None]) -> int:
     folder = Path(str(taken["--resume"]))
     if taken.get("--run"):
         raise UserError("--run and --resume: a run goes on in its own folder; leave --run out")
+    if taken.get("--from"):
+        raise UserError("--from and --resume: a run starts from other weights once, when it is new; leave --from out")
     config = read_config(folder)
     if any(token in ("-h", "--help") for token in rest):
         print_help(config, prog="ut train --resume RUN", description=USAGE)

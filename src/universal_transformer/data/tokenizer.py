@@ -122,6 +122,10 @@ class Tokenizer:
             return SPECIAL[index]
         return (self._token(index) if self.kind == "word" else self.decode([index])).replace(BLANK, "▁")
 
+    def tokens(self) -> list[str]:
+        """Return the token of every id as the vocabulary has it: different ids have different tokens."""
+        return [*SPECIAL, *(self._rules.id_to_token(index) or "" for index in range(len(SPECIAL), len(self)))]
+
     def label(self, index: int) -> str:
         """Return one token as a label of a plot: its name if special, ``␣`` for a blank."""
         if index < len(SPECIAL):

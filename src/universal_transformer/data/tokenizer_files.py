@@ -139,6 +139,10 @@ class FileTokenizer(Tokenizer):
         """Return one token as the file has it."""
         return SPECIAL[index] if index < FIRST else self._file.piece(index - FIRST)
 
+    def tokens(self) -> list[str]:
+        """Return the token of every id as the file has it."""
+        return [self.piece(index) for index in range(len(self))]
+
     def __len__(self) -> int:
         return FIRST + self._file.size
 

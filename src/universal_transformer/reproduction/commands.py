@@ -28,6 +28,7 @@ def train_command(config: RunConfig) -> str:
             value = attrgetter(path)(ours)
             if value != attrgetter(path)(theirs):
                 options += _option(f"{group}.{path}".replace("_", "-"), value)
+    options += ["--from", config.warm_start.run] if config.warm_start else []
     return shlex.join(["ut", "train", config.recipe, *options])
 
 

@@ -119,6 +119,16 @@ EARLIER_RECIPES: dict[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class WarmStart:
+    """The run whose weights a run starts from."""
+
+    run: str
+    """Its folder, as an absolute path."""
+    weights: str
+    """SHA-256 of its model.safetensors."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """The whole configuration of a run."""
 
@@ -130,6 +140,8 @@ class RunConfig:
     """What to train; sizes that follow from the data are filled in from them."""
     training: TrainingConfig
     """How to train."""
+    warm_start: WarmStart | None = None
+    """The run whose weights it starts from."""
 
     def __post_init__(self) -> None:
         sides = {self.model.max_steps_of(decoder=side) for side in (False, True)}
@@ -145,12 +157,13 @@ class RunConfig:
             "data": {"task": task_name(self.data), "fields": _plain(self.data)},
             "model": self.model.to_dict(),
             "training": _plain(self.training),
+            **({"warm_start": dataclasses.asdict(self.warm_start)} if self.warm_start else {}),
         }
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any], *, name: str = "config") -> RunConfig:
         """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
-        check_names(fields, expected={"recipe", "data", "model", "training"}, where=name)
+        check_names(fields, expected={"recipe", "data", "model", "training"}, optional={"warm_start"}, where=name)
         data = fields["data"]
         check_names(data, expected={"task", "fields"}, where=name, field="data")
         if not isinstance(data["task"], str) or data["task"] not in TASKS:
@@ -161,6 +174,7 @@ class RunConfig:
             data=typed(data["fields"], TASKS[data["task"]], where=name, field="data"),
             model=config_from_dict(fields["model"], where=f"{name}: model"),
             training=typed(fields["training"], TrainingConfig, where=name, field="training"),
+            warm_start=typed(fields.get("warm_start"), WarmStart | None, where=name, field="warm_start"),
         )
 
     def digest(self) -> str:

@@ -39,6 +39,7 @@ from universal_transformer.training.validation import (
     Validation,
     trivial_score,
 )
+from universal_transformer.training.warm_start import take_over
 
 Reason = Literal["max_updates", "minutes", "patience", "interrupted"]
 
@@ -110,13 +111,20 @@ class TrainingRun:
         self.metrics: Metrics | None = None
         self.board: TensorBoard | None = None
 
-    def start(self, changes: list[str], *, resume: bool) -> None:
-        """Load the last checkpoint of a resumed run, open the metrics, and report the start."""
+    def start(self, changes: list[str], *, resume: bool, taken: list[str]) -> None:
+        """Load the last checkpoint of a resumed run, open the metrics, and report the start.
+
+        `taken` says what the weights were taken over from; a resume that finds no checkpoint takes them over again.
+        """
         folder = self.folder / CHECKPOINTS
         found, warnings = checkpoints.load_newest(folder) if resume else (None, [])
         checkpoints.remove_partial(folder)
         if found is not None:
             warnings += self._restore(found)
+        elif resume and self.config.warm_start is not None:
+            taken = take_over(self.model, self.task.codec, self.config.warm_start)
+            if self.training.halting_delay:
+                optimizers.flatten_halting(self.model)
         self.trivial.save(self.folder / BASELINE)
         state = self.state
         self.batches = TrainingBatches(
@@ -133,7 +141,9 @@ class TrainingRun:
         if self.training.compile:
             self.model.compile_blocks()
         self.started = time.monotonic() - state.seconds
-        self.write("resume" if resume else "start", self._description() | {"changes": "; ".join(changes)})
+        self.write("resume" if resume else "start", self._description(changes, taken))
+        for text in taken:
+            self.shown.note(text)
         if resume:
             self.shown.note(f"going on with {self.folder} after update {state.update}")
         for text in [*(f"changed: {change}" for change in changes), *warnings]:
@@ -159,7 +169,7 @@ class TrainingRun:
     def _surroundings(self) -> dict[str, Value]:
         return {"threads": torch.get_num_threads(), "torch": torch.__version__, "device": self.device.type}
 
-    def _description(self) -> dict[str, Value]:
+    def _description(self, changes: list[str], taken: list[str]) -> dict[str, Value]:
         return {
             "recipe": self.config.recipe,
             "config": self.config.digest(),
@@ -169,6 +179,8 @@ class TrainingRun:
             "parameters": self.model.num_parameters(),
             **self._surroundings(),
             **code_in_use().values(),  # after the surroundings: the version of torch as results state it
+            **({"warm_start": "; ".join(taken)} if taken else {}),
+            "changes": "; ".join(changes),
         }
 
     def run(self, stop: StopRequest) -> Reason:

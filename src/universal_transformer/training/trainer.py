@@ -27,6 +27,7 @@ from universal_transformer.training.randomness import repeatable
 from universal_transformer.training.run import Reason, TrainingRun, numbers
 from universal_transformer.training.tracking import display
 from universal_transformer.training.validation import Interrupted, Score
+from universal_transformer.training.warm_start import take_over
 
 Choice = Literal["best", "last", "average"]
 
@@ -73,6 +74,7 @@ def train(
     torch.manual_seed(config.training.seed)
     random.seed(config.training.seed)
     model = build(task.configure(config.model)).to(device)
+    taken = take_over(model, task.codec, config.warm_start) if config.warm_start and not resume else []
     with ExitStack() as stack:
         stack.enter_context(disk_errors(folder))
         stack.enter_context(repeatable(threads=config.training.threads, device=device))
@@ -84,7 +86,7 @@ def train(
             shown.note(f"an answer may have {limit:,} tokens; model.generation.max_new_tokens changes it")
         run = TrainingRun(config, folder=folder, task=task, model=model, device=device, shown=shown)
         stack.callback(run.close)
-        run.start(changes, resume=resume)
+        run.start(changes, resume=resume, taken=taken)
         folders.keep_held_out(folder, task.held_out)  # after a resume has compared the data
         return finish(run, reason=run.run(stop), stop=stop)
 

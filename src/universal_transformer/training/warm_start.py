@@ -1,0 +1,113 @@
+"""A run that starts from the weights of another run (``ut train RECIPE --from RUN``).
+
+Tensors of equal names and shapes are copied. Rows of embeddings, of logits and of classes are copied by token: the row
+of a token that both codecs know, whatever its ids. The rest keeps its initial values.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from universal_transformer.axes import Tensor
+from universal_transformer.data.tokenizer import SPECIAL
+from universal_transformer.errors import UserError
+from universal_transformer.files import show_path
+from universal_transformer.manifest import entry_of
+from universal_transformer.models.pretrained import WEIGHTS
+from universal_transformer.registry import Model, load_pretrained
+from universal_transformer.tasks import load_codec
+from universal_transformer.tasks.algorithmic import CharacterCodec
+from universal_transformer.tasks.facts import FactCodec
+from universal_transformer.tasks.labelled import LabelledCodec
+from universal_transformer.tasks.pairs import PairsCodec
+from universal_transformer.tasks.task import Codec
+from universal_transformer.tasks.text import TextCodec
+from universal_transformer.tasks.word_codecs import VocabularyCodec
+from universal_transformer.training.config import MODEL, WarmStart
+from universal_transformer.typed import listed
+
+ROWS: dict[str, str] = {
+    "source.input.weight": "source",
+    "target.embedding.weight": "target",
+    "target.output.weight": "target",
+    "target.bias": "target",
+    "head.weight": "classes",
+    "head.bias": "classes",
+}
+"""Tensor -> what its rows stand for."""
+
+
+def warm_start_of(run: Path) -> WarmStart:
+    """Return what a configuration records of the run that it starts from: its place, and the digest of its weights."""
+    path = run / MODEL / WEIGHTS
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"--from {show_path(run)}: no weights in it ({show_path(path)}: {error.strerror})") from None
+    return WarmStart(run=str(run.resolve()), weights=entry_of(data).sha256)
+
+
+@torch.no_grad()
+def take_over(model: Model, codec: Codec, start: WarmStart) -> list[str]:
+    """Copy what fits into `model`; return lines that say what was taken over and what was not.
+
+    Raises UserError if nothing fits, or if the weights are no longer those that the configuration records.
+    """
+    run = Path(start.run)
+    if warm_start_of(run).weights != start.weights:
+        raise UserError(f"--from {show_path(run)}: its weights have changed since this run was begun")
+    with torch.random.fork_rng(devices=[]):  # building it draws initial weights
+        earlier = load_pretrained(run / MODEL)
+    found, wanted = earlier.tensors(), model.tensors()
+    theirs, ours = tokens_of(load_codec(run / MODEL)), tokens_of(codec)
+    whole, lines, fresh = [], [], []
+    for name, tensor in wanted.items():
+        side, other = ROWS.get(name, ""), found.get(name)
+        if other is None or tensor.shape[1:] != other.shape[1:]:
+            fresh.append(name)
+        elif side in ours and side in theirs and (len(tensor), len(other)) == (len(ours[side]), len(theirs[side])):
+            copied = _copy_rows(tensor, other, ours=ours[side], theirs=theirs[side])
+            lines.append(f"{name}: {copied:,} of {len(tensor):,} rows taken over, by token")
+        elif tensor.shape == other.shape and not side:
+            tensor.copy_(other)
+            whole.append(name)
+        else:
+            fresh.append(name)
+    if not any(wanted[name].dim() > 1 for name in whole):  # a few biases are no start
+        raise UserError(
+            f"--from {show_path(run)}: nothing to start from: no matrix has a name and a shape of this model"
+        )
+    lines.insert(0, f"from {show_path(run)}: {len(whole)} of {len(wanted)} tensors taken over whole")
+    unused = [name for name in found if name not in wanted]
+    lines += [f"not taken over, initialised: {listed(fresh)}"] * bool(fresh)
+    return lines + [f"not used of that run: {listed(unused)}"] * bool(unused)
+
+
+def _copy_rows(tensor: Tensor, other: Tensor, *, ours: list[str], theirs: list[str]) -> int:
+    """Copy the rows of tokens that both lists have; return their number."""
+    places = {token: index for index, token in enumerate(theirs)}
+    pairs = [(index, places[token]) for index, token in enumerate(ours) if token in places]
+    if pairs:
+        at, of = (torch.tensor(indices, device=tensor.device) for indices in zip(*pairs, strict=True))
+        tensor[at] = other.to(tensor.device)[of]
+    return len(pairs)
+
+
+def tokens_of(codec: Codec) -> dict[str, list[str]]:
+    """Return the tokens of a codec by id: those of "source" and "target", and the names of "classes"."""
+    if isinstance(codec, PairsCodec):
+        return {"source": codec.source.tokens(), "target": codec.target.tokens()}
+    if isinstance(codec, LabelledCodec):
+        return {"source": codec.tokenizer.tokens(), "classes": list(codec.labels)}
+    if isinstance(codec, FactCodec):
+        return {"source": [SPECIAL[0], SPECIAL[-1], *codec.vocabulary], "classes": list(codec.answers)}
+    same: list[str] = []
+    if isinstance(codec, TextCodec):
+        same = codec.tokenizer.tokens()
+    elif isinstance(codec, CharacterCodec):
+        same = [*SPECIAL, *codec.symbols]
+    elif isinstance(codec, VocabularyCodec):
+        same = [*SPECIAL, *codec.vocabulary.words]
+    return {"source": same, "target": same} if same else {}

@@ -1,0 +1,97 @@
+"""`ut train RECIPE --from RUN`: what fits is taken over, rows go by token, and everything is said and recorded."""
+
+import json
+
+import pytest
+import torch
+
+from universal_transformer.cli import main
+from universal_transformer.errors import UserError
+from universal_transformer.registry import load_pretrained
+from universal_transformer.tasks import load_codec
+from universal_transformer.training.config import RunConfig, WarmStart
+from universal_transformer.training.tracking import read_metrics
+from universal_transformer.training.warm_start import take_over, tokens_of
+
+SMALL = ["--width", "8", "--filter-width", "8", "--num-heads", "2", "--max-steps", "2", "--minutes", "0", "--quiet"]
+STILL = ["--max-updates", "1", "--learning-rate", "1e-12"]
+WORD = ["--tokenizer", "word", "--max-length", "8"]
+
+
+def table(path, words):
+    """Pairs of words in both orders."""
+    pairs = [(one, two) for one in words for two in words]
+    path.write_text("".join(f"{one} {two}\t{two} {one}\n" for one, two in pairs), encoding="utf-8")
+    return ["--data.train", str(path)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A run on some words, and runs on others: one that starts from it, and one that does not."""
+    folder = tmp_path_factory.mktemp("warm")
+    first = table(folder / "first.tsv", ["red", "green", "blue", "old"])
+    second = table(folder / "second.tsv", ["old", "new", "green", "big", "small"])
+    assert main(["train", "pairs", "--run", str(folder / "first"), *SMALL, *WORD, *first, "--max-updates", "3"]) == 0
+    for name, extra in {"warm": ["--from", str(folder / "first")], "cold": []}.items():
+        assert main(["train", "pairs", "--run", str(folder / name), *SMALL, *STILL, *WORD, *second, *extra]) == 0
+    return folder
+
+
+def test_tensors_that_fit_and_rows_of_known_tokens_are_taken_over(folder):
+    first, warm, cold = (load_pretrained(folder / name / "model").tensors() for name in ("first", "warm", "cold"))
+    theirs, ours = (tokens_of(load_codec(folder / name / "model"))["source"] for name in ("first", "warm"))
+    assert {"old", "green"} < {token.strip() for token in {*theirs} & {*ours}}
+    assert theirs.index(" old") != ours.index(" old")
+    rows = 0
+    for name, tensor in warm.items():
+        if name not in ("source.input.weight", "target.bias"):
+            torch.testing.assert_close(tensor, first[name], msg=name)
+            continue
+        for index, token in enumerate(ours):
+            expected = first[name][theirs.index(token)] if token in theirs else cold[name][index]
+            torch.testing.assert_close(tensor[index], expected, msg=f"{name}: {token}")
+            rows += token in theirs
+    assert rows > 8
+
+
+def test_what_was_taken_over_is_recorded(folder):
+    config = RunConfig.load(folder / "warm" / "config.json")
+    assert config.warm_start is not None
+    assert config.warm_start.run == str(folder / "first")
+    assert RunConfig.from_dict(config.to_dict()) == config
+    (start,) = (line for line in read_metrics(folder / "warm" / "metrics.jsonl") if line["event"] == "start")
+    assert f"from {folder / 'first'}: " in start["warm_start"]
+    assert "rows taken over, by token" in start["warm_start"]
+    assert "warm_start" not in json.loads((folder / "cold" / "config.json").read_text())
+
+
+def test_a_run_with_a_warm_start_continues(folder, capsys):
+    command = ["train", "--resume", str(folder / "warm"), "--max-updates", "2", "--quiet"]
+    assert main(command) == 0
+    assert main([*command, "--from", str(folder / "first")]) == 2
+    assert "--from and --resume" in capsys.readouterr().err
+
+
+def refused(folder, capsys, *options):
+    run = folder / "refused"
+    data = ["--data.train", str(folder / "second.tsv")]
+    assert main(["train", "pairs", "--run", str(run), *SMALL, *STILL, *WORD, *data, *options]) == 2
+    assert not run.exists()
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    return message
+
+
+def test_a_run_of_which_nothing_fits_is_refused_before_a_folder_is_made(folder, capsys):
+    message = refused(folder, capsys, "--from", str(folder / "first"), "--width", "12")
+    assert "nothing to start from" in message
+
+
+def test_a_start_that_is_no_run_is_refused(folder, capsys):
+    assert "no such run folder" in refused(folder, capsys, "--from", str(folder / "none"))
+
+
+def test_weights_that_are_no_longer_those_recorded_are_refused(folder):
+    model, codec = load_pretrained(folder / "cold" / "model"), load_codec(folder / "cold" / "model")
+    with pytest.raises(UserError, match="its weights have changed"):
+        take_over(model, codec, WarmStart(run=str(folder / "first"), weights="0" * 64))
