@@ -148,6 +148,11 @@ def leaves(kind: Any) -> dict[str, Any]:
     return found
 
 
+def added_fields(kind: Any) -> set[str]:
+    """Return the fields of a dataclass that are of `ADDED`."""
+    return {one.name for one in dataclasses.fields(kind) if "added" in one.metadata}
+
+
 def added_defaults(value: Any) -> set[str]:
     """Return the fields of a dataclass object that are of `ADDED` and have their defaults."""
     fields = (one for one in dataclasses.fields(value) if "added" in one.metadata)

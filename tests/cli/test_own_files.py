@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from universal_transformer.cli import main
+from universal_transformer.errors import UserError
 from universal_transformer.tasks import LabelledData, PairsData, TextData, load_codec
 from universal_transformer.tasks.task import Saved
 
@@ -112,3 +113,149 @@ def test_a_damaged_row_that_was_held_out_is_named(runs, tmp_path, capsys):
     (tmp_path / "run/held_out/test.jsonl").write_text('{"text": "red"}\n{"text": 1}\n')
     assert main(["evaluate", str(tmp_path / "run")]) == 2
     assert "test.jsonl:2: found {'text': 1}; expected" in capsys.readouterr().err
+
+
+def evaluated(run, capsys, *options):
+    """Return the test sets and groups of a report with their numbers of examples, and what was written as an error."""
+    capsys.readouterr()
+    code = main(["evaluate", str(run), "--json", *options])
+    shown = capsys.readouterr()
+    rows = json.loads(shown.out)["rows"] if code == 0 else []
+    return {(row["set"], row["group"]): row["count"] for row in rows}, shown.err
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_other_files_are_scored_as_named_test_sets(runs, recipe, tmp_path, capsys):
+    one, other = tmp_path / "one.tsv", tmp_path / "two.tsv"
+    one.write_text("".join(RECIPES[recipe][:7]))
+    other.write_text("".join(RECIPES[recipe][7:30]))
+    found, _ = evaluated(runs / recipe, capsys, "--data.test", str(one), f"hard={other}")
+    assert list(found) == [("one.tsv", ""), ("hard", "")]
+    if recipe != "text":
+        assert list(found.values()) == [7, 23]
+    assert (runs / recipe / "report-test-one.tsv-hard.json").is_file()
+    again, _ = evaluated(runs / recipe, capsys, "--data.test", str(one), "--data.test", f"hard={other}")
+    assert again == found
+
+
+def test_figures_by_group_of_a_column_of_tsv_and_of_json_lines(runs, tmp_path, capsys):
+    rows = [(line.rstrip("\n").split("\t"), f"type {n % 3}") for n, line in enumerate(RECIPES["labelled"][:10])]
+    tsv, lines = tmp_path / "a.tsv", tmp_path / "a.jsonl"
+    tsv.write_text("".join(f"{group}\t{text}\t{label}\n" for (text, label), group in rows))
+    lines.write_text("".join(json.dumps({"text": t, "label": b, "kind": g}) + "\n" for (t, b), g in rows))
+    expected = {"type 0": 4, "type 1": 3, "type 2": 3}
+    for file, column in ((tsv, "1"), (lines, "kind")):
+        found, _ = evaluated(runs / "labelled", capsys, "--data.test", f"a={file}", "--data.group", column)
+        assert found == {("a", group): count for group, count in expected.items()}
+
+
+def test_a_run_trained_with_groups_keeps_them_for_the_rows_held_out(tmp_path, capsys):
+    file = tmp_path / "own.jsonl"
+    rows = [{"source": f"{n} red", "target": f"{n}", "level": n % 2} for n in range(40)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = tmp_path / "run"
+    given = ["--data.train", str(file), "--data.group", "level", "--data.metric", "sequence", "--run", str(run)]
+    assert main(["train", "pairs", "--tokenizer", "whitespace", "--validation-fraction", "0.5", *given, *TINY]) == 0
+    before, _ = evaluated(run, capsys)
+    file.unlink()
+    assert evaluated(run, capsys)[0] == before
+    assert {group for _, group in before} == {"0", "1"}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options", "message"),
+    [
+        ("pairs", ["--data.test", "{a}", "{a}"], "two test sets of the name 'a.tsv'; write NAME=FILE"),
+        ("pairs", ["--data.test", "=x"], "'=x': expected FILE or NAME=FILE"),
+        (
+            "pairs",
+            ["--data.test", "{a}", "--data.test-target", "x", "y"],
+            "found 2 files; expected one for each of the 1",
+        ),
+        (
+            "labelled",
+            ["--data.test", "{a}", "--data.test-target", "x"],
+            "--data.test-target: found 1 files; expected none",
+        ),
+        ("text", ["--data.test", "{a}", "--data.group", "x"], "--data.group 'x': lines of text have no columns"),
+        ("pairs", ["--data.group", "3"], "--data.group '3': name the files with --data.test"),
+        (
+            "pairs",
+            ["--data.test", "{a}", "--data.group", "7"],
+            "a.tsv:1: --data.group '7'; expected the number of a TSV",
+        ),
+        (
+            "pairs",
+            ["--data.test", "{a}", "--data.group", "x"],
+            "a.tsv:1: --data.group 'x'; expected the number of a TSV",
+        ),
+        ("pairs", ["--data.test", "{a}", "--data.group", "1"], "a.tsv:1: found 1 column in"),
+        ("pairs", ["--data.test", "no/such.tsv"], "--data.test: no/such.tsv: no such file"),
+        ("labelled", ["--data.test", "{c}"], "c.tsv:1: unknown label 'z'; those of the training file are 'a', 'b'"),
+    ],
+)
+def test_mistakes_in_other_files_are_one_line(runs, recipe, options, message, tmp_path, capsys):
+    (tmp_path / "a.tsv").write_text("red 1\ta\n")
+    (tmp_path / "c.tsv").write_text("red 1\tz\n")
+    given = [option.format(a=tmp_path / "a.tsv", c=tmp_path / "c.tsv") for option in options]
+    found, shown = evaluated(runs / recipe, capsys, *given)
+    assert found == {}
+    assert message in shown
+    assert shown.count("\n") == 1
+
+
+def test_a_run_works_from_any_folder_and_is_moved_together_with_its_data(tmp_path, monkeypatch, capsys):
+    home = tmp_path / "home"
+    (home / "data").mkdir(parents=True)
+    (home / "data/own.tsv").write_text("".join(RECIPES["pairs"]))
+    (home / "data/test.tsv").write_text("".join(RECIPES["pairs"][:9]))
+    monkeypatch.chdir(home)
+    given = ["--data.train", "data/own.tsv", "--data.test", "data/test.tsv", "--data.metric", "sequence"]
+    assert main(["train", "pairs", "--tokenizer", "word", "--run", "runs/a", *given, *TINY]) == 0
+    config = json.loads((home / "runs/a/config.json").read_text())["data"]["fields"]
+    assert (config["train"], config["test"]) == (str(home / "data/own.tsv"), str(home / "data/test.tsv"))
+    monkeypatch.chdir(tmp_path)
+    assert evaluated("home/runs/a", capsys)[0] == {("test", ""): 9}
+    home.rename(tmp_path / "away")
+    assert evaluated("away/runs/a", capsys)[0] == {("test", ""): 9}
+    (tmp_path / "away/data/test.tsv").rename(tmp_path / "kept")
+    _, shown = evaluated("away/runs/a", capsys)
+    second = f"{tmp_path}/away/data/test.tsv, its place relative to the run"
+    assert f"{home}/data/test.tsv: no such file, nor {second}" in shown
+    (tmp_path / "kept").rename(tmp_path / "away/data/test.tsv")
+    assert main(["train", "--resume", "away/runs/a", "--max-updates", "3", "--quiet"]) == 0
+
+
+def test_two_texts_with_one_label(tmp_path, capsys):
+    rows = [(f"{WORDS[n % 6]} {n}", f"{WORDS[n % 5]} {n}", "ab"[n % 2]) for n in range(40)]
+    tsv, lines = tmp_path / "own.tsv", tmp_path / "own.jsonl"
+    tsv.write_text("".join("\t".join(row) + "\n" for row in rows))
+    lines.write_text("".join(json.dumps({"text": list(row[:2]), "label": row[2]}) + "\n" for row in rows))
+    first, second = (LabelledData(train=str(file)).load() for file in (tsv, lines))
+    assert list(first.train) == list(second.train)
+    assert first.codec.segments == 2
+    assert all(example.source.count(2) == 2 for example in first.train)
+    run = tmp_path / "run"
+    assert main(["train", "labelled", "--data.train", str(tsv), "--run", str(run), *TINY]) == 0
+    tsv.unlink()
+    assert evaluated(run, capsys)[0] == {("validation", ""): 2}
+    (tmp_path / "lines").write_text("red 1\tblue 2\nred 1\nred\tblue\tgreen\n")
+    assert main(["predict", str(run), str(tmp_path / "lines")]) == 2
+    shown = capsys.readouterr()
+    assert [bool(line) for line in shown.out.splitlines()] == [True, False, False]
+    assert "lines:2: found 1 column in 'red 1'; expected 2 texts, text<TAB>text" in shown.err
+    assert "lines:3: found 3 columns" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\tb\tx\nc\ty\n", "own.tsv:2: 1 text in this row; the first row, line 1, has 2"),
+        ("c\ty\na\tb\tx\n", "own.tsv:2: 2 texts in this row; the first row, line 1, has 1"),
+        ("a\tb\tc\tx\n", "own.tsv:1: found 4 columns in"),
+    ],
+)
+def test_rows_with_another_number_of_texts_are_named(tmp_path, content, message):
+    (tmp_path / "own.tsv").write_text(content)
+    with pytest.raises(UserError, match=message):
+        LabelledData(train=str(tmp_path / "own.tsv")).load()

@@ -10,10 +10,18 @@ from hypothesis import strategies as st
 from configs import config_of
 from small_models import small
 from universal_transformer.errors import UserError
+from universal_transformer.models.config import InputsConfig, ModelConfig, VocabularyConfig
 from universal_transformer.models.inputs import FactInput, TokenInput
+from universal_transformer.nn.config import Sizes
 from universal_transformer.registry import build
 
 CONFIG = config_of(vocabulary_size=5, max_fact_words=2, padding_id=3)
+TWO_TEXTS = ModelConfig(
+    architecture="classifier",
+    vocabulary=VocabularyConfig(size=9, num_classes=2),
+    inputs=InputsConfig(segments=2),
+    sizes=Sizes(width=8, filter_width=8, num_heads=1),
+)
 STORIES = st.lists(st.lists(st.integers(0, 8), min_size=4, max_size=4), min_size=1, max_size=5)
 
 
@@ -68,6 +76,27 @@ def test_a_token_is_its_embedding_and_padding_is_zero(ids, scale):
     for token, state in zip(ids, module(torch.tensor([ids]))[0], strict=True):
         expected = module.weight[token] * (math.sqrt(8) if scale else 1.0) * (token != 0)
         torch.testing.assert_close(state, expected)
+
+
+@given(ids=st.lists(st.integers(0, 8), min_size=1, max_size=9))
+@torch.no_grad()
+def test_a_token_of_several_texts_has_the_embedding_of_its_text_too(ids):
+    """The id 2 ends a text; texts after the last segment share it."""
+    module = build(TWO_TEXTS).source.input.double()
+    segment = 0
+    for token, state in zip(ids, module(torch.tensor([ids]))[0], strict=True):
+        expected = (module.weight[token] * math.sqrt(8) + module.segments[segment]) * (token != 0)
+        torch.testing.assert_close(state, expected)
+        segment = 1 if token == 2 else segment
+
+
+def test_segments_are_off_and_unwritten_by_default():
+    assert small().source.input.segments is None
+    assert "segments" not in config_of().to_dict()["inputs"]
+    assert TWO_TEXTS.to_dict()["inputs"]["segments"] == 2
+    assert ModelConfig.from_dict(TWO_TEXTS.to_dict()) == TWO_TEXTS
+    with pytest.raises(UserError, match=r"inputs\.segments=2: .*classifier"):
+        ModelConfig(inputs=InputsConfig(segments=2))
 
 
 def test_padding_learns_nothing():

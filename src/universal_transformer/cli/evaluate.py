@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from universal_transformer.cli.arguments import (
     search_of,
     whole,
 )
+from universal_transformer.cli.own_tests import OwnTests, load_own_tests
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.training.config import BASELINE, METRICS, MODEL
@@ -50,6 +52,7 @@ def run(arguments: list[str]) -> int:
             device=options.device,
             data_dir=options.data_dir,
             other=options.data,
+            own=OwnTests(files=options.test, targets=options.test_target, group=options.group),
             halting_execution=options.halting_execution,
         )
         report = evaluate_run(run, task, options)
@@ -91,6 +94,31 @@ def parser() -> Parser:
         metavar="NAME",
         help=f"score a language model on other data than those of its run: {', '.join(OTHER_DATA)}",
     )
+    parser.add_argument(
+        "--data.test",
+        dest="test",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="[NAME=]FILE",
+        help="score these files in place of the test of the run, each as a test set of its own (pairs, text, labelled)",
+    )
+    parser.add_argument(
+        "--data.test-target",
+        dest="test_target",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE",
+        help="target sides of the test files, one for each, if they are files of their own (pairs)",
+    )
+    parser.add_argument(
+        "--data.group",
+        dest="group",
+        default="",
+        metavar="COLUMN",
+        help="column of the test files whose values group the figures: a key of JSON lines, or a number of TSV",
+    )
     parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
     return parser
 
@@ -101,9 +129,10 @@ def open_with_task(
     device: str = "auto",
     data_dir: str = "",
     other: str = "",
+    own: OwnTests | None = None,
     halting_execution: Literal["auto", "masked"] | None = None,
 ) -> tuple[Run, Task]:
-    """Load the run in `folder` and its data (from `data_dir`, if that is given), or the data set `other`."""
+    """Load the run in `folder` and its data (from `data_dir`, if that is given), the data set `other`, or own tests."""
     from universal_transformer.cli.run_folder import load_task, open_run
 
     run = open_run(folder, device=device, halting_execution=halting_execution)
@@ -120,6 +149,8 @@ def open_with_task(
     if data_dir and hasattr(run.config.data, "data_dir"):
         data = dataclasses.replace(run.config.data, data_dir=data_dir)
         run = dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
+    if own is not None and (own.files or own.targets or own.group):
+        return run, load_own_tests(run, own)
     return run, load_task(run)
 
 
@@ -183,6 +214,7 @@ def _file_name(options: argparse.Namespace) -> str:
     """Return ``report.json`` for the test sets with the model as trained; other options give other names."""
     chosen = {
         "data-": options.data or None,
+        "test-": re.sub(r"[^\w.]+", "-", "-".join(OwnTests(options.test).named()))[:80] or None,
         "": options.split if options.split != "test" else None,
         "steps-": options.max_steps,
         "threshold-": options.halting_threshold,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
@@ -87,6 +88,11 @@ def load_task(run: Run) -> Task:
 
     data, name = run.config.data, show_path(run.folder)
     if isinstance(data, LearnedData):
+        # the tokenizer is saved with the model, and what is not scored is read only when it is asked for
+        unscored = ("train", "validation") if getattr(data, "test", "") else ("train",)
+        may_miss = ("tokenizer", *unscored, *(f"{part}_target" for part in unscored))
+        data = with_found_files(run.config, run.folder, may_miss=may_miss).data
+        assert isinstance(data, LearnedData)
         task = data.reload(Saved(codec=run.codec, held_out=run.folder / HELD_OUT))
         task = dataclasses.replace(task, notes=(*task.notes, *_changes(run.folder, task)))
     else:
@@ -96,6 +102,41 @@ def load_task(run: Run) -> Task:
         if ours != theirs:
             raise UserError(f"{name}: the data have changed since training: {path} was {theirs!r}, is now {ours!r}")
     return task
+
+
+def with_found_files(config: RunConfig, folder: Path, *, may_miss: Collection[str] = ()) -> RunConfig:
+    """Return a configuration with the names of its files where they are now.
+
+    A file that is not at its name is looked for where it was relative to the run, which may have been moved together
+    with it. UserError names both places, unless it is one of the fields that `may_miss`.
+    """
+    from universal_transformer.tasks.task import file_fields, with_files
+
+    found: dict[str, Path] = {}
+    for field, path in file_fields(config.data).items():
+        if path.exists():
+            continue
+        if (other := _moved(path, folder)) is not None and other.exists():
+            found[field] = other
+        elif field not in may_miss:
+            also = f", nor {show_path(other)}, its place relative to the run" if other not in (None, path) else ""
+            raise UserError(
+                f"{show_path(path)}: no such file{also}; data.{field} of {show_path(folder / CONFIG)} names it"
+            )
+    return dataclasses.replace(config, data=with_files(config.data, found)) if found else config
+
+
+def _moved(path: Path, folder: Path) -> Path | None:
+    """Return where a file is if the folder of the run and the file were moved together."""
+    from universal_transformer.training.tracking import read_metrics
+
+    if not (folder / METRICS).is_file():
+        return None
+    starts = [line for line in read_metrics(folder / METRICS) if line.get("event") == "start"]
+    before = starts[0].get("folder") if starts else None
+    if not isinstance(before, str) or not path.is_absolute():
+        return None
+    return Path(os.path.normpath(folder.absolute() / os.path.relpath(path, before)))
 
 
 def _changes(folder: Path, task: Task) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from universal_transformer.cli.arguments import INTERRUPTED, data_dir, note, take
-from universal_transformer.cli.run_folder import is_finished, load_data, read_config
+from universal_transformer.cli.run_folder import is_finished, load_data, read_config, with_found_files
 from universal_transformer.errors import UserError, near
 from universal_transformer.files import show_path
 from universal_transformer.training.config import CONFIG
@@ -47,6 +47,7 @@ def run(arguments: list[str]) -> int:
 
 def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
     from universal_transformer.cli.fields import override
+    from universal_transformer.tasks.task import with_absolute_files
 
     if not rest or rest[0].startswith("-"):
         raise UserError(f"name a recipe first: ut train RECIPE [--field value]; {_known()}")
@@ -60,6 +61,7 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
 
         read_config(Path(str(taken["--from"])))
         config = dataclasses.replace(config, warm_start=warm_start_of(Path(str(taken["--from"]))))
+    config = dataclasses.replace(config, data=with_absolute_files(config.data))
     folder = Path(taken.get("--run") or f"runs/{name}-{config.digest()}")
     if "--dry-run" in taken:
         from universal_transformer.cli.dry_run import estimate
@@ -99,6 +101,7 @@ def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool) -> int
     from universal_transformer.training.folder import check_usable
 
     check_usable(folder, config, resume=resume)  # before the data are loaded, which may take long
+    config = with_found_files(config, folder) if resume else config
     task = load_data(config)
     if not quiet:
         for text in task.notes:

@@ -6,9 +6,10 @@ two of its keys are the columns, and other keys are ignored.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -16,13 +17,47 @@ from typing import NamedTuple
 from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, read_lines, show, show_path
 
+BETWEEN = "\x1f"
+"""Stands between two texts in one column of a row."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a file are read."""
+
+    first: str
+    second: str
+    group: str = ""
+    """A third column, which groups figures: a key of JSON lines, or the number of a TSV column, from 1 on."""
+    two_texts: bool = False
+    """Whether the first column may be two texts: two TSV columns, or a JSON list."""
+
+    @property
+    def names(self) -> tuple[str, str]:
+        return self.first, self.second
+
+    def written(self, row: TextRow) -> dict[str, str | list[str]]:
+        """Return a row as an object of JSON lines, which `read_table` reads with the columns of `kept`."""
+        texts = row.first.split(BETWEEN) if self.two_texts else [row.first]
+        fields = {self.first: texts if len(texts) > 1 else row.first, self.second: row.second}
+        return fields | ({GROUP: row.group} if self.group else {})
+
+    @property
+    def kept(self) -> Columns:
+        """Columns of the rows that `written` returns."""
+        return replace(self, group=GROUP if self.group else "")
+
+
+GROUP = "group"
+
 
 class TextRow(NamedTuple):
-    """One line of a file of two columns."""
+    """One line of a file: two columns, and a group or ""."""
 
     line: int
     first: str
     second: str
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,8 +88,8 @@ class TextTable:
         return [f"{self.name}: {total - kept} of {total} examples left out: {longer}"] * (kept < total)
 
 
-def read_table(path: str | Path, columns: tuple[str, str]) -> TextTable:
-    """Read a two-column file: ``.jsonl`` (or ``.jsonl.gz``) as JSON lines, everything else as TSV."""
+def read_table(path: str | Path, columns: Columns) -> TextTable:
+    """Read a file: ``.jsonl`` (or ``.jsonl.gz``) as JSON lines, everything else as TSV."""
     name = show_path(path)
     bare = str(path).removesuffix(".gz")
     split = _split_json if bare.endswith((".jsonl", ".ndjson")) else _split_tabs
@@ -62,7 +97,21 @@ def read_table(path: str | Path, columns: tuple[str, str]) -> TextTable:
         TextRow(n, *split(text, columns, f"{name}:{n}")) if text.strip() else TextRow(n, "", "")
         for n, text in read_lines(path)
     )
-    return _collect(name, rows, columns=columns)
+    table = _collect(name, rows, columns=columns.names)
+    if columns.two_texts:
+        _check_texts(table)
+    return table
+
+
+def _check_texts(table: TextTable) -> None:
+    """UserError for a row that has not as many texts as the first one."""
+    expected = table.rows[0].first.count(BETWEEN) + 1
+    for row in table.rows:
+        if (found := row.first.count(BETWEEN) + 1) != expected:
+            raise UserError(
+                f"{table.name}:{row.line}: {found} text{'s' * (found > 1)} in this row; the first row, line "
+                f"{table.rows[0].line}, has {expected}; expected as many in every row"
+            )
 
 
 def read_parallel(first: str | Path, second: str | Path) -> TextTable:
@@ -88,33 +137,50 @@ def _collect(name: str, rows: Iterator[TextRow], *, columns: tuple[str, str]) ->
     last = 0
     for row in rows:
         last = row.line
-        if row.first.strip() and row.second.strip():
+        if all(map(str.strip, row.first.split(BETWEEN))) and row.second.strip():
             kept.append(row)
     if not kept:
         raise UserError(f"{name}:{max(last, 1)}: no row with both {columns[0]} and {columns[1]}; expected at least one")
     return TextTable(name=name, rows=tuple(kept), num_blank=last - len(kept))
 
 
-def _split_tabs(text: str, columns: tuple[str, str], where: str) -> tuple[str, str]:
-    parts = text.split("\t")
+def _split_tabs(text: str, columns: Columns, where: str) -> tuple[str, str, str]:
+    parts, group = text.split("\t"), ""
+    if columns.group:
+        number = int(columns.group) if columns.group.isascii() and columns.group.isdecimal() else 0
+        if not 1 <= number <= len(parts):
+            raise UserError(
+                f"{where}: --data.group {show(columns.group)}; expected the number of a TSV column, 1 to {len(parts)}"
+            )
+        group = parts.pop(number - 1).strip()
+    if columns.two_texts and len(parts) == 3:
+        parts = [BETWEEN.join(parts[:2]), parts[2]]
     if len(parts) != 2:
+        more = f", or two texts, {columns.first}<TAB>{columns.first}<TAB>{columns.second}" if columns.two_texts else ""
+        more += ", and that of --data.group" if columns.group else ""
         raise UserError(
             f"{where}: found {len(parts)} column{'s' * (len(parts) != 1)} in {show(text)}; "
-            f"expected 2, {columns[0]}<TAB>{columns[1]}"
+            f"expected 2, {columns.first}<TAB>{columns.second}{more}"
         )
-    return parts[0], parts[1]
+    return parts[0], parts[1], group
 
 
-def _split_json(text: str, columns: tuple[str, str], where: str) -> tuple[str, str]:
+def _split_json(text: str, columns: Columns, where: str) -> tuple[str, str, str]:
     fields = parse_json(text, where=where)
-    expected = f'expected a JSON object with "{columns[0]}" and "{columns[1]}"'
+    needed = (*columns.names, *([columns.group] if columns.group else []))
+    expected = f"expected a JSON object with {' and '.join(json.dumps(name) for name in needed)}"
     if not isinstance(fields, dict):
         raise UserError(f"{where}: found {show(fields)}; {expected}")
-    for column in columns:
+    for column in needed:
         if column not in fields:
             raise UserError(f"{where}: found the keys {show(sorted(fields))}; {expected}")
-    first, second = (_text(fields[column], column, where) for column in columns)
-    return first, second
+    match fields[columns.first]:
+        case [first, second] if columns.two_texts:
+            texts = BETWEEN.join(_text(one, columns.first, where) for one in (first, second))
+        case found:
+            texts = _text(found, columns.first, where)
+    group = _text(fields[columns.group], columns.group, where) if columns.group else ""
+    return texts, _text(fields[columns.second], columns.second, where), group
 
 
 def _text(value: object, column: str, where: str) -> str:
@@ -124,6 +190,8 @@ def _text(value: object, column: str, where: str) -> str:
         raise UserError(f'{where}: "{column}" is {show(value)}; expected a string')
     if any("\ud800" <= letter <= "\udfff" for letter in value):
         raise UserError(f'{where}: "{column}" has half of a surrogate pair; expected whole characters')
+    if BETWEEN in value:
+        raise UserError(f'{where}: "{column}" has the control character 0x1f; expected none')
     return value
 
 

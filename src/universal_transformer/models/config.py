@@ -26,7 +26,7 @@ from universal_transformer.nn.config import (
     StepConfig,
     TransitionConfig,
 )
-from universal_transformer.typed import Count, check, leaves, listed, typed
+from universal_transformer.typed import Count, Positive, check, leaves, listed, typed
 
 Rules = Iterator[tuple[str, bool, str]]
 """Path of a field, whether its value does not fit the others, and the remedy."""
@@ -66,6 +66,9 @@ class InputsConfig:
     """Initial word-position mask of facts: 1 + noise, or all ones (a bag of words)."""
     scale_embeddings: bool = True
     """Multiply embeddings by the square root of the width."""
+    segments: Positive = 1
+    """Texts of the source, each with <end> after it; from 2 on, each has a learned segment embedding. The data
+    determine it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,6 +274,8 @@ def _without_defaults(fields: dict[str, Any], **defaults: GenerationConfig | Exe
 
     A component that was added later so changes no digest of an earlier run.
     """
+    if fields["inputs"]["segments"] == InputsConfig().segments:
+        del fields["inputs"]["segments"]
     for name, component in defaults.items():
         default = dataclasses.asdict(component)
         chosen = {field: value for field, value in fields.pop(name).items() if value != default[field]}
@@ -293,6 +298,9 @@ def _base_rules(config: BaseConfig) -> Rules:
     vocabulary, architecture = config.vocabulary, config.architecture
     facts, size = config.inputs.kind == "facts" and architecture != "classifier", vocabulary.size
     yield "inputs.kind", facts, f'architecture must be "classifier", not "{architecture}"'
+    one_text = architecture != "classifier" or config.inputs.kind != "tokens"
+    segments = config.inputs.segments > 1 and one_text
+    yield "inputs.segments", segments, 'several texts need architecture "classifier" and inputs.kind "tokens"'
     ids, name = {"vocabulary.padding_id": vocabulary.padding_id}, "vocabulary.size"
     if architecture != "classifier":
         same = vocabulary.end_id == vocabulary.padding_id

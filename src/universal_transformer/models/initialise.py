@@ -6,6 +6,7 @@ weights                                start
 attention projections, transitions     Glorot uniform, each projection by itself; biases 0
 LayerNorm                              scale 1, shift 0
 token and fact embeddings, tables      normal, standard deviation ``width^-1/2``
+segment embeddings                     normal, standard deviation 1, that of scaled token embeddings
 word-position mask of facts            1 + normal noise of standard deviation 1, or ones
 depthwise convolutions                 uniform over ``± kernel^-1/2``
 halting unit                           weight Glorot uniform, bias ``halting_bias``
@@ -46,6 +47,8 @@ def initialise(model: nn.Module, *, noisy_masks: bool = True) -> None:
                     init.normal_(table, std=table.shape[1] ** -0.5)
         elif isinstance(module, TokenInput | FactInput):
             init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
+            if isinstance(module, TokenInput) and module.segments is not None:
+                init.normal_(module.segments)
             if isinstance(module, FactInput):
                 init.normal_(module.mask, mean=1.0, std=1.0 if noisy_masks else 0.0)
     for module in model.modules():  # fused projections: each part by its own fan

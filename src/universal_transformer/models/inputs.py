@@ -69,14 +69,28 @@ class _Embedding(nn.Module):
 
 
 class TokenInput(_Embedding):
-    """``E[id] * sqrt(width)``, exactly 0 at padding."""
+    """``E[id] * sqrt(width)``, exactly 0 at padding; with several segments ``E[id] * sqrt(width) + S[segment]``.
+
+    The segment of a token is the number of end ids before it.
+    """
+
+    def __init__(self, config: BaseConfig, width: int, *, size: int | None = None) -> None:
+        super().__init__(config, width, size=size)
+        segments = config.inputs.segments
+        self.end_id = config.vocabulary.end_id
+        self.segments = nn.Parameter(torch.empty(segments, width)) if segments > 1 else None
 
     def padding(self, ids: Int[Tensor, "batch position"]) -> Padding:
         """Return where there is no token."""
         return ids == self.padding_id
 
     def forward(self, ids: Int[Tensor, "batch position"]) -> States:
-        return self.embed(ids)
+        if self.segments is None:
+            return self.embed(ids)
+        ends = ids == self.end_id
+        segment = (ends.cumsum(dim=1) - ends.long()).clamp(max=len(self.segments) - 1)
+        blank = self.padding(ids).unsqueeze(-1)
+        return self.embed(ids) + embedding(segment, self.segments).masked_fill(blank, 0.0)
 
 
 class FactInput(_Embedding):

@@ -10,7 +10,7 @@ from universal_transformer.data.tokenizer import END, Tokenizer
 from universal_transformer.data.tokenizer_files import saved_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show, show_path, write_json
-from universal_transformer.typed import check_names, hints, typed
+from universal_transformer.typed import added_defaults, added_fields, check_names, hints, typed
 
 CODEC_FILE = "codec.json"
 Saved = TypeVar("Saved", bound="SavedCodec")
@@ -28,7 +28,8 @@ class SavedCodec:
         """Write the tokenizers, then ``codec.json``, each whole or not at all."""
         plain = {}
         kind: Any = type(self)
-        for name in hints(kind):
+        left_out = added_defaults(self)
+        for name in (name for name in hints(kind) if name not in left_out):
             value = getattr(self, name)
             if isinstance(value, Tokenizer):
                 value.save(folder / f"{name}.json")
@@ -43,7 +44,8 @@ class SavedCodec:
         kind: Any = cls
         content, fields = read_kind(folder, kind=cls.kind), hints(kind)
         tokenizers = {name for name, hint in fields.items() if hint is Tokenizer}
-        check_names(content, expected=fields.keys() - tokenizers, where=where)
+        added = added_fields(kind)
+        check_names(content, expected=fields.keys() - tokenizers - added, optional=added, where=where)
         values = {name: typed(value, fields[name], where=where, field=name) for name, value in content.items()}
         values |= {name: saved_tokenizer(folder, name) for name in sorted(tokenizers)}
         try:
@@ -59,11 +61,13 @@ def encode_lines(
     for number, text in lines:
         ids = (*tokenizer.encode(text), END)
         if len(ids) > limit:
-            raise UserError(
-                f"{name}:{number}: a {what} of {len(ids)} tokens; this run takes at most {limit} "
-                "(--data.max-length of its training)"
-            )
+            raise UserError(too_long(f"{name}:{number}", len(ids), what=what, limit=limit))
         yield ids
+
+
+def too_long(where: str, length: int, *, what: str, limit: int) -> str:
+    """Return the message for a text of too many tokens."""
+    return f"{where}: a {what} of {length} tokens; this run takes at most {limit} (--data.max-length of its training)"
 
 
 def token_fields(architecture: str, *, size: int, target_size: int = 0, num_classes: int = 0) -> dict[str, Any]:

@@ -1,28 +1,28 @@
 """Your own labelled texts: one class for each text.
 
 The data are files of ``text<TAB>label`` lines, or of JSON lines ``{"text": …, "label": …}``. The classes are the sorted
-labels of the training file. A text ends with the id of ``<end>``, so that an empty line still has a position.
+labels of the training file. A text ends with the id of ``<end>``, so that an empty line still has a position. A row can
+have two texts, such as a premise and a hypothesis: ``<end>`` separates them, and each has a segment embedding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
 from universal_transformer.data.example import NO_CLASS, Example
-from universal_transformer.data.text_table import TextTable, check_file, read_table
+from universal_transformer.data.text_table import BETWEEN, Columns, TextTable, check_file, read_table
 from universal_transformer.data.tokenizer import END, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
-from universal_transformer.tasks.codecs import SavedCodec, encode_lines, token_fields
+from universal_transformer.tasks.codecs import SavedCodec, token_fields, too_long
 from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import Codec, Saved, Task
-from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
+from universal_transformer.typed import ADDED, AtLeastTwo, NumberOf, Share, check
 
-COLUMNS = ("text", "label")
 MAX_LABELS = 10_000
 
 
@@ -34,20 +34,37 @@ class LabelledCodec(SavedCodec):
     tokenizer: Tokenizer
     labels: tuple[str, ...]
     max_length: int
+    segments: int = field(default=1, metadata=ADDED)
+    """Texts of an example, each with <end> after it: 1 or 2."""
 
     def __post_init__(self) -> None:
+        if self.segments not in (1, 2):
+            raise UserError(f"segments: found {self.segments}; expected 1 or 2")
         if list(self.labels) != sorted(set(self.labels)):
             raise UserError(f"labels: found {show(self.labels)}; expected different strings, sorted")
 
     @property
     def model_fields(self) -> dict[str, Any]:
         """Return the fields of a model that follow from the tokenizer and the labels."""
-        return token_fields("classifier", size=len(self.tokenizer), num_classes=len(self.labels))
+        fields = token_fields("classifier", size=len(self.tokenizer), num_classes=len(self.labels))
+        return fields | ({"inputs.segments": self.segments} if self.segments > 1 else {})
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example without a class for every line, an empty one included."""
-        for ids in encode_lines(lines, self.tokenizer, name=name, what="text", limit=self.max_length):
+        """Yield one example without a class for every line, an empty one included; two texts have a tab between."""
+        for number, line in lines:
+            texts = line.split("\t") if self.segments > 1 else [line]
+            if len(texts) != self.segments:
+                found = f"{len(texts)} column{'s' * (len(texts) > 1)} in {show(line)}"
+                raise UserError(f"{name}:{number}: found {found}; expected 2 texts, text<TAB>text")
+            ids = tuple(index for text in texts for index in (*self.tokenizer.encode(text), END))
+            if len(ids) > self.max_length:
+                raise UserError(too_long(f"{name}:{number}", len(ids), what="text", limit=self.max_length))
             yield Example(source=ids, target=NO_CLASS)
+
+    def encode_many(self, rows: Sequence[Sequence[str]]) -> list[tuple[int, ...]]:
+        """Return the ids of the texts of each row, with the end id after each text."""
+        columns = [self.tokenizer.encode_many(texts) for texts in zip(*rows, strict=True)]
+        return [tuple(index for ids in texts for index in (*ids, END)) for texts in zip(*columns, strict=True)]
 
     def render(self, target: int | Sequence[int]) -> str:
         assert isinstance(target, int), "a target is one class"
@@ -65,9 +82,10 @@ class LabelledData:
     """Texts from your own files, each with a class."""
 
     codec_class: ClassVar[type[Codec]] = LabelledCodec
+    FILES: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "tokenizer")
     train: str = ""
-    """Training texts: a file of `text<TAB>label` lines, or JSON lines (.jsonl) with "text" and "label". Any
-    file may end in .gz."""
+    """Training texts: a file of `text<TAB>label` lines, or JSON lines (.jsonl) with "text" and "label"; for two texts
+    with one label, `text<TAB>text<TAB>label`, or a "text" of [text, text]. Any file may end in .gz."""
     validation: str = ""
     """Validation texts, like `train`; without it a part of the training texts is held out."""
     test: str = ""
@@ -85,6 +103,8 @@ class LabelledData:
     """Part of the training texts held out if no validation file is named."""
     seed: NumberOf = 0
     """Seed of what is held out."""
+    group: str = field(default="", metadata=ADDED)
+    """Column whose values group the figures: a key of JSON lines, or the number of a TSV column, from 1 on."""
 
     def __post_init__(self) -> None:
         check(self, field="data")
@@ -98,11 +118,12 @@ class LabelledData:
         tables, notes = self._tables.split(given)
         tokenizer = make_tokenizer(
             self.tokenizer,
-            [row.first for row in tables["train"].rows],
+            [text for row in tables["train"].rows for text in row.first.split(BETWEEN)],
             vocabulary_size=self.vocabulary_size,
             lower_case=self.lower_case,
         )
-        codec = LabelledCodec(tokenizer=tokenizer, labels=labels, max_length=self.max_length)
+        segments = _segments(given["train"])
+        codec = LabelledCodec(tokenizer=tokenizer, labels=labels, max_length=self.max_length, segments=segments)
         return self._task(codec, self._tables.encode(tables, notes, partial(self._encode, codec)))
 
     def reload(self, saved: Saved) -> Task:
@@ -113,10 +134,11 @@ class LabelledData:
 
     @property
     def _tables(self) -> OwnTables:
+        columns = Columns("text", "label", group=self.group, two_texts=True)
         paths = {"train": self.train, "validation": self.validation, "test": self.test}
         return OwnTables(
-            columns=COLUMNS,
-            read=lambda part: read_table(paths[part], COLUMNS),
+            columns=columns,
+            read=lambda part: read_table(paths[part], columns),
             named=[part for part, path in paths.items() if path],
             fraction=self.validation_fraction,
             seed=self.seed,
@@ -140,7 +162,12 @@ class LabelledData:
         """Encode a table; how many of its texts are too long is added to `notes`."""
         classes = {label: index for index, label in enumerate(codec.labels)}
         examples = []
-        texts = codec.tokenizer.encode_many([row.first for row in table.rows])
+        if (found := _segments(table)) != codec.segments:
+            raise UserError(
+                f"{table.name}:{table.rows[0].line}: {found} text{'s' * (found > 1)} before the label; the training "
+                f"file has {codec.segments}"
+            )
+        texts = codec.encode_many([row.first.split(BETWEEN) for row in table.rows])
         for row, ids in zip(table.rows, texts, strict=True):
             label = row.second.strip()
             if label not in classes:
@@ -148,10 +175,14 @@ class LabelledData:
                     f"{table.name}:{row.line}: unknown label {show(label)}; those of the training file are "
                     f"{', '.join(map(show, codec.labels[:20]))}{', …' * (len(codec.labels) > 20)}"
                 )
-            if len(ids) < self.max_length:
-                examples.append(Example(source=(*ids, END), target=classes[label]))
+            if len(ids) <= self.max_length:
+                examples.append(Example(source=ids, target=classes[label], group=row.group))
         notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="text")
         return examples
+
+
+def _segments(table: TextTable) -> int:
+    return table.rows[0].first.count(BETWEEN) + 1
 
 
 def _labels(table: TextTable) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.text_table import (
+    Columns,
     TextRow,
     TextTable,
     check_file,
@@ -28,8 +29,6 @@ from universal_transformer.tasks.codecs import CODEC_FILE, encode_lines, read_ki
 from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import BleuTokenizer, Codec, Saved, Task
 from universal_transformer.typed import ADDED, AtLeastTwo, NumberOf, Share, check
-
-COLUMNS = ("source", "target")
 
 
 @dataclass(frozen=True)
@@ -92,6 +91,9 @@ class PairsData:
     """Pairs of a source and a target text from your own files."""
 
     codec_class: ClassVar[type[Codec]] = PairsCodec
+    FILES: ClassVar[tuple[str, ...]] = (
+        *("train", "train_target", "validation", "validation_target", "test", "test_target", "tokenizer"),
+    )
     train: str = ""
     """Training pairs: a file of `source<TAB>target` lines, JSON lines (.jsonl) with "source" and "target", or
     the source side alone (then name the other in train_target). Any file may end in .gz."""
@@ -120,6 +122,8 @@ class PairsData:
     """Part of the training pairs held out if no validation file is named."""
     seed: NumberOf = 0
     """Seed of what is held out."""
+    group: str = field(default="", metadata=ADDED)
+    """Column whose values group the figures: a key of JSON lines, or the number of a TSV column, from 1 on."""
     metric: Literal["bleu", "sequence"] = "bleu"
     """Score by BLEU (translation), or by the part of targets that are right as a whole."""
     bleu_tokenizer: BleuTokenizer = field(default="13a", metadata=ADDED)
@@ -155,7 +159,7 @@ class PairsData:
     @property
     def _tables(self) -> OwnTables:
         return OwnTables(
-            columns=COLUMNS,
+            columns=self._columns,
             read=self._read,
             named=[part for part in ("train", "validation", "test") if getattr(self, part)],
             fraction=self.validation_fraction,
@@ -181,7 +185,13 @@ class PairsData:
 
     def _read(self, part: str) -> TextTable:
         path, target = getattr(self, part), getattr(self, f"{part}_target")
-        return read_parallel(path, target) if target else read_table(path, COLUMNS)
+        if target and self.group:
+            raise UserError(f"--data.group {self.group}: {show_path(path)} has one column; leave --data.group out")
+        return read_parallel(path, target) if target else read_table(path, self._columns)
+
+    @property
+    def _columns(self) -> Columns:
+        return Columns("source", "target", group=self.group)
 
     def learn(self, rows: Sequence[TextRow]) -> PairsCodec:
         """Learn the tokenisers from rows of training pairs."""
@@ -199,8 +209,8 @@ class PairsData:
         sources = codec.source.encode_many([row.first for row in table.rows])
         targets = codec.target.encode_many([row.second for row in table.rows])
         examples = [
-            Example(source=(*source, END), target=(*target, END))
-            for source, target in zip(sources, targets, strict=True)
+            Example(source=(*source, END), target=(*target, END), group=row.group)
+            for source, target, row in zip(sources, targets, table.rows, strict=True)
             if max(len(source), len(target)) < self.max_length
         ]
         notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="pair")

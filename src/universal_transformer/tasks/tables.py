@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.text_table import TextTable, hold_out, read_table
+from universal_transformer.data.text_table import Columns, TextTable, hold_out, read_table
 from universal_transformer.tasks.lazy import DeferredExamples, Examples
-from universal_transformer.tasks.task import Saved
+from universal_transformer.tasks.task import HeldOut, Saved
 
 Encode = Callable[[TextTable, list[str]], Sequence[Example]]
 """Turns a table into examples, and adds how many rows were left out to the notes."""
@@ -26,14 +26,14 @@ class Encoded:
     validation: Examples
     test: Mapping[str, Sequence[Example]]
     notes: tuple[str, ...]
-    held_out: Mapping[str, Sequence[Mapping[str, str]]]
+    held_out: HeldOut
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnTables:
     """Where the tables of a task come from."""
 
-    columns: tuple[str, str]
+    columns: Columns
     read: Callable[[str], TextTable]
     """Reads the file of a part."""
     named: Collection[str]
@@ -100,17 +100,17 @@ class OwnTables:
         if kept is None:  # a run of an earlier version
             train, validation = hold_out(self.read("train"), fraction=self.fraction, seed=self.seed)
             return train if part == "train" else validation
-        validation = read_table(kept, self.columns)
+        validation = read_table(kept, self.columns.kept)
         if part == "validation":
             return validation
         table, held = self.read("train"), {row.first for row in validation.rows}
         return TextTable(table.name, tuple(row for row in table.rows if row.first not in held))
 
-    def _rows(self, validation: TextTable) -> dict[str, list[dict[str, str]]]:
+    def _rows(self, validation: TextTable) -> HeldOut:
         """Return the rows that are held out of the training table as JSON objects, which `read_table` reads."""
         if "validation" in self.named:
             return {}
-        return {"validation": [dict(zip(self.columns, row[1:], strict=True)) for row in validation.rows]}
+        return {"validation": [self.columns.written(row) for row in validation.rows]}
 
     def _test_notes(self) -> list[str]:
         note = f"no test file: scores are those of the validation {self.what}, which also chose the model"

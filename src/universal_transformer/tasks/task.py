@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from universal_transformer.data.example import PADDING, Example
-from universal_transformer.data.tokenizer import END, START
+from universal_transformer.data.tokenizer import END, KINDS, START
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.lazy import Examples, LazyExamples
 from universal_transformer.typed import replaced
@@ -28,6 +28,9 @@ BleuTokenizer = Literal[
     "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none", "flores101", "flores200", "spBLEU-1K"
 ]
 """How sacreBLEU cuts texts into words before it counts them."""
+
+HeldOut = Mapping[str, Sequence[Mapping[str, str | list[str]]]]
+"""Rows by part, as objects of JSON lines."""
 
 Model = TypeVar("Model")
 
@@ -135,7 +138,7 @@ class Task:
     """Notes that belong to every figure: incomplete data, a changed split."""
     bleu_tokenizer: BleuTokenizer = "13a"
     """Of the metric "bleu"."""
-    held_out: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
+    held_out: HeldOut = field(default_factory=dict)
     """Rows that were held out of the training file, by part: a run keeps them (`Saved.held_out`)."""
 
     def configure(self, model: Model) -> Model:
@@ -186,6 +189,23 @@ class Saved:
 def held_out_file(folder: Path, part: str) -> Path:
     """Return where the rows of a part are kept: JSON lines."""
     return folder / f"{part}.jsonl"
+
+
+def file_fields(data: TaskData) -> dict[str, Path]:
+    """Return the fields of a task's data that name a file of the user, with their values."""
+    values = {name: getattr(data, name) for name in getattr(data, "FILES", ())}
+    return {name: Path(value) for name, value in values.items() if value and value not in KINDS}
+
+
+def with_files(data: TaskData, files: Mapping[str, Path]) -> TaskData:
+    """Return the data of a task with other names of files."""
+    changes: dict[str, Any] = {name: str(path) for name, path in files.items()}
+    return dataclasses.replace(data, **changes)
+
+
+def with_absolute_files(data: TaskData) -> TaskData:
+    """Return the data of a task with absolute names of files, so that a run works from any folder."""
+    return with_files(data, {name: path.absolute() for name, path in file_fields(data).items()})
 
 
 @runtime_checkable

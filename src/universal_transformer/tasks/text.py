@@ -24,7 +24,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, read_lines, show, show_path
 from universal_transformer.tasks.codecs import SavedCodec, token_fields
 from universal_transformer.tasks.lazy import DeferredExamples, Examples, LazyExamples
-from universal_transformer.tasks.task import Codec, Saved, Task
+from universal_transformer.tasks.task import Codec, HeldOut, Saved, Task
 from universal_transformer.typed import AtLeastTwo, Share, check
 
 LINES_AT_ONCE = 10_000
@@ -88,6 +88,7 @@ class TextData:
     """A language model on your own text files."""
 
     codec_class: ClassVar[type[Codec]] = TextCodec
+    FILES: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "tokenizer")
     train: str = ""
     """Training text: UTF-8, one sentence, verse or paragraph a line; the file may end in .gz."""
     validation: str = ""
@@ -133,21 +134,22 @@ class TextData:
         """Read the test text and encode it with the saved codec; other text is read when it is asked for."""
         codec = saved.codec
         assert isinstance(codec, TextCodec)
-        if self._held_out and not all(map(saved.rows, self._held_out)):  # a run of an earlier version
-            parts, notes = self._split()
-            examples: dict[str, Examples] = {part: codec.blocks(lines) for part, lines in parts.items()}
-            held_out = {part: [{"text": line} for line in parts[part]] for part in self._held_out}
-            return self._task(codec, examples, notes, held_out=held_out)
 
-        def read(part: str) -> Sequence[Example]:
+        def read(part: str) -> LazyExamples:
             path, rows = getattr(self, part), saved.rows(part)
-            if part == "train" and self._held_out:
-                return codec.blocks(self._split()[0][part])
-            return codec.blocks(_read(path) if path or rows is None else _read_rows(rows))
+            if path and (part != "train" or not self._held_out):
+                return codec.blocks(_read(path))
+            return codec.blocks(self._split()[0][part] if rows is None else _read_rows(rows))
 
-        examples = {part: DeferredExamples(partial(read, part)) for part in ("train", "validation")}
-        notes = [f"{part}: the last lines of the training text" for part in self._held_out]
-        return self._task(codec, examples | {"test": read("test")}, notes, held_out={})
+        held_out = {}
+        if not self.test and saved.rows("test") is None:  # a run of an earlier version
+            parts, _ = self._split()
+            held_out = {part: [{"text": line} for line in parts[part]] for part in self._held_out}
+        examples: dict[str, Examples] = {
+            part: DeferredExamples(partial(read, part)) for part in ("train", "validation")
+        }
+        notes = [f"{part}: the last lines of the training text" for part in self._held_out if part == "test"]
+        return self._task(codec, examples | {"test": read("test")}, notes, held_out=held_out)
 
     def _task(
         self,
@@ -155,7 +157,7 @@ class TextData:
         examples: Mapping[str, Examples],
         notes: Sequence[str],
         *,
-        held_out: Mapping[str, Sequence[Mapping[str, str]]],
+        held_out: HeldOut,
     ) -> Task:
         size, kind = len(codec.tokenizer), codec.tokenizer.kind
         note = (

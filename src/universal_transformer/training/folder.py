@@ -9,7 +9,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from universal_transformer.files import (
 )
 from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of
 from universal_transformer.models.pretrained import Pretrained
-from universal_transformer.tasks.task import Codec, held_out_file
+from universal_transformer.tasks.task import Codec, HeldOut, file_fields, held_out_file
 from universal_transformer.training.config import (
     BASELINE,
     CHECKPOINTS,
@@ -85,6 +85,7 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
     saved = RunConfig.load(folder / CONFIG)
     changes = _differences(_all_fields(saved), _all_fields(config), where="")
     allowed = {*(f"training.{field}" for field in LIMITS), "model.execution.activation_checkpointing"}
+    allowed |= {f"data.fields.{field}" for field in file_fields(config.data)}  # the content of files is compared
     if refused := [text for field, text in changes.items() if field not in allowed]:
         raise UserError(f"{folder}: not the same run: {'; '.join(refused)}")
     return [*changes.values(), *_jumps(saved.training, config.training)]
@@ -214,7 +215,7 @@ def _replace_model(folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def keep_held_out(folder: Path, rows: Mapping[str, Sequence[Mapping[str, str]]]) -> None:
+def keep_held_out(folder: Path, rows: HeldOut) -> None:
     """Write the rows that were held out of the training file, unless the folder has them already."""
     target = folder / HELD_OUT
     if not rows or target.is_dir():

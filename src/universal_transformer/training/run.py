@@ -173,6 +173,7 @@ class TrainingRun:
         return {
             "recipe": self.config.recipe,
             "config": self.config.digest(),
+            "folder": str(self.folder.absolute()),
             "data": self.data,
             "train_examples": len(self.task.train),
             "validation_examples": len(self.task.validation),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.tensors import pick_device
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.registry import build
-from universal_transformer.tasks.task import Task
+from universal_transformer.tasks.task import Task, with_absolute_files
 from universal_transformer.training import folder as folders
 from universal_transformer.training.checkpoint import copy_weights, load_weights
 from universal_transformer.training.config import RunConfig
@@ -65,6 +66,8 @@ def train(
     `time.monotonic`, it stops as on a signal: saved, and "interrupted". Raises UserError for a folder that holds
     something else, changed data or configuration, a full disk, or a loss that is not finite.
     """
+    if not resume:
+        config = dataclasses.replace(config, data=with_absolute_files(config.data))
     changes = folders.check_usable(folder, config, resume=resume)
     check_extras(config)
     device = pick_device(config.training.device, field="training.device")
