@@ -100,10 +100,12 @@ def test_the_command_line_prints_the_same(tmp_path, capsys, monkeypatch):
     (tmp_path / "own.tsv").write_text("".join(f"a b {n} c\tc {n} b a\n" for n in range(60)))
     small = ["--width", "16", "--filter-width", "16", "--num-heads", "2", "--max-steps", "2", "--max-updates", "2"]
     run = str(tmp_path / "run")
-    given = ["--data.train", str(tmp_path / "own.tsv"), "--vocabulary-size", "270", "--quiet", "--run", run]
+    given = ["--data.train", str(tmp_path / "own.tsv"), "--vocabulary-size", "270", "--run", run]
     assert main(["train", "pairs", *small, "--minutes", "0", *given]) == 0
+    limit = json.loads((tmp_path / "run" / "model" / "config.json").read_text())["generation"]["max_new_tokens"]
+    shown = capsys.readouterr()
+    assert f"an answer may have {limit} tokens; model.generation.max_new_tokens changes it" in shown.out + shown.err
     (tmp_path / "lines.txt").write_text("a b 7 c\nc\n")
-    capsys.readouterr()
     assert main(["predict", run, str(tmp_path / "lines.txt"), "--jsonl"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert found == [json.loads(json.dumps(answer.to_dict())) for answer in load(run)(["a b 7 c", "c"])]
