@@ -51,6 +51,13 @@ def test_an_unknown_choice_is_named_with_what_is_allowed(field):
         TrainingConfig(**{"max_updates": 1, field: "other"})
 
 
+def test_a_number_of_examples_for_no_metric_is_refused():
+    with pytest.raises(UserError, match=r"^training.select_examples=50 changes nothing without training.select_by"):
+        TrainingConfig(max_updates=1, select_examples=50)
+    assert TrainingConfig(max_updates=1, select_by="metric", select_examples=50).select_examples == 50
+    assert not {"select_by", "select_examples"} & run_config().to_dict()["training"].keys()
+
+
 def test_random_depth_needs_one_number_of_steps_for_both_sides():
     with pytest.raises(UserError, match=r"training\.depth: 'random' draws one number of steps for both sides"):
         replaced(run_config(), {"training.depth": "random", "model.depth.decoder_max_steps": 5})
@@ -162,7 +169,7 @@ def test_an_unknown_task_is_named():
 
 
 def test_the_digest_changes_with_every_training_field():
-    base = run_config()
+    base = run_config(select_by="metric")  # without it select_examples changes nothing
     other = {float: 0.123, int: 77, bool: True, tuple: (0.5, 0.6)}
     for field in dataclasses.fields(TrainingConfig):
         value = getattr(base.training, field.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import read_json
 from universal_transformer.kinds import AnyModelConfig, config_from_dict
 from universal_transformer.tasks import TASKS, TaskData, task_name
-from universal_transformer.typed import NonNegative, Range, added_defaults, check, check_names, listed, typed
+from universal_transformer.typed import ADDED, NonNegative, Range, added_defaults, check, check_names, listed, typed
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
@@ -24,6 +24,7 @@ HELD_OUT = "held_out"
 BASELINE = "baseline.json"
 """What the files and folders of a run are called."""
 
+MOST_SELECTED = 200
 MAX_SEED = 2**63 - 1
 """The largest seed that torch accepts."""
 NumberOf = Annotated[int, Range(0)]
@@ -72,6 +73,11 @@ class TrainingConfig:
     """Updates between two validations; there is always one at the end."""
     depth: Literal["fixed", "random"] = "fixed"
     """Steps of an update: the model's max_steps, or a number drawn uniformly from 1 to them (seeded)."""
+    select_by: Literal["loss", "metric"] = field(default="loss", metadata=ADDED)
+    """Choose the best weights by the validation loss (of classes: error), or by the metric of the task on free-running
+    output: exact match, BLEU, accuracy of last words. The metric takes longer."""
+    select_examples: AtLeastOne = field(default=MOST_SELECTED, metadata=ADDED)
+    """Validation examples that this metric is computed on, evenly spread."""
     patience: NumberOf = 0
     """Validations without improvement after which training stops; 0 means never."""
     average_checkpoints: NumberOf = 0
@@ -95,6 +101,10 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         check(self, field="training")
+        if self.select_by == "loss" and self.select_examples != MOST_SELECTED:
+            raise UserError(
+                f"training.select_examples={self.select_examples} changes nothing without training.select_by metric"
+            )
         if not self.minutes and not self.max_updates:
             raise UserError("training.minutes and training.max_updates are both 0: give one (or both) a limit")
 

@@ -15,6 +15,7 @@ import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.report import METRICS as SCORES
 from universal_transformer.evaluation.report import Side
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.nn.trace import Trace
@@ -29,6 +30,7 @@ from universal_transformer.training.interruption import StopRequest
 from universal_transformer.training.objective import objective
 from universal_transformer.training.provenance import code_in_use
 from universal_transformer.training.randomness import depth_of, random_states, restore_random_states
+from universal_transformer.training.task_metric import TaskMetric
 from universal_transformer.training.tracking import Display, Metrics, TensorBoard, UpdateStatus, Value, steps_text
 from universal_transformer.training.validation import (
     SIDES,
@@ -98,8 +100,14 @@ class TrainingRun:
         if self.training.halting_delay:
             optimizers.flatten_halting(model)
         self.optimizer = optimizers.build_optimizer(model, self.training)
-        tokens, precision = self.training.batch_tokens, self.precision
-        self.validation = Validation(task.validation, batch_tokens=tokens, device=device, precision=precision)
+        metric = TaskMetric.chosen(task, self.training)
+        self.validation = Validation(
+            task.validation,
+            batch_tokens=self.training.batch_tokens,
+            device=device,
+            precision=self.precision,
+            metric=metric,
+        )
         self.averager = Averager(self.training.average_checkpoints)
         self.best_weights: dict[str, Tensor] = {}
         self.state = RunState()
@@ -107,7 +115,7 @@ class TrainingRun:
         self.warnings: list[str] = []
         self.data = folders.data_digest(task.train, task.validation)
         self.trivial = TrivialBaseline.learn(task.train, model.config)
-        self.baseline = trivial_score(self.trivial, task.validation)
+        self.baseline = trivial_score(self.trivial, task.validation, metric=metric)
         self.metrics: Metrics | None = None
         self.board: TensorBoard | None = None
 
@@ -317,7 +325,7 @@ class TrainingRun:
     def text(self, score: Score) -> str:
         """Return a score as text."""
         measure = f"error {score.error:.2%}" if self.classes else f"loss {score.cross_entropy:.4f} a token"
-        return " · ".join([measure, *steps_text(score.steps)])
+        return " · ".join([measure, *metric_text(score), *steps_text(score.steps)])
 
     def check_baseline(self, score: Score) -> str:
         """Return the score of the baseline as text; warn if `score` is not better."""
@@ -325,6 +333,9 @@ class TrainingRun:
             return ""
         how = "most frequent class" if self.classes else "frequency of each token"
         text = f"baseline ({how}) {self.text(self.baseline)}"
+        if self.baseline.metric:
+            how = self.trivial.describe(metric=self.task.metric, codec=self.task.codec)
+            text = f"baseline ({how}) {metric_text(self.baseline)[0]}"
         if score.rank(classes=self.classes)[0] >= self.baseline.rank(classes=self.classes)[0]:
             self._warn(f"validation {self.text(score)} is not better than the {text}")
         return text
@@ -375,7 +386,15 @@ def numbers(score: Score) -> dict[str, Value]:
     """Return a score as values of a line of metrics."""
     steps = {steps_name(side): mean for side, mean in score.steps.items()}
     plain = {"cross_entropy": score.cross_entropy, "error": score.error, "mean_steps": score.mean_steps}
-    return {**plain, **steps, "perplexity": math.exp(min(score.cross_entropy, 100.0))}
+    metric: dict[str, Value] = {}
+    for name, value in score.metric.items():
+        metric = {"metric_name": name, "metric": value}
+    return {**plain, **steps, **metric, "perplexity": math.exp(min(score.cross_entropy, 100.0))}
+
+
+def metric_text(score: Score) -> list[str]:
+    """Return the score of the task as a text; an empty list where weights are not chosen by it."""
+    return [f"{SCORES[name].title} {value:.{SCORES[name].decimals}f}" for name, value in score.metric.items()]
 
 
 def steps_name(side: Side) -> str:

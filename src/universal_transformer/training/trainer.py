@@ -26,6 +26,7 @@ from universal_transformer.training.config import RunConfig
 from universal_transformer.training.interruption import StopRequest, stop_on_signals
 from universal_transformer.training.randomness import repeatable
 from universal_transformer.training.run import Reason, TrainingRun, numbers
+from universal_transformer.training.task_metric import TaskMetric
 from universal_transformer.training.tracking import display
 from universal_transformer.training.validation import Interrupted, Score
 from universal_transformer.training.warm_start import take_over
@@ -74,6 +75,7 @@ def train(
     task = task or config.data.load()
     if not task.train:
         raise UserError(f"data: there are no examples to train on in {task.name}")
+    TaskMetric.chosen(task, config.training)  # before anything is written: a package for it may be missing
     torch.manual_seed(config.training.seed)
     random.seed(config.training.seed)
     model = build(task.configure(config.model)).to(device)

@@ -14,11 +14,12 @@ from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import NO_CLASS, Example, sizes
 from universal_transformer.data.sampler import BucketSampler
-from universal_transformer.evaluation.report import Side, stuck
+from universal_transformer.evaluation.report import METRICS, Side, stuck
 from universal_transformer.evaluation.trivial import TrivialBaseline
-from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.nn.trace import Trace
+from universal_transformer.registry import Model
 from universal_transformer.training.objective import objective
+from universal_transformer.training.task_metric import TaskMetric
 
 Precision = Callable[[], AbstractContextManager[object]]
 
@@ -39,20 +40,29 @@ class Score:
     """N, mean over the real positions of both sides; 0 for a model without depth."""
     steps: dict[Side, float] = field(default_factory=dict)
     """N of each side that has a recurrence over depth."""
+    metric: dict[str, float] = field(default_factory=dict)
+    """The score of the task by its name in `METRICS`, where weights are chosen by it; empty elsewhere."""
 
     def rank(self, *, classes: bool) -> tuple[float, float]:
-        """Smaller is better: classes by error (then cross-entropy), tokens by cross-entropy."""
+        """Smaller is better: by the score of the task if there is one, else classes by error and tokens by loss."""
+        for name, value in self.metric.items():
+            return (value if METRICS[name].best == "low" else -value, self.cross_entropy)
         return (self.error, self.cross_entropy) if classes else (self.cross_entropy, self.error)
 
 
-def trivial_score(baseline: TrivialBaseline, examples: Sequence[Example]) -> Score | None:
+def trivial_score(baseline: TrivialBaseline, examples: Sequence[Example], *, metric: TaskMetric | None) -> Score | None:
     """Return the score of the baseline on the targets of `examples`; None without targets."""
     targets = [(row.target,) if isinstance(row.target, int) else row.target for row in examples]
     ids = [index for target in targets for index in target if index != NO_CLASS]
     if not ids:
         return None
     wrong = sum(index != baseline.most_frequent for index in ids)
-    return Score(cross_entropy=float(baseline.nats[ids].mean()), error=wrong / len(ids), mean_steps=0.0)
+    return Score(
+        cross_entropy=float(baseline.nats[ids].mean()),
+        error=wrong / len(ids),
+        mean_steps=0.0,
+        metric={} if metric is None else metric.trivial(baseline),
+    )
 
 
 class Interrupted(Exception):  # noqa: N818  not an error: a stop was requested
@@ -63,28 +73,40 @@ class Validation:
     """Scores a model on the same examples in the same batches each time, without touching any random state."""
 
     def __init__(
-        self, examples: Sequence[Example], *, batch_tokens: int, device: torch.device, precision: Precision
+        self,
+        examples: Sequence[Example],
+        *,
+        batch_tokens: int,
+        device: torch.device,
+        precision: Precision,
+        metric: TaskMetric | None = None,
     ) -> None:
-        self._examples, self._device, self._precision = examples, device, precision
+        self._examples, self._device, self._precision, self._metric = examples, device, precision, metric
         sampler = BucketSampler(sizes(examples), batch_tokens=batch_tokens, seed=0, shuffle=False)
         self._batches = sampler.epoch(0) if examples else []
 
     def __bool__(self) -> bool:
         return bool(self._batches)
 
-    def score(self, model: Pretrained, *, stopped: Callable[[], bool]) -> Score:
+    def score(self, model: Model, *, stopped: Callable[[], bool]) -> Score:
         """Return the score; raise Interrupted as soon as `stopped` returns true."""
+
+        def check() -> None:
+            if stopped():
+                raise Interrupted
+
         was_training = model.training
         model.eval()
         devices = [self._device] if self._device.type == "cuda" else []
         totals = torch.zeros(3 + 2 * len(SIDES), dtype=torch.float64, device=self._device)
         try:
             # no inference mode: training uses the tables that the model caches here
-            with torch.random.fork_rng(devices), torch.no_grad(), self._precision():
-                for indices in self._batches:
-                    if stopped():
-                        raise Interrupted
-                    totals += self._batch_totals(model, indices)
+            with torch.random.fork_rng(devices), torch.no_grad():
+                with self._precision():
+                    for indices in self._batches:
+                        check()
+                        totals += self._batch_totals(model, indices)
+                metric = {} if self._metric is None else self._metric.score(model, check=check)
         finally:
             model.train(was_training)
         loss, correct, targets, *counts = totals.tolist()
@@ -96,9 +118,10 @@ class Validation:
             error=1 - correct / targets,
             mean_steps=sum(made) / max(1.0, sum(positions)),
             steps={side: steps / number for side, steps, number in by_side if steps},
+            metric=metric,
         )
 
-    def _batch_totals(self, model: Pretrained, indices: list[int]) -> Tensor:
+    def _batch_totals(self, model: Model, indices: list[int]) -> Tensor:
         batch = collate([self._examples[index] for index in indices], indices=indices).to(self._device)
         loss = objective(model, batch, label_smoothing=0.0, ponder_weight=0.0)
         made, positions = [], []
