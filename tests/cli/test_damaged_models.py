@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from damage import WRONG, at, places
+from universal_transformer.cli import main
 from universal_transformer.cli.run_folder import open_run
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
@@ -190,3 +191,30 @@ def test_a_damaged_run_is_refused_with_one_line_or_answers(runs, tmp_path):
             assert not isinstance(error, UserError) or str(error).isprintable(), f"case {case}: {error}"
         shutil.rmtree(folder)
     assert refused > CASES // 2
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "arguments"),
+    [
+        ("report.json", b"\x00\xff", ["plot"]),
+        ("report.json", b"[]", ["plot"]),
+        ("report.json", b'{"task": "stories", "rows": 1}', ["plot"]),
+        ("metrics.jsonl", b'{"event": 1, "update": 0, "seconds": 0}\n', ["plot"]),
+        ("metrics.jsonl", b"text\n", ["evaluate", "--record", "kept.json"]),
+    ],
+)
+def test_malformed_results_are_one_line_and_nothing_is_changed(
+    file, content, arguments, runs, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(runs / "stories", "run")
+    Path("run", file).write_bytes(content)
+    before = {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
+    command, *options = arguments
+    assert main([command, "run", *options]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"ut: run/{file}:")
+    assert shown.err.count("\n") == 1
+    assert {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()} == before
+    assert not Path("kept.json").exists()

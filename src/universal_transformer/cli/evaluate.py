@@ -184,7 +184,7 @@ def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None
 
 
 def _check_record(file: str | None, folder: Path) -> None:
-    """Refuse, before the work, a file that cannot be written and a run without the metrics of its training."""
+    """Refuse, before the work, a file that cannot be written and a run without sound metrics of its training."""
     if not file:
         return
     check_writable("--record", file)
@@ -193,6 +193,10 @@ def _check_record(file: str | None, folder: Path) -> None:
             f"--record {file}: {show_path(folder)} has no {METRICS}, which holds how the run was trained; "
             "leave --record out"
         )
+    if (folder / METRICS).is_file():
+        from universal_transformer.training.tracking import read_metrics
+
+        read_metrics(folder / METRICS)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from universal_transformer.cli.arguments import DATA_DIR, Parser, data_dir, note, say, whole
 from universal_transformer.files import show_path
@@ -24,6 +24,7 @@ def run(arguments: list[str]) -> int:
     folder = Path(options.run)
     with data_dir(options.data_dir):
         run, task = open_with_task(folder, data_dir=options.data_dir)
+    metrics_of(run)  # refused before the work, if they are not sound
     if (folder / REPORT).is_file() and not options.again:
         report = Report.load(folder / REPORT)
     else:
@@ -47,13 +48,19 @@ def draw(run: Run, task: Task, report: Report, *, count: int = 1) -> Path:
     """Write the page about `report`, with `count` examples in detail; return its path."""
     from universal_transformer.explore.report_page import write_report
     from universal_transformer.explore.story import choose_examples, examine
-    from universal_transformer.training.tracking import read_metrics
 
     examples = choose_examples(run.model, task, count=count)
-    metrics = run.folder / METRICS
     return write_report(
         run.folder,
         report=report,
         stories=[examine(run.model, run.codec, example) for example in examples],
-        metrics=read_metrics(metrics) if metrics.is_file() else (),
+        metrics=metrics_of(run),
     )
+
+
+def metrics_of(run: Run) -> list[dict[str, Any]]:
+    """Return the metrics of the training of a run; none for a run without them."""
+    from universal_transformer.training.tracking import read_metrics
+
+    path = run.folder / METRICS
+    return read_metrics(path) if path.is_file() else []

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from universal_transformer.cli.arguments import INTERRUPTED, data_dir, note, take
+from universal_transformer.cli.arguments import INTERRUPTED, data_dir, note, say, take
 from universal_transformer.cli.run_folder import is_finished, load_data, read_config, with_found_files
 from universal_transformer.errors import UserError, near
 from universal_transformer.files import show_path
@@ -66,7 +66,7 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
     if "--dry-run" in taken:
         from universal_transformer.cli.dry_run import estimate
 
-        print(*estimate(config).lines(), sep="\n")
+        say("\n".join(estimate(config).lines()))
         print(f"nothing was trained; a run would be kept in {folder}")
         return 0
     _check_new(folder)
@@ -112,7 +112,7 @@ def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool) -> int
             note(f"ut: interrupted, saved; go on with: ut train --resume {folder}")
         return INTERRUPTED
     if quiet:
-        print(*_result_lines(result), sep="\n")
+        say("\n".join(_result_lines(result)))
     name = shlex.quote(str(folder))
     print("next:", f"  ut evaluate {name}", f"  ut predict {name} FILE", f"  ut plot {name}", sep="\n")
     return 0
@@ -124,7 +124,7 @@ def start(config: RunConfig, folder: Path, *, task: Task, resume: bool, quiet: b
         # without test files the validation examples are the test set: they are listed once
         counts = [f"{len(task.train):,} examples to train on", f"{len(task.validation):,} to validate"]
         counts += [f"{len(found):,} {name}" for name, found in task.test.items() if name != "validation"]
-        print(f"{task.name}: {', '.join(counts)}")
+        say(f"{task.name}: {', '.join(counts)}")
         print(f"run folder: {folder}", flush=True)
     from universal_transformer.training.trainer import train
 
