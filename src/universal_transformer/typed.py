@@ -89,7 +89,12 @@ def typed(value: Any, hint: Any, *, where: str, field: str = "", partial: bool =
             except UserError:
                 continue
     elif origin is dict and isinstance(value, dict):
-        return {key: typed(item, arguments[1], where=where, field=f"{field}.{key}") for key, item in value.items()}
+        return {
+            typed(key, arguments[0], where=where, field=field): typed(
+                item, arguments[1], where=where, field=f"{field}.{key}"
+            )
+            for key, item in value.items()
+        }
     elif origin in (tuple, list) and isinstance(value, list | tuple):
         any_number = origin is list or arguments[1:] == (...,)
         items = (arguments[0],) * len(value) if any_number else arguments

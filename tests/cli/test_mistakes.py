@@ -47,6 +47,19 @@ MISTAKES = {
         ["train", "--resume", "begun", "--max-steps", "3"],
         "model.depth.max_steps was 6, is now 3",
     ),
+    "resume at another rate": (
+        ["train", "--resume", "begun", "--learning-rate", "1"],
+        "to change it deliberately: --accept-change training.learning_rate",
+    ),
+    "accept what cannot change": (
+        ["train", "--resume", "begun", "--seed", "1", "--accept-change=training.seed"],
+        "--accept-change training.seed: cannot change when a run continues",
+    ),
+    "accept for a new run": (
+        ["train", "stories", "--accept-change", "training.learning-rate"],
+        "--accept-change is for a run that continues",
+    ),
+    "accept nothing": (["train", "--resume", "begun", "--accept-change"], "--accept-change needs a value"),
     "train again": (["train", "stories", "--run", "begun"], "ut train --resume begun goes on with it"),
     "train over something": (["train", "stories", "--train-stories", "9", "--run", "folder"], "folder"),
     "damaged run": (["evaluate", "damaged"], "not valid JSON"),

@@ -8,7 +8,7 @@ import torch
 from universal_transformer.errors import UserError
 from universal_transformer.registry import build
 from universal_transformer.training import checkpoint as checkpoints
-from universal_transformer.training.checkpoint import Checkpoint, load_newest, save
+from universal_transformer.training.checkpoint import Checkpoint, save
 
 from . import tiny
 
@@ -21,6 +21,10 @@ def made(number: int) -> Checkpoint:
 
 def name(number: int) -> str:
     return f"{number:09d}-{number + 1:06d}"
+
+
+def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    return checkpoints.load_newest(folder, read=lambda found, _: found)
 
 
 def same(a: Checkpoint, b: Checkpoint) -> bool:

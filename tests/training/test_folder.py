@@ -2,29 +2,40 @@ import dataclasses
 import errno
 import os
 import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from universal_transformer.errors import UserError
+from universal_transformer.files import write_json
 from universal_transformer.manifest import check_content, read_manifest
 from universal_transformer.registry import build
 from universal_transformer.tasks import StoriesData
 from universal_transformer.training import folder as folders
-from universal_transformer.training.config import LIMITS, TrainingConfig
+from universal_transformer.training.config import ACCEPTABLE, LIMITS, RunConfig, TrainingConfig
 
 from . import tiny
+
+
+@contextmanager
+def claimed(run: Path, config: RunConfig) -> Iterator[None]:
+    """A run that has begun."""
+    with folders.claimed(run):
+        write_json(run / "config.json", config.to_dict())
+        yield
 
 
 def test_one_writer_at_a_time(tmp_path: Path):
     config, run = tiny.run_config(), tmp_path / "run"
     with (
-        folders.claimed(run, config),
+        claimed(run, config),
         pytest.raises(UserError, match="being written by another process"),
-        folders.claimed(run, config),
+        claimed(run, config),
     ):
         pass
-    with folders.claimed(run, config):
+    with claimed(run, config):
         pass
 
 
@@ -43,7 +54,7 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path):
 
 def test_what_changed_is_named_and_only_limits_may(tmp_path: Path):
     config, run = tiny.run_config(), tmp_path / "run"
-    with folders.claimed(run, config):
+    with claimed(run, config):
         pass
     assert folders.check_usable(run, config, resume=True) == []
     changed = dataclasses.replace(config, data=StoriesData(train_stories=7))
@@ -64,7 +75,44 @@ def test_what_changed_is_named_and_only_limits_may(tmp_path: Path):
             with pytest.raises(UserError, match="not the same run") as caught:
                 folders.check_usable(run, changed, resume=True)
             text = str(caught.value)
+            path = f"training.{field.name}"
+            assert ("--accept-change" in text) == (path in ACCEPTABLE)
+            if path in ACCEPTABLE:
+                assert folders.check_usable(run, changed, resume=True, accepted=[path]) == [text_of(text)]
+            else:
+                with pytest.raises(UserError, match=f"--accept-change {path}: cannot change when a run continues"):
+                    folders.check_usable(run, changed, resume=True, accepted=[path])
         assert f"training.{field.name} was" in text
+
+
+def text_of(error: str) -> str:
+    """Return the change that an error names, without the rest."""
+    return error.split("not the same run: ")[1].split("; to change it")[0]
+
+
+def test_one_accepted_change_does_not_let_another_pass(tmp_path: Path):
+    config = tiny.run_config()
+    with claimed(tmp_path / "run", config):
+        pass
+    changed = tiny.run_config(learning_rate=0.1, seed=7)
+    with pytest.raises(UserError, match=r"not the same run: training\.seed was 0, is now 7$"):
+        folders.check_usable(tmp_path / "run", changed, resume=True, accepted=["training.learning_rate"])
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("training.learning_rat", r"did you mean training\.learning_rate.*allowed: training\.learning_rate, "),
+        ("learning_rate", r"did you mean training\.learning_rate"),
+        ("model.sizes.width", "cannot change when a run continues"),
+        ("training.minutes", "may change without it"),
+    ],
+)
+def test_a_field_that_cannot_be_accepted_is_named_with_those_that_can(tmp_path: Path, field, message):
+    with claimed(tmp_path / "run", tiny.run_config()):
+        pass
+    with pytest.raises(UserError, match=f"--accept-change {field}: .*{message}"):
+        folders.check_usable(tmp_path / "run", tiny.run_config(), resume=True, accepted=[field])
 
 
 @pytest.mark.parametrize(
@@ -78,22 +126,10 @@ def test_what_changed_is_named_and_only_limits_may(tmp_path: Path):
     ],
 )
 def test_what_follows_the_length_of_a_run_is_named_where_that_changes(tmp_path: Path, fields, new, named):
-    with folders.claimed(tmp_path / "run", tiny.run_config(**fields)):
+    with claimed(tmp_path / "run", tiny.run_config(**fields)):
         pass
     _, *more = folders.check_usable(tmp_path / "run", tiny.run_config(**{**fields, **new}), resume=True)
     assert more == ([f"the length of the run, and with it, in one jump, {named}"] if named else [])
-
-
-def test_the_data_digest_changes_with_every_id():
-    rows = tiny.examples("encoder_decoder", count=5, seed=0)
-    digest = folders.data_digest(rows)
-    assert folders.data_digest(list(rows)) == digest
-    assert folders.data_digest(rows[:-1]) != digest
-    assert folders.data_digest(rows[:2], rows[2:]) != digest
-    for index, row in enumerate(rows):
-        changed = [*rows]
-        changed[index] = dataclasses.replace(row, target=(*row.target[:-1], 7))
-        assert folders.data_digest(changed) != digest
 
 
 @pytest.mark.parametrize("part", folders.PARTS)
@@ -101,7 +137,7 @@ def test_nothing_is_written_through_a_link_in_a_run_folder(tmp_path: Path, part)
     config, run, elsewhere = tiny.run_config(), tmp_path / "run", tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "precious").write_text("{}")
-    with folders.claimed(run, config):
+    with claimed(run, config):
         pass
     target = elsewhere if folders.PARTS[part] else elsewhere / "precious"
     if (run / part).exists():
@@ -120,7 +156,7 @@ def test_a_run_may_be_reached_through_a_link(tmp_path: Path):
     config = tiny.run_config()
     (tmp_path / "disk").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "disk")
-    with folders.claimed(tmp_path / "run", config):
+    with claimed(tmp_path / "run", config):
         pass
     assert folders.check_usable(tmp_path / "run", config, resume=True) == []
 
@@ -129,7 +165,7 @@ def test_a_run_may_be_reached_through_a_link(tmp_path: Path):
 def test_a_lock_that_is_a_link_or_not_ours_is_refused_unchanged(tmp_path: Path, resume):
     config, run = tiny.run_config(), tmp_path / "run"
     if resume:
-        with folders.claimed(run, config):
+        with claimed(run, config):
             pass
         (run / ".lock").unlink()
     run.mkdir(exist_ok=True)
@@ -137,7 +173,7 @@ def test_a_lock_that_is_a_link_or_not_ours_is_refused_unchanged(tmp_path: Path, 
     precious.write_text("a text")
     for make in (os.symlink, os.link):
         make(precious, run / ".lock")
-        with pytest.raises(UserError, match=r"\.lock: (a link|not the lock file)"), folders.claimed(run, config):
+        with pytest.raises(UserError, match=r"\.lock: (a link|not the lock file)"), claimed(run, config):
             pass
         (run / ".lock").unlink()
         assert precious.read_text() == "a text"
@@ -157,7 +193,7 @@ def test_only_what_a_killed_save_left_is_deleted(tmp_path: Path):
     (run / ".drafts.partial").mkdir()
     (run / ".model.old.partial").symlink_to(elsewhere)
     (run / ".report.html.a1b2c3d4.partial").symlink_to(elsewhere / "precious")
-    with folders.claimed(run, config):
+    with claimed(run, config):
         pass
     left = {path.name for path in run.iterdir()} - {".lock", "config.json"}
     assert left == {*users, ".drafts.partial", ".model.old.partial", ".report.html.a1b2c3d4.partial"}
@@ -185,7 +221,7 @@ def test_a_model_that_a_kill_left_without_its_name_gets_it_back(tmp_path: Path):
     found = saved_model(tmp_path)
     (tmp_path / "model").rename(tmp_path / ".model.old.partial")
     (tmp_path / ".model.partial").mkdir()
-    with folders.claimed(tmp_path, tiny.run_config()):
+    with claimed(tmp_path, tiny.run_config()):
         pass
     assert content(tmp_path / "model") == found
     assert not list(tmp_path.glob(".*.partial"))

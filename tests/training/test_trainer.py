@@ -20,6 +20,7 @@ from universal_transformer.training import interruption
 from universal_transformer.training import run as training_run
 from universal_transformer.training import validation as validations
 from universal_transformer.training.optimizer import NonFiniteError
+from universal_transformer.training.state import SUMMED
 from universal_transformer.training.tracking import ending, read_metrics
 from universal_transformer.training.trainer import train
 from universal_transformer.typed import replaced
@@ -56,7 +57,7 @@ def test_n_updates_and_n_more_after_a_resume_are_2n_updates_bit_for_bit(tmp_path
     assert tiny.losses(tmp_path / "halves") == tiny.losses(tmp_path / "uninterrupted")
     assert same_weights(tmp_path / "uninterrupted", tmp_path / "halves")
     assert resumed.score == uninterrupted.score
-    assert resumed.warnings == ("changed: training.max_updates was 5, is now 10",)
+    assert resumed.warnings[:1] == ("changed: training.max_updates was 5, is now 10",)  # another: no better than chance
 
 
 def halting_unit(folder: Path) -> dict[str, torch.Tensor]:
@@ -148,12 +149,12 @@ def test_the_baseline_is_kept_and_a_run_that_does_not_beat_it_warns(tmp_path, ca
 
 def test_a_state_of_an_earlier_version_is_read():
     """It had one watch for both sides, and sums without the steps of each side."""
-    state = dataclasses.asdict(training_run.RunState(update=7, window={"mean_steps": 9.0, "updates": 3}))
+    state = dataclasses.asdict(training_run.RunState(update=7, window=dict.fromkeys(SUMMED, 3.0)))
     earlier = {**state, "collapse": {"cap": 8, "updates": 600, "warned": True, "looks": 30}}
-    found = training_run.RunState.from_dict(earlier)
+    found = training_run.RunState.from_dict(earlier, where="state.json")
     assert (found.update, found.window) == (7, {})
     assert all(watch.warned for watch in found.collapse.values())
-    assert dataclasses.asdict(training_run.RunState.from_dict(state)) == state
+    assert dataclasses.asdict(training_run.RunState.from_dict(state, where="state.json")) == state
 
 
 def test_the_same_seed_gives_the_same_run_and_another_does_not(tmp_path):

@@ -141,7 +141,7 @@ def _moved(path: Path, folder: Path) -> Path | None:
 
 def _changes(folder: Path, task: Task) -> list[str]:
     """Return a note if rows were held out again, as a run of an earlier version needs, of a file that has changed."""
-    from universal_transformer.training.folder import data_digest
+    from universal_transformer.training.recorded_data import data_digest
     from universal_transformer.training.tracking import read_metrics
 
     if not task.held_out or not (folder / METRICS).is_file():

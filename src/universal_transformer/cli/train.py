@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,13 +21,17 @@ if TYPE_CHECKING:
 
 VALUES = ("--run", "--resume", "--from", "--data-dir")
 FLAGS = ("--dry-run", "--quiet")
+ACCEPT = "--accept-change"
 
 USAGE = """\
 usage: ut train RECIPE [--field value ...] [--run FOLDER] [--from RUN] [--data-dir FOLDER] [--dry-run] [--quiet]
-       ut train --resume RUN [--minutes N] [--max-updates N] [--quiet]
+       ut train --resume RUN [--minutes N] [--max-updates N] [--field value --accept-change FIELD ...] [--quiet]
 
 --run FOLDER       folder of the run (default: runs/RECIPE-DIGEST)
 --resume RUN       continue a run from its last checkpoint
+--accept-change FIELD
+                   change a field deliberately when a run continues, for example a learning rate after a loss that was
+                   not finite: --learning-rate 1e-4 --accept-change training.learning_rate; may be repeated
 --from RUN         start from the weights of another run: tensors that fit, and rows of tokens that both runs know
 --data-dir FOLDER  folder with the data sets (default: the environment variable UT_DATA, or else data)
 --dry-run          print parameters, FLOPs, memory, expected time and numbers of examples, and whether halted
@@ -37,11 +42,14 @@ usage: ut train RECIPE [--field value ...] [--run FOLDER] [--from RUN] [--data-d
 def run(arguments: list[str]) -> int:
     """Train; return 0, or 130 when interrupted (the run can then be continued)."""
     rest = list(arguments)
+    accepted = _take_accepted(rest)
     taken = take(rest, values=VALUES, flags=FLAGS)
     wants_help = any(token in ("-h", "--help") for token in rest)
     with data_dir(taken.get("--data-dir")):
         if taken.get("--resume"):
-            return _resume(rest, taken)
+            return _resume(rest, taken, accepted=accepted)
+        if accepted:
+            raise UserError(f"{ACCEPT} is for a run that continues: ut train --resume RUN {ACCEPT} {accepted[0]}")
         return _help(rest[0]) if wants_help else _begin(rest, taken)
 
 
@@ -73,7 +81,18 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
     return _train(config, folder, resume=False, quiet="--quiet" in taken)
 
 
-def _resume(rest: list[str], taken: dict[str, str | None]) -> int:
+def _take_accepted(arguments: list[str]) -> list[str]:
+    """Remove every ``--accept-change FIELD``; return the fields, written as in a configuration."""
+    fields = []
+    while ACCEPT in (names := [token.partition("=")[0] for token in arguments]):
+        place = names.index(ACCEPT)
+        option, arguments[place:] = arguments[place : place + 2], arguments[place + 2 :]
+        fields.append(str(take(option, values=(ACCEPT,), flags=())[ACCEPT]))
+        arguments[place:place] = option  # of --accept-change=FIELD, the one after it
+    return [field.removeprefix("--").replace("-", "_") for field in fields]
+
+
+def _resume(rest: list[str], taken: dict[str, str | None], *, accepted: list[str]) -> int:
     from universal_transformer.cli.fields import override, print_help
 
     folder = Path(str(taken["--resume"]))
@@ -93,20 +112,21 @@ def _resume(rest: list[str], taken: dict[str, str | None]) -> int:
         rest = ["--data.data-dir", str(taken["--data-dir"]), *rest]
     if not rest and is_finished(folder):
         note("note: this run is finished; a higher --minutes or --max-updates goes on with it")
-    config = override(config, rest, prog="ut train --resume", also=(*VALUES, *FLAGS))
-    return _train(config, folder, resume=True, quiet="--quiet" in taken)
+    config = override(config, rest, prog="ut train --resume", also=(*VALUES, *FLAGS, ACCEPT))
+    return _train(config, folder, resume=True, quiet="--quiet" in taken, accepted=accepted)
 
 
-def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool) -> int:
+def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool, accepted: Sequence[str] = ()) -> int:
     from universal_transformer.training.folder import check_usable
 
-    check_usable(folder, config, resume=resume)  # before the data are loaded, which may take long
+    # before the data are loaded, which may take long
+    check_usable(folder, config, resume=resume, accepted=accepted)
     config = with_found_files(config, folder) if resume else config
     task = load_data(config)
     if not quiet:
         for text in task.notes:
             note(f"note: {text}")
-    result = start(config, folder, task=task, resume=resume, quiet=quiet)
+    result = start(config, folder, task=task, resume=resume, quiet=quiet, accepted=accepted)
     if result.stopped == "interrupted":
         if quiet:
             note(f"ut: interrupted, saved; go on with: ut train --resume {folder}")
@@ -118,7 +138,15 @@ def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool) -> int
     return 0
 
 
-def start(config: RunConfig, folder: Path, *, task: Task, resume: bool, quiet: bool = False) -> TrainingResult:
+def start(
+    config: RunConfig,
+    folder: Path,
+    *,
+    task: Task,
+    resume: bool,
+    quiet: bool = False,
+    accepted: Sequence[str] = (),
+) -> TrainingResult:
     """Print the data and the folder, then train; torch is imported here."""
     if not quiet:
         # without test files the validation examples are the test set: they are listed once
@@ -128,7 +156,7 @@ def start(config: RunConfig, folder: Path, *, task: Task, resume: bool, quiet: b
         print(f"run folder: {folder}", flush=True)
     from universal_transformer.training.trainer import train
 
-    return train(config, folder, task=task, resume=resume, quiet=quiet)
+    return train(config, folder, task=task, resume=resume, quiet=quiet, accept_changes=accepted)
 
 
 def _result_lines(result: TrainingResult) -> list[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import torch
 
 from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import Example, sizes
 from universal_transformer.data.sampler import BucketSampler
+from universal_transformer.typed import Range, typed
 
 
 class TrainingBatches:
@@ -29,6 +31,7 @@ class TrainingBatches:
         self._sampler = BucketSampler(sizes(examples), batch_tokens=batch_tokens, seed=seed, shuffle=True)
         self.epoch, self.index = epoch, index
         self._batches = self._sampler.epoch(epoch)
+        typed(index, Annotated[int, Range(0, len(self._batches) - 1)], where=f"epoch {epoch}", field="batch")
         self._made: tuple[Batch, int] | None = None
 
     def current(self) -> tuple[Batch, int]:

@@ -10,10 +10,10 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import safetensors.torch
 from safetensors import SafetensorError
@@ -32,6 +32,7 @@ from universal_transformer.files import (
 )
 from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of, read_listed, read_manifest
 from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.training.changes import OtherRunError
 from universal_transformer.typed import listed
 
 NAME = re.compile(r"[0-9]{9}-[0-9]{6}")
@@ -43,6 +44,7 @@ SET_ASIDE = re.compile(DAMAGED + NAME.pattern)
 KEPT = 2
 
 Tensors = Mapping[str, Tensor]
+Content = TypeVar("Content")
 
 
 @dataclass(frozen=True)
@@ -89,16 +91,19 @@ def save(folder: Path, checkpoint: Checkpoint, *, name: str) -> Path:
     return target
 
 
-def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+def load_newest(folder: Path, *, read: Callable[[Checkpoint, str], Content]) -> tuple[Content | None, list[str]]:
     """Return the newest intact checkpoint (None if there never was one) and a warning for each damaged one.
 
-    Damaged ones are renamed to damaged-NAME if an earlier one is intact. Raises UserError when none is.
+    `read` turns a checkpoint and its name into what is returned; its UserError counts as damage too, but not its
+    OtherRunError. Damaged ones are renamed to damaged-NAME if an earlier one is intact. UserError when none is.
     """
     _refuse_links(folder)
     damaged: dict[Path, str] = {}
     for path in _newest_first(folder):
         try:
-            found = _load(path)
+            found = read(_load(path), path.name)
+        except OtherRunError:
+            raise
         except UserError as error:
             damaged[path] = str(error)
             continue
@@ -134,19 +139,26 @@ def copy_weights(model: Pretrained) -> dict[str, Tensor]:
     return {name: tensor.detach().to("cpu", copy=True) for name, tensor in model.tensors().items()}
 
 
-def load_weights(model: Pretrained, tensors: Tensors) -> None:
-    """Copy `tensors` into the model; a missing, unknown or wrongly shaped one is a UserError that names it."""
+def check_weights(model: Pretrained, tensors: Tensors, *, where: str = "weights") -> None:
+    """UserError for a tensor that is missing, unknown, not finite, or not of the model's shape and type."""
     expected = model.tensors()
     for problem, names in (("missing", expected.keys() - tensors), ("unknown", tensors.keys() - expected)):
         if names:
-            raise UserError(f"weights: {problem} tensor {min(names)}")
+            raise UserError(f"{where}: {problem} tensor {min(names)}")
     for name, tensor in expected.items():
         found = tensors[name]
         if found.shape != tensor.shape or found.dtype != tensor.dtype:
             raise UserError(
-                f"weights: {name} is {tuple(found.shape)} {found.dtype}, expected {tuple(tensor.shape)} {tensor.dtype}"
+                f"{where}: {name} is {tuple(found.shape)} {found.dtype}, expected {tuple(tensor.shape)} {tensor.dtype}"
             )
-    for name, tensor in expected.items():
+        if found.is_floating_point() and not bool(found.isfinite().all()):
+            raise UserError(f"{where}: {name} is not finite")
+
+
+def load_weights(model: Pretrained, tensors: Tensors) -> None:
+    """Copy `tensors` into the model after `check_weights`."""
+    check_weights(model, tensors)
+    for name, tensor in model.tensors().items():
         tensor.detach().copy_(tensors[name])
 
 

@@ -13,7 +13,18 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import read_json
 from universal_transformer.kinds import AnyModelConfig, config_from_dict
 from universal_transformer.tasks import TASKS, TaskData, task_name
-from universal_transformer.typed import ADDED, NonNegative, Range, added_defaults, check, check_names, listed, typed
+from universal_transformer.typed import (
+    ADDED,
+    AtLeastOne,
+    NonNegative,
+    NumberOf,
+    Range,
+    added_defaults,
+    check,
+    check_names,
+    listed,
+    typed,
+)
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
@@ -27,8 +38,6 @@ BASELINE = "baseline.json"
 MOST_SELECTED = 200
 MAX_SEED = 2**63 - 1
 """The largest seed that torch accepts."""
-NumberOf = Annotated[int, Range(0)]
-AtLeastOne = Annotated[int, Range(1)]
 MoreThanZero = Annotated[float, Range(0, above=True)]
 Fraction = Annotated[float, Range(0, 1, below=True)]
 
@@ -109,9 +118,33 @@ class TrainingConfig:
             raise UserError("training.minutes and training.max_updates are both 0: give one (or both) a limit")
 
 
-#: Fields of `TrainingConfig` that may change when a run continues. Cosine and linear schedules and `halting_delay`
-#: depend on the length of the run: they jump to their values in a run of the new length. A resume warns of it.
 LIMITS = ("minutes", "max_updates", "patience", "save_minutes", "log_every", "tensorboard")
+"""Fields of `TrainingConfig` that may change when a run continues. Cosine and linear schedules and `halting_delay`
+depend on the length of the run: they jump to their values in a run of the new length. A resume warns of it.
+"""
+ACCEPTABLE = tuple(
+    f"training.{field}"
+    for field in (
+        "learning_rate",
+        "schedule",
+        "warmup_updates",
+        "betas",
+        "epsilon",
+        "weight_decay",
+        "clip_norm",
+        "label_smoothing",
+        "ponder_weight",
+        "ponder_warmup_updates",
+        "validate_every",
+        "precision",
+        "threads",
+        "device",
+        "compile",
+    )
+)
+"""Fields that may change deliberately when a run continues (``--accept-change training.learning_rate``): those that
+no weight, state of Adam or place in the data depends on.
+"""
 
 
 EARLIER_RECIPES: dict[str, str] = {
@@ -171,7 +204,7 @@ class RunConfig:
         }
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any], *, name: str = "config") -> RunConfig:
+    def from_dict(cls, fields: Any, *, name: str = "config") -> RunConfig:
         """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
         check_names(fields, expected={"recipe", "data", "model", "training"}, optional={"warm_start"}, where=name)
         data = fields["data"]

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import fcntl
-import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
 from universal_transformer.files import (
     is_real_folder,
@@ -23,24 +19,22 @@ from universal_transformer.files import (
     show_path,
     sync_folder,
     write_bytes,
-    write_json,
     write_synced,
     write_text,
 )
 from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of
 from universal_transformer.models.pretrained import Pretrained
-from universal_transformer.tasks.task import Codec, HeldOut, file_fields, held_out_file
+from universal_transformer.tasks.task import Codec, HeldOut, held_out_file
+from universal_transformer.training.changes import check_accepted, configuration_changes, schedule_jumps
 from universal_transformer.training.config import (
     BASELINE,
     CHECKPOINTS,
     CONFIG,
     HELD_OUT,
-    LIMITS,
     METRICS,
     MODEL,
     REPORT,
     RunConfig,
-    TrainingConfig,
 )
 
 LOCK = ".lock"
@@ -56,16 +50,16 @@ NEW_MODEL, OLD_MODEL = f".{MODEL}.partial", f".{MODEL}.old.partial"
 """The folder of a model that is being written, and the one before while it is replaced."""
 NEW_HELD_OUT = f".{HELD_OUT}.partial"
 STAGED = re.compile(
-    r"\.(config\.json|metrics\.jsonl|baseline\.json|report(-[^/]*)?\.json|report\.html)(\.[a-z0-9_]{8})?\.partial"
+    r"\.((config|baseline)\.json|metrics\.jsonl|report(-[^/]*)?\.json|report\.html)(\.[a-z0-9_]{8})?\.partial"
 )
 """Names of temporary files of a run folder, which `files.write_bytes` gives."""
 
 
-def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
+def check_usable(folder: Path, config: RunConfig, *, resume: bool, accepted: Collection[str] = ()) -> list[str]:
     """Refuse a folder that a new run would overwrite, or a resume of another run; return the changes.
 
-    A resume may change the limits of a run (`LIMITS`) and activation checkpointing, which changes no number; any other
-    difference is a UserError that names it. If the length changed, schedules that depend on it are named too.
+    `configuration_changes` says what a resume may change. `accepted` are fields that it changes deliberately. If the
+    length of the run changed, schedules that depend on it are named too.
     """
     try:
         str(folder).encode("utf-8")
@@ -73,7 +67,10 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
         raise UserError(
             f"{show_path(folder)}: the name of this run folder is not UTF-8, the encoding of its files; choose another"
         ) from error
+    check_accepted(accepted)
     if not resume:
+        if accepted:
+            raise UserError("accepted changes are for a run that continues, not for a new one: leave them out")
         if folder.exists() and not (folder.is_dir() and _is_empty(folder)):
             begun = f": continue it (ut train --resume {folder}) or choose another"
             what = begun if (folder / CONFIG).is_file() else ", and no run: choose another"
@@ -83,12 +80,8 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool) -> list[str]:
         raise UserError(f"{folder} holds no run to go on with: there is no {CONFIG} in it")
     check_parts(folder)
     saved = RunConfig.load(folder / CONFIG)
-    changes = _differences(_all_fields(saved), _all_fields(config), where="")
-    allowed = {*(f"training.{field}" for field in LIMITS), "model.execution.activation_checkpointing"}
-    allowed |= {f"data.fields.{field}" for field in file_fields(config.data)}  # the content of files is compared
-    if refused := [text for field, text in changes.items() if field not in allowed]:
-        raise UserError(f"{folder}: not the same run: {'; '.join(refused)}")
-    return [*changes.values(), *_jumps(saved.training, config.training)]
+    found = configuration_changes(saved, config, accepted=accepted, where=show_path(folder))
+    return [*found.values(), *schedule_jumps(saved.training, config.training)]
 
 
 def _is_empty(folder: Path) -> bool:
@@ -97,33 +90,9 @@ def _is_empty(folder: Path) -> bool:
     return all(name.startswith(f".{CONFIG}.") and STAGED.fullmatch(name) for name in names)
 
 
-def _all_fields(config: RunConfig) -> dict[str, Any]:
-    """Return the fields of a run, those of `model.execution` at their defaults included."""
-    return {**config.to_dict(), "model": {"kind": config.model.kind, **dataclasses.asdict(config.model)}}
-
-
-def _differences(saved: Any, given: Any, *, where: str) -> dict[str, str]:
-    if isinstance(saved, dict) and isinstance(given, dict):
-        found: dict[str, str] = {}
-        for key in sorted(saved.keys() | given.keys()):
-            found |= _differences(saved.get(key), given.get(key), where=f"{where}.{key}".lstrip("."))
-        return found
-    return {} if saved == given else {where: f"{where} was {saved!r}, is now {given!r}"}
-
-
-def _jumps(saved: TrainingConfig, given: TrainingConfig) -> list[str]:
-    """Return which schedules jump because the length of the run changed."""
-    old, new = ((one.max_updates, 0 if one.max_updates else one.minutes) for one in (saved, given))
-    following = ["learning rate"] * (given.schedule in ("cosine", "linear"))
-    following += ["ponder weight"] * (given.halting_delay > 0)
-    if old == new or not following:
-        return []
-    return [f"the length of the run, and with it, in one jump, {' and '.join(following)}"]
-
-
 @contextmanager
-def claimed(folder: Path, config: RunConfig) -> Iterator[None]:
-    """Lock `folder` for this process and write its config.json; the lock ends with the process."""
+def claimed(folder: Path) -> Iterator[None]:
+    """Lock `folder` for this process, and clean up after a killed one; the lock ends with the process."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = open_regular(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
@@ -138,7 +107,6 @@ def claimed(folder: Path, config: RunConfig) -> Iterator[None]:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         _clean(folder)
-        write_json(folder / CONFIG, config.to_dict())
         yield
     finally:
         os.close(descriptor)
@@ -228,13 +196,3 @@ def keep_held_out(folder: Path, rows: HeldOut) -> None:
         write_text(held_out_file(staging, part), "".join(lines))
     staging.rename(target)
     sync_folder(folder)
-
-
-def data_digest(*sets: Sequence[Example]) -> str:
-    """Return 12 hexadecimal digits that change with any id of any example."""
-    digest = hashlib.sha256()
-    for examples in sets:
-        digest.update(f"{len(examples)} examples\n".encode())
-        for example in examples:
-            digest.update(f"{example.source}{example.target}".encode())
-    return digest.hexdigest()[:12]

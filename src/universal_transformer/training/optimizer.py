@@ -20,7 +20,7 @@ MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 class NonFiniteError(UserError):
-    """A loss or gradient was infinite or not a number; the weights are those of the update before."""
+    """A loss, gradient or weight was infinite or not a number; nothing of it was saved."""
 
 
 def fraction_done(config: TrainingConfig, *, update: int, seconds: float) -> float:
@@ -141,10 +141,7 @@ def refuse_non_finite(model: nn.Module, *, update: int, loss: float, norm: float
         if parameter.grad is not None and not parameter.grad.isfinite().all():
             parts.append(f"first gradient that is not finite: {name}")
             break
-    raise NonFiniteError(
-        f"update {update}: {'; '.join(parts)}; the weights were not changed: continue from the last "
-        "checkpoint with a lower learning_rate or clip_norm, or precision float32"
-    )
+    raise NonFiniteError(f"update {update}: {'; '.join(parts)}; the update was not made")
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
@@ -156,22 +153,34 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tenso
     }
 
 
-def load_optimizer(model: nn.Module, optimizer: Optimizer, *, tensors: Mapping[str, Tensor]) -> None:
-    """Undo `optimizer_tensors`; a missing, unknown or wrongly shaped tensor is a UserError that names it."""
+def check_optimizer(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """UserError for a tensor that is missing, unknown, not finite, or not of the shape and type of Adam's state."""
     parameters = dict(model.named_parameters())
-    states: dict[str, dict[str, Tensor]] = {}
     for full_name, value in tensors.items():
         name, _, key = full_name.rpartition("/")
         if name not in parameters or key not in MOMENTS:
             raise UserError(f"optimizer: unknown tensor {full_name}")
-        shape = () if key == "step" else tuple(parameters[name].shape)
-        if tuple(value.shape) != shape:
-            raise UserError(f"optimizer: {full_name} has shape {tuple(value.shape)}, expected {shape}")
+        shape, kind = ((), torch.float32) if key == "step" else (tuple(parameters[name].shape), parameters[name].dtype)
+        if (tuple(value.shape), value.dtype) != (shape, kind):
+            raise UserError(
+                f"optimizer: {full_name} has shape {tuple(value.shape)} and type {value.dtype}, "
+                f"expected {shape} and {kind}"
+            )
+        if not bool(value.isfinite().all()) or (key != "exp_avg" and bool((value < 0).any())):
+            raise UserError(f"optimizer: {full_name} is not finite, or negative")
+        for other in MOMENTS:
+            if f"{name}/{other}" not in tensors:
+                raise UserError(f"optimizer: missing tensor {name}/{other}")
+
+
+def load_optimizer(model: nn.Module, optimizer: Optimizer, *, tensors: Mapping[str, Tensor]) -> None:
+    """Undo `optimizer_tensors`, after `check_optimizer`."""
+    check_optimizer(model, tensors)
+    states: dict[str, dict[str, Tensor]] = {}
+    for full_name, value in tensors.items():
+        name, _, key = full_name.rpartition("/")
         states.setdefault(name, {})[key] = value
-    for name, state in states.items():
-        if missing := set(MOMENTS) - state.keys():
-            raise UserError(f"optimizer: missing tensor {name}/{min(missing)}")
-    names = {id(parameter): name for name, parameter in parameters.items()}
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
     ordered = [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
     packed: dict[str, Any] = optimizer.state_dict()
     packed["state"] = {index: states[name] for index, name in enumerate(ordered) if name in states}

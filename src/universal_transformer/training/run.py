@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from universal_transformer.axes import Tensor
-from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import METRICS as SCORES
 from universal_transformer.evaluation.report import Side
 from universal_transformer.evaluation.trivial import TrivialBaseline
+from universal_transformer.files import write_json
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
@@ -25,60 +24,20 @@ from universal_transformer.training import checkpoint as checkpoints
 from universal_transformer.training import folder as folders
 from universal_transformer.training import optimizer as optimizers
 from universal_transformer.training.batches import TrainingBatches
-from universal_transformer.training.config import BASELINE, CHECKPOINTS, METRICS, RunConfig
+from universal_transformer.training.config import BASELINE, CHECKPOINTS, CONFIG, METRICS, RunConfig
 from universal_transformer.training.interruption import StopRequest
 from universal_transformer.training.objective import objective
 from universal_transformer.training.provenance import code_in_use
 from universal_transformer.training.randomness import depth_of, random_states, restore_random_states
+from universal_transformer.training.recorded_data import data_digest, data_files, read_data_file
+from universal_transformer.training.resume import GivenRun
+from universal_transformer.training.state import AVERAGED, RunState, Snapshot, first_non_finite
 from universal_transformer.training.task_metric import TaskMetric
 from universal_transformer.training.tracking import Display, Metrics, TensorBoard, UpdateStatus, Value, steps_text
-from universal_transformer.training.validation import (
-    SIDES,
-    Averager,
-    CollapseWatch,
-    Interrupted,
-    Score,
-    Validation,
-    trivial_score,
-)
+from universal_transformer.training.validation import Averager, Interrupted, Score, Validation, trivial_score
 from universal_transformer.training.warm_start import take_over
 
 Reason = Literal["max_updates", "minutes", "patience", "interrupted"]
-
-AVERAGED = ("loss", "cross_entropy", "ponder", "mean_steps", "gradient_norm")
-
-
-@dataclass
-class RunState:
-    """Every scalar of a run that its next update, validation or line of metrics depends on."""
-
-    update: int = 0
-    epoch: int = 0
-    batch: int = 0
-    """Batches of the epoch that are finished."""
-    examples: int = 0
-    targets: int = 0
-    seconds: float = 0.0
-    saves: int = 0
-    validated: int = 0
-    """Update of the last validation."""
-    best: Score | None = None
-    best_update: int = 0
-    stale: int = 0
-    """Validations since the last improvement."""
-    window: dict[str, float] = field(default_factory=dict)
-    """Sums since the last line of metrics."""
-    collapse: dict[Side, CollapseWatch] = field(default_factory=lambda: {side: CollapseWatch() for side in SIDES})
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> RunState:
-        """Undo `dataclasses.asdict`."""
-        best = fields["best"] and Score(**fields["best"])
-        collapse = fields["collapse"]
-        if "cap" in collapse:  # of an earlier version, which had one watch and no steps for each side
-            collapse, fields = {side: {"warned": collapse["warned"]} for side in SIDES}, {**fields, "window": {}}
-        watches = {side: CollapseWatch(**watch) for side, watch in collapse.items()}
-        return cls(**{**fields, "best": best, "collapse": watches})
 
 
 class TrainingRun:
@@ -113,37 +72,41 @@ class TrainingRun:
         self.state = RunState()
         self.saved_at = time.monotonic()
         self.warnings: list[str] = []
-        self.data = folders.data_digest(task.train, task.validation)
+        self.data = data_digest(task.train, task.validation)
+        self.files = {name: read_data_file(path) for name, path in data_files(config.data).items()}
         self.trivial = TrivialBaseline.learn(task.train, model.config)
         self.baseline = trivial_score(self.trivial, task.validation, metric=metric)
         self.metrics: Metrics | None = None
         self.board: TensorBoard | None = None
 
-    def start(self, changes: list[str], *, resume: bool, taken: list[str]) -> None:
-        """Load the last checkpoint of a resumed run, open the metrics, and report the start.
+    def start(self, changes: list[str], *, resume: bool, taken: list[str], accepted: Collection[str] = ()) -> None:
+        """Load the last checkpoint of a resumed run, write config.json, open the metrics, and report the start.
 
-        `taken` says what the weights were taken over from; a resume that finds no checkpoint takes them over again.
+        `changes` are those since the last config.json. `taken` says what the weights were taken over from; a resume
+        that finds no checkpoint takes them over again. `accepted` are the fields that a resume changes deliberately:
+        then a checkpoint with the new configuration is written at once.
         """
         folder = self.folder / CHECKPOINTS
-        found, warnings = checkpoints.load_newest(folder) if resume else (None, [])
+        given = GivenRun(self.folder, self.config, self.data, self.files, self._surroundings(), tuple(accepted))
+        self._set_batches(self.state)
+        warnings: list[str] = []
+        if resume:
+            found, warnings = checkpoints.load_newest(folder, read=partial(self._read, given=given))
+            if found is not None:
+                changes = given.compare(found) or changes
+                warnings += given.warnings(found)
+                self._restore(found)
+            elif self.config.warm_start is not None:
+                taken = take_over(self.model, self.task.codec, self.config.warm_start)
+                if self.training.halting_delay:
+                    optimizers.flatten_halting(self.model)
         checkpoints.remove_partial(folder)
-        if found is not None:
-            warnings += self._restore(found)
-        elif resume and self.config.warm_start is not None:
-            taken = take_over(self.model, self.task.codec, self.config.warm_start)
-            if self.training.halting_delay:
-                optimizers.flatten_halting(self.model)
-        self.trivial.save(self.folder / BASELINE)
         state = self.state
-        self.batches = TrainingBatches(
-            self.task.train,
-            batch_tokens=self.training.batch_tokens,
-            seed=self.training.seed,
-            device=self.device,
-            epoch=state.epoch,
-            index=state.batch,
-        )
+        if not resume:  # a folder with metrics and no configuration would be no run
+            write_json(self.folder / CONFIG, self.config.to_dict())
         self.metrics = Metrics(self.folder / METRICS, after=state.update if resume else None)
+        write_json(self.folder / CONFIG, self.config.to_dict())
+        self.trivial.save(self.folder / BASELINE)
         if self.training.tensorboard:
             self.board = TensorBoard(self.folder / folders.TENSORBOARD, after=state.update)
         if self.training.compile:
@@ -156,25 +119,37 @@ class TrainingRun:
             self.shown.note(f"going on with {self.folder} after update {state.update}")
         for text in [*(f"changed: {change}" for change in changes), *warnings]:
             self._warn(text)
+        if accepted and state.saves:
+            self.save()
 
-    def _restore(self, found: checkpoints.Checkpoint) -> list[str]:
-        saved, tensors = found.state, found.tensors
-        if saved["data"] != self.data:
-            raise UserError(f"{self.folder}: the data have changed: examples were {saved['data']}, are now {self.data}")
-        self.state = RunState.from_dict(saved["standing"])
+    def _set_batches(self, state: RunState) -> None:
+        self.batches = TrainingBatches(
+            self.task.train,
+            batch_tokens=self.training.batch_tokens,
+            seed=self.training.seed,
+            device=self.device,
+            epoch=state.epoch,
+            index=state.batch,
+        )
+
+    def _read(self, found: checkpoints.Checkpoint, name: str, *, given: GivenRun) -> Snapshot:
+        """Return a checkpoint of this run after every check; UserError for damage, OtherRunError for another run."""
+        snapshot = Snapshot.from_checkpoint(found, name=name)
+        given.compare(snapshot)
+        snapshot.check_tensors(self.model)
+        self._set_batches(snapshot.state)
+        return snapshot
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        tensors = snapshot.tensors
+        self.state = snapshot.state
         checkpoints.load_weights(self.model, tensors["model"])
         optimizers.load_optimizer(self.model, self.optimizer, tensors=tensors["optimizer"])
         restore_random_states(tensors["random"], device=self.device)
         self.best_weights = dict(tensors["best"])
-        self.averager.load(dict(tensors["averaged"]))
-        now = self._surroundings()
-        return [
-            f"{key} was {value}, is now {now[key]}: the last bits of the losses may differ"
-            for key, value in saved["surroundings"].items()
-            if value != now[key]
-        ]
+        self.averager.load(tensors["averaged"])
 
-    def _surroundings(self) -> dict[str, Value]:
+    def _surroundings(self) -> dict[str, int | str]:
         return {"threads": torch.get_num_threads(), "torch": torch.__version__, "device": self.device.type}
 
     def _description(self, changes: list[str], taken: list[str]) -> dict[str, Value]:
@@ -311,7 +286,7 @@ class TrainingRun:
         before = best.rank(classes=self.classes) if best else (math.inf, math.inf)
         # before halting is trained the model never halts: its weights are not candidates
         candidate = not self._halting_delayed()
-        better = candidate and rank < before
+        better = candidate and math.isfinite(score.cross_entropy) and rank < before
         if candidate:
             # equal errors with a smaller loss are better weights, but not a reason to continue
             state.stale = 0 if rank[0] < before[0] else state.stale + 1
@@ -341,26 +316,33 @@ class TrainingRun:
         return text
 
     def save(self) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint; NonFiniteError instead of one with a number that is not finite."""
         state = self.state
-        state.seconds = self.seconds
-        state.saves += 1
-        tensors = {
+        tensors: dict[str, checkpoints.Tensors] = {
             "model": self.model.tensors(),
             "optimizer": optimizers.optimizer_tensors(self.model, self.optimizer),
             "random": random_states(self.device),
             "best": self.best_weights,
             "averaged": self.averager.tensors(),
         }
-        saved = {"standing": dataclasses.asdict(state), "config": self.config.digest(), "data": self.data}
-        saved["surroundings"] = self._surroundings()
+        if (name := first_non_finite(tensors)) is not None:
+            raise optimizers.NonFiniteError(
+                f"update {state.update}: {name} has values that are not finite: no checkpoint of it is saved"
+            )
+        state.seconds = self.seconds
+        state.saves += 1
+        snapshot = Snapshot(
+            state=state,
+            config=self.config,
+            digest=self.config.digest(),
+            data=self.data,
+            files=self.files,
+            surroundings=self._surroundings(),
+            tensors=tensors,
+        )
         if self.metrics is not None:
             self.metrics.sync()
-        checkpoints.save(
-            self.folder / CHECKPOINTS,
-            checkpoints.Checkpoint(tensors=tensors, state=saved),
-            name=f"{state.update:09d}-{state.saves:06d}",
-        )
+        checkpoints.save(self.folder / CHECKPOINTS, snapshot.checkpoint(), name=snapshot.name)
         self.saved_at = time.monotonic()
 
     def write(self, event: str, values: Mapping[str, Value]) -> None:

@@ -87,6 +87,10 @@ class Metrics:
         """Continue after update `after`, without the later lines of a killed run; None starts a new file."""
         if after is not None and path.exists():
             kept = [line for line in read_metrics(path) if line["update"] <= after]
+            if after and not kept:
+                raise UserError(
+                    f"{show_path(path)}: no line up to update {after} of this run; move the file away to begin another"
+                )
             write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
         descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._file = os.fdopen(descriptor, "a", encoding="utf-8", buffering=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -17,13 +17,15 @@ import torch
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.tensors import pick_device
+from universal_transformer.files import show_path
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.registry import build
 from universal_transformer.tasks.task import Task, with_absolute_files
 from universal_transformer.training import folder as folders
-from universal_transformer.training.checkpoint import copy_weights, load_weights
-from universal_transformer.training.config import RunConfig
+from universal_transformer.training.checkpoint import copy_weights, load_weights, newest
+from universal_transformer.training.config import CHECKPOINTS, RunConfig
 from universal_transformer.training.interruption import StopRequest, stop_on_signals
+from universal_transformer.training.optimizer import NonFiniteError
 from universal_transformer.training.randomness import repeatable
 from universal_transformer.training.run import Reason, TrainingRun, numbers
 from universal_transformer.training.task_metric import TaskMetric
@@ -59,17 +61,19 @@ def train(
     resume: bool = False,
     quiet: bool = False,
     deadline: float = math.inf,
+    accept_changes: Collection[str] = (),
 ) -> TrainingResult:
     """Train by `config` in `folder`, and write the best weights to `folder`/model.
 
     `task` is the result of ``config.data.load()``, for callers that have it already. With `resume` the run in `folder`
     continues from its last checkpoint: on a CPU, bit for bit as if it had never stopped. At `deadline`, a time of
-    `time.monotonic`, it stops as on a signal: saved, and "interrupted". Raises UserError for a folder that holds
-    something else, changed data or configuration, a full disk, or a loss that is not finite.
+    `time.monotonic`, it stops as on a signal: saved, and "interrupted". `accept_changes` are fields that a resume
+    changes deliberately (`config.ACCEPTABLE`). Raises UserError for a folder that holds something else, changed data or
+    configuration, a full disk, or a loss that is not finite.
     """
     if not resume:
         config = dataclasses.replace(config, data=with_absolute_files(config.data))
-    changes = folders.check_usable(folder, config, resume=resume)
+    changes = folders.check_usable(folder, config, resume=resume, accepted=accept_changes)
     check_extras(config)
     device = pick_device(config.training.device, field="training.device")
     task = task or config.data.load()
@@ -83,7 +87,7 @@ def train(
     with ExitStack() as stack:
         stack.enter_context(disk_errors(folder))
         stack.enter_context(repeatable(threads=config.training.threads, device=device))
-        stack.enter_context(folders.claimed(folder, config))
+        stack.enter_context(folders.claimed(folder))
         stop = stack.enter_context(stop_on_signals(deadline=deadline))
         unit = "examples" if model.config.architecture == "classifier" else "tokens"
         shown = stack.enter_context(closing(display(quiet=quiet, unit=unit)))
@@ -91,9 +95,22 @@ def train(
             shown.note(f"an answer may have {limit:,} tokens; model.generation.max_new_tokens changes it")
         run = TrainingRun(config, folder=folder, task=task, model=model, device=device, shown=shown)
         stack.callback(run.close)
-        run.start(changes, resume=resume, taken=taken)
+        run.start(changes, resume=resume, taken=taken, accepted=accept_changes)
         folders.keep_held_out(folder, task.held_out)  # after a resume has compared the data
-        return finish(run, reason=run.run(stop), stop=stop)
+        try:
+            return finish(run, reason=run.run(stop), stop=stop)
+        except NonFiniteError as error:
+            raise NonFiniteError(f"{error}; {remedy(run)}") from error
+
+
+def remedy(run: TrainingRun) -> str:
+    """Return what is kept of a run that stops because a number is not finite, and how to continue it."""
+    name, rate = newest(run.folder / CHECKPOINTS), run.training.learning_rate / 4
+    kept = f"checkpoint {name}, of update {int(name[:9]):,}, is kept" if name else "no checkpoint was saved yet"
+    return (
+        f"{kept}: {'continue from it' if name else 'begin again'} with ut train --resume {show_path(run.folder)} "
+        f"--learning-rate {rate:g} --accept-change training.learning_rate"
+    )
 
 
 def check_extras(config: RunConfig) -> None:

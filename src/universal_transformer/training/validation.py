@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import get_args
@@ -20,6 +20,7 @@ from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import Model
 from universal_transformer.training.objective import objective
 from universal_transformer.training.task_metric import TaskMetric
+from universal_transformer.typed import NumberOf
 
 Precision = Callable[[], AbstractContextManager[object]]
 
@@ -156,13 +157,19 @@ class Averager:
         """Return all kept weights by name, oldest first."""
         return {f"{index}/{name}": t for index, kept in enumerate(self._kept) for name, t in kept.items()}
 
-    def load(self, tensors: dict[str, Tensor]) -> None:
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Undo `tensors`."""
-        by_index: dict[int, dict[str, Tensor]] = {}
-        for full_name, tensor in tensors.items():
-            index, _, name = full_name.partition("/")
-            by_index.setdefault(int(index), {})[name] = tensor
-        self._kept.extend(by_index[index] for index in sorted(by_index))
+        by_index = by_validation(tensors)
+        self._kept.extend(by_index[index] for index in sorted(by_index, key=int))
+
+
+def by_validation(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Return the weights of each validation in what `Averager.tensors` returns, by its number as text."""
+    found: dict[str, dict[str, Tensor]] = {}
+    for full_name, tensor in tensors.items():
+        index, _, name = full_name.partition("/")
+        found.setdefault(index, {})[name] = tensor
+    return found
 
 
 @dataclass
@@ -171,9 +178,9 @@ class CollapseWatch:
     all alike.
     """
 
-    updates: int = 0
+    updates: NumberOf = 0
     """Updates since halting last differed between positions."""
-    looks: int = 0
+    looks: NumberOf = 0
     """Inspected updates since then."""
     warned: bool = False
 

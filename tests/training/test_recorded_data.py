@@ -1,0 +1,62 @@
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from universal_transformer.tasks import PairsData, StoriesData
+from universal_transformer.training.recorded_data import (
+    data_digest,
+    data_files,
+    file_changes,
+    read_data_file,
+)
+
+from . import tiny
+
+
+def test_the_data_digest_changes_with_every_id():
+    rows = tiny.examples("encoder_decoder", count=5, seed=0)
+    digest = data_digest(rows)
+    assert data_digest(list(rows)) == digest
+    assert data_digest(rows[:-1]) != digest
+    assert data_digest(rows[:2], rows[2:]) != digest
+    for index, row in enumerate(rows):
+        changed = [*rows]
+        changed[index] = dataclasses.replace(row, target=(*row.target[:-1], 7))
+        assert data_digest(changed) != digest
+
+
+def test_only_fields_that_name_a_file_are_data_files(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.tsv").write_text("a\tb\n")
+    (tmp_path / "folder").mkdir()
+    assert data_files(PairsData(train="a.tsv", validation="none.tsv", test="folder")) == {"train": Path("a.tsv")}
+    assert data_files(StoriesData()) == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"a\nb\n", None),
+        (b"a\nc\n", "FILE has other content in 2 lines and 4 bytes"),
+        (b"a\nb\nc\n", "FILE had 2 lines and 4 bytes, has 3 lines and 6 bytes now"),
+        (b"", "FILE had 2 lines and 4 bytes, has 0 lines and 0 bytes now"),
+    ],
+)
+def test_a_changed_file_is_named_with_its_sizes(tmp_path: Path, content, text):
+    file = tmp_path / "train.tsv"
+    file.write_bytes(b"a\nb\n")
+    before = {"train": read_data_file(file)}
+    moved = file.rename(tmp_path / "moved.tsv")
+    moved.write_bytes(content)
+    expected = [] if text is None else [f"data.train: {text.replace('FILE', str(moved))}"]
+    assert file_changes(before, {"train": read_data_file(moved)}) == expected
+
+
+def test_files_that_come_and_go_are_named(tmp_path: Path):
+    file = tmp_path / "x"
+    file.write_bytes(b"x" * 3_000_000)
+    found = {"train": read_data_file(file)}
+    assert found["train"].bytes == 3_000_000
+    assert file_changes(found, {}) == [f"data.train: the file {file} is missing"]
+    assert file_changes({}, found) == [f"data.train: {file} is new"]
