@@ -1,6 +1,6 @@
-# make demo   train the embedded default, print its results and where the report lies
-# make test   lint, formatting, types, layer contract, all tests
-# make bench  measure this machine, beside other libraries; make bench-gpu does it on a GPU
+# make demo   train the embedded default, print its results and the path of its report
+# make test   lint, formatting, types, directions of imports, all tests
+# make bench  measure this machine, compared with other libraries; make bench-gpu does it on a GPU
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin

@@ -1,7 +1,12 @@
 """What a run would cost: counts without memory against counts on real tensors, and every recipe."""
 
 import dataclasses
+import json
 import os
+import random
+import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -11,10 +16,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from configs import config_of, with_fields
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
+from universal_transformer.bench.update_cost import UpdateCost
 from universal_transformer.cli import dry_run, main, run_folder
 from universal_transformer.cli.dry_run import (
     BatchShape,
-    activation_bytes,
     build_on_meta,
     cache_bytes,
     estimate,
@@ -113,26 +118,15 @@ def test_a_dry_run_prints_what_happens_to_halted_positions(capsys):
     assert "halting     encoder: halted positions are computed: halted" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("fields", [{}, {"halting": True, "halting_output": "interpolate"}])
-def test_activation_checkpointing_keeps_one_state_a_step(fields):
-    shape, kept = BatchShape(rows=5, source=11, target=1), {}
-    for steps in (3, 4):
-        config = config_of(
-            **{**SIZES, "max_steps": steps}, architecture="classifier", num_classes=7, **fields,
-            activation_checkpointing=True,
-        )  # fmt: skip
-        kept[steps] = activation_bytes(config, shape)
-    states = 2 if fields else 1
-    assert kept[4] - kept[3] == 4 * states * 5 * 11 * SIZES["width"]
-    assert kept[3] < activation_bytes(with_fields(config, activation_checkpointing=False), shape) / 2
-
-
 @pytest.mark.parametrize("name", CACHED)
 def test_the_cache_is_as_large_as_the_one_that_is_allocated(name):
     cache = build(MODELS[name]).target.start(batch=1, capacity=11).cache
     held = [cache.entries, *([] if cache.inputs is None else [cache.inputs])]
     assert cache_bytes(build_on_meta(MODELS[name]), length=11) == sum(tensor.nbytes for tensor in held)
     assert cache_bytes(build_on_meta(MODELS["classifier"]), length=11) == 0
+
+
+COST = UpdateCost(seconds=0.5, memory=4e8, activations=1e8, steps=2.5)
 
 
 @cache
@@ -148,6 +142,7 @@ def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("UT_DATA", str(folder))
     monkeypatch.setattr(dry_run, "COUNTED_BATCHES", 1)
+    monkeypatch.setattr(dry_run, "measured_updates", lambda *_, **__: (COST, COST))
     monkeypatch.setattr(run_folder, "load_data", lambda config: loaded(config.data))
     small = ["--train-examples", "500"] if name in ("copy", "reverse", "addition") else []
     small += ["--train-stories", "200"] if name == "stories" else []
@@ -158,7 +153,7 @@ def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkey
         assert f"ut data fetch {EXTERNAL[name]}" in shown.err
         pytest.skip(f"no data set {EXTERNAL[name]} here: set UT_DATA to a folder that has it")
     assert code == 0
-    for word in ("parameters", "GFLOP an update", "memory", "ms an update", "train", "estimate"):
+    for word in ("parameters", "GFLOP an update", "memory", "ms an update", "train", "updates of the initial model"):
         assert word in shown.out
     assert not list(tmp_path.iterdir())
 
@@ -192,7 +187,8 @@ def test_your_own_files_dry_run(name, capsys, tmp_path):
     assert "parameters" in capsys.readouterr().out
 
 
-def test_twice_the_steps_cost_about_twice_as_much():
+def test_twice_the_steps_cost_about_twice_as_much(monkeypatch):
+    monkeypatch.setattr(dry_run, "measured_updates", lambda *_, **__: (COST, COST))
     config = RECIPES["stories"]()
     data = dataclasses.replace(config.data, train_stories=100, validation_stories=5, test_stories=5)
     deep = with_fields(config.model, max_steps=2 * config.model.max_steps)
@@ -200,3 +196,80 @@ def test_twice_the_steps_cost_about_twice_as_much():
     more = estimate(dataclasses.replace(config, data=data, model=deep))
     assert more.flops / base.flops == pytest.approx(2, rel=0.01)
     assert more.parameters == base.parameters
+
+
+def test_a_halting_model_is_measured_as_it_halts_and_with_all_steps(capsys):
+    assert main(["train", "stories", "--dry-run", "--train-stories", "100", "--halting.bias", "2"]) == 0
+    shown = capsys.readouterr().out
+    found = re.search(r"ms an update of ([\d.]+) steps, as at the start \([\d,]+ ms of (\d)\)", shown)
+    assert found
+    assert 1 <= float(found[1]) < int(found[2]) == RECIPES["stories"]().model.max_steps
+    assert "with all steps (from updates of the initial model)" in shown
+
+
+CHILD = """
+import resource, sys, time
+time.monotonic = time.perf_counter = time.process_time  # other programs take time, and no processor time
+from universal_transformer.cli import main
+code = main(sys.argv[1:])
+print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+sys.exit(code)
+"""
+
+
+def in_a_process(*arguments):
+    """The output of a command in a process of its own, and its largest memory."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", CHILD, *arguments, "--training.threads", "1"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    return shown, int(re.search(r"^peak (\d+)$", shown, re.MULTILINE)[1])
+
+
+def expected(*arguments):
+    """Bytes and milliseconds that a dry run states."""
+    shown, _ = in_a_process(*arguments, "--dry-run")
+    size, unit = re.search(r"memory +about ([\d.]+) (MB|GB)", shown).groups()
+    return float(size) * {"MB": 1e6, "GB": 1e9}[unit], float(re.search(r"([\d,]+) ms an update", shown)[1])
+
+
+def test_memory_to_expect_is_that_of_a_short_run(tmp_path):
+    run = ["train", "stories", "--train-stories", "300"]
+    memory, _ = expected(*run)
+    _, peak = in_a_process(*run, "--max-updates", "6", "--validate-every", "5", "--run", str(tmp_path / "run"))
+    assert memory == pytest.approx(peak, rel=0.25)
+
+
+def own_file(path, *, recipe):
+    """Made-up lines of 3 to 30 words of a vocabulary of 3,000."""
+    draw = random.Random(0)
+    words = ["".join(draw.choices("abcdefghijklmnop", k=draw.randint(2, 9))) for _ in range(3000)]
+    with path.open("w") as file:
+        for _ in range(4000):
+            line = draw.choices(words, k=draw.randint(3, 30))
+            answer = {"pairs": " ".join(reversed(line)), "labelled": "long" if len(line) > 16 else "short"}.get(recipe)
+            print(" ".join(line), *([] if answer is None else [answer]), sep="\t", file=file)
+    return ["--data.train", str(path)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("recipe", "fields"),
+    [
+        ("stories", []),
+        ("pairs", []),
+        ("labelled", ["--halting.side", "both"]),
+        ("labelled", ["--halting.side", "none", "--step.norm", "pre", "--model.sizes.width", "256"]),
+        ("text", []),
+        ("text", ["--step.dropout", "0", "--data.block-length", "256"]),
+    ],
+)
+def test_memory_and_time_to_expect_are_those_of_a_run(recipe, fields, tmp_path):
+    run = ["train", recipe, *fields]
+    run += [] if recipe == "stories" else own_file(tmp_path / "own", recipe=recipe)
+    memory, milliseconds = expected(*run)
+    limits = ["--max-updates", "60", "--validate-every", "50", "--log-every", "1"]
+    _, peak = in_a_process(*run, *limits, "--run", str(tmp_path / "run"), "--quiet")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    seconds = {line["update"]: line["seconds"] for line in lines if line["event"] == "update"}
+    assert memory == pytest.approx(peak, rel=0.25)
+    assert milliseconds == pytest.approx(1000 * (seconds[45] - seconds[5]) / 40, rel=0.3)

@@ -185,22 +185,6 @@ def test_given_positions_are_taken_in_training_too():
     narrow(source, target, source_positions=torch.arange(source.shape[1]).unsqueeze(0), target_positions=given)
 
 
-def test_half_of_the_heads_count_the_source_from_its_end():
-    model = small(**ROTARY_SOURCE, end_coordinates=True)
-    recurrence, states = model.target.recurrence, torch.randn(3, 5, 8, dtype=torch.float64)
-    positions, padding = torch.arange(5).unsqueeze(0), torch.zeros(3, 5, dtype=torch.bool)
-    padding[1, 3:] = True
-    (found,) = model._project_source(states, positions=positions, padding=padding)
-    mirrored = torch.tensor([[4, 3, 2, 1, 0], [2, 1, 0, 0, 0], [4, 3, 2, 1, 0]])
-    ahead, back = (
-        recurrence.block.cross_attention.project_source(states, rotary=recurrence.coordinates.angles(where)).key
-        for where in (positions, mirrored)
-    )
-    torch.testing.assert_close(found.key[:, 0], ahead[:, 0])
-    torch.testing.assert_close(found.key[1, 1, :3], back[1, 1, :3])
-    torch.testing.assert_close(found.key[::2, 1], back[::2, 1])
-
-
 @pytest.mark.parametrize("fields", [{}, {"halting": True}, {"end_coordinates": True}], ids=["fixed", "halting", "ends"])
 @torch.no_grad()
 def test_distance_positions_are_rotary_ones_for_the_source_too_with_a_sink(fields):

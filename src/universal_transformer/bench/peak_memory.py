@@ -1,5 +1,7 @@
-"""Peak memory of a piece of work, in bytes."""
+"""Peak memory, in bytes: of a piece of work, and of the process."""
 
+import resource
+import sys
 from collections.abc import Callable
 
 import torch
@@ -30,3 +32,11 @@ def peak_bytes(work: Callable[[], object], *, device: torch.device) -> int:
         held += change
         peak = max(peak, held)
     return peak
+
+
+def most_memory(device: torch.device) -> int:
+    """Return the largest memory that this process has had so far; on a GPU, that torch has allocated there."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -7,9 +7,10 @@ parameters           the model is built on torch's "meta" device, where tensors 
 operations (FLOPs)   torch counts those of a forward pass of this model; an update costs 3 times as many, because the
                      backward pass costs twice the forward pass. A halting model is counted at its cap on steps, so
                      that its figures are upper bounds
-memory               parameters, gradients and optimizer state exactly; activations by `activation_bytes`
-time                 operations over the speed of a matrix product of the model's shape, which is measured when the
-                     command runs, times a factor for all other operations (`OVERHEAD`)
+memory, time         a few real updates of the initial model are made on real batches (`bench.update_cost`), and
+                     dropped. Memory is that of this process then, plus the copies of weights that a run keeps and
+                     those of a checkpoint that is being written. A halting model is measured as it halts at the
+                     start, and again with all steps
 halting              for each side that halts: whether halted positions are left out of the computation, or why not
                      (`execution.policy.compaction_obstacle`)
 ==================== =============================================================================================
@@ -17,8 +18,7 @@ halting              for each side that halts: whether halted positions are left
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,29 +27,31 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
+from universal_transformer.bench.update_cost import MeasuredUpdates, UpdateCost
 from universal_transformer.data.example import Example, sizes
 from universal_transformer.data.sampler import BucketSampler
+from universal_transformer.evaluation.tensors import pick_device
 from universal_transformer.execution.policy import compaction_obstacle
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.registry import Model, build
+from universal_transformer.training.randomness import repeatable
 from universal_transformer.typed import replaced
 
 if TYPE_CHECKING:
     from universal_transformer.kinds import AnyModelConfig
+    from universal_transformer.tasks.task import Task
     from universal_transformer.training.config import RunConfig
 
 EXAMPLES = 4096
 """Batches are made of a sample of this many training examples."""
 COUNTED_BATCHES = 6
 """Operations are counted for this many batches, spread evenly over those of the sample."""
-OVERHEAD = 1.8
-"""Time of an update over the time of its matrix products: 1.5 to 2.1 on one CPU core, at width 128 to 256."""
-PROCESS_BYTES = 400e6
-"""Memory that Python and torch take before there is a model."""
+FURTHER_KERNELS = 80e6
+"""Memory that a CPU's kernels for further shapes take where positions are left out: each update has other numbers of
+rows. Measured over 320 updates with the limit of `cli.keep_few_kernels`."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,14 @@ class BatchShape:
 
 
 @dataclass(frozen=True)
+class SampledBatch:
+    """A batch of the sample: the numbers of its examples, and its shape."""
+
+    indices: list[int]
+    shape: BatchShape
+
+
+@dataclass(frozen=True)
 class Estimate:
     """What a run would cost."""
 
@@ -71,12 +81,16 @@ class Estimate:
     updates_per_epoch: int
     flops: float
     """Operations of one update, the mean over batches."""
-    memory: float
-    """Bytes while training, at the largest batch of the sample."""
+    start: UpdateCost
+    """An update of the initial model."""
+    full: UpdateCost
+    """The same with all steps: another one where the model halts."""
+    copies: float
+    """Bytes of weights that a run keeps besides those of the model."""
+    saved: float
+    """Bytes of a checkpoint while it is written."""
     cached: float
     """Bytes of keys and values while a target as long as the longest of the sample is decoded."""
-    seconds: float
-    """Seconds of one update."""
     halting: tuple[str, ...]
     """What happens to the halted positions of each side that halts."""
     notes: tuple[str, ...]
@@ -89,37 +103,49 @@ class Estimate:
             f"examples    {', '.join(f'{name} {count:,}' for name, count in self.examples.items())}",
             f"parameters  {self.parameters:,}",
             f"FLOPs       {most}{self.flops / 1e9:,.2f} GFLOP an update (forward and backward)",
-            f"memory      about {self.memory / 1e9:.1f} GB while training (an estimate)",
+            f"memory      {self._memory()}",
             *([f"decoding    {_size(self.cached)} of keys and values a sequence"] if self.cached else []),
-            f"time        {most}{self._time()} (an estimate, from a matrix product timed on this machine)",
+            f"time        {self._time()}",
             *(f"halting     {text}" for text in self.halting),
             *(f"note        {text}" for text in self.notes),
         ]
 
+    def _memory(self) -> str:
+        start, full = (_size(self._bytes(cost)) for cost in (self.start, self.full))
+        more = f"; up to {full} with all steps" if self.config.model.halts else ""
+        return f"about {start} while training{more} (from updates of the initial model)"
+
+    def _bytes(self, cost: UpdateCost) -> float:
+        """The memory of an update, or that of a checkpoint being written between two updates, if that is more."""
+        kernels = FURTHER_KERNELS if self.config.model.halts else 0.0
+        return cost.memory + self.copies + kernels + max(0.0, self.saved - cost.activations)
+
     def _time(self) -> str:
-        training = self.config.training
-        rate = f"{1000 * self.seconds:,.0f} ms an update"
-        epoch = f"{_duration(self.seconds * self.updates_per_epoch)} for {self.updates_per_epoch:,} updates an epoch"
+        training, seconds = self.config.training, self.start.seconds
+        rate = f"{1000 * seconds:,.0f} ms an update"
+        if self.config.model.halts:
+            most = self.config.model.max_steps
+            rate += f" of {self.start.steps:.1f} steps, as at the start ({1000 * self.full.seconds:,.0f} ms of {most})"
+        epoch = f"{_duration(seconds * self.updates_per_epoch)} for {self.updates_per_epoch:,} updates an epoch"
         ends = [60 * training.minutes] if training.minutes else []
-        ends += [self.seconds * training.max_updates] if training.max_updates else []
-        updates = min(ends) / self.seconds
+        ends += [seconds * training.max_updates] if training.max_updates else []
+        updates = min(ends) / seconds
         return f"{rate}, {epoch}; the run ends after {_duration(min(ends))} or {updates:,.0f} updates"
 
 
 def estimate(config: RunConfig) -> Estimate:
-    """Load the data, build the model without memory for its tensors, and estimate."""
+    """Load the data, count operations on a model without memory, measure a few updates of a real one."""
     from universal_transformer.cli.run_folder import load_data
 
-    task = load_data(config)
+    task, training = load_data(config), config.training
     configured = task.configure(config.model)
     model = build_on_meta(configured)
-    shapes, updates = _batches(task.train, batch_tokens=config.training.batch_tokens)
-    by_length = sorted(shapes, key=lambda shape: shape.source + shape.target)
-    counted = [by_length[len(shapes) * (2 * i + 1) // (2 * COUNTED_BATCHES)] for i in range(COUNTED_BATCHES)]
-    flops = 3 * sum(forward_flops(model, shape) for shape in counted) / COUNTED_BATCHES
-    parameters = model.num_parameters()
-    copies = 5 + config.training.average_checkpoints  # weights, gradient, two of Adam, the best weights
-    activations = max(activation_bytes(configured, shape) for shape in shapes)
+    batches, updates = _batches(task.train, batch_tokens=training.batch_tokens)
+    by_length = sorted(batches, key=lambda batch: batch.shape.source + batch.shape.target)
+    counted = [by_length[len(batches) * (2 * i + 1) // (2 * COUNTED_BATCHES)] for i in range(COUNTED_BATCHES)]
+    flops = 3 * sum(forward_flops(model, batch.shape) for batch in counted) / COUNTED_BATCHES
+    start, full = measured_updates(config, task, counted=counted, largest=largest_batches(batches))
+    weights, kept = 4.0 * model.num_parameters(), training.average_checkpoints
     return Estimate(
         config=config,
         examples={
@@ -127,15 +153,34 @@ def estimate(config: RunConfig) -> Estimate:
             "validation": len(task.validation),
             **{name: len(examples) for name, examples in task.test.items() if name != "validation"},
         },
-        parameters=parameters,
+        parameters=model.num_parameters(),
         updates_per_epoch=updates,
         flops=flops,
-        memory=PROCESS_BYTES + 4.0 * parameters * copies + activations,
-        cached=cache_bytes(model, length=max(shape.target for shape in shapes)),
-        seconds=flops / _speed(config, configured) * OVERHEAD,
+        start=start,
+        full=full,
+        copies=weights * (1 + kept),  # the best, and those to average
+        saved=weights * (4 + kept + max(2, kept)),  # each file as bytes, and the largest of them twice
+        cached=cache_bytes(model, length=max(batch.shape.target for batch in batches)),
         halting=tuple(halted_positions(model)),
         notes=task.notes,
     )
+
+
+def measured_updates(
+    config: RunConfig, task: Task, *, counted: Sequence[SampledBatch], largest: Sequence[SampledBatch]
+) -> tuple[UpdateCost, UpdateCost]:
+    """Measure updates of the initial model, as it halts and with all steps; nothing of them is kept."""
+    device = pick_device(config.training.device, field="training.device")
+    torch.manual_seed(config.training.seed)
+    with repeatable(threads=config.training.threads, device=device):
+        model = build(task.configure(config.model))
+        updates = MeasuredUpdates(model, task.train, training=config.training, device=device)
+        chosen, most = [batch.indices for batch in counted], [batch.indices for batch in largest]
+        start = updates.cost(chosen, largest=most)
+        if not config.model.halts:
+            return start, start
+        updates.never_halt()
+        return start, updates.cost(chosen, largest=most)
 
 
 def halted_positions(model: Model) -> list[str]:
@@ -152,20 +197,34 @@ def halted_positions(model: Model) -> list[str]:
     return found
 
 
-def _batches(examples: Sequence[Example], *, batch_tokens: int) -> tuple[list[BatchShape], int]:
-    """Return the shapes of the batches that a sample of the examples makes, and the updates of an epoch."""
+def _batches(examples: Sequence[Example], *, batch_tokens: int) -> tuple[list[SampledBatch], int]:
+    """Return the batches that a sample of the examples makes, and the updates of an epoch."""
     stride = max(1, len(examples) // EXAMPLES)
-    sample = [examples[index] for index in range(0, len(examples), stride)]
+    numbers = range(0, len(examples), stride)
+    sample = [examples[index] for index in numbers]
     batches = BucketSampler(sizes(sample), batch_tokens=batch_tokens, seed=0, shuffle=True).epoch(0)
-    shapes = [
-        BatchShape(
-            rows=len(batch),
-            source=max(len(sample[index].source) for index in batch),
-            target=max(_target_length(sample[index]) for index in batch),
+    found = [
+        SampledBatch(
+            indices=[numbers[index] for index in batch],
+            shape=BatchShape(
+                rows=len(batch),
+                source=max(len(sample[index].source) for index in batch),
+                target=max(_target_length(sample[index]) for index in batch),
+            ),
         )
         for batch in batches
     ]
-    return shapes, max(1, round(len(batches) * len(examples) / len(sample)))
+    return found, max(1, round(len(batches) * len(examples) / len(sample)))
+
+
+def largest_batches(batches: Sequence[SampledBatch]) -> list[SampledBatch]:
+    """Return the batches that need most memory: of most positions, targets, and pairs of positions."""
+    measures: list[Callable[[BatchShape], int]] = [
+        lambda shape: shape.rows * (shape.source + shape.target),
+        lambda shape: shape.rows * shape.target,
+        lambda shape: shape.rows * (shape.source + shape.target) ** 2,
+    ]
+    return [max(batches, key=lambda batch: measure(batch.shape)) for measure in measures]
 
 
 def _target_length(example: Example) -> int:
@@ -210,47 +269,6 @@ def forward_flops(model: Model, shape: BatchShape) -> int:
     return counter.get_total_flops()
 
 
-def activation_bytes(config: AnyModelConfig, shape: BatchShape) -> float:
-    """Return about how many bytes a forward pass keeps for the backward pass, in 32-bit floats.
-
-    =============================== =============================================================================
-    model                           what is kept
-    =============================== =============================================================================
-    Universal Transformer           for each position and block: 16 states of the width (projections, residuals,
-                                    norms, dropout) and 2 of the filter width
-    with activation checkpointing   for each position and step: one state (two where outputs are interpolated);
-                                    one step and the plain layers whole
-    LSTM                            for each position and layer: 8 states; the weights of attention
-    Neural GPU                      for each unit and step: 10 images
-    every model                     for each output: the logits, their softmax and their gradient
-    =============================== =============================================================================
-    """
-    d = config.sizes.width if isinstance(config, ModelConfig) else config.width
-    classes = config.vocabulary.target_size or config.vocabulary.size
-    source, target = shape.source, shape.target
-    if isinstance(config, NeuralGpuConfig):
-        places = config.num_places(source)
-        images = 10.0 * places * config.image_width * d * config.num_layers
-        return 4.0 * shape.rows * places * (images + 3.0 * classes)
-    if config.architecture == "classifier":
-        positions, outputs = source, config.vocabulary.num_classes
-    else:
-        positions, outputs = source + target, target * classes
-    if isinstance(config, LstmConfig):
-        kept = 8.0 * d * config.num_layers * positions
-        if config.architecture == "encoder_decoder":
-            kept += target * (2.0 * source + 4.0 * d)
-        return 4.0 * shape.rows * (kept + 3.0 * outputs)
-    plain = config.tensor2tensor.plain_layers_before + config.tensor2tensor.plain_layers_after
-    blocks = config.max_steps * config.step.blocks + plain
-    per_block = 16.0 * d + 2.0 * config.sizes.filter_width
-    kept = blocks * per_block
-    if config.execution.activation_checkpointing:
-        states = 2.0 if config.halts and config.halting.output == "interpolate" else 1.0
-        kept = config.max_steps * states * d + (config.step.blocks + plain) * per_block
-    return 4.0 * shape.rows * (positions * kept + 3.0 * outputs)
-
-
 def cache_bytes(model: Model, *, length: int) -> float:
     """Return how many bytes of keys and values (and inputs of a convolution) a decoder keeps of `length` tokens.
 
@@ -262,37 +280,9 @@ def cache_bytes(model: Model, *, length: int) -> float:
     return float(sum(part.nbytes for part in vars(cache).values() if isinstance(part, torch.Tensor)))
 
 
-def _speed(config: RunConfig, model: AnyModelConfig) -> float:
-    """Return operations a second of the model's largest matrix product: the best of many short ones."""
-    from universal_transformer.evaluation.tensors import pick_device
-
-    device = pick_device(config.training.device, field="training.device")
-    positions = min(config.training.batch_tokens, 1024)
-    match model:
-        case ModelConfig():
-            inner, outer = model.sizes.width, model.sizes.filter_width
-        case LstmConfig():
-            inner, outer = model.width, 4 * model.width
-        case NeuralGpuConfig():
-            inner, outer = model.kernel_size**2 * model.width, 2 * model.width
-    states = torch.randn(positions, inner, device=device)
-    weight = torch.randn(inner, outer, device=device)
-    product = 2.0 * positions * inner * outer
-    threads = torch.get_num_threads()
-    best, repeats, ends = 0.0, 0, time.perf_counter() + 0.3
-    try:
-        torch.set_num_threads(config.training.threads or threads)
-        while repeats < 20 or time.perf_counter() < ends:
-            began = time.perf_counter()
-            float((states @ weight)[0, 0])  # reading a number waits until a GPU has finished
-            best = max(best, product / (time.perf_counter() - began))
-            repeats += 1
-    finally:
-        torch.set_num_threads(threads)
-    return best
-
-
 def _size(count: float) -> str:
+    if count >= 1e9:
+        return f"{count / 1e9:,.1f} GB"
     return f"{count / 1e6:,.1f} MB" if count >= 1e6 else f"{count / 1e3:,.1f} kB"
 
 

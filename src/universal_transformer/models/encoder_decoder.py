@@ -7,12 +7,11 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import TokenInput, check_pairs, check_tokens
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.positions import check_positions, draw_positions
+from universal_transformer.models.positions import check_positions, draw_positions, source_angles
 from universal_transformer.models.roles import AnyEncoderDecoder, check_threshold_applies
 from universal_transformer.models.source import SourceSide
 from universal_transformer.models.target import DecoderState, TargetSide
 from universal_transformer.nn.attention import ProjectedSource
-from universal_transformer.nn.coordinates import reverse_positions
 
 
 class EncoderDecoder(AnyEncoderDecoder):
@@ -50,11 +49,8 @@ class EncoderDecoder(AnyEncoderDecoder):
         """Keys and values of the source, for the target side."""
         recurrence, rotary = self.target.recurrence, None
         if self.config.source_attention.rotary_source:
-            rotary = recurrence.coordinates.angles(positions)
-            if self.config.coordinates.from_end:  # half of the heads count from the last position
-                mirrored = recurrence.coordinates.angles(reverse_positions(positions, padding=padding))
-                size = (-1, mirrored.shape[1], self.config.sizes.num_heads // 2, -1, -1)
-                rotary = torch.cat((rotary.expand(size), mirrored.expand(size)), dim=2)
+            from_end = self.config.coordinates.from_end
+            rotary = source_angles(recurrence.coordinates, positions, padding=padding, from_end=from_end)
         return recurrence.project_source(states, padding=padding, rotary=rotary)
 
     def forward(

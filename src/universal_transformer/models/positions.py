@@ -3,10 +3,10 @@
 import torch
 from torch.nn.functional import pad
 
-from universal_transformer.axes import Bool, Int, Padding, Positions, Tensor
+from universal_transformer.axes import Bool, Float, Int, Padding, Positions, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.config import CoordinatesConfig
-from universal_transformer.nn.coordinates import count_positions
+from universal_transformer.nn.coordinates import Coordinates, count_positions, reverse_positions
 
 
 def check_positions(positions: Tensor | None, *, of: Tensor, name: str) -> None:
@@ -88,3 +88,18 @@ def draw_positions(
         order = order.masked_fill((place < first) | (place >= first + window), 2.0)
     chosen = order.argsort(dim=1)[:, :length]
     return chosen.sort(dim=1).values
+
+
+def source_angles(
+    coordinates: Coordinates, positions: Positions, *, padding: Padding | None, from_end: bool
+) -> Float[Tensor, "2 rows #heads position half"]:
+    """Cosines and sines with which the keys of a source are rotated (``attention.rotary_source``).
+
+    With ``from_end`` the second half of the heads counts positions from the last real one (decision D12).
+    """
+    angles = coordinates.angles(positions)
+    if not from_end:
+        return angles
+    mirrored = coordinates.angles(reverse_positions(positions, padding=padding))
+    size = (-1, mirrored.shape[1], coordinates.sizes.num_heads // 2, -1, -1)
+    return torch.cat((angles.expand(size), mirrored.expand(size)), dim=2)
