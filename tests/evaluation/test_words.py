@@ -1,3 +1,4 @@
+import dataclasses
 import re
 
 import pytest
@@ -17,6 +18,15 @@ def codec(kind, *, lower_case=False):
     size = 270 if kind == "bpe" else 100
     tokenizer = Tokenizer.train(TEXTS, kind=kind, vocabulary_size=size, lower_case=lower_case)
     return LabelledCodec(tokenizer=tokenizer, labels=("a", "b"), max_length=99)
+
+
+def test_two_texts_have_their_own_words():
+    both = dataclasses.replace(CODECS[0], segments=2)
+    found = words_of(tokens_of(both, "don't\tstop it"), codec=both, line="don't\tstop it")
+    assert [word.text for word in found] == ["don't", "stop", "it"]
+    spans = both.spans("don't\tstop it")
+    assert spans[-1] == (13, 13)
+    assert (5, 5) in spans
 
 
 CODECS = [codec(kind, lower_case=lower) for kind in ("bpe", "word", "character") for lower in (False, True)]

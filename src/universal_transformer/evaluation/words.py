@@ -20,12 +20,12 @@ def words_of(tokens: Sequence[Token], *, codec: Codec, line: str) -> list[Token]
     The tokens themselves are returned where the codec does not say where they stand: its tokens are words or facts.
     """
     spans = codec.spans(line) if isinstance(codec, AlignedCodec) else []
-    if len(tokens) - len(spans) not in (0, 1):  # the last token may be the end, which stands nowhere
+    if len(tokens) != len(spans):
         return list(tokens)
     words = list(re.finditer(r"\S+", line))
     word_at = {place: number for number, word in enumerate(words) for place in range(*word.span())}
     steps: list[list[float]] = [[] for _ in words]
-    for token, span in zip(tokens, spans, strict=False):
+    for token, span in zip(tokens, spans, strict=True):
         for number in {word_at[place] for place in range(*span) if place in word_at}:
             steps[number] += [] if token.steps is None else [token.steps]
     return [

@@ -71,7 +71,14 @@ class LabelledCodec(SavedCodec):
         return "<unknown>" if target == NO_CLASS else self.labels[target]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        return self.tokenizer.spans(text)
+        texts = text.split("\t") if self.segments > 1 else [text]
+        found, place = [], 0
+        for part in texts:
+            end = place + len(part)
+            found += [(place + first, place + last) for first, last in self.tokenizer.spans(part)]
+            found.append((end, end))
+            place = end + 1
+        return found
 
     def words(self, example: Example) -> list[str]:
         return [self.tokenizer.label(index) for index in example.source if isinstance(index, int)]

@@ -80,7 +80,7 @@ class PairsCodec:
         return one_line(self.target.decode(target))
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        return self.source.spans(text)
+        return [*self.source.spans(text), (len(text), len(text))]
 
     def words(self, example: Example) -> list[str]:
         return [self.source.label(index) for index in example.source if isinstance(index, int)]

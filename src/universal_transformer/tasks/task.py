@@ -118,7 +118,9 @@ class AlignedCodec(Protocol):
     """A codec that knows where in a line its tokens stand."""
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the first character of each token of `text`, and the one after its last."""
+        """Return the first character of each source position of the line `text`, and the one after its last; the same
+        character twice for an end.
+        """
 
 
 @dataclass(frozen=True)
