@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.collapse import collapse
 from universal_transformer.evaluation.report import (
     CONFUSION,
     BySupports,
@@ -14,7 +15,6 @@ from universal_transformer.evaluation.report import (
     Report,
     ScoreRow,
     StepCounts,
-    collapse,
 )
 
 

@@ -11,9 +11,10 @@ from typing import get_args
 from universal_transformer.data.example import Example, sizes, spread
 from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.collapse import collapse
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.memory_check import check_batches
-from universal_transformer.evaluation.report import BySupports, Confusion, Report, ScoreRow, Side, collapse
+from universal_transformer.evaluation.report import BySupports, Confusion, Report, ScoreRow, Side
 from universal_transformer.evaluation.scores import GroupSums, ScoreSums, bleu_scorer, scores
 from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.evaluation.trivial import TrivialBaseline

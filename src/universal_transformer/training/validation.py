@@ -14,7 +14,8 @@ from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import NO_CLASS, Example, sizes
 from universal_transformer.data.sampler import BucketSampler
-from universal_transformer.evaluation.report import METRICS, Side, stuck
+from universal_transformer.evaluation.collapse import stuck
+from universal_transformer.evaluation.report import METRICS, Side
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import Model
