@@ -259,3 +259,29 @@ def test_rows_with_another_number_of_texts_are_named(tmp_path, content, message)
     (tmp_path / "own.tsv").write_text(content)
     with pytest.raises(UserError, match=message):
         LabelledData(train=str(tmp_path / "own.tsv")).load()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        (
+            "pairs",
+            ["vocabulary  {n} tokens for both sides", "lengths     source: at most 4 tokens", "lengths     target: "],
+        ),
+        ("labelled", ["vocabulary  {n} tokens, 2 labels", "lengths     source: at most 4 tokens"]),
+        ("text", ["vocabulary  {n} tokens", "lengths     target: at most 128 tokens"]),
+    ],
+)
+def test_the_data_are_shown_as_tokens_before_training(runs, recipe, expected, capsys):
+    given = ["train", recipe, "--tokenizer", "word", "--data.train", str(runs / f"{recipe}.tsv"), "--dry-run"]
+    capsys.readouterr()
+    assert main([*given, "--width", "8", "--filter-width", "8", "--num-heads", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    size = next(line.split()[1] for line in lines if line.startswith("vocabulary"))
+    for start in expected:
+        assert any(line.startswith(start.format(n=size)) for line in lines)
+    examples = [line for line in lines if line.startswith("example ")]
+    assert len(examples) == (2 if recipe == "text" else 3)
+    assert all("▁" in line and "|" in line and len(line) <= 112 for line in examples)
+    (unknown,) = (line for line in lines if line.startswith("unknown"))
+    assert unknown.endswith("of the validation tokens")

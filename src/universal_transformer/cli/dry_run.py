@@ -94,6 +94,8 @@ class Estimate:
     halting: tuple[str, ...]
     """What happens to the halted positions of each side that halts."""
     notes: tuple[str, ...]
+    data: tuple[str, ...]
+    """What the data look like as tokens."""
 
     def lines(self) -> list[str]:
         """Return one line a figure."""
@@ -107,6 +109,7 @@ class Estimate:
             *([f"decoding    {_size(self.cached)} of keys and values a sequence"] if self.cached else []),
             f"time        {self._time()}",
             *(f"halting     {text}" for text in self.halting),
+            *self.data,
             *(f"note        {text}" for text in self.notes),
         ]
 
@@ -135,6 +138,7 @@ class Estimate:
 
 def estimate(config: RunConfig) -> Estimate:
     """Load the data, count operations on a model without memory, measure a few updates of a real one."""
+    from universal_transformer.cli.data_lines import data_lines
     from universal_transformer.cli.run_folder import load_data
 
     task, training = load_data(config), config.training
@@ -163,6 +167,7 @@ def estimate(config: RunConfig) -> Estimate:
         cached=cache_bytes(model, length=max(batch.shape.target for batch in batches)),
         halting=tuple(halted_positions(model)),
         notes=task.notes,
+        data=tuple(data_lines(task)),
     )
 
 

@@ -24,13 +24,15 @@ from universal_transformer.cli.arguments import (
     whole,
 )
 from universal_transformer.errors import UserError
-from universal_transformer.files import one_line
+from universal_transformer.files import one_line, show
 
 if TYPE_CHECKING:
     from universal_transformer.data.example import Example
     from universal_transformer.tasks.task import Codec, Prediction
 
 LINES_AT_ONCE = 512
+MOST_UNKNOWN = 10
+"""Unknown words of a line that are named."""
 
 
 def run(arguments: list[str]) -> int:
@@ -142,14 +144,26 @@ class _Results:
         self._shown += 1
         if not answer.finished:
             self._cut.append(self._shown)
+        self._note_unknown(outcome[1])
         say(self._json(answer, line=outcome[1]) if self._jsonl else one_line(answer.text))
         if not self._pending:
             sys.stdout.flush()
 
     def _json(self, answer: Prediction, *, line: str) -> str:
         from universal_transformer.evaluation.words import with_words
+        from universal_transformer.tasks.codecs import TextReader
 
-        return json.dumps(with_words(answer, codec=self._codec, line=line).to_dict(), ensure_ascii=False)
+        fields = with_words(answer, codec=self._codec, line=line).to_dict()
+        if isinstance(self._codec, TextReader):
+            fields["unknown"] = self._codec.unknown(line)
+        return json.dumps(fields, ensure_ascii=False)
+
+    def _note_unknown(self, line: str) -> None:
+        from universal_transformer.tasks.codecs import TextReader
+
+        if isinstance(self._codec, TextReader) and (unknown := self._codec.unknown(line)):
+            words = ", ".join(map(show, unknown[:MOST_UNKNOWN])) + ", …" * (len(unknown) > MOST_UNKNOWN)
+            note(error_line(f"warning: output line {self._shown}: the model does not know {words}"))
 
     def end(self) -> int:
         """Print the remaining results and return the exit code; raise the error that stopped the input, if any."""

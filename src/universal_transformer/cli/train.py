@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -148,12 +149,15 @@ def start(
     accepted: Sequence[str] = (),
 ) -> TrainingResult:
     """Print the data and the folder, then train; torch is imported here."""
+    from universal_transformer.cli.data_lines import data_lines
+
     if not quiet:
         # without test files the validation examples are the test set: they are listed once
         counts = [f"{len(task.train):,} examples to train on", f"{len(task.validation):,} to validate"]
         counts += [f"{len(found):,} {name}" for name, found in task.test.items() if name != "validation"]
         say(f"{task.name}: {', '.join(counts)}")
-        print(f"run folder: {folder}", flush=True)
+        say("\n".join([*data_lines(task), f"run folder: {folder}"]))
+        sys.stdout.flush()
     from universal_transformer.training.trainer import train
 
     return train(config, folder, task=task, resume=resume, quiet=quiet, accept_changes=accepted)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
+from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import END, Tokenizer
 from universal_transformer.data.tokenizer_files import saved_tokenizer
 from universal_transformer.errors import UserError
@@ -52,6 +53,21 @@ class SavedCodec:
             return cls(**values)
         except UserError as error:
             raise UserError(f"{where}: {error}") from error
+
+
+@runtime_checkable
+class TextReader(Protocol):
+    """A codec of text that shows how it reads it."""
+
+    @property
+    def vocabulary(self) -> str:
+        """Numbers of tokens, in words."""
+
+    def unknown(self, line: str) -> list[str]:
+        """Return the parts of a line of input that the model does not know, as the user wrote them."""
+
+    def pieces(self, example: Example) -> tuple[list[str], list[str]]:
+        """Return the tokens of source and target with their blanks visible."""
 
 
 def encode_lines(

@@ -80,6 +80,19 @@ class LabelledCodec(SavedCodec):
             place = end + 1
         return found
 
+    @property
+    def vocabulary(self) -> str:
+        return f"{len(self.tokenizer):,} tokens, {len(self.labels):,} labels"
+
+    def unknown(self, line: str) -> list[str]:
+        texts = line.split("\t") if self.segments > 1 else [line]
+        return list(dict.fromkeys(part for text in texts for part in self.tokenizer.unknown(text)))
+
+    def pieces(self, example: Example) -> tuple[list[str], list[str]]:
+        assert isinstance(example.target, int)
+        source = [self.tokenizer.piece(index) for index in example.source if isinstance(index, int)]
+        return source, [] if example.target == NO_CLASS else [self.labels[example.target]]
+
     def words(self, example: Example) -> list[str]:
         return [self.tokenizer.label(index) for index in example.source if isinstance(index, int)]
 

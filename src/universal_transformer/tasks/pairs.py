@@ -82,6 +82,21 @@ class PairsCodec:
     def spans(self, text: str) -> list[tuple[int, int]]:
         return [*self.source.spans(text), (len(text), len(text))]
 
+    @property
+    def vocabulary(self) -> str:
+        sizes = f"{len(self.source):,} tokens"
+        return (
+            f"{sizes} for both sides" if self.source is self.target else f"source {sizes}, target {len(self.target):,}"
+        )
+
+    def unknown(self, line: str) -> list[str]:
+        return self.source.unknown(line)
+
+    def pieces(self, example: Example) -> tuple[list[str], list[str]]:
+        target = () if isinstance(example.target, int) else example.target
+        source = [self.source.piece(index) for index in example.source if isinstance(index, int)]
+        return source, [self.target.piece(index) for index in target]
+
     def words(self, example: Example) -> list[str]:
         return [self.source.label(index) for index in example.source if isinstance(index, int)]
 

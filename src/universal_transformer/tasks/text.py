@@ -78,6 +78,17 @@ class TextCodec(SavedCodec):
     def spans(self, text: str) -> list[tuple[int, int]]:
         return self.tokenizer.spans(text)
 
+    @property
+    def vocabulary(self) -> str:
+        return f"{len(self.tokenizer):,} tokens"
+
+    def unknown(self, line: str) -> list[str]:
+        return self.tokenizer.unknown(line)
+
+    def pieces(self, example: Example) -> tuple[list[str], list[str]]:
+        assert isinstance(example.target, tuple)
+        return [], [self.tokenizer.piece(index) for index in example.target]
+
     def words(self, example: Example) -> list[str]:
         assert isinstance(example.target, tuple)
         return [self.tokenizer.label(index) for index in example.target]

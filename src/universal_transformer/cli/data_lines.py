@@ -1,0 +1,46 @@
+"""What the data of a run look like as tokens: sizes, lengths, unknown tokens and three examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from universal_transformer.data.example import Example, spread
+from universal_transformer.data.tokenizer import UNKNOWN
+from universal_transformer.tasks.codecs import TextReader
+from universal_transformer.tasks.task import Task
+
+SAMPLE = 10_000
+"""Lengths and unknown tokens are those of so many examples of a part, evenly spread."""
+SHOWN = 3
+WIDTH = 100
+"""Most characters of an example."""
+
+
+def data_lines(task: Task) -> list[str]:
+    """Return the lines on the data of a task whose codec reads text; none for another task."""
+    codec = task.codec
+    if not isinstance(codec, TextReader):
+        return []
+    sample = spread(task.train, count=SAMPLE)
+    lines = [f"vocabulary  {codec.vocabulary}"]
+    sides = {"source": [_ids(one.source) for one in sample], "target": [_ids(one.target) for one in sample]}
+    for name, lengths in ((name, [len(ids) for ids in side]) for name, side in sides.items()):
+        if any(lengths):
+            mean = sum(lengths) / len(lengths)
+            lines.append(f"lengths     {name}: at most {max(lengths):,} tokens, {mean:.1f} on average")
+    held_out = [index for one in spread(task.validation, count=SAMPLE) for index in _both(one)]
+    if held_out:
+        lines.append(f"unknown     {held_out.count(UNKNOWN) / len(held_out):.2%} of the validation tokens")
+    for example in sample[:SHOWN]:
+        text = " → ".join("|".join(side) for side in codec.pieces(example) if side)
+        lines.append(f"example     {text if len(text) <= WIDTH else f'{text[: WIDTH - 1]}…'}")
+    return lines
+
+
+def _ids(side: Sequence[object] | int) -> list[int]:
+    return [] if isinstance(side, int) else [index for index in side if isinstance(index, int)]
+
+
+def _both(example: Example) -> Iterator[int]:
+    yield from _ids(example.source)
+    yield from _ids(example.target)
