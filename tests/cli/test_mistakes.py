@@ -52,7 +52,7 @@ MISTAKES = {
         "to change it deliberately: --accept-change training.learning_rate",
     ),
     "accept what cannot change": (
-        ["train", "--resume", "begun", "--seed", "1", "--accept-change=training.seed"],
+        ["train", "--resume", "begun", "--training.seed", "1", "--accept-change=training.seed"],
         "--accept-change training.seed: cannot change when a run continues",
     ),
     "accept for a new run": (

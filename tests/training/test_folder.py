@@ -53,7 +53,7 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path):
 
 
 def test_what_changed_is_named_and_only_limits_may(tmp_path: Path):
-    config, run = tiny.run_config(), tmp_path / "run"
+    config, run = tiny.run_config(select_by="metric"), tmp_path / "run"
     with claimed(run, config):
         pass
     assert folders.check_usable(run, config, resume=True) == []
