@@ -3,6 +3,8 @@
 import json
 import os
 import stat
+import subprocess
+import sys
 import time
 
 import pytest
@@ -324,6 +326,20 @@ def test_weights_that_do_not_fit_the_disk_leave_the_earlier_ones(tmp_path, monke
     monkeypatch.undo()
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "model.safetensors"}
     assert torch.equal(logits(load_pretrained(tmp_path)), logits(model))
+
+
+def test_loading_does_not_import_the_compiler(tmp_path):
+    """It takes more than a second, which every ``ut predict`` would wait for."""
+    for name, fields in MODELS.items():
+        single(**fields).save_pretrained(tmp_path / name)
+    code = (
+        "import sys; from universal_transformer import load_pretrained;"
+        "[load_pretrained(folder) for folder in sys.argv[1:]];"
+        "print('torch._dynamo' in sys.modules)"
+    )
+    folders = map(str, tmp_path.iterdir())
+    done = subprocess.run([sys.executable, "-c", code, *folders], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_a_class_loads_its_own_architecture_only(tmp_path):

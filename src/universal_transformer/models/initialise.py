@@ -26,7 +26,12 @@ from universal_transformer.nn.halting import HaltingUnit
 
 @torch.no_grad()
 def initialise(model: nn.Module, *, noisy_masks: bool = True) -> None:
-    """Give every parameter of ``model`` its starting value, drawn from torch's global generator."""
+    """Give every parameter of ``model`` its starting value, drawn from torch's global generator.
+
+    A model on the meta device has no values; drawing them there would import torch's compiler, which takes a second.
+    """
+    if any(parameter.is_meta for parameter in model.parameters()):
+        return
     for module in model.modules():
         if isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)
