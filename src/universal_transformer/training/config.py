@@ -205,7 +205,11 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, fields: Any, *, name: str = "config") -> RunConfig:
-        """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
+        """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it.
+
+        Fields of the model that are missing have their defaults, because files of earlier versions lack those that were
+        added since. A resume compares the result with the checkpoint, and a model has a configuration of its own.
+        """
         check_names(fields, expected={"recipe", "data", "model", "training"}, optional={"warm_start"}, where=name)
         data = fields["data"]
         check_names(data, expected={"task", "fields"}, where=name, field="data")
