@@ -24,7 +24,7 @@ MATRIX = {
 }
 OTHERS = {
     "distance from both ends": {**HALTING, "position_coordinates": "distance", "end_coordinates": True},
-    "parts": {**HALTING, "separator_id": 4, "source_sink": True},
+    "sink": {**HALTING, "source_sink": True},
     "two vocabularies": {**HALTING, "target_vocabulary_size": 7, "tie_output": False},
     "convolution": {**HALTING, "transition": "separable_convolution"},
     "learned": {**HALTING, "position_coordinates": "learned", "step_coordinates": "learned"},
@@ -115,6 +115,7 @@ def test_an_exported_model_gives_the_logits_and_steps_of_the_model(fields, tmp_p
     [
         ({"halting": True, "tied": False}, r"^model\.step\.tied=False: "),
         ({"plain_layers_before": 1}, r"^model\.tensor2tensor: "),
+        ({"separator_id": 4}, r"^model\.vocabulary\.separator_id: "),
         (
             {"architecture": "classifier", "num_classes": 9, "pooling": "pointer"},
             r"^model\.outputs\.pooling=\"pointer\": ",
