@@ -10,6 +10,7 @@ import torch
 import universal_transformer as ut
 from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.baselines.lstm import LstmLanguageModel
+from universal_transformer.evaluation.pipeline import Pipeline
 
 torch.manual_seed(0)
 SMALL = {"sizes": ut.Sizes(width=8, filter_width=8, num_heads=2), "depth": ut.DepthConfig(max_steps=2)}
@@ -103,6 +104,10 @@ CALLS = {
     "one side of a language model": (
         lambda: ut.LanguageModel(ut.ModelConfig(vocabulary=WORDS, halting=ut.HaltingConfig(side="encoder"))),
         "halting.side='encoder': a language_model has no encoder",
+    ),
+    "a number among texts": (
+        lambda: Pipeline(model=language, codec=None)(["a", 3]),
+        "text 1: found 3; expected text",
     ),
     "no run": (lambda: ut.load("no/such/run"), "no such file"),
 }

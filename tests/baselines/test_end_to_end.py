@@ -27,7 +27,7 @@ def test_a_baseline_from_end_to_end(recipe, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"123\n4\n")))
     assert main(["predict", str(run), "--jsonl"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["steps"] for line in lines] == [[], []]
+    assert [[token["steps"] for token in line["tokens"]] for line in lines] == [[None] * 3, [None]]
     assert main(["train", "--resume", str(run), "--max-updates", "10", "--quiet"]) == 0
     assert main(["evaluate", str(run), "--max-steps", "3"]) == 2
     assert "has no depth to choose" in capsys.readouterr().err

@@ -132,7 +132,8 @@ def run_model(case: Case) -> Ran:
     sides = {"encoder": model.source.recurrence if encoder else None, "decoder": model.target.recurrence}
     with captured(sides) as (outputs, traces):
         if encoder:
-            space = int(case.arrays.get("in/target_space_id", 0))
+            spaces = model.config.tensor2tensor.num_target_spaces  # 0: the model has no embedding of them
+            space = int(case.arrays.get("in/target_space_id", 0)) if spaces else 0
             logits = model(case.ids("in/inputs"), targets, target_space=space).logits
         else:
             logits = model(targets).logits

@@ -80,7 +80,11 @@ def run_ours(kind, model, data):
             return final, [encoder]
         final, decoder = model.decode(targets, source=final, padding=padding)
         return final, [encoder, decoder]
-    output = model(targets) if kind == "language_model" else model(inputs, targets, target_space=SPACE)
+    if kind == "language_model":
+        output = model(targets)
+    else:
+        space = SPACE if model.config.tensor2tensor.num_target_spaces else 0
+        output = model(inputs, targets, target_space=space)
     return output.logits, [trace for trace in (output.encoder, output.decoder) if trace is not None]
 
 

@@ -138,30 +138,22 @@ class _Results:
 
     def show(self, answer: Prediction) -> None:
         """Print the prediction for the next example, after the results of the invalid lines before it."""
+        from universal_transformer.evaluation.words import with_words
+
         self._show_failures()
         outcome = self._pending.popleft()
         assert not isinstance(outcome, str)
         self._shown += 1
         if not answer.finished:
             self._cut.append(self._shown)
-        self._note_unknown(outcome[1])
-        say(self._json(answer, line=outcome[1]) if self._jsonl else one_line(answer.text))
+        answer = with_words(answer, codec=self._codec, line=outcome[1])
+        self._note_unknown(answer.unknown)
+        say(json.dumps(answer.to_dict(), ensure_ascii=False) if self._jsonl else one_line(answer.text))
         if not self._pending:
             sys.stdout.flush()
 
-    def _json(self, answer: Prediction, *, line: str) -> str:
-        from universal_transformer.evaluation.words import with_words
-        from universal_transformer.tasks.codecs import TextReader
-
-        fields = with_words(answer, codec=self._codec, line=line).to_dict()
-        if isinstance(self._codec, TextReader):
-            fields["unknown"] = self._codec.unknown(line)
-        return json.dumps(fields, ensure_ascii=False)
-
-    def _note_unknown(self, line: str) -> None:
-        from universal_transformer.tasks.codecs import TextReader
-
-        if isinstance(self._codec, TextReader) and (unknown := self._codec.unknown(line)):
+    def _note_unknown(self, unknown: list[str]) -> None:
+        if unknown:
             words = ", ".join(map(show, unknown[:MOST_UNKNOWN])) + ", …" * (len(unknown) > MOST_UNKNOWN)
             note(error_line(f"warning: output line {self._shown}: the model does not know {words}"))
 

@@ -6,12 +6,15 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
+from universal_transformer.tasks.codecs import TextReader
 from universal_transformer.tasks.task import AlignedCodec, Codec, Prediction, Token
 
 
 def with_words(prediction: Prediction, *, codec: Codec, line: str) -> Prediction:
-    """Return a prediction with the words of the `line` that it answers."""
-    return dataclasses.replace(prediction, words=words_of(prediction.tokens, codec=codec, line=line))
+    """Return a prediction with the words of the `line` that it answers, and those that the codec does not know."""
+    unknown = codec.unknown(line) if isinstance(codec, TextReader) else []
+    words = words_of(prediction.tokens, codec=codec, line=line)
+    return dataclasses.replace(prediction, words=words, unknown=unknown)
 
 
 def words_of(tokens: Sequence[Token], *, codec: Codec, line: str) -> list[Token]:

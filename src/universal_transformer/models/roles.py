@@ -25,6 +25,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.config import BaseConfig
 from universal_transformer.models.generated import GREEDY, Generated, Sampling
 from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.nn.halting import check_threshold
 from universal_transformer.nn.trace import Trace
 
 DECODING = "universal_transformer.decoding"
@@ -142,8 +143,11 @@ class NonAutoregressive(Generating):
 
 
 def check_threshold_applies(halting_threshold: float | None, *, config: BaseConfig) -> None:
-    """UserError for a threshold that is given to a model without halting: it would change nothing."""
-    if halting_threshold is not None and not config.halts:
+    """UserError for a threshold that is none, or is given to a model without halting: it would change nothing."""
+    if halting_threshold is None:
+        return
+    check_threshold(halting_threshold)
+    if not config.halts:
         raise UserError(
             f"halting_threshold={halting_threshold}: this model was trained without halting and has no threshold; "
             "leave it out"

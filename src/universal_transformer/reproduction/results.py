@@ -120,7 +120,7 @@ def completed(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _defaults(kind: type | None) -> dict[str, Any]:
-    found = dataclasses.fields(kind) if kind is not None else ()
+    found = [one for one in dataclasses.fields(kind) if "added" not in one.metadata] if kind is not None else []
     given = {one.name: one.default for one in found if one.default is not dataclasses.MISSING}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
 

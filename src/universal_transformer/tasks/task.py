@@ -65,6 +65,8 @@ class Prediction:
     """The words of the input as they were written, each with the mean steps of its tokens."""
     output: list[Token] = field(default_factory=list)
     """The tokens of the answer, its end included; empty for a class."""
+    unknown: list[str] = field(default_factory=list)
+    """Parts of the input that the model does not know, as they were written."""
     choices: list[tuple[str, float]] = field(default_factory=list)
     """The best answers with their scores, best first as the search ranks them; the first is `text`."""
 
@@ -83,6 +85,7 @@ class Prediction:
             "words": [word.to_dict() for word in self.words],
             "tokens": [token.to_dict() for token in self.tokens],
             "output": [token.to_dict() for token in self.output],
+            "unknown": self.unknown,
         }
 
 
