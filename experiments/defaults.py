@@ -1,9 +1,11 @@
 """Measure the defaults of the recipes for own files: nine data sets, five minutes of one core for each run.
 
+A minute is one of processor time, so that other work on the machine does not change a figure.
+
     python experiments/defaults.py FOLDER [NAME ...]
 
 Reads public data below UT_DATA and generates the rest, writes everything to FOLDER, trains each variant of each recipe
-that has no line in results/defaults.jsonl, and adds its line. A NAME selects data sets. The data are:
+that has no line in results/defaults.jsonl, adds its line, and writes results/defaults.md. A NAME selects data sets:
 
 | recipe   | data set  | kind     | from                                                                        |
 | -------- | --------- | -------- | --------------------------------------------------------------------------- |
@@ -28,8 +30,9 @@ import re
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 MINUTES = 5
 PROJECT = Path(__file__).parents[1]
@@ -41,8 +44,7 @@ PRE = ["--model.step.norm", "pre"]
 POST = ["--model.step.norm", "post"]
 FIXED = ["--model.halting.side", "none"]
 HALTING = ["--model.halting.side", "both", "--model.halting.bias", "-2"]
-ROTARY = ["--model.coordinates.position", "rotary"]
-DISTANCE = [*ROTARY, "--model.attention.rotary-source", "--model.attention.source-sink"]
+DISTANCE = ["--model.coordinates.position", "distance"]
 
 VARIANTS: dict[str, dict[str, list[str]]] = {
     "pairs": {
@@ -78,6 +80,14 @@ VARIANTS: dict[str, dict[str, list[str]]] = {
         "halting, pre-norm, cosine 1e-3": [*HALTING, *PRE, *COSINE, "--training.learning-rate", "1e-3"],
     },
 }
+
+
+DEFAULTS = {
+    "pairs": "fixed, pre-norm, distances",
+    "text": "fixed, pre-norm, cosine 2e-3",
+    "labelled": "fixed, pre-norm, cosine 1e-3",
+}
+SCORES = {"error": "error %", "bleu": "BLEU", "sequence_accuracy": "exact match", "perplexity": "perplexity"}
 
 
 def write(path: Path, lines: Iterable[str]) -> str:
@@ -135,16 +145,17 @@ def commands(folder: Path) -> list[str]:
     return [*options, "--data.metric", "sequence", "--data.tokenizer", "word"]
 
 
-SMALL = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split()
-SMALL += "seventeen eighteen nineteen".split()
-TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+SMALL = """
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
+nineteen"""
+TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 
 
 def in_words(number: int) -> str:
     if number < 20:
-        return SMALL[number]
+        return SMALL.split()[number]
     if number < 100:
-        return TENS[number // 10 - 2] + (f" {SMALL[number % 10]}" if number % 10 else "")
+        return TENS.split()[number // 10 - 2] + (f" {in_words(number % 10)}" if number % 10 else "")
     for size, name in ((1_000_000, "million"), (1000, "thousand"), (100, "hundred")):
         if number >= size:
             rest = number % size
@@ -195,7 +206,6 @@ def agreement(folder: Path) -> list[str]:
 
 def authors(folder: Path) -> list[str]:
     wanted = ("Chesterton", "Kipling", "Woolf", "Doyle", "Dickens")
-    lines: list[str] = []
     draw = random.Random(0)
     with tarfile.open(DATA / "novels" / "corpus.tar.xz") as archive:
         texts: dict[str, list[str]] = {name: [] for name in wanted}
@@ -204,11 +214,11 @@ def authors(folder: Path) -> list[str]:
             file = archive.extractfile(member) if author in texts else None
             if file is not None:
                 text = file.read().decode("utf-8-sig", "replace")
-                texts[author] += [line for part in text.split("\n") if len((line := " ".join(part.split())).split()) > 7]
-    for author, own in texts.items():
-        lines += [f"{line}\t{author}" for line in draw.sample(own, min(len(own), 6000))]
-    draw.shuffle(lines)
-    return split(folder, "authors", lines, held=1000)
+                lines = [" ".join(line.split()) for line in text.split("\n")]
+                texts[author] += [line for line in lines if line.count(" ") > 6]
+    rows = [f"{line}\t{author}" for author, own in texts.items() for line in draw.sample(own, 6000)]
+    draw.shuffle(rows)
+    return split(folder, "authors", rows, held=1000)
 
 
 def lists(folder: Path) -> list[str]:
@@ -245,18 +255,27 @@ DATA_SETS: dict[str, tuple[str, Callable[[Path], list[str]]]] = {
 }
 
 
+UT = """
+import sys, time
+time.monotonic = time.process_time  # training counts its minutes with it
+from universal_transformer.cli import main
+sys.exit(main())
+"""
+
+
 def ut(*arguments: str) -> None:
-    subprocess.run([str(Path(sys.executable).parent / "ut"), *arguments], check=True)
+    subprocess.run([sys.executable, "-c", UT, *arguments], check=True)
 
 
 def measure(folder: Path, *, data: str, recipe: str, variant: str, options: list[str]) -> None:
     """Train and evaluate one variant on one data set, and add its line to the results."""
     run = folder / "runs" / f"{data}-{re.sub('[^a-z0-9]+', '-', variant)}"
     choices = VARIANTS[recipe][variant]
-    if (run / "config.json").exists():
-        ut("train", "--resume", str(run))
-    else:
-        ut("train", recipe, *options, *choices, "--training.minutes", str(MINUTES), "--training.threads", "1", "--run", str(run))
+    begin = ["--resume", str(run)]
+    if not (run / "config.json").exists():
+        limits = ["--training.minutes", str(MINUTES), "--training.threads", "1"]
+        begin = [recipe, *options, *choices, *limits, "--run", str(run)]
+    ut("train", *begin)
     ut("evaluate", str(run))
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     end = json.loads((run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
@@ -273,17 +292,48 @@ def measure(folder: Path, *, data: str, recipe: str, variant: str, options: list
         file.write(json.dumps(line) + "\n")
 
 
+INTRODUCTION = """\
+# Defaults for own files
+
+One seed, {minutes} minutes of one CPU core a run (`python experiments/defaults.py FOLDER`), scores of the test set.
+The baseline needs no model: the most frequent class or target, the source as it is (BLEU), the frequency of each token
+(perplexity). Steps are means of at most 4. The defaults of the recipes are marked *.
+"""
+
+
+def table(lines: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines of results/defaults.md."""
+    yield from INTRODUCTION.format(minutes=MINUTES).split("\n")
+    yield "| recipe | data | variant | score | baseline | encoder, decoder steps |"
+    yield "|---|---|---|---|---|---|"
+    for line in sorted(
+        lines, key=lambda one: [list(VARIANTS).index(one["recipe"]), list(DATA_SETS).index(one["data"])]
+    ):
+        row = line["report"]["totals"][0]
+        name = next(name for name in SCORES if name in row["metrics"])
+        scores = [f"{SCORES[name]} {row['metrics'][name]:.3f}", f"{row['baseline'][name]:.3f}"]
+        means = [mean(side["counts"]) for side in row["steps"]]
+        mark = " *" if line["variant"] == DEFAULTS[line["recipe"]] else ""
+        cells = [line["recipe"], line["data"], line["variant"] + mark, *scores, ", ".join(means)]
+        yield f"| {' | '.join(cells)} |"
+
+
+def mean(counts: list[int]) -> str:
+    return f"{sum(steps * count for steps, count in enumerate(counts, 1)) / sum(counts):.2f}"
+
+
 def main() -> None:
     folder, *names = sys.argv[1:]
     made = Path(folder).resolve()
     made.mkdir(parents=True, exist_ok=True)
-    for data in names or DATA_SETS:
+    chosen = [(data, variant) for data in names or DATA_SETS for variant in VARIANTS[DATA_SETS[data][0]]]
+    for data, variant in chosen:
         recipe, make = DATA_SETS[data]
-        options = make(made)
-        for variant in VARIANTS[recipe]:
-            lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
-            if not any((one["data"], one["variant"]) == (data, variant) for one in map(json.loads, lines)):
-                measure(made, data=data, recipe=recipe, variant=variant, options=options)
+        lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
+        if not any((one["data"], one["variant"]) == (data, variant) for one in map(json.loads, lines)):
+            measure(made, data=data, recipe=recipe, variant=variant, options=make(made))
+    recorded = map(json.loads, RESULTS.read_text(encoding="utf-8").splitlines())
+    write(RESULTS.with_suffix(".md"), table(recorded))
 
 
 if __name__ == "__main__":
