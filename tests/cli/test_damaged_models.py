@@ -26,7 +26,7 @@ from universal_transformer.tasks import load_codec
 from universal_transformer.training.folder import save_model
 from universal_transformer.typed import replaced
 
-CASES = int(os.environ.get("CASES", "60"))
+CASES = int(os.environ.get("CASES", "30"))
 SECONDS = 20
 DATA = {
     "pairs": ("I_JUMP now\tdon't\nJUMP twice\tjump jump\nlook\tsee\nI look now\tI see\n" * 3, "I JUMP"),

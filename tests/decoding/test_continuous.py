@@ -85,7 +85,7 @@ def test_a_request_comes_out_as_it_does_alone_whenever_it_arrives(name, architec
         for sampling in (GREEDY, HOT)
     }
 
-    @settings(max_examples=4)
+    @settings(max_examples=2)
     @given(order=st.permutations(requests), slots=st.integers(1, 9), sampling=st.sampled_from([GREEDY, HOT]))
     def check(order, slots, sampling):
         found = list(generate_continuously(model, order, slots=slots, capacity=30, sampling=sampling, **options))
