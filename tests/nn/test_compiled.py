@@ -31,6 +31,8 @@ def padded(length):
 
 @pytest.mark.parametrize("halting", [False, True])
 def test_compiled_is_eager_in_outputs_and_gradients(halting):
+    torch._dynamo.reset()
+    counters.clear()  # exports count too
     eager = build(with_fields(SMALL, halting=halting))
     compiled = build(eager.config)
     compiled.load_state_dict(eager.state_dict())
