@@ -297,7 +297,8 @@ INTRODUCTION = """\
 
 One seed, {minutes} minutes of one CPU core a run (`python experiments/defaults.py FOLDER`), scores of the test set.
 The baseline needs no model: the most frequent class or target, the source as it is (BLEU), the frequency of each token
-(perplexity). Steps are means of at most 4. The defaults of the recipes are marked *.
+(perplexity). Steps are means of at most 4. The defaults of the recipes are marked *. Minutes are of processor time; the
+runs on `agreement` were made first, with minutes of a shared core. All runs were made before `word` tokens kept blanks.
 """
 
 
