@@ -279,6 +279,7 @@ def measure(folder: Path, *, data: str, recipe: str, variant: str, options: list
     ut("evaluate", str(run))
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     end = json.loads((run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    settings = json.loads((run / "config.json").read_text(encoding="utf-8"))
     line = {
         "recipe": recipe,
         "data": data,
@@ -286,6 +287,7 @@ def measure(folder: Path, *, data: str, recipe: str, variant: str, options: list
         "options": " ".join(choices),
         "minutes": MINUTES,
         "end": end,
+        "settings": {"model": settings["model"], "training": settings["training"]},
         "report": report,
     }
     with RESULTS.open("a", encoding="utf-8") as file:
