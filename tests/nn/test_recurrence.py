@@ -8,6 +8,7 @@ import torch
 import oracles
 from small import HEADS, WIDTH, coordinates, go, left_padding, right_padding, small_recurrence
 from universal_transformer.errors import UserError
+from universal_transformer.nn.trace import Kept
 
 LENGTHS = (5, 3, 1)
 NEAR = {"atol": 1e-5, "rtol": 0}  # coordinates are computed in float32
@@ -242,7 +243,7 @@ def test_keeping_attention_changes_nothing_and_rows_sum_to_one(halting):
     states, source = batch(), torch.randn(3, 4, WIDTH, dtype=torch.float64)
     padding, hidden = right_padding(LENGTHS, 5), right_padding((4, 2, 1), 4)
     plain, _ = go(module, states, padding=padding, source=source, source_padding=hidden)
-    ours, trace = go(module, states, padding=padding, source=source, source_padding=hidden, keep_attention=True)
+    ours, trace = go(module, states, padding=padding, source=source, source_padding=hidden, keep=Kept(attention=True))
     assert torch.equal(plain, ours)
     applied = 2 * (3 if trace.weight is None else len(trace.weight))
     assert trace.self_attention.shape == (applied, 3, HEADS, 5, 5)

@@ -85,6 +85,8 @@ def compaction_obstacle(recurrence: Recurrence, context: AttentionContext | None
         return reason
     if context.record is not None:
         return "attention weights of all positions are kept"
+    if context.states is not None:
+        return "states of all positions are kept"
     if context.cache is None and context.mask is not None and context.mask.shape[2] != 1:
         return "a decoder's sequences are padded on the left"
     return None

@@ -12,6 +12,7 @@ from universal_transformer.models.pointer import Pointer
 from universal_transformer.models.positions import check_positions, draw_positions
 from universal_transformer.models.roles import AnyClassifier, check_threshold_applies
 from universal_transformer.models.source import SourceSide
+from universal_transformer.nn.trace import Kept
 
 
 def pool(states: States, *, padding: Padding | None, how: str) -> Float[Tensor, "batch width"]:
@@ -49,8 +50,9 @@ class Classifier(AnyClassifier):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
         keep_attention: bool = False,
+        keep_states: bool = False,
     ) -> ModelOutput:
-        """Logits ``[batch, classes]``.
+        """Logits ``[batch, classes]``; with ``keep_states`` also those of the states after each step.
 
         Raises UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
         """
@@ -64,9 +66,18 @@ class Classifier(AnyClassifier):
             positions=source_positions,
             max_steps=max_steps,
             threshold=halting_threshold,
-            keep_attention=keep_attention,
+            keep=Kept(attention=keep_attention, states=keep_states),
         )
+        every = None
+        if trace.states is not None:
+            every = torch.stack([self._read(each, source, padding=padding) for each in trace.states])
+        return ModelOutput(self._read(states, source, padding=padding), trace, None, step_logits=every)
+
+    def _read(
+        self, states: States, source: Int[Tensor, "batch source *words"], *, padding: Padding | None
+    ) -> Float[Tensor, "batch classes"]:
+        """Logits from states."""
         if isinstance(self.head, Pointer):
-            return ModelOutput(self.head(states, source, padding=padding), trace, None)
-        pooled = pool(states, padding=padding, how=self.config.outputs.pooling)
-        return ModelOutput(self.head(pooled), trace, None)
+            return self.head(states, source, padding=padding)
+        logits: Tensor = self.head(pool(states, padding=padding, how=self.config.outputs.pooling))
+        return logits

@@ -12,6 +12,7 @@ from universal_transformer.models.roles import AnyEncoderDecoder, check_threshol
 from universal_transformer.models.source import SourceSide
 from universal_transformer.models.target import DecoderState, TargetSide
 from universal_transformer.nn.attention import ProjectedSource
+from universal_transformer.nn.trace import Kept
 
 
 class EncoderDecoder(AnyEncoderDecoder):
@@ -64,8 +65,10 @@ class EncoderDecoder(AnyEncoderDecoder):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
         keep_attention: bool = False,
+        keep_states: bool = False,
     ) -> ModelOutput:
-        """Logits for every label of ``target`` (end token included, padded on the right) given those to its left.
+        """Logits for every label of ``target`` (end token included, padded on the right) given those to its left;
+        with ``keep_states`` also those of the decoder's states after each step.
 
         Raises UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
         """
@@ -85,7 +88,7 @@ class EncoderDecoder(AnyEncoderDecoder):
             target_space=target_space,
             max_steps=max_steps,
             threshold=halting_threshold,
-            keep_attention=keep_attention,
+            keep=Kept(attention=keep_attention),
         )
         logits, decoder = self.target(
             target,
@@ -93,9 +96,10 @@ class EncoderDecoder(AnyEncoderDecoder):
             positions=target_positions,
             max_steps=max_steps,
             threshold=halting_threshold,
-            keep_attention=keep_attention,
+            keep=Kept(attention=keep_attention, states=keep_states),
         )
-        return ModelOutput(logits, encoder, decoder)
+        every = None if decoder.states is None else self.target.logits(decoder.states)
+        return ModelOutput(logits, encoder, decoder, step_logits=every)
 
     def start(
         self,

@@ -8,6 +8,7 @@ from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions import check_positions, draw_positions
 from universal_transformer.models.roles import AnyLanguageModel, check_threshold_applies
 from universal_transformer.models.target import DecoderState, TargetSide
+from universal_transformer.nn.trace import Kept
 
 
 class LanguageModel(AnyLanguageModel):
@@ -31,8 +32,10 @@ class LanguageModel(AnyLanguageModel):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
         keep_attention: bool = False,
+        keep_states: bool = False,
     ) -> ModelOutput:
-        """Logits for every token of ``target`` given those to its left.
+        """Logits for every token of ``target`` given those to its left; with ``keep_states`` also those of the states
+        after each step.
 
         Raises UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
         """
@@ -46,9 +49,10 @@ class LanguageModel(AnyLanguageModel):
             positions=target_positions,
             max_steps=max_steps,
             threshold=halting_threshold,
-            keep_attention=keep_attention,
+            keep=Kept(attention=keep_attention, states=keep_states),
         )
-        return ModelOutput(logits, None, trace)
+        every = None if trace.states is None else self.target.logits(trace.states)
+        return ModelOutput(logits, None, trace, step_logits=every)
 
     def start(
         self,

@@ -8,11 +8,15 @@ from universal_transformer.nn.trace import Trace
 
 @dataclass(frozen=True)
 class ModelOutput:
-    """Logits (``[batch, target, classes]``, or ``[batch, classes]`` of a classifier) and the traces over depth."""
+    """Logits (``[batch, target, classes]``, or ``[batch, classes]`` of a classifier) and the traces over depth.
+
+    ``step_logits``, on request: the same map of the states after each step, ``H^1 … H^T`` of the side that is read.
+    """
 
     logits: Float[Tensor, "*batch classes"]
     encoder: Trace | None = None
     decoder: Trace | None = None
+    step_logits: Float[Tensor, "step *batch classes"] | None = None
 
     @property
     def ponder_cost(self) -> Scalar:

@@ -6,6 +6,7 @@ from typing import Any
 from torch import nn
 
 from universal_transformer.axes import States
+from universal_transformer.errors import UserError
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.context import AttentionContext
 from universal_transformer.nn.coordinates import Coordinates
@@ -47,7 +48,15 @@ class MixedRecurrence(Recurrence):
         return len(self.before) + super().num_slots(max_steps) + len(self.after)
 
     def loop(self, states: States, context: AttentionContext, *, depth: Depth, **call: Any) -> tuple[States, Trace]:
-        """The layers before, the loop over depth, the layers after."""
+        """The layers before, the loop over depth, the layers after.
+
+        UserError for states that are to be kept where layers follow: nothing reads the states of the recurrence.
+        """
+        if self.after and context.states is not None:
+            raise UserError(
+                f"keep_states: after the recurrence there are {len(self.after)} plain layers "
+                "(tensor2tensor.plain_layers_after), so that its states have no logits; leave it out"
+            )
         states = self._plain(states, context, count=len(self.before), slot=0, index=0)
         states, trace = super().loop(states, context, depth=depth, **call)
         count = len(self.after)

@@ -14,7 +14,7 @@ from universal_transformer.models.positions import (
     restart_positions,
     without_padding,
 )
-from universal_transformer.nn.trace import Trace
+from universal_transformer.nn.trace import NOTHING, Kept, Trace
 
 
 class SourceSide(nn.Module):
@@ -49,7 +49,7 @@ class SourceSide(nn.Module):
         target_space: int = 0,
         max_steps: int | None = None,
         threshold: float | None = None,
-        keep_attention: bool = False,
+        keep: Kept = NOTHING,
     ) -> tuple[States, Padding | None, Trace]:
         """States ``[batch, source, width]``, the padding (None when there is none), and the trace."""
         padding = without_padding(self.input.padding(source))
@@ -70,6 +70,6 @@ class SourceSide(nn.Module):
             padding=padding,
             ponder_padding=self.config.tensor2tensor.ponder_padding,
             depth=self.recurrence.depth(max_steps=max_steps, threshold=threshold),
-            keep_attention=keep_attention,
+            keep=keep,
         )
         return states, padding, trace

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear, pad
 
-from universal_transformer.axes import Bool, Float, Int, Padding, Positions, States, Tensor
+from universal_transformer.axes import Bool, Float, Int, Padding, Positions, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.execution.memory import allocate_cache, reorder_cache
 from universal_transformer.execution.packing import PackedLinear, packs
@@ -18,7 +18,7 @@ from universal_transformer.models.positions import default_positions, without_pa
 from universal_transformer.nn.attention import ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.recurrence import Depth
-from universal_transformer.nn.trace import Trace
+from universal_transformer.nn.trace import NOTHING, Kept, Trace
 
 
 @dataclass
@@ -58,8 +58,8 @@ class TargetSide(nn.Module):
         self.bias = nn.Parameter(torch.zeros(size)) if config.outputs.output_bias else None
         self.packed_logits: PackedLinear | None = None
 
-    def logits(self, states: States) -> Float[Tensor, "batch target classes"]:
-        """An affine map of the last states; its matrix is the embedding unless ``tie_output`` is off."""
+    def logits(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows classes"]:
+        """An affine map of states; its matrix is the embedding unless ``tie_output`` is off."""
         if self.packed_logits is not None:
             return self.packed_logits(states)
         return linear(states, self.matrix, self.bias)
@@ -82,7 +82,7 @@ class TargetSide(nn.Module):
         positions: Positions | None = None,
         max_steps: int | None = None,
         threshold: float | None = None,
-        keep_attention: bool = False,
+        keep: Kept = NOTHING,
     ) -> tuple[Float[Tensor, "batch target classes"], Trace]:
         """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
         check_ids(labels, size=self.matrix.shape[0])  # the last label is no input
@@ -100,7 +100,7 @@ class TargetSide(nn.Module):
             padding=padding,
             source=source,
             depth=self.recurrence.depth(max_steps=max_steps, threshold=threshold),
-            keep_attention=keep_attention,
+            keep=keep,
         )
         return self.logits(states), trace
 

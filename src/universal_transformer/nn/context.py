@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from universal_transformer.axes import Bool, Padding, Tensor
+from universal_transformer.axes import Bool, Padding, States, Tensor
 from universal_transformer.nn.attention import ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.coordinates import PositionEncoding
@@ -22,7 +22,8 @@ class AttentionContext:
     """What the positions of one call may attend to: the same at every step.
 
     ``mask`` (True where a query may look) or ``causal`` (the plain causal mask) restricts self-attention. ``padding``
-    covers the positions of this call, ``cached_padding`` also those that the cache holds already.
+    covers the positions of this call, ``cached_padding`` also those that the cache holds already. ``record`` and
+    ``states`` take what a trace keeps: attention weights, and the states after each step.
     """
 
     encoding: PositionEncoding
@@ -33,3 +34,4 @@ class AttentionContext:
     cache: KeyValueCache | None
     cached_padding: Bool[Tensor, "batch stored"] | None
     record: AttentionRecord | None
+    states: list[States] | None = None

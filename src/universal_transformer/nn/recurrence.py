@@ -22,7 +22,7 @@ from universal_transformer.nn.config import StepConfig
 from universal_transformer.nn.context import AttentionContext, AttentionRecord
 from universal_transformer.nn.coordinates import Coordinates, PositionEncoding
 from universal_transformer.nn.halting import Halting, HaltingUnit, check_threshold, combine, weigh
-from universal_transformer.nn.trace import Trace
+from universal_transformer.nn.trace import NOTHING, Kept, Trace
 
 MOST_STEPS = 2**16
 """Limit of ``max_steps``: the signals of all steps are computed before the first one, and a typing error would fill
@@ -133,7 +133,7 @@ class Recurrence(nn.Module):
         cache: KeyValueCache | None = None,
         cached_padding: Bool[Tensor, "batch stored"] | None = None,
         depth: Depth | None = None,
-        keep_attention: bool = False,
+        keep: Kept = NOTHING,
     ) -> tuple[States, Trace]:
         """The states after the last step, and the trace.
 
@@ -142,7 +142,7 @@ class Recurrence(nn.Module):
         those stored, and ``cached_padding`` covers both. ``depth``: from :meth:`depth`, by default as trained.
         """
         depth = self.depth() if depth is None else depth
-        record = AttentionRecord() if keep_attention else None
+        record = AttentionRecord() if keep.attention else None
         mask, causal = self_mask(
             states.shape[1],
             decoder=self.decoder,
@@ -160,6 +160,7 @@ class Recurrence(nn.Module):
             cache=cache,
             cached_padding=cached_padding,
             record=record,
+            states=[] if keep.states else None,
         )
         states = self.coordinates.add_to_input(states, encoding)
         states, trace = self.loop(states, context, depth=depth, padding=None if ponder_padding else padding)
@@ -168,6 +169,9 @@ class Recurrence(nn.Module):
         if record is not None:
             cross = torch.stack(record.cross_attention) if record.cross_attention else None
             trace = replace(trace, self_attention=torch.stack(record.self_attention), cross_attention=cross)
+        if context.states is not None:
+            kept = torch.stack(context.states)
+            trace = replace(trace, states=kept if self.closing_norm is None else self.closing_norm(kept))
         return states, trace
 
     def loop(
@@ -190,6 +194,8 @@ class Recurrence(nn.Module):
 
         for step in range(depth.max_steps):
             states = call_checkpointed(whole, states, step) if recomputes else whole(states, step)
+            if context.states is not None:
+                context.states.append(states)
         steps = torch.full(states.shape[:2], float(depth.max_steps), device=states.device)
         if context.padding is not None:
             steps = steps.masked_fill(context.padding, 0.0)
@@ -243,6 +249,8 @@ class Recurrence(nn.Module):
         given = (progress.states, progress.halting)
         made = call_checkpointed(whole, *given) if self.recomputes(context) else whole(*given)
         progress.states, progress.halting, probability, weight, term = made
+        if context.states is not None:
+            context.states.append(progress.states)
         output = combine(progress.output, term, weight, rule=rule)
         if rule == "final":  # of the other rules a weight of 0 changes nothing
             output = torch.where(active.unsqueeze(-1), output, progress.output)

@@ -1,11 +1,23 @@
 """What a recurrence reports."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from universal_transformer.axes import Float, Int, Padding, PerPosition, PerStep, Scalar, Tensor
 from universal_transformer.nn.halting import ponder_cost as mean_ponder
+
+
+class Kept(NamedTuple):
+    """What a trace keeps on request, because it takes much memory."""
+
+    attention: bool = False
+    states: bool = False
+
+
+NOTHING = Kept()
+"""By default nothing is kept."""
 
 
 @dataclass(frozen=True)
@@ -14,7 +26,8 @@ class Trace:
 
     ``steps`` is N and ``remainder`` R, both 0 at padding; of a fixed depth N is T and R is 0. ``probability`` and
     ``weight`` (halting only) have one row a step made. ``self_attention`` and ``cross_attention`` have one row a
-    layer application and are kept on request.
+    layer application and are kept on request; so are ``states``: ``H^t`` after each step made, after the closing norm
+    where there is one.
     """
 
     steps: PerPosition
@@ -24,6 +37,7 @@ class Trace:
     weight: PerStep | None = None
     self_attention: Float[Tensor, "layer batch heads query key"] | None = None
     cross_attention: Float[Tensor, "layer batch heads query source"] | None = None
+    states: Float[Tensor, "step batch position width"] | None = None
 
     def num_positions(self) -> Int[Tensor, ""]:
         """Number of real positions."""
