@@ -188,5 +188,10 @@ def test_runs_recorded_under_the_earlier_names_of_recipes_are_the_runs_that_are_
     found = ResultsFile(RECORDED / f"{table}.jsonl", table=table, say=print).read()
     runs = [run for run in found if run.settings["recipe"].endswith("-ours")]
     rows = TABLES[table].rows
-    planned = [PlannedRun(run.row, replaced(rows[run.row](), {"training.seed": run.seed})).key for run in runs]
+    planned = []
+    for run in runs:
+        changes = {"training.seed": run.seed}
+        if table == "table4":  # these runs were tested on up to 400 symbols
+            changes["data.test_lengths"] = tuple(run.settings["data"]["fields"]["test_lengths"])
+        planned.append(PlannedRun(run.row, replaced(rows[run.row](), changes)).key)
     assert sum(run.key == key for run, key in zip(runs, planned, strict=True)) == count
