@@ -5,7 +5,7 @@ from __future__ import annotations
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, Sizes, StepConfig
 from universal_transformer.tasks import AlgorithmicData
-from universal_transformer.tasks.algorithmic import Problem
+from universal_transformer.tasks.digits import Problem
 from universal_transformer.training.config import RunConfig, TrainingConfig
 from universal_transformer.typed import replaced
 

@@ -1,24 +1,17 @@
-"""Copy, reverse and addition of digits: trained on short sequences, tested on much longer ones (table 4).
+"""Problems on digits: trained on short sequences, tested on much longer ones (table 4, and three problems more).
 
-======== ================ ==========================
-problem  source           target
-======== ================ ==========================
-copy     ``4071``         ``4071``
-reverse  ``4071``         ``1704``
-addition ``95+17``        ``112``
-======== ================ ==========================
-
-A length is the number of symbols of the source, "+" included. With `least_significant_first` the numbers of an
-addition are written from their last digit to their first, in source and target (``59+71`` gives ``211``).
+`digits` has the problems. A length is the number of symbols of a source, the operator included. With
+`least_significant_first` a model reads and writes the numbers of an addition or a multiplication from their last digit
+to their first. Users read and write them as usual: the codec turns them around.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from random import Random
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import END, SPECIAL
@@ -26,38 +19,14 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import show, show_path
 from universal_transformer.tasks.accuracy import until_end
 from universal_transformer.tasks.codecs import SavedCodec, token_fields
+from universal_transformer.tasks.digits import DIGITS, PROBLEMS, Problem, draw_number, draw_sequence, solve
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.task import Codec, Task
-from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
+from universal_transformer.typed import ADDED, AtLeastOne, NumberOf, Range, check
 
-DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 FIRST_SYMBOL = len(SPECIAL)
 LEAST_RATIO = 10
 """Sources of a length for each one that is held out, at least: so training always finds another one."""
-Problem = Literal["copy", "reverse", "addition"]
-
-
-def add(first: str, second: str, *, base: int = 10) -> str:
-    """Return first + second, numbers written most significant digit first, digit by digit as on paper."""
-    carry, digits = 0, []
-    width = max(len(first), len(second))
-    for left, right in zip(reversed(first.rjust(width, "0")), reversed(second.rjust(width, "0")), strict=True):
-        carry, digit = divmod(DIGITS.index(left) + DIGITS.index(right) + carry, base)
-        digits.append(DIGITS[digit])
-    if carry:
-        digits.append(DIGITS[carry])
-    return "".join(reversed(digits)).lstrip("0") or "0"
-
-
-def solve(source: str, *, problem: Problem, base: int = 10, least_significant_first: bool = False) -> str:
-    if problem == "copy":
-        return source
-    if problem == "reverse":
-        return source[::-1]
-    first, second = source.split("+")
-    if least_significant_first:
-        return add(first[::-1], second[::-1], base=base)[::-1]
-    return add(first, second, base=base)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +35,8 @@ class CharacterCodec(SavedCodec):
 
     kind: ClassVar[str] = "characters"
     symbols: str
+    operator: str = field(default="", metadata=ADDED)
+    """If it is not empty: the ids of the numbers on both sides of it, and of an answer, begin with the last digit."""
 
     @property
     def model_fields(self) -> dict[str, Any]:
@@ -74,7 +45,7 @@ class CharacterCodec(SavedCodec):
     def encode(self, text: str, *, where: str = "") -> tuple[int, ...]:
         """Turn characters into ids; a character that is no symbol is a UserError naming it."""
         try:
-            return tuple(self._ids[character] for character in text)
+            return tuple(self._ids[character] for character in self._turned(text))
         except KeyError as error:
             place = f"{where}: " if where else ""
             raise UserError(f"{place}expected symbols out of {self.symbols!r}, found {show(error.args[0])}") from None
@@ -84,10 +55,7 @@ class CharacterCodec(SavedCodec):
         return Example(source=self.encode(source), target=(*self.encode(target), END), group=group)
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example a line; spaces around it are dropped, empty lines skipped.
-
-        Numbers are read as in training: with their last digit first, if that was chosen.
-        """
+        """Yield one example a line; spaces around it are dropped, empty lines skipped."""
         for number, line in lines:
             if line.strip():
                 where = f"{show_path(name)}:{number}"
@@ -96,10 +64,15 @@ class CharacterCodec(SavedCodec):
     def render(self, target: int | Sequence[int]) -> str:
         """Turn ids up to the end id into text; ids without a symbol become "�"."""
         assert not isinstance(target, int), "the target of an algorithmic task is a sequence"
-        return "".join(map(self._symbol, until_end(target, end_id=END)))
+        return self._turned("".join(map(self._symbol, until_end(target, end_id=END))))
 
     def words(self, example: Example) -> list[str]:
+        """Return the symbol of each source position, in the order of the positions."""
         return [self._symbol(identifier) for identifier in example.source if isinstance(identifier, int)]
+
+    def _turned(self, text: str) -> str:
+        """Return `text` with its numbers turned around, if the codec does that; twice is `text` again."""
+        return self.operator.join(part[::-1] for part in text.split(self.operator)) if self.operator else text
 
     def _symbol(self, identifier: int) -> str:
         index = identifier - FIRST_SYMBOL
@@ -112,7 +85,7 @@ class CharacterCodec(SavedCodec):
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmicData:
-    """Copying, reversing or adding digits: generated examples, short in training and long in the test."""
+    """Problems on digits: generated examples, short in training and long in the test."""
 
     codec_class: ClassVar[type[Codec]] = CharacterCodec
     problem: Problem = "copy"
@@ -130,9 +103,11 @@ class AlgorithmicData:
     base: Annotated[int, Range(2, len(DIGITS))] = 10
     """Number of different digits, 2 to 36."""
     least_significant_first: bool = False
-    """Addition: write all numbers from their last digit to their first."""
+    """Addition and multiplication: the model reads and writes numbers from their last digit to their first."""
     seed: NumberOf = 0
     """Chooses the examples: the same seed gives the same examples."""
+    factor_digits: AtLeastOne = field(default=1, metadata=ADDED)
+    """Multiplication: digits of the second factor. The first one has the rest of the length."""
 
     def __post_init__(self) -> None:
         check(self, field="data")
@@ -144,8 +119,12 @@ class AlgorithmicData:
         for length in (longest, *self.test_lengths):
             if length < self._shortest:
                 raise UserError(f"{self.problem} needs a length of at least {self._shortest}, found {length}")
-        if self.least_significant_first and self.problem != "addition":
-            raise UserError(f"least_significant_first is for addition, found the problem {self.problem!r}")
+        if self.least_significant_first and not self._operator:
+            raise UserError(f"least_significant_first is for numbers, found the problem {self.problem!r}")
+        if self.factor_digits != 1 and self.problem != "multiplication":
+            raise UserError(f"factor_digits is for multiplication, found the problem {self.problem!r}")
+        if PROBLEMS[self.problem].binary and self.base != 2:
+            raise UserError(f"{self.problem} is of binary digits: base must be 2, found {self.base}")
         for length in self.test_lengths:
             if self._train_range[0] <= length <= longest and not self._has_enough(length):
                 raise UserError(
@@ -190,25 +169,21 @@ class AlgorithmicData:
     def source(self, random: Random, *, lengths: tuple[int, int]) -> str:
         """Draw one source of a length uniform on `lengths`, both included.
 
-        The place of the "+" of an addition is uniform on those with a digit on both sides; numbers of more than one
+        The place of the "+" of an addition is uniform on those with a digit on both sides. Numbers of more than one
         digit do not start with 0.
         """
         length = random.randint(*lengths)
-        if self.problem != "addition":
-            return "".join(random.choices(DIGITS[: self.base], k=length))
-        left = random.randint(1, length - 2)
-        numbers = (self._number(random, left), self._number(random, length - 1 - left))
-        return "+".join(number[::-1] if self.least_significant_first else number for number in numbers)
-
-    def _number(self, random: Random, length: int) -> str:
-        first = random.choice(DIGITS[: self.base] if length == 1 else DIGITS[1 : self.base])
-        return first + "".join(random.choices(DIGITS[: self.base], k=length - 1))
+        if not self._operator:
+            return draw_sequence(random, length, base=self.base)
+        left = length - 1 - self.factor_digits if self.problem == "multiplication" else random.randint(1, length - 2)
+        numbers = (
+            draw_number(random, left, base=self.base),
+            draw_number(random, length - 1 - left, base=self.base),
+        )
+        return self._operator.join(numbers)
 
     def _example(self, source: str, *, group: str = "") -> Example:
-        target = solve(
-            source, problem=self.problem, base=self.base, least_significant_first=self.least_significant_first
-        )
-        return self._codec.example(source, target, group=group)
+        return self._codec.example(source, solve(source, problem=self.problem, base=self.base), group=group)
 
     def _held_out_source(self, lengths: tuple[int, int], name: str, held_out: set[str]) -> str:
         """Draw a source and hold it out; it is a new one, where the length has enough sources."""
@@ -233,7 +208,7 @@ class AlgorithmicData:
     def _has_enough(self, length: int) -> bool:
         """Whether holding out all test and validation examples leaves nine tenths of this length's sources."""
         sources = self.base**length
-        if self.problem == "addition":  # at least so many, for the place of the "+" with the fewest
+        if self._operator:  # at least so many, for the place of the operator with the fewest
             sources = (self.base - 1) ** 2 * self.base ** (length - 3)
         return sources >= LEAST_RATIO * self._held_out
 
@@ -243,7 +218,11 @@ class AlgorithmicData:
 
     @property
     def _shortest(self) -> int:
-        return 3 if self.problem == "addition" else 1
+        return 2 + self.factor_digits if self._operator else 1
+
+    @property
+    def _operator(self) -> str:
+        return PROBLEMS[self.problem].operator
 
     @property
     def _train_range(self) -> tuple[int, int]:
@@ -252,4 +231,6 @@ class AlgorithmicData:
 
     @cached_property
     def _codec(self) -> CharacterCodec:
-        return CharacterCodec(symbols=DIGITS[: self.base] + ("+" if self.problem == "addition" else ""))
+        operator = self._operator
+        turned = operator if self.least_significant_first else ""
+        return CharacterCodec(symbols=DIGITS[: self.base] + operator, operator=turned)

@@ -29,7 +29,8 @@ from typing import Annotated, ClassVar, Literal
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.algorithmic import DIGITS, LEAST_RATIO, CharacterCodec
+from universal_transformer.tasks.algorithmic import LEAST_RATIO, CharacterCodec
+from universal_transformer.tasks.digits import DIGITS
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.programs import (
     EXPRESSION_SYMBOLS,
