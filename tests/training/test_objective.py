@@ -75,3 +75,34 @@ def test_an_unknown_class_counts_for_nothing():
     few = objective(model, collate(rows[:4], indices=range(4)), label_smoothing=0.0, ponder_weight=0.0)
     assert some.num_targets == 4
     torch.testing.assert_close(some.cross_entropy, few.cross_entropy)
+
+
+def inputs(architecture: str, batch: Batch) -> tuple:
+    given = {"encoder_decoder": (batch.source, batch.target), "language_model": (batch.target,)}
+    return given.get(architecture, (batch.source,))
+
+
+def nats(logits, batch: Batch):
+    """Mean cross-entropy over real targets."""
+    ignored = NO_CLASS if batch.target.ndim == 1 else 0
+    return nn.functional.cross_entropy(logits.flatten(0, -2), batch.target.flatten(), ignore_index=ignored)
+
+
+@pytest.mark.parametrize(("step_loss", "weights"), [("mean", [1, 1, 1]), ("increasing", [1, 2, 3])])
+@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+def test_a_loss_after_each_step_is_the_weighted_mean_over_the_steps_made(architecture, step_loss, weights):
+    model, batch = made(architecture)
+    each = [nats(logits, batch) for logits in model(*inputs(architecture, batch), keep_states=True).step_logits]
+    loss = objective(model, batch, label_smoothing=0.0, ponder_weight=0.0, step_loss=step_loss)
+    expected = sum(weight * one for weight, one in zip(weights, each, strict=True)) / sum(weights)
+    torch.testing.assert_close(loss.total, expected)
+    torch.testing.assert_close(loss.cross_entropy, each[-1].detach())  # what is reported stays that of the output
+
+
+def test_the_output_of_a_halting_model_counts_as_much_as_all_its_steps():
+    model, batch = made("language_model", halting=True)
+    output = model(batch.target, keep_states=True)
+    each = torch.stack([nats(logits, batch) for logits in output.step_logits])
+    loss = objective(model, batch, label_smoothing=0.0, ponder_weight=0.5, step_loss="mean")
+    expected = (each.mean() + nats(output.logits, batch)) / 2 + 0.5 * output.ponder_cost
+    torch.testing.assert_close(loss.total, expected)

@@ -115,7 +115,11 @@ class MeasuredUpdates:
         self.optimizer.zero_grad(set_to_none=True)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=training.precision == "bfloat16"):
             loss = objective(
-                self.model, batch, label_smoothing=training.label_smoothing, ponder_weight=training.ponder_weight
+                self.model,
+                batch,
+                label_smoothing=training.label_smoothing,
+                ponder_weight=training.ponder_weight,
+                step_loss=training.step_loss,
             )
         torch.autograd.backward(loss.total)
         self.steps.append(float(loss.mean_steps))

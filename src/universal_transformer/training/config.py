@@ -82,6 +82,8 @@ class TrainingConfig:
     """Updates between two validations; there is always one at the end."""
     depth: Literal["fixed", "random"] = "fixed"
     """Steps of an update: the model's max_steps, or a number drawn uniformly from 1 to them (seeded)."""
+    step_loss: Literal["last", "mean", "increasing"] = field(default="last", metadata=ADDED)
+    """What the loss reads: the output alone, or the states after all steps, each weighted equally or by its number."""
     select_by: Literal["loss", "metric"] = field(default="loss", metadata=ADDED)
     """Choose the best weights by the validation loss (of classes: error), or by the metric of the task on free-running
     output: exact match, BLEU, accuracy of last words. The metric takes longer."""

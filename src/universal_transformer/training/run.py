@@ -216,6 +216,7 @@ class TrainingRun:
                 label_smoothing=training.label_smoothing,
                 ponder_weight=optimizers.ponder_weight(training, update=update, seconds=self.seconds),
                 max_steps=depth_of(training, update=update, most=model.config.max_steps),
+                step_loss=training.step_loss,
             )
         torch.autograd.backward(loss.total)
         if self._halting_delayed():

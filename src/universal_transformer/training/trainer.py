@@ -115,8 +115,14 @@ def remedy(run: TrainingRun) -> str:
 
 def check_extras(config: RunConfig) -> None:
     """Refuse fields that need a missing library, or a depth that the model does not have."""
-    if config.training.depth == "random" and not isinstance(config.model, ModelConfig):
-        raise UserError("training.depth: 'random', but this model has no depth to choose; allowed here: fixed")
+    for name, value, allowed in (
+        ("depth", config.training.depth, "fixed"),
+        ("step_loss", config.training.step_loss, "last"),
+    ):
+        if value != allowed and not isinstance(config.model, ModelConfig):
+            raise UserError(
+                f"training.{name}: {value!r}, but this model has no depth to choose; allowed here: {allowed}"
+            )
     if config.training.tensorboard and find_spec("tensorboard") is None:
         raise UserError(
             "training.tensorboard: TensorBoard is not installed; "

@@ -1,0 +1,35 @@
+"""Ways of training in which the depth of a model is the point."""
+
+import pytest
+
+from universal_transformer.baselines.config import LstmConfig
+from universal_transformer.errors import UserError
+from universal_transformer.training.trainer import train
+
+from . import tiny
+
+
+def halves(folder, config, *, task):
+    """Losses of a run, and of the same run stopped half-way and continued, to the last bit."""
+    whole = tiny.losses(train(config, folder / "whole", task=task, quiet=True).folder)
+    half = config.training.max_updates // 2
+    shorter = tiny.run_config(config.model, **{**vars(config.training), "max_updates": half})
+    train(shorter, folder / "halves", task=task, quiet=True)
+    train(config, folder / "halves", task=task, resume=True, quiet=True)
+    return whole, tiny.losses(folder / "halves")
+
+
+@pytest.mark.parametrize("halting", [False, True])
+def test_a_run_with_a_loss_after_each_step_continues_bit_for_bit(tmp_path, halting):
+    config = tiny.run_config(tiny.model_config(halting=halting), step_loss="increasing")
+    whole, continued = halves(tmp_path, config, task=tiny.task())
+    assert whole == continued
+    plain = train(tiny.run_config(config.model), tmp_path / "plain", task=tiny.task(), quiet=True)
+    assert whole[0] != tiny.losses(plain.folder)[0]
+
+
+def test_a_model_without_steps_over_depth_has_no_loss_after_each(tmp_path):
+    config = tiny.run_config(LstmConfig(width=8), step_loss="mean")
+    with pytest.raises(UserError, match=r"training\.step_loss: 'mean', but this model has no depth .* here: last$"):
+        train(config, tmp_path / "run", task=tiny.task(), quiet=True)
+    assert not (tmp_path / "run").exists()
