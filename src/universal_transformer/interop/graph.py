@@ -119,12 +119,17 @@ def _exported_config(model: Model) -> ModelConfig:
 
 @torch.no_grad()
 def export_program(model: Exportable) -> ExportedProgram:
-    """Trace ``model`` as a program whose numbers of rows and positions are free."""
+    """Trace ``model`` as a program whose numbers of rows and positions are free.
+
+    What ``torch.compile`` keeps of earlier calls in this process is dropped, because its guards of another model's loop
+    can fail with an IndexError (torch 2.13).
+    """
     sizes = {name: Dim(name, min=1) for name in FREE}
     shapes = tuple(
         {place: sizes[str(axis)] for place, axis in enumerate(axes) if axis in FREE} for axes in model.inputs.values()
     )
     ids = model.examples(lengths={"source": 5, "target": 4}, rows=3)
+    torch.compiler.reset()
     with _quiet():
         program = torch.export.export(model, ids, dynamic_shapes=(shapes,))
     for part in program.graph_module.modules():
