@@ -148,8 +148,12 @@ def fixed(recurrence, states, *, max_steps, source=None):
 
 @torch.no_grad()
 def halting(recurrence, states, *, max_steps, threshold, source=None):
-    """Section 2.2 of the paper for one sequence, every position with its own h, R and N."""
-    unit, count = recurrence.halting, len(states)
+    """Section 2.2 of the paper for one sequence, every position with its own h, R and N.
+
+    With frozen states, a halted position enters the second and later blocks of a step with what entered them when it
+    last ran (D14).
+    """
+    unit, count, entered = recurrence.halting, len(states), {}
     states, output = list(states), [torch.zeros_like(x) for x in states]
     h, running, run = [0.0] * count, [True] * count, Run(steps=[0] * count, remainder=[0.0] * count)
     for step in range(max_steps):
@@ -160,8 +164,11 @@ def halting(recurrence, states, *, max_steps, threshold, source=None):
         if unit.config.scope == "sequence":
             p = [sum(p) / count] * count
         new = xs
-        for module in step_blocks(recurrence, step):
-            new = block(module, new, causal=recurrence.decoder, source=source)
+        for number, module in enumerate(step_blocks(recurrence, step)):
+            for i in range(count):
+                if number == 0 or running[i] or unit.config.state == "evolving":
+                    entered[number, i] = new[i]
+            new = block(module, [entered[number, i] for i in range(count)], causal=recurrence.decoder, source=source)
         capped = unit.config.remainder_at_cap and step == max_steps - 1
         for i in range(count):
             if not running[i]:

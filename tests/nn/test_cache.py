@@ -17,6 +17,7 @@ CHOICES = [
     {"transition": "separable_convolution"},
     {"tied": False, "layers_per_step": 2, "max_steps": 2},
     {"halting": True},
+    {"halting": True, "layers_per_step": 2},
     {"halting": True, "state": "evolving", "output": "interpolate", "remainder_at_cap": False},
     {"halting": True, "output": "final", "norm": "pre", "transition": "separable_convolution"},
 ]

@@ -12,7 +12,7 @@ CHOICES = [
     for norm in ("post", "pre")
     for transition in ("feed_forward", "separable_convolution")
     for halting, state in ((False, "frozen"), (True, "frozen"), (True, "evolving"))
-]
+] + [{"norm": norm, "layers_per_step": 2, "halting": True} for norm in ("post", "pre")]
 
 
 def moved(module, *, at, length=6):

@@ -16,6 +16,7 @@ CASES = {
     "pre": {"norm": "pre", "transition": "separable_convolution"},
     "halting, masked": {"halting": True, "execution": "masked"},
     "halting, interpolated": {"halting": True, "execution": "masked", "output": "interpolate"},
+    "halting, masked, two blocks": {"halting": True, "execution": "masked", "layers_per_step": 2},
     "halting, last": {"halting": True, "state": "evolving", "output": "final"},
     "halting, untied": {"halting": True, "tied": False},
     "halting, compact": {"halting": True},

@@ -11,6 +11,7 @@ CHOICES = [
     {"norm": "pre", "transition": "separable_convolution"},
     {"halting": True},
     {"halting": True, "state": "evolving", "output": "interpolate", "remainder_at_cap": False},
+    {"halting": True, "layers_per_step": 2},
     {"halting": True, "scope": "sequence", "output": "final", "norm": "pre"},
 ]
 

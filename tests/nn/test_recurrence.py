@@ -90,9 +90,30 @@ def test_halting_decoder_is_the_naive_loop_over_positions(choices, padded, form)
     assert len(trace.steps[~trace.padding].unique()) > 1
 
 
+@pytest.mark.parametrize("choices", HALTING, ids=lambda c: "-".join(map(str, c.values())))
+@pytest.mark.parametrize("decoder", [False, True], ids=["encoder", "decoder"])
+@pytest.mark.parametrize("form", ["auto", "masked"])
+def test_halted_positions_enter_later_blocks_as_when_they_last_ran(choices, decoder, form):
+    module = small_recurrence(
+        halting=True, layers_per_step=3, decoder=decoder, cross_attention=decoder, execution=form, **choices
+    )
+    source = torch.randn(3, 4, WIDTH, dtype=torch.float64) if decoder else None
+    trace = check_against(naive_halting(module), module, padded=right_padding, source=source)
+    assert len(trace.steps[~trace.padding].unique()) > 1
+
+
 def test_several_layers_a_step_and_a_convolution_halt_as_one():
     module = small_recurrence(halting=True, layers_per_step=2, transition="separable_convolution")
     check_against(naive_halting(module), module, padded=right_padding)
+
+
+def test_frozen_states_of_several_blocks_differ_from_evolving_ones():
+    """With ``final`` and one threshold, a halted position differs only in what others see of it."""
+    frozen = small_recurrence(halting=True, layers_per_step=2, output="final")
+    evolving = small_recurrence(halting=True, layers_per_step=2, output="final", state="evolving")
+    evolving.load_state_dict(frozen.state_dict())
+    states = batch()
+    assert (go(frozen, states)[0] - go(evolving, states)[0]).abs().max() > 1e-3
 
 
 def test_another_cap_and_threshold_at_run_time():

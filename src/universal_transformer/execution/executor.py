@@ -21,7 +21,6 @@ from universal_transformer.execution.rows import BatchLayout, RowState, indices_
 from universal_transformer.execution.store import BatchStore
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.context import AttentionContext
-from universal_transformer.nn.halting import Halting
 from universal_transformer.nn.recurrence import Depth, HaltingProgress, Recurrence, call_checkpointed
 from universal_transformer.nn.trace import Trace
 
@@ -40,7 +39,7 @@ def compacting_loop(
     """``recurrence.halting_loop`` without the halted positions where that saves time; None where it is not exact."""
     if compaction_obstacle(recurrence, context) is not None:
         return None
-    progress = HaltingProgress(states, torch.zeros_like(states), Halting.start(states, padding=padding))
+    progress = HaltingProgress.start(recurrence, states, padding=padding)
     signals = recurrence.coordinates.step_signals(depth.max_steps, like=states)
     loop = CompactLoop(recurrence, context, depth=depth, signals=signals)
     most = compaction_pays_up_to(recurrence, context, positions=progress.halting.running.numel())

@@ -6,6 +6,7 @@ wrong.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -15,7 +16,7 @@ from universal_transformer.axes import Float, Padding, States, Tensor
 from universal_transformer.nn.attention import ProjectedSource
 from universal_transformer.nn.context import AttentionContext
 from universal_transformer.nn.halting import Halting, combine, weigh
-from universal_transformer.nn.recurrence import Depth, Recurrence
+from universal_transformer.nn.recurrence import Depth, HaltingProgress, Recurrence
 from universal_transformer.nn.trace import Trace
 
 
@@ -26,43 +27,54 @@ def depth_loop(
     signals = recurrence.coordinates.step_signals(depth.max_steps, like=states)
     context = _without_views(context)
 
-    def runs(step: Tensor, states: Tensor, output: Tensor, *halting: Tensor) -> Tensor:
-        del states, output
-        return (step < depth.max_steps) & Halting(*halting).running.any()
+    def runs(step: Tensor, *carried: Tensor) -> Tensor:
+        return (step < depth.max_steps) & _progress(carried).halting.running.any()
 
-    def body(step: Tensor, states: Tensor, output: Tensor, *halting: Tensor) -> tuple[Tensor, ...]:
+    def body(step: Tensor, *carried: Tensor) -> tuple[Tensor, ...]:
         signal = None if signals is None else signals.index_select(0, step.unsqueeze(0))
-        new, made, after = _one_step(
+        progress = _one_step(
             recurrence,
             context,
-            (states, output, Halting(*halting)),
+            _progress(carried),
             step=step,
             depth=depth,
             padding=padding,
             signal=signal,
         )
-        return step + 1, *(part.clone() for part in (new, made, *after))
+        return step + 1, *_carried(progress)
 
-    start = (states, torch.zeros_like(states), *Halting.start(states, padding=padding))
+    start = _carried(HaltingProgress.start(recurrence, states, padding=padding))
     first = torch.zeros((), dtype=torch.int64, device=states.device)
-    given = (first, *(part.clone() for part in start))
-    _, _, output, *halting = while_loop(runs, body, given)  # type: ignore[no-untyped-call]
-    found = Halting(*halting)
-    return output.to(states.dtype), Trace(found.steps, found.remainder, padding)
+    _, *carried = while_loop(runs, body, (first, *start))  # type: ignore[no-untyped-call]
+    found = _progress(carried)
+    return found.output.to(states.dtype), Trace(found.halting.steps, found.halting.remainder, padding)
+
+
+def _carried(progress: HaltingProgress) -> tuple[Tensor, ...]:
+    """``progress`` as tensors, each in memory of its own."""
+    parts = (progress.states, progress.output, *progress.halting, *progress.entered)
+    return tuple(part.clone() for part in parts)
+
+
+def _progress(carried: Sequence[Tensor]) -> HaltingProgress:
+    """The inverse of :func:`_carried`."""
+    states, output, *others = carried
+    count = len(Halting._fields)
+    return HaltingProgress(states, output, Halting(*others[:count]), tuple(others[count:]))
 
 
 def _one_step(
     recurrence: Recurrence,
     context: AttentionContext,
-    before: tuple[States, States, Halting],
+    before: HaltingProgress,
     *,
     step: Tensor,
     depth: Depth,
     padding: Padding | None,
     signal: Float[Tensor, "1 channels"] | None,
-) -> tuple[States, States, Halting]:
-    """States, output and halting after ``step``, a tensor; ``signal``: τ of this step. All steps share their blocks."""
-    states, output, halting = before
+) -> HaltingProgress:
+    """What follows ``before`` after ``step``, a tensor; ``signal``: τ of this step. All steps share their blocks."""
+    states, output, halting = before.states, before.output, before.halting
     unit, active = recurrence.unit, halting.running
     rule, last = unit.config.output, step == depth.max_steps - 1
     timed = recurrence.coordinates(states, context.encoding, step=0, num_steps=1, signals=signal)
@@ -70,13 +82,13 @@ def _one_step(
     stop = last.expand_as(active) if unit.config.remainder_at_cap else False
     decision = unit.rule(halting.cumulative, probability, threshold=depth.threshold, stop=stop)
     halting, weight = halting.advance(decision)
-    new = recurrence.step(timed, context, step=0)
+    new, entered = recurrence.step(timed, context, step=0, running=active, entered=before.entered)
     made = combine(output, weigh(new, weight, rule=rule), weight, rule=rule)
     if rule == "final":
         made = torch.where(active.unsqueeze(-1), made, output)
     if unit.config.state == "frozen":
         new = torch.where(active.unsqueeze(-1), new, states)
-    return new, made, halting
+    return HaltingProgress(new, made, halting, entered)
 
 
 def _without_views(context: AttentionContext) -> AttentionContext:

@@ -43,13 +43,25 @@ class Depth(NamedTuple):
 
 @dataclass
 class HaltingProgress:
-    """What the halting loop carries from step to step. ``probabilities`` and ``weights`` have one entry a step made."""
+    """What the halting loop carries from step to step. ``probabilities`` and ``weights`` have one entry a step made.
+
+    ``entered``: what entered the second and each later block of a step, at the last step of each position (decision
+    D14); nothing where halted positions go on changing.
+    """
 
     states: States
     output: States
     halting: Halting
+    entered: tuple[States, ...] = ()
     probabilities: list[PerPosition] = field(default_factory=list)
     weights: list[PerPosition] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, recurrence: "Recurrence", states: States, *, padding: Padding | None) -> "HaltingProgress":
+        """Before the first step, where everything but ``padding`` runs."""
+        zero = torch.zeros_like(states)
+        later = recurrence.blocks_per_step - 1 if recurrence.unit.config.state == "frozen" else 0
+        return cls(states, zero, Halting.start(states, padding=padding), (zero,) * later)
 
     def trace(self, padding: Padding | None) -> Trace:
         """What happened over depth."""
@@ -190,7 +202,7 @@ class Recurrence(nn.Module):
         signals, recomputes = self.coordinates.step_signals(depth.max_steps, like=states), self.recomputes(context)
 
         def whole(states: States, step: int) -> States:
-            return self.step(self._timed(states, context, step, depth, signals), context, step=step)
+            return self.step(self._timed(states, context, step, depth, signals), context, step=step)[0]
 
         for step in range(depth.max_steps):
             states = call_checkpointed(whole, states, step) if recomputes else whole(states, step)
@@ -210,7 +222,7 @@ class Recurrence(nn.Module):
         The loop ends when no position runs. With a cache it makes all steps, because later positions may run longer
         and then attend to these positions at every step.
         """
-        progress = HaltingProgress(states, torch.zeros_like(states), Halting.start(states, padding=padding))
+        progress = HaltingProgress.start(self, states, padding=padding)
         signals = self.coordinates.step_signals(depth.max_steps, like=states)
         for step in range(depth.max_steps):
             if step and context.cache is None and not bool(progress.halting.running.any()):
@@ -228,11 +240,17 @@ class Recurrence(nn.Module):
         signals: Float[Tensor, "step channels"] | None,
         padding: Padding | None,
     ) -> None:
-        """One step of all positions, of which the halted ones keep their states and outputs."""
+        """One step of all positions, of which the halted ones keep their states and outputs.
+
+        With frozen states others see of a position that halted after step N: in the first block its last state,
+        ``H^N + P^t``, and in each later block what entered that block at step N (decisions D9 and D14).
+        """
         unit, active = self.unit, progress.halting.running
         rule, last = unit.config.output, step == depth.max_steps - 1
 
-        def whole(states: States, halting: Halting) -> tuple[States, Halting, PerPosition, PerPosition, States]:
+        def whole(
+            states: States, halting: Halting, *entered: States
+        ) -> tuple[States, Halting, tuple[States, ...], PerPosition, PerPosition, States]:
             timed = self._timed(states, context, step, depth, signals)
             probability = unit(timed, padding=padding)
             if step < depth.min_steps - 1:
@@ -240,15 +258,15 @@ class Recurrence(nn.Module):
             stop = unit.config.remainder_at_cap and last
             decision = unit.rule(halting.cumulative, probability, threshold=depth.threshold, stop=stop)
             halting, weight = halting.advance(decision)
-            new = self.step(timed, context, step=step)
+            new, entered = self.step(timed, context, step=step, running=active, entered=entered)
             term = weigh(new, weight, rule=rule)
             if unit.config.state == "frozen":
                 new = torch.where(active.unsqueeze(-1), new, states)
-            return new, halting, probability, weight, term
+            return new, halting, entered, probability, weight, term
 
-        given = (progress.states, progress.halting)
-        made = call_checkpointed(whole, *given) if self.recomputes(context) else whole(*given)
-        progress.states, progress.halting, probability, weight, term = made
+        run = partial(call_checkpointed, whole) if self.recomputes(context) else whole
+        made = run(progress.states, progress.halting, *progress.entered)
+        progress.states, progress.halting, progress.entered, probability, weight, term = made
         if context.states is not None:
             context.states.append(progress.states)
         output = combine(progress.output, term, weight, rule=rule)
@@ -258,13 +276,30 @@ class Recurrence(nn.Module):
         progress.probabilities.append(torch.where(active, probability, 0.0))
         progress.weights.append(weight)
 
-    def step(self, states: States, context: AttentionContext, *, step: int) -> States:
-        """One depth step (counted from 0): the blocks of a step, one after another."""
+    def step(
+        self,
+        states: States,
+        context: AttentionContext,
+        *,
+        step: int,
+        running: Padding | None = None,
+        entered: tuple[States, ...] = (),
+    ) -> tuple[States, tuple[States, ...]]:
+        """One depth step (counted from 0): the blocks of a step, one after another.
+
+        Where ``entered`` is given, positions that are not ``running`` enter the later blocks with it. Returns the
+        states, and what entered these blocks at this step.
+        """
         first = 0 if self.tied else step * self.blocks_per_step
+        entering: list[States] = []
         for index in range(self.blocks_per_step):
+            if index and entered:
+                assert running is not None
+                states = torch.where(running.unsqueeze(-1), states, entered[index - 1])
+                entering.append(states)
             slot = self.first_slot + step * self.blocks_per_step + index
             states = self.layer(states, context, slot=slot, index=self.first_slot + first + index)
-        return states
+        return states, tuple(entering)
 
     def layer(self, states: States, context: AttentionContext, *, slot: int, index: int) -> States:
         """Block ``index`` of :attr:`layers`, with its ``slot`` of the cache."""
