@@ -30,12 +30,14 @@ def test_step_counts_have_the_mean_and_deviation_of_what_was_counted(counts):
 @pytest.mark.parametrize(
     ("counts", "reason"),
     [
-        ((96, 4, 0), "stop at once"),
-        ((0, 2, 98), "go on to the cap"),
-        ((0, 100, 0), "same step"),
+        ((96, 4, 0), "(shallow): nearly all decoder positions stop at once"),
+        ((0, 2, 98), "(deep): nearly all decoder positions go on to the cap"),
+        ((0, 1000, 2), "(constant): nearly all decoder positions stop at the same step"),
         ((90, 10, 0), None),
         ((0, 10, 90), None),
         ((1, 98, 1), None),
+        ((94, 6, 0), None),
+        ((3, 0, 97), None),
         ((0, 0, 0), None),
     ],
 )

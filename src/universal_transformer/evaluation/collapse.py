@@ -1,24 +1,74 @@
-"""Halting that has collapsed: all positions of a side halt at the same step."""
+"""Halting that has collapsed: the positions of a side no longer choose their numbers of steps.
+
+With the mean ``m`` and the standard deviation ``s`` of N over the positions of a side, and its cap T:
+
+=========  ==========================================  =================================================
+kind       condition                                   what it means
+=========  ==========================================  =================================================
+shallow    ``m < SHALLOW``                             positions stop after one step
+deep       ``m > DEEP · T``                            positions go on to the cap
+constant   ``s < CONSTANT``                            positions stop at the same step
+=========  ==========================================  =================================================
+
+``python experiments/collapse.py`` compares the thresholds with all recorded runs that halt (``results/collapse.md``).
+The remainder is no criterion: with ACT it approaches 1 where positions go on to the cap, and also where they stop after
+one step. A side with one step cannot collapse.
+"""
 
 from __future__ import annotations
 
-from universal_transformer.evaluation.report import StepCounts
+from collections.abc import Mapping
+from typing import Literal
+
+from universal_transformer.evaluation.report import Side, StepCounts
+
+Kind = Literal["shallow", "deep", "constant"]
+
+SHALLOW = 1.05
+"""Mean number of steps. With 1.2, four more recorded runs are warned about: 6 to 11 % of their positions take two steps
+or more, and a fixed depth, where it was trained too, is not better."""
+DEEP = 0.99
+"""Mean number of steps, as a share of the cap. With 0.95, a decoder whose positions take 2 to 4 steps is
+warned about."""
+CONSTANT = 0.05
+"""Standard deviation of the number of steps."""
+
+MEANING: Mapping[Kind, tuple[str, str]] = {
+    "shallow": (
+        "stop at once",
+        "compare with a fixed depth (halting.side=none); if that is better, try a smaller halting.bias or "
+        "training.ponder_weight, or training.halting_delay",
+    ),
+    "deep": (
+        "go on to the cap",
+        "a fixed depth costs the same; try a larger halting.bias or training.ponder_weight",
+    ),
+    "constant": ("stop at the same step", "a fixed depth of as many steps does the same; try another halting.bias"),
+}
+"""Kind -> what the positions of the side do, and what to do about it."""
+
+
+def kind_of_collapse(mean: float, spread: float, *, max_steps: int) -> Kind | None:
+    """Return how halting has collapsed, given the mean and the standard deviation of N; None if it has not."""
+    if max_steps == 1:
+        return None
+    if mean < SHALLOW:
+        return "shallow"
+    if mean > DEEP * max_steps:
+        return "deep"
+    return "constant" if spread < CONSTANT else None
+
+
+def describe(kind: Kind, mean: float, spread: float, *, side: Side, max_steps: int) -> str:
+    """Return what the positions of a side do, the figures that show it, and what to do about it."""
+    what, remedy = MEANING[kind]
+    return f"nearly all {side} positions {what} (steps {mean:.2f} ± {spread:.2f} of at most {max_steps}): {remedy}"
 
 
 def collapse(steps: StepCounts, *, max_steps: int) -> str | None:
-    """Return a warning if halting has collapsed, which means that all positions halt at the same step."""
-    if not steps.num_positions or (how := stuck(steps.mean, steps.spread, max_steps=max_steps)) is None:
+    """Return a warning if the halting of a side has collapsed."""
+    kind = kind_of_collapse(steps.mean, steps.spread, max_steps=max_steps) if steps.num_positions else None
+    if kind is None:
         return None
-    return f"halting has collapsed: all {steps.side} positions {how}"
-
-
-def stuck(mean: float, spread: float, *, max_steps: int) -> str | None:
-    """Return at which step all positions halt, and a remedy, if this mean and standard deviation show that they do."""
-    found = f"(steps {mean:.2f} ± {spread:.2f} of at most {max_steps})"
-    if max_steps == 1:
-        return None
-    if mean < 1.05:
-        return f"stop at once {found}: try a smaller halting.bias or training.ponder_weight, or training.halting_delay"
-    if mean > 0.99 * max_steps:
-        return f"go on to the cap {found}: try a larger halting.bias or training.ponder_weight"
-    return f"stop at the same step {found}: try another halting.bias" if spread < 0.01 else None
+    found = describe(kind, steps.mean, steps.spread, side=steps.side, max_steps=max_steps)
+    return f"halting has collapsed ({kind}): {found}"

@@ -14,7 +14,7 @@ from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import NO_CLASS, Example, sizes
 from universal_transformer.data.sampler import BucketSampler
-from universal_transformer.evaluation.collapse import stuck
+from universal_transformer.evaluation.collapse import describe, kind_of_collapse
 from universal_transformer.evaluation.report import METRICS, Side
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.nn.trace import Trace
@@ -175,32 +175,29 @@ def by_validation(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]
 
 @dataclass
 class CollapseWatch:
-    """Detects halting of one side that has been constant for long: positions all stop at the first step, never, or
-    all alike.
-    """
+    """Detects halting of one side that has been collapsed for long, by the definition of `evaluation.collapse`."""
 
     updates: NumberOf = 0
-    """Updates since halting last differed between positions."""
+    """Updates since halting was last not collapsed."""
     looks: NumberOf = 0
     """Inspected updates since then."""
     warned: bool = False
 
     def look(self, trace: Trace | None, *, side: Side, max_steps: int, updates: int) -> str | None:
         """Inspect the last of `updates` updates (None: halting is not trained); return a warning, once a run."""
-        reason = None if trace is None else _collapsed(trace, max_steps=max_steps)
-        self.updates = self.updates + updates if reason else 0
-        self.looks = self.looks + 1 if reason else 0
+        kind, found = None, ""
+        if trace is not None and trace.probability is not None:
+            steps = trace.steps if trace.padding is None else trace.steps[~trace.padding]
+            mean, spread = float(steps.mean()), float(steps.std(correction=0))
+            kind = kind_of_collapse(mean, spread, max_steps=max_steps)
+            if kind is not None:
+                found = describe(kind, mean, spread, side=side, max_steps=max_steps)
+        self.updates = self.updates + updates if kind else 0
+        self.looks = self.looks + 1 if kind else 0
         if self.warned or self.updates < COLLAPSE_UPDATES or self.looks < COLLAPSE_LOOKS:
             return None
         self.warned = True
         return (
-            f"halting has collapsed: in each of the last {self.looks} updates looked at, of {self.updates}, all "
-            f"{side} positions {reason}"
+            f"halting has collapsed ({kind}): in each of the last {self.looks} updates looked at, of {self.updates}, "
+            f"{found}"
         )
-
-
-def _collapsed(trace: Trace, *, max_steps: int) -> str | None:
-    if trace.probability is None:
-        return None
-    steps = trace.steps if trace.padding is None else trace.steps[~trace.padding]
-    return stuck(float(steps.mean()), float(steps.std(correction=0)), max_steps=max_steps)
