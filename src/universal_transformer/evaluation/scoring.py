@@ -83,9 +83,9 @@ class Scorer:
         found = [best[0] for best in options.generate(model, batch.source)]
         found = [cut(output, length=bound) for output, bound in zip(found, bounds, strict=True)]
         result = []
-        decoder = self._decoder_steps(model, batch.source, found)
-        for example, output, steps, limit in zip(examples, found, decoder, limits, strict=True):
-            sums = ScoreSums(steps={"encoder": Counter(map(int, output.source_steps)), "decoder": steps})
+        for example, output, limit in zip(examples, found, limits, strict=True):
+            decoder = map(int, output.token_steps if model.config.max_steps else ())
+            sums = ScoreSums(steps={"encoder": Counter(map(int, output.source_steps)), "decoder": Counter(decoder)})
             at_limit = self.metric == "bleu" or len(output.tokens) >= limit
             sums.sums["unfinished"] = float(at_limit and not output.finished)
             target, end = target_ids(example), model.config.vocabulary.end_id
@@ -109,21 +109,6 @@ class Scorer:
         if self.metric == "sequence" and not config.max_new_tokens:
             return max(config.limit(given), len(target_ids(example)) + 1)
         return config.limit(given)
-
-    def _decoder_steps(
-        self, model: AnyEncoderDecoder | NonAutoregressive, source: Tensor, found: Sequence[Generated]
-    ) -> list[Counter[int]]:
-        """Steps of the decoder for each token of an output and its end token; empty without a recurrence."""
-        config = model.config
-        end = (config.vocabulary.end_id,)
-        written = [(*output.tokens, *end * output.finished) for output in found]
-        if not config.halts_in(decoder=True):
-            steps = self.options.max_steps or config.max_steps_of(decoder=True)
-            return [Counter({steps: len(ids)} if config.max_steps else {}) for ids in written]
-        batch = self._batch([Example(source=(), target=ids) for ids in written])
-        output = self.options.run(model, source, batch.target)
-        taken = steps_of(output.decoder, real=batch.target != config.vocabulary.padding_id)
-        return [Counter(map(int, row)) for row in taken]
 
     def _tokens(self, model: AnyLanguageModel, examples: Sequence[Example]) -> list[ScoreSums]:
         batch = self._batch(examples)
