@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from universal_transformer.models.language_model import LanguageModel
     from universal_transformer.models.outputs import ModelOutput
     from universal_transformer.models.presets import SIZES, preset
+    from universal_transformer.models.tagger import Tagger
     from universal_transformer.nn.config import (
         AttentionConfig,
         CoordinatesConfig,
@@ -69,6 +70,7 @@ _HOME = {
     "TransitionConfig": "nn.config",
     "EncoderDecoder": "models.encoder_decoder",
     "LanguageModel": "models.language_model",
+    "Tagger": "models.tagger",
     "ModelOutput": "models.outputs",
     "Generated": "models.generated",
     "Sampling": "models.generated",
@@ -97,6 +99,7 @@ __all__ = [
     "Sampling",
     "Sizes",
     "StepConfig",
+    "Tagger",
     "Tensor2TensorConfig",
     "Trace",
     "TransitionConfig",

@@ -20,15 +20,18 @@ from universal_transformer.models.roles import (
     AnyClassifier,
     AnyEncoderDecoder,
     AnyLanguageModel,
+    AnyTagger,
     NonAutoregressive,
 )
+from universal_transformer.models.tagger import Tagger
 
-Model = AnyEncoderDecoder | AnyLanguageModel | AnyClassifier | NonAutoregressive
+Model = AnyEncoderDecoder | AnyLanguageModel | AnyClassifier | AnyTagger | NonAutoregressive
 
 CLASSES: dict[tuple[type[AnyModelConfig], str], type[Model]] = {
     (ModelConfig, "encoder_decoder"): EncoderDecoder,
     (ModelConfig, "language_model"): LanguageModel,
     (ModelConfig, "classifier"): Classifier,
+    (ModelConfig, "tagger"): Tagger,
     (LstmConfig, "encoder_decoder"): LstmEncoderDecoder,
     (LstmConfig, "language_model"): LstmLanguageModel,
     (LstmConfig, "classifier"): LstmClassifier,

@@ -52,6 +52,7 @@ def test_a_universal_transformer_is_written_as_before_there_were_baselines():
         ({"kind": "lstm", "inputs": "facts"}, "architecture must be"),
         ({"kind": "lstm", "end_id": 0}, "must differ from padding_id"),
         ({"kind": "lstm", "dropout": 1.0}, "at least 0 and below 1"),
+        ({"kind": "lstm", "architecture": "tagger"}, "gives a class to a sequence, not to each position"),
         ({"kind": "neural_gpu", "architecture": "classifier"}, "allowed: encoder_decoder"),
         ({"kind": "neural_gpu", "kernel_size": 2}, "an odd number"),
         ({"kind": "neural_gpu", "cutoff": 0.5}, "at least 1 and at most 10"),

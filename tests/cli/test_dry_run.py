@@ -26,7 +26,7 @@ from universal_transformer.cli.dry_run import (
     forward_flops,
     halted_positions,
 )
-from universal_transformer.models.config import ModelConfig, VocabularyConfig
+from universal_transformer.models.config import ENCODERS, ModelConfig, VocabularyConfig
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
 from universal_transformer.tasks import AgreementData, BabiData, LambadaData, ReadingData, TranslationData
@@ -42,13 +42,14 @@ MODELS = {
     "convolutions": config_of(**SIZES, transition="separable_convolution"),
     "language model": config_of(**SIZES, architecture="language_model"),
     "classifier": config_of(**SIZES, architecture="classifier", num_classes=7),
+    "tagger": config_of(**SIZES, architecture="tagger", num_classes=7),
     "LSTM": LstmConfig(width=32, vocabulary=VOCABULARY),
     "LSTM in two directions": LstmConfig(width=32, vocabulary=VOCABULARY, bidirectional=True, attention="dot"),
     "LSTM language model": LstmConfig(width=32, vocabulary=VOCABULARY, architecture="language_model"),
     "LSTM classifier": LstmConfig(width=32, vocabulary=VOCABULARY, architecture="classifier"),
     "Neural GPU": NeuralGpuConfig(vocabulary=VOCABULARY, output_ratio=1.1),
 }
-CACHED = [name for name, config in MODELS.items() if isinstance(config, ModelConfig) and name != "classifier"]
+CACHED = [name for name, config in MODELS.items() if isinstance(config, ModelConfig) and name not in ENCODERS]
 SOURCES = {
     BabiData: "babi",
     TranslationData: "multi30k",
@@ -72,12 +73,12 @@ def test_operations_and_parameters_without_memory_are_those_of_real_tensors(name
     model = build(config).eval()
     source = torch.randint(4, 23, (shape.rows, shape.source))
     target = torch.randint(4, 23, (shape.rows, shape.target))
-    inputs = {"encoder_decoder": (source, target), "language_model": (target,), "classifier": (source,)}
+    inputs = {"encoder_decoder": (source, target), "language_model": (target,)}
     # torch counts nothing inside of oneDNN's LSTM, and the attention only that forms its scores
     one_dnn = torch.backends.mkldnn.flags(enabled=not isinstance(config, LstmConfig))
     math = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
     with FlopCounterMode(display=False) as counter, torch.no_grad(), math, one_dnn:
-        model(*inputs[config.architecture])
+        model(*inputs.get(config.architecture, (source,)))
     meta = build_on_meta(config)
     assert meta.num_parameters() == model.num_parameters()
     assert forward_flops(meta, shape) == counter.get_total_flops() > 0

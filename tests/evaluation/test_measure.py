@@ -13,11 +13,13 @@ from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.measure import evaluate, natural
+from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.report import StepCounts
 from universal_transformer.evaluation.scores import corpus_scores, macro_f1
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.models.tagger import Tagger
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import build
 from universal_transformer.tasks.accuracy import character_accuracy, sequence_accuracy
@@ -79,6 +81,67 @@ def test_all_right_is_a_macro_f1_of_one_and_its_classes_weigh_the_same():
     assert macro_f1({(0, 0): 90, (1, 1): 10}) == 1.0
     assert macro_f1({(0, 0): 90, (1, 0): 10}) == pytest.approx((180 / 190 + 0) / 2)
     assert macro_f1({}) == 0.0
+
+
+class ScriptedTagger(Tagger):
+    """Gives each position the class of its token, and as many steps as the number of its token."""
+
+    def forward(self, source, **_):
+        logits = torch.nn.functional.one_hot(source, self.config.vocabulary.num_classes).float()
+        return ModelOutput(logits, Trace(source.float(), torch.zeros_like(source).float(), source == 0), None)
+
+
+TAGGED = (
+    Example(source=(1, 2, 3), target=(1, 2, 0), group="a"),  # all that have a class are right
+    Example(source=(1, 1), target=(1, 2), group="a"),
+    Example(source=(4,), target=(4,), group="b"),
+)
+
+
+def scripted_tagger():
+    fields = {"architecture": "tagger", "vocabulary_size": 10, "num_classes": 10, "max_steps": 6}
+    return ScriptedTagger(with_fields(TINY, **fields))
+
+
+@pytest.mark.parametrize("metric", ["positions", "tags"])
+def test_positions_without_a_class_are_not_scored(metric):
+    """4 of 5 classes right; F1 is 4/5 of class 1 (2 right, 1 wrong), 2/3 of class 2, 1 of class 4."""
+    task = dataclasses.replace(scripted_task(*TAGGED), metric=metric)
+    report = evaluate(scripted_tagger(), task, batch_tokens=6, baseline=TrivialBaseline(counts=(0, 2, 2, 0, 1)))
+    expected = {"sequence_accuracy": pytest.approx(2 / 3), "position_accuracy": pytest.approx(4 / 5)}
+    trivial = {"sequence_accuracy": 0.0, "position_accuracy": pytest.approx(2 / 5)}
+    if metric == "tags":
+        expected["macro_f1"] = pytest.approx((4 / 5 + 2 / 3 + 1) / 3)
+        trivial["macro_f1"] = pytest.approx((4 / 7 + 0 + 0) / 3)
+    assert report.totals[0].metrics == expected
+    assert report.totals[0].baseline == trivial
+    assert [(row.group, row.metrics["sequence_accuracy"]) for row in report.rows] == [("a", 0.5), ("b", 1.0)]
+    assert report.steps("encoder") == StepCounts("encoder", (3, 1, 1, 1, 0, 0))
+    confusion = [("b", "b", 2), ("c", "b", 1), ("c", "c", 1), ("e", "e", 1)]
+    assert [(one.truth, one.given, one.count) for one in report.confusion] == confusion * (metric == "tags")
+    with pytest.raises(UserError, match='needs architecture "tagger"; this model has "classifier"'):
+        evaluate(scripted(), task)
+
+
+class Letters(Names):
+    """A codec that names classes of positions by letters."""
+
+    def render(self, target):
+        return "".join(".bcdefghij"[index] for index in target)
+
+
+def test_a_class_that_was_given_is_kept_in_a_prediction():
+    examples = [Example(source=(1, 2, 3), target=(0, 5, 0)), Example(source=(4,), target=())]
+    first, second = predict(scripted_tagger(), Letters(), examples)
+    assert [first.text, second.text] == ["bfd", "e"]
+    certain = math.log(math.e / (math.e + 9))
+    assert [token.score for token in first.output] == pytest.approx([certain, 0.0, certain])
+    assert [token.text for token in first.output] == list("bfd")
+    assert [token.steps for token in first.output] == first.steps == [1.0, 2.0, 3.0]
+    assert first.score == pytest.approx(2 * certain)
+    assert first.choices == [(first.text, first.score)]
+    with pytest.raises(UserError, match="a tagger writes no text to search or to sample"):
+        predict(scripted_tagger(), Letters(), examples, options=InferenceOptions(beams=2))
 
 
 EXAMPLES = (

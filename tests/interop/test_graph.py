@@ -14,6 +14,7 @@ ARCHITECTURES = {
     "encoder_decoder": {},
     "language_model": {"architecture": "language_model"},
     "classifier": {"architecture": "classifier", "num_classes": 5},
+    "tagger": {"architecture": "tagger", "num_classes": 5},
 }
 HALTING = {"halting": True, "max_steps": 8}
 MATRIX = {

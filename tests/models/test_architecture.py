@@ -2,7 +2,15 @@
 
 import pytest
 
-from universal_transformer import Classifier, EncoderDecoder, LanguageModel, ModelConfig, Sizes, VocabularyConfig
+from universal_transformer import (
+    Classifier,
+    EncoderDecoder,
+    LanguageModel,
+    ModelConfig,
+    Sizes,
+    Tagger,
+    VocabularyConfig,
+)
 from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.baselines.lstm import LstmClassifier, LstmEncoderDecoder, LstmLanguageModel
 from universal_transformer.errors import UserError
@@ -18,6 +26,7 @@ LSTM = LstmConfig(vocabulary=VOCABULARY, width=8)
     [
         (LanguageModel, OURS, "language_model"),
         (Classifier, OURS, "classifier"),
+        (Tagger, OURS, "tagger"),
         (EncoderDecoder, OURS, "encoder_decoder"),
         (LstmLanguageModel, LSTM, "language_model"),
         (LstmClassifier, LSTM, "classifier"),

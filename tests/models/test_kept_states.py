@@ -5,6 +5,7 @@ import torch
 
 from small_models import small
 from universal_transformer.errors import UserError
+from universal_transformer.models.config import ENCODERS
 
 STEPS = 3
 CHOICES = {
@@ -21,10 +22,10 @@ CHOICES = {
 def calls(architecture, **fields):
     """The output with states, the logits of calls of 1, 2 … steps (of the decoder, where there are two sides), and
     where they are read: the logits of padding mean nothing."""
-    model = small(architecture=architecture, max_steps=STEPS, num_classes=4 * (architecture == "classifier"), **fields)
+    model = small(architecture=architecture, max_steps=STEPS, num_classes=4 * (architecture in ENCODERS), **fields)
     source, labels = torch.randint(3, 9, (3, 5)), torch.randint(3, 9, (3, 4))
     source[1, 3:], labels[2, 2:] = 0, 0
-    if architecture == "classifier":
+    if architecture in ENCODERS:
         output = model(source, keep_states=True)
         single = [model(source, max_steps=steps).logits for steps in range(1, STEPS + 1)]
     elif architecture == "language_model":
@@ -36,11 +37,12 @@ def calls(architecture, **fields):
         positions = model.source.positions(source)
         projected = model._project_source(states, positions=positions, padding=padding)
         single = [model.target(labels, source=projected, max_steps=steps)[0] for steps in range(1, STEPS + 1)]
-    return output, torch.stack(single), ... if architecture == "classifier" else labels != 0
+    real = {"classifier": ..., "tagger": source != 0}.get(architecture, labels != 0)
+    return output, torch.stack(single), real
 
 
 @pytest.mark.parametrize("fields", CHOICES.values(), ids=CHOICES.keys())
-@pytest.mark.parametrize("architecture", ["classifier", "language_model", "encoder_decoder"])
+@pytest.mark.parametrize("architecture", ["classifier", "tagger", "language_model", "encoder_decoder"])
 def test_the_logits_after_each_step_are_those_of_a_call_of_so_many_steps(architecture, fields):
     output, single, real = calls(architecture, **fields)
     made = len(output.step_logits)

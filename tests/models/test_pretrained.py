@@ -37,6 +37,7 @@ MODELS = {
     },
     "language model": {"architecture": "language_model", "halting": True},
     "classifier": {"architecture": "classifier", "num_classes": 3},
+    "tagger": {"architecture": "tagger", "num_classes": 3, "halting": True},
     "facts": {"architecture": "classifier", "num_classes": 3, "inputs": "facts", "max_fact_words": 2},
 }
 
@@ -363,6 +364,7 @@ def test_a_configuration_that_asks_for_other_shapes_is_refused_by_tensor(tmp_pat
         ({}, "vocabulary.size=0"),
         ({"architecture": "language_model"}, "vocabulary.size=0"),
         ({"architecture": "classifier", "vocabulary_size": 9}, "vocabulary.num_classes=0"),
+        ({"architecture": "tagger", "vocabulary_size": 9}, "vocabulary.num_classes=0: a tagger"),
         ({"architecture": "classifier", "num_classes": 2}, "vocabulary.size=0"),
         (
             {"architecture": "classifier", "num_classes": 2, "vocabulary_size": 9, "inputs": "facts"},

@@ -13,6 +13,7 @@ import torch
 from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.trivial import TrivialBaseline
+from universal_transformer.models.config import ENCODERS
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.registry import load_pretrained
 from universal_transformer.training import batches as training_batches
@@ -129,7 +130,7 @@ def test_a_collapsed_side_is_named_with_its_own_cap(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
 def test_the_baseline_is_kept_and_a_run_that_does_not_beat_it_warns(tmp_path, capsys, architecture):
-    classes, rows = architecture == "classifier", tiny.examples(architecture, count=1, seed=0)
+    classes, rows = architecture in ENCODERS, tiny.examples(architecture, count=1, seed=0)
     alike = dataclasses.replace(tiny.task(architecture), train=rows * 40, validation=rows * 12)
     poor = train(tiny.run_config(learning_rate=1e-9), tmp_path / "poor", task=alike)
     said = capsys.readouterr().out.replace("\n", "")
@@ -139,7 +140,7 @@ def test_the_baseline_is_kept_and_a_run_that_does_not_beat_it_warns(tmp_path, ca
     (warning,) = poor.warnings
     assert warning.startswith(f"validation {measure} ")
     assert warning.endswith(f"is not better than the {poor.baseline}")
-    task = tiny.task(count=200) if classes else alike
+    task = tiny.task(architecture, count=200) if classes else alike
     good = train(tiny.run_config(max_updates=40, learning_rate=0.02), tmp_path / "good", task=task, quiet=True)
     assert good.warnings == ()
     model = load_pretrained(tmp_path / "good" / "model")

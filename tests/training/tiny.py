@@ -14,7 +14,7 @@ from universal_transformer.tasks.task import Task
 from universal_transformer.training.config import RunConfig, TrainingConfig
 from universal_transformer.training.tracking import read_metrics
 
-ARCHITECTURES = ("classifier", "encoder_decoder", "language_model")
+ARCHITECTURES = ("classifier", "encoder_decoder", "language_model", "tagger")
 VOCABULARY = 9
 
 
@@ -40,13 +40,16 @@ class TinyCodec:
 
 
 def examples(architecture: str, *, count: int, seed: int) -> list[Example]:
-    """The class is the first token's; a sequence is to be copied; a text goes up by one."""
+    """The class is the first token's; a sequence is to be copied; a text goes up by one; a tag is its token's, and the
+    second token has none."""
     draw = random.Random(seed)
     made = []
     for _ in range(count):
         tokens = tuple(draw.randrange(3, VOCABULARY) for _ in range(draw.randint(2, 6)))
         if architecture == "classifier":
             made.append(Example(source=tokens, target=tokens[0] - 3))
+        elif architecture == "tagger":
+            made.append(Example(source=tokens, target=(tokens[0], 0, *tokens[2:])))
         elif architecture == "encoder_decoder":
             made.append(Example(source=tokens, target=(*tokens, 2)))
         else:
@@ -59,6 +62,8 @@ def task(architecture: str = "classifier", *, count: int = 40, seed: int = 0) ->
     fields: dict[str, Any] = {"architecture": architecture, "vocabulary.size": VOCABULARY}
     if architecture == "classifier":
         fields["vocabulary.num_classes"] = VOCABULARY - 3
+    if architecture == "tagger":
+        fields["vocabulary.num_classes"] = VOCABULARY
     return Task(
         name="tiny",
         codec=TinyCodec(),

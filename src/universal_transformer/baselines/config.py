@@ -35,6 +35,9 @@ class LstmConfig(BaseConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.architecture == "tagger":
+            remedy = "an LSTM gives a class to a sequence, not to each position: choose a recipe of another model"
+            raise refusal("architecture", "tagger", remedy)
         if self.bidirectional and self.width % 2:
             raise refusal("width", self.width, "two directions share it: an even width is needed")
         if self.bidirectional and self.architecture == "language_model":

@@ -17,7 +17,8 @@ class Batch:
     """Examples as rows of tensors, all of them int64.
 
     `source` is [batch, source] for tokens, [batch, facts, words] for facts, None for a language model;
-    `target` is [batch, target] for ids and [batch] for classes; `indices` says which example each row is.
+    `target` is [batch, target] for ids and classes of positions, [batch] for classes of examples; `indices` says which
+    example each row is.
     """
 
     source: Int[Tensor, "batch source"] | Int[Tensor, "batch facts words"] | None
@@ -31,7 +32,7 @@ class Batch:
 
     @property
     def num_tokens(self) -> int:
-        """Number of terms in a mean loss: target tokens without padding, or examples if targets are classes."""
+        """Number of terms in a mean loss: targets that are not padding, or examples if each has one class."""
         if self.target.ndim == 1:
             return len(self.target)
         return int((self.target != PADDING).sum())

@@ -14,8 +14,9 @@ class Example:
     """One example.
 
     `source` has token ids, or for stories one tuple of word ids for each fact and for the question; it is empty for a
-    language model. `target` has ids with the end id, a class, or the tokens of a language model; it is ``()`` or
-    `NO_CLASS` where the answer is not known.
+    language model. `target` has ids with the end id, a class, the tokens of a language model, or (of a tagger) a class
+    for each source position, from 1 on, and 0 where a position has none. It is ``()`` or `NO_CLASS` where the answer is
+    not known.
     """
 
     source: tuple[int, ...] | tuple[tuple[int, ...], ...]

@@ -30,6 +30,8 @@ ARCHITECTURES: Mapping[str, str] = {
     "error": "classifier",
     "classes": "classifier",
     "accuracy": "classifier",
+    "positions": "tagger",
+    "tags": "tagger",
     "sequence": "encoder_decoder",
     "bleu": "encoder_decoder",
     "perplexity": "language_model",
@@ -60,6 +62,9 @@ def evaluate(
     | error      | per cent of examples whose class the largest logit does not name                         |
     | classes    | the same, accuracy, macro-F1 (`scores.macro_f1`), and the confusion matrix                |
     | accuracy   | share of examples whose class the largest logit names                                    |
+    | positions  | share of examples with the right class at every position, and share of positions           |
+    | tags       | share of positions with the right class, macro-F1 over the classes, share of examples with |
+    |            | the right class at every position, and the confusion matrix                               |
     | sequence   | character and sequence accuracy of free-running output (`tasks.accuracy`)                 |
     | bleu       | sacreBLEU and chrF of free-running output; needs the extra `metrics`                     |
     | perplexity | ``exp(-1/n Σ log p)``, accuracy, bits per character, teacher-forced, over n tokens       |

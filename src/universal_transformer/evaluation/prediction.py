@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from universal_transformer.data.batch import collate
-from universal_transformer.data.example import Example, size
+from universal_transformer.data.example import PADDING, Example, size
 from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.decoding import Generated, Request, generate_stream
 from universal_transformer.decoding.generation import Source, evaluating, prepared, steps_of
@@ -23,9 +23,10 @@ from universal_transformer.evaluation.tensors import (
 )
 from universal_transformer.execution import policy
 from universal_transformer.execution.stream import stream_obstacle
+from universal_transformer.models.config import ENCODERS
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.roles import AnyClassifier, AnyEncoderDecoder, AnyLanguageModel
+from universal_transformer.models.roles import AnyClassifier, AnyEncoderDecoder, AnyLanguageModel, AnyTagger
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Codec, Prediction, Token
 from universal_transformer.typed import AtLeastOne, typed
@@ -48,6 +49,8 @@ def predict(
     | model           | text                          | score                                                     |
     | --------------- | ----------------------------- | --------------------------------------------------------- |
     | classifier      | the likeliest class           | the natural logarithm of its probability                  |
+    | tagger          | the likeliest class of each   | the natural logarithm of the probability of all of them   |
+    |                 | position                      |                                                           |
     | encoder-decoder | the output found              | the same, of the output with its end                      |
     | language model  | the prompt's continuation     | the same                                                  |
 
@@ -60,10 +63,10 @@ def predict(
     options = options or InferenceOptions()
     for name, value in (("num_choices", num_choices), ("window", window), ("batch_tokens", batch_tokens)):
         typed(value, AtLeastOne, where=name)
-    if model.config.architecture == "classifier" and (options.beams > 1 or options.sampling.temperature > 0):
+    if model.config.architecture in ENCODERS and (options.beams > 1 or options.sampling.temperature > 0):
         raise UserError(
-            f"beams={options.beams}, temperature={options.sampling.temperature:g}: a classifier writes no text to "
-            "search or to sample; leave them out"
+            f"beams={options.beams}, temperature={options.sampling.temperature:g}: a {model.config.architecture} "
+            "writes no text to search or to sample; leave them out"
         )
     options.check(model)
     predictor = _Predictor(model, codec, options, num_choices, batch_tokens)
@@ -104,6 +107,8 @@ class _Predictor:
         model = self.model
         if isinstance(model, AnyClassifier):
             return self._classes(model, examples)
+        if isinstance(model, AnyTagger):
+            return self._tags(model, examples)
         if generated:
             found = [[generated[number]] for number in numbers]
         else:
@@ -153,7 +158,7 @@ class _Predictor:
     def _positions(self, example: Example) -> int:
         """Return the positions of an example in memory, its longest output included."""
         given = max(1, size(example))
-        if isinstance(self.model, AnyClassifier):
+        if isinstance(self.model, AnyClassifier | AnyTagger):
             return given
         most = self.options.max_new_tokens
         return (given + (self.model.config.generation.limit(given) if most is None else most)) * self.options.beams
@@ -193,6 +198,28 @@ class _Predictor:
             choices = [(self.codec.render(name), value) for name, value in zip(names, values, strict=True)]
             tokens = self._tokens(example, taken)
             found.append(Prediction(text=choices[0][0], score=choices[0][1], tokens=tokens, choices=choices))
+        return found
+
+    def _tags(self, model: AnyTagger, examples: Sequence[Example]) -> list[Prediction]:
+        """Return the classes of all positions. A class that is the target of a position is kept: it was given."""
+        batch = collate(examples, indices=range(len(examples))).to(device_of(model))
+        assert batch.source is not None
+        output = self.options.run(model, batch.source)
+        values, best = finite(output.logits).double().log_softmax(-1).max(dim=-1)
+        steps = steps_of(output.encoder, real=real_positions(model, batch.source))
+        found = []
+        for example, scores, ids, taken in zip(examples, values.tolist(), best.tolist(), steps, strict=True):
+            length = len(example.source)
+            given = target_ids(example) or (PADDING,) * length
+            classes = [known or index for known, index in zip(given, ids[:length], strict=True)]
+            certain = [0.0 if known else score for known, score in zip(given, scores[:length], strict=True)]
+            tokens = self._tokens(example, taken)
+            text, score = self.codec.render(classes), sum(certain)
+            written = [
+                Token(self._name(index), one.steps, value)
+                for index, one, value in zip(classes, tokens, certain, strict=True)
+            ]
+            found.append(Prediction(text=text, score=score, tokens=tokens, output=written, choices=[(text, score)]))
         return found
 
     def _prompt_steps(self, model: AnyLanguageModel, examples: Sequence[Example]) -> list[list[float]]:

@@ -43,6 +43,7 @@ METRICS: Mapping[str, Metric] = {
     "perplexity": Metric("perplexity", 2, "low"),
     "accuracy": Metric("accuracy", 3, "high"),
     "macro_f1": Metric("macro-F1", 3, "high"),
+    "position_accuracy": Metric("position accuracy", 3, "high"),
     "known_perplexity": Metric("perplexity, known words", 2, "low"),
     "bits_per_character": Metric("bits per character", 3, "low"),
 }
@@ -57,6 +58,8 @@ DECISIVE: Mapping[Measure, str] = {
     "perplexity": "perplexity",
     "last_word": "perplexity",
     "ranking": "accuracy",
+    "positions": "sequence_accuracy",
+    "tags": "position_accuracy",
 }
 """The score of each measure by which models are compared, and weights are chosen if they are chosen by a score."""
 
@@ -149,7 +152,7 @@ class Report:
     """One for each test set as a whole."""
     steps_by_supports: tuple[BySupports, ...] = ()
     confusion: tuple[Confusion, ...] = field(default=(), metadata=ADDED)
-    """The cells of the confusion matrix that are not 0, for the metric "classes"."""
+    """The cells of the confusion matrix that are not 0, for the metrics "classes" and "tags"."""
     signatures: dict[str, str] = field(default_factory=dict)
     """How a score was computed, as its library (sacreBLEU) writes it."""
     baseline: str = field(default="", metadata=ADDED)

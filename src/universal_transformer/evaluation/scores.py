@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from universal_transformer.data.example import Example
+from universal_transformer.data.example import PADDING, Example
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import Side, StepCounts
 from universal_transformer.files import show
@@ -60,6 +60,28 @@ def class_sums(
     return sums
 
 
+def position_sums(
+    example: Example,
+    given: Sequence[int],
+    *,
+    metric: Measure,
+    steps: Mapping[Side, Counter[int]] = MappingProxyType({}),
+) -> ScoreSums:
+    """Return what the classes that a model gave to the positions of an example add to the scores.
+
+    Positions without a class are not scored.
+    """
+    assert isinstance(example.target, tuple), "the target of a tagger is one class a position"
+    pairs = Counter((truth, found) for truth, found in zip(example.target, given, strict=True) if truth != PADDING)
+    positions = pairs.total()
+    right = sum(count for (truth, found), count in pairs.items() if truth == found)
+    return ScoreSums(
+        sums={"right": float(right), "positions": float(positions), "sequences": float(right == positions)},
+        steps=dict(steps),
+        confusion=pairs if metric == "tags" else Counter(),
+    )
+
+
 @dataclass
 class GroupSums:
     """What the examples of all test sets add to the scores."""
@@ -102,6 +124,12 @@ def scores(
         case "sequence":
             names = {"character_accuracy": "characters", "sequence_accuracy": "sequences"}
             return {name: sums[key] / found.count for name, key in names.items()}, {}
+        case "positions":
+            return {"sequence_accuracy": sums["sequences"] / found.count, "position_accuracy": _right(sums)}, {}
+        case "tags":
+            whole = sums["sequences"] / found.count
+            f1 = macro_f1(found.confusion)
+            return {"position_accuracy": _right(sums), "macro_f1": f1, "sequence_accuracy": whole}, {}
         case "bleu":
             return corpus_scores(found.texts, tokenizer=bleu_tokenizer)
     tokens = max(1.0, sums["tokens"])
@@ -127,6 +155,11 @@ def macro_f1(confusion: Mapping[tuple[int, int], int]) -> float:
         if truth == given:
             right.update({truth: count})
     return sum(2 * right[one] / total for one, total in named.items()) / max(1, len(named))
+
+
+def _right(sums: Mapping[str, float]) -> float:
+    """Return the share of positions whose class is right."""
+    return sums["right"] / max(1.0, sums["positions"])
 
 
 def _exp(nats: float) -> float:

@@ -18,7 +18,7 @@ from universal_transformer.decoding import Generated
 from universal_transformer.decoding.generation import steps_of
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
-from universal_transformer.evaluation.scores import ScoreSums, class_sums
+from universal_transformer.evaluation.scores import ScoreSums, class_sums, position_sums
 from universal_transformer.evaluation.tensors import (
     device_of,
     finite,
@@ -29,6 +29,7 @@ from universal_transformer.models.roles import (
     AnyClassifier,
     AnyEncoderDecoder,
     AnyLanguageModel,
+    AnyTagger,
     NonAutoregressive,
 )
 from universal_transformer.registry import Model
@@ -51,6 +52,8 @@ class Scorer:
         match self.model:
             case AnyClassifier() as model:
                 return self._classes(model, examples)
+            case AnyTagger() as model:
+                return self._positions(model, examples)
             case AnyLanguageModel() as model if self.metric == "ranking":
                 return self._ranks(model, examples)
             case AnyLanguageModel() as model:
@@ -69,6 +72,22 @@ class Scorer:
         steps = steps_of(output.encoder, real=real_positions(model, batch.source))
         return [
             class_sums(example, answer, metric=self.metric, steps={"encoder": Counter(map(int, taken))})
+            for example, answer, taken in zip(examples, given, steps, strict=True)
+        ]
+
+    def _positions(self, model: AnyTagger, examples: Sequence[Example]) -> list[ScoreSums]:
+        batch = self._batch(examples)
+        assert batch.source is not None
+        output = self.options.run(model, batch.source)
+        given = finite(output.logits).argmax(-1).tolist()
+        steps = steps_of(output.encoder, real=real_positions(model, batch.source))
+        return [
+            position_sums(
+                example,
+                answer[: len(example.source)],
+                metric=self.metric,
+                steps={"encoder": Counter(map(int, taken))},
+            )
             for example, answer, taken in zip(examples, given, steps, strict=True)
         ]
 

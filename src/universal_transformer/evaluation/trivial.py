@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from universal_transformer.data.example import Example
+from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.scores import ScoreSums, class_sums
+from universal_transformer.evaluation.scores import ScoreSums, class_sums, position_sums
 from universal_transformer.evaluation.tensors import target_ids
 from universal_transformer.files import one_line, read_json, show, show_path, write_json
-from universal_transformer.models.config import BaseConfig
+from universal_transformer.models.config import ENCODERS, BaseConfig
 from universal_transformer.tasks.accuracy import character_accuracy, sequence_accuracy, until_end
 from universal_transformer.tasks.pairs import PairsCodec
 from universal_transformer.tasks.task import Codec, Measure
@@ -35,6 +35,7 @@ class TrivialBaseline:
     | metric                   | answer                                                                         |
     | ------------------------ | ------------------------------------------------------------------------------ |
     | error, classes, accuracy | the most frequent class                                                        |
+    | positions, tags          | the most frequent class, at every position                                     |
     | sequence                 | the most frequent target                                                       |
     | bleu                     | the source as it is (another codec than of pairs: the most frequent target)    |
     | perplexity, last_word    | ``p(token) = (count + 1) / (tokens + vocabulary)``, whatever stands before it  |
@@ -50,8 +51,7 @@ class TrivialBaseline:
     def learn(cls, examples: Iterable[Example], config: BaseConfig) -> TrivialBaseline:
         """Count the targets of training; `config` is that of the model, with its sizes."""
         targets = [example.target for example in examples]
-        ids = chain.from_iterable((target,) if isinstance(target, int) else target for target in targets)
-        counts = Counter(ids)
+        counts = Counter(chain.from_iterable(map(target_classes, targets)))
         frequent: tuple[int, ...] = ()
         if config.architecture == "encoder_decoder":
             ((found, _),) = Counter(targets).most_common(1)
@@ -93,6 +93,8 @@ class TrivialBaseline:
         match metric:
             case "error" | "classes" | "accuracy":
                 return class_sums(example, self.most_frequent, metric=metric)
+            case "positions" | "tags":
+                return position_sums(example, [self.most_frequent] * len(example.source), metric=metric)
             case "sequence":
                 names = {"characters": character_accuracy, "sequences": sequence_accuracy}
                 return ScoreSums(sums={name: of(self.target, target_ids(example)) for name, of in names.items()})
@@ -128,7 +130,7 @@ class TrivialBaseline:
         """Return in words what is answered."""
         if metric == "bleu" and isinstance(codec, PairsCodec):
             return "the source as it is"
-        if metric in ("error", "classes", "accuracy"):
+        if metric in ("error", "classes", "accuracy", "positions", "tags"):
             return f"always {show(codec.render(self.most_frequent), limit=MOST_SHOWN)}, the most frequent class"
         if metric in ("sequence", "bleu"):
             text = codec.render(until_end(self.target))
@@ -136,9 +138,14 @@ class TrivialBaseline:
         return "the frequency of each token, whatever stands before it"
 
 
+def target_classes(target: tuple[int, ...] | int) -> tuple[int, ...]:
+    """Return the ids of a target: one class, or all that are not padding."""
+    return (target,) if isinstance(target, int) else tuple(index for index in target if index != PADDING)
+
+
 def num_target_ids(config: BaseConfig) -> int:
     """Return the number of classes, or of tokens that a target can have."""
     vocabulary = config.vocabulary
-    if config.architecture == "classifier":
+    if config.architecture in ENCODERS:
         return vocabulary.num_classes or vocabulary.size
     return vocabulary.target_size or vocabulary.size

@@ -10,7 +10,7 @@ import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import collate
-from universal_transformer.data.example import NO_CLASS, Example, spread
+from universal_transformer.data.example import NO_CLASS, PADDING, Example, spread
 from universal_transformer.decoding import generate
 from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
@@ -18,6 +18,7 @@ from universal_transformer.evaluation.prediction import predict
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
+from universal_transformer.models.tagger import Tagger
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import Model
 from universal_transformer.tasks.accuracy import until_end
@@ -67,7 +68,7 @@ def examine(model: Model, codec: Codec, example: Example) -> Story:
     """
     with evaluating(model):
         match model:
-            case Classifier():
+            case Classifier() | Tagger():
                 return _classify(model, codec, example)
             case EncoderDecoder():
                 return _translate(model, codec, example)
@@ -103,13 +104,15 @@ def choose_examples(model: Model, task: Task, *, count: int = 1) -> list[Example
     return [pool[place] for place in order[:count]]
 
 
-def _classify(model: Classifier, codec: Codec, example: Example) -> Story:
-    assert isinstance(example.target, int)
+def _classify(model: Classifier | Tagger, codec: Codec, example: Example) -> Story:
     output = model(_source(example, model), keep_attention=True)
     assert output.encoder is not None
     assert output.encoder.self_attention is not None
-    probabilities = output.logits[0].double().softmax(-1)
-    config, best = model.config, int(probabilities.argmax())
+    values, best = output.logits[0].double().log_softmax(-1).max(dim=-1)
+    answer, classes, config = example.target, best.tolist(), model.config
+    if isinstance(answer, tuple):  # positions without a class are not shown
+        values = values[torch.tensor(answer) != PADDING].sum()
+        classes = [index if truth != PADDING else PADDING for truth, index in zip(answer, classes, strict=True)]
     plain = config.tensor2tensor.plain_layers_before + config.tensor2tensor.plain_layers_after
     return Story(
         labels=tuple(codec.words(example)),
@@ -118,9 +121,9 @@ def _classify(model: Classifier, codec: Codec, example: Example) -> Story:
         halting=config.halts,
         facts=config.inputs.kind == "facts",
         supports=example.supports,
-        answer=None if example.target == NO_CLASS else codec.render(example.target),
-        output=codec.render(best),
-        probability=float(probabilities[best]),
+        answer=None if answer == NO_CLASS else codec.render(answer),
+        output=codec.render(classes),
+        probability=float(values.exp()),
         attention=output.encoder.self_attention[:, 0].float().cpu().numpy(),
         layers_per_step=0 if plain else config.step.blocks,
     )

@@ -68,7 +68,7 @@ class Exportable(nn.Module):
     def inputs(self) -> dict[str, Axes]:
         """Names and shapes of the inputs, ids as int64."""
         words = (self.config.vocabulary.max_fact_words,) if self.config.inputs.kind == "facts" else ()
-        sides = {"language_model": ("target",), "classifier": ("source",)}
+        sides = {"language_model": ("target",), "classifier": ("source",), "tagger": ("source",)}
         chosen = sides.get(self.config.architecture, ("source", "target"))
         return {side: ("batch", side, *words) for side in chosen}
 
@@ -79,6 +79,8 @@ class Exportable(nn.Module):
         vocabulary = self.config.vocabulary
         classes = (vocabulary.target_size or vocabulary.size,)
         logits = ("target", *classes) if "target" in self.inputs else (vocabulary.num_classes,)
+        if self.config.architecture == "tagger":
+            logits = ("source", *logits)
         return {"logits": ("batch", *logits), **{f"{sides[name]}_steps": ("batch", name) for name in self.inputs}}
 
     def examples(self, *, lengths: dict[str, int], rows: int, seed: int = 0) -> tuple[Tensor, ...]:

@@ -30,7 +30,9 @@ from universal_transformer.typed import Count, Positive, check, leaves, listed, 
 
 Rules = Iterator[tuple[str, bool, str]]
 """Path of a field, whether its value does not fit the others, and the remedy."""
-Architecture = Literal["encoder_decoder", "language_model", "classifier"]
+Architecture = Literal["encoder_decoder", "language_model", "classifier", "tagger"]
+ENCODERS = ("classifier", "tagger")
+"""Architectures without a decoder: their targets are classes, and have no start and no end."""
 AnyConfig = TypeVar("AnyConfig", bound="BaseConfig")
 
 
@@ -43,7 +45,7 @@ class VocabularyConfig:
     target_size: Count = 0
     """Target vocabulary. 0: source and target share the vocabulary and its embedding."""
     num_classes: Count = 0
-    """Classes of a classifier."""
+    """Classes of a classifier or a tagger."""
     max_fact_words: Count = 0
     """Words of the longest fact."""
     padding_id: Count = 0
@@ -142,7 +144,7 @@ class BaseConfig:
     """Name of the kind of model in files."""
 
     architecture: Architecture = "encoder_decoder"
-    """Sequence to sequence, next token, or one class for each sequence."""
+    """Sequence to sequence, next token, one class for each sequence, or one class for each position."""
     vocabulary: VocabularyConfig = VocabularyConfig()
     """Sizes and ids, from the data."""
     inputs: InputsConfig = InputsConfig()
@@ -234,7 +236,8 @@ class ModelConfig(BaseConfig):
     @property
     def num_blocks(self) -> int:
         """Blocks with weights of their own, over all sides."""
-        sides = {"encoder_decoder": (False, True), "language_model": (True,), "classifier": (False,)}[self.architecture]
+        alone = (self.architecture == "language_model",)
+        sides = (False, True) if self.architecture == "encoder_decoder" else alone
         steps = [1 if self.step.tied else self.max_steps_of(decoder=decoder) for decoder in sides]
         plain = self.tensor2tensor.plain_layers_before + self.tensor2tensor.plain_layers_after
         return sum(self.step.blocks * count + plain for count in steps)
@@ -262,7 +265,7 @@ class ModelConfig(BaseConfig):
     def looks_ahead(self) -> bool:
         """Whether a decoder of this configuration depends on later target positions."""
         sequence = self.halts_in(decoder=True) and self.halting.scope == "sequence"
-        return self.architecture != "classifier" and (sequence or self.tensor2tensor.shift_positions_by_step)
+        return self.architecture not in ENCODERS and (sequence or self.tensor2tensor.shift_positions_by_step)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values, those of `generation` and `execution` only where not the default."""
@@ -302,7 +305,7 @@ def _base_rules(config: BaseConfig) -> Rules:
     segments = config.inputs.segments > 1 and one_text
     yield "inputs.segments", segments, 'several texts need architecture "classifier" and inputs.kind "tokens"'
     ids, name = {"vocabulary.padding_id": vocabulary.padding_id}, "vocabulary.size"
-    if architecture != "classifier":
+    if architecture not in ENCODERS:
         same = vocabulary.end_id == vocabulary.padding_id
         yield "vocabulary.end_id", same, "must differ from padding_id, or no target could end"
         ids |= {"start_id": config.start_id, "vocabulary.end_id": vocabulary.end_id}
@@ -322,6 +325,8 @@ def _rules(config: ModelConfig) -> Rules:
     yield "transition.kind", config.transition.kind not in TRANSITIONS, f"allowed: {listed(TRANSITIONS)}"
     yield "halting.rule", config.halting.rule not in HALTING_RULES, f"allowed: {listed(HALTING_RULES)}"
     yield "outputs.pooling", pointer and not tokens, 'points at a token: inputs.kind must be "tokens"'
+    every = config.architecture == "tagger" and config.outputs.pooling != "mean"
+    yield "outputs.pooling", every, "a tagger reads each position by itself: leave it out"
     words = "the classes of a pointer are the tokens of its vocabulary"
     yield "vocabulary.num_classes", pointer and classes, words
     shifted = config.tensor2tensor.shift_positions_by_step
@@ -347,7 +352,7 @@ def _size_rules(config: ModelConfig) -> Rules:
 def _side_rules(config: ModelConfig) -> Rules:
     """Choices for a side that the architecture does not have, and a `min_steps` above `max_steps`."""
     architecture, depth = config.architecture, config.depth
-    missing = {"classifier": "decoder", "language_model": "encoder"}.get(architecture, "")
+    missing = {"language_model": "encoder"}.get(architecture, "decoder" if architecture in ENCODERS else "")
     yield "halting.side", config.halting.side == missing, f"a {architecture} has no {missing}"
     for name, value in (("max_steps", depth.decoder_max_steps), ("min_steps", depth.decoder_min_steps)):
         wrong = value > 0 and missing != ""

@@ -8,7 +8,8 @@ from universal_transformer.nn.trace import Trace
 
 @dataclass(frozen=True)
 class ModelOutput:
-    """Logits (``[batch, target, classes]``, or ``[batch, classes]`` of a classifier) and the traces over depth.
+    """Logits (``[batch, target, classes]``, ``[batch, classes]`` of a classifier, ``[batch, source, classes]`` of a
+    tagger) and the traces over depth.
 
     ``step_logits``, on request: the same map of the states after each step, ``H^1 … H^T`` of the side that is read.
     """

@@ -4,6 +4,7 @@
 role                           what it does
 ============================== ===================================================================================
 ``AnyClassifier``              source to one class
+``AnyTagger``                  source to one class for each of its positions
 ``AnyEncoderDecoder``          source to target, one token after the other: `start`, then `advance`
 ``AnyLanguageModel``           prompt to continuation, one token after the other: `start`, then `advance`
 ``NonAutoregressive``          source to target, all tokens at once: `output_logits`
@@ -49,10 +50,24 @@ class AnyClassifier(Pretrained):
 
     def __init__(self, config: BaseConfig) -> None:
         super().__init__(config)
-        if config.vocabulary.num_classes < 1:
-            raise UserError(
-                "vocabulary.num_classes=0: a classifier needs classes; take them from the data or set the field"
-            )
+        _check_classes(self.config)
+
+
+class AnyTagger(Pretrained):
+    """Tokens to one of ``num_classes`` for each position. Class 0 is that of a position without a class: no target."""
+
+    architecture = "tagger"
+
+    def __init__(self, config: BaseConfig) -> None:
+        super().__init__(config)
+        _check_classes(self.config)
+
+
+def _check_classes(config: BaseConfig) -> None:
+    if config.vocabulary.num_classes < 1:
+        raise UserError(
+            f"vocabulary.num_classes=0: a {config.architecture} needs classes; take them from the data or set the field"
+        )
 
 
 class Generating(Pretrained):

@@ -19,6 +19,7 @@ from typing import Any
 from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, show, show_path
 from universal_transformer.kinds import config_from_dict
+from universal_transformer.models.config import ENCODERS
 from universal_transformer.tasks import TASKS
 from universal_transformer.training.config import EARLIER_RECIPES, TrainingConfig, digest
 from universal_transformer.typed import typed
@@ -93,8 +94,8 @@ class Result:
 
     @property
     def classes(self) -> bool:
-        """Whether it chose its weights as classifiers do: by error before cross-entropy."""
-        return bool(self.settings["model"].get("architecture") == "classifier")
+        """Whether it chose its weights as classifiers and taggers do: by error before cross-entropy."""
+        return self.settings["model"].get("architecture") in ENCODERS
 
     @property
     def rank(self) -> tuple[float, float]:

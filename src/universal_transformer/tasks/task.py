@@ -21,7 +21,9 @@ SPECIAL_IDS = {"vocabulary.padding_id": PADDING, "vocabulary.start_id": START, "
 LIMIT = "generation.max_new_tokens"
 LOOKED_AT = 1000
 
-Measure = Literal["error", "sequence", "bleu", "perplexity", "accuracy", "last_word", "ranking", "classes"]
+Measure = Literal[
+    "error", "sequence", "bleu", "perplexity", "accuracy", "last_word", "ranking", "classes", "positions", "tags"
+]
 """How a task is scored; `evaluation.evaluate` says what each is."""
 
 BleuTokenizer = Literal[
@@ -165,11 +167,13 @@ class Task:
         return replaced(model, fields)
 
     def answer_limit(self) -> int:
-        """Return how many tokens an answer may have, <end> included; 0 where an answer is a class.
+        """Return how many tokens an answer may have, <end> included; 0 where an answer is a class, or one a position.
 
         The longest training target, a quarter of it and 10 more. A language model is given no more than the tokens of
         its longest training text. Of examples that are generated when they are needed, the first `LOOKED_AT` count.
         """
+        if self.model_fields.get("architecture") == "tagger":
+            return 0
         examples = self.train[:LOOKED_AT] if isinstance(self.train, LazyExamples) else self.train
         longest = max((len(one.target) for one in examples if isinstance(one.target, tuple)), default=0)
         continues = self.model_fields.get("architecture") == "language_model"

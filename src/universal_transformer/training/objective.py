@@ -31,7 +31,8 @@ class Loss:
     ponder: Scalar
     """N + R, mean over real positions, encoder and decoder; 0 for a fixed depth."""
     num_targets: Int[Tensor, ""]
-    """Target tokens that are not padding; for a classifier, examples whose class is known."""
+    """Target tokens that are not padding; for a classifier, examples whose class is known; for a tagger, positions
+    whose class is."""
     num_correct: Int[Tensor, ""]
     """Targets that the largest logit names."""
     mean_steps: Scalar
@@ -53,9 +54,10 @@ def objective(
 ) -> Loss:
     """``L = CE + ponder_weight · (N + R)`` with ``CE = -1/n Σ_i Σ_c q_ic log p_ic``, with teacher forcing.
 
-    n counts the real targets of the batch: tokens that are not padding, or examples of a classifier. q is
-    ``1 - label_smoothing`` at the right answer plus ``label_smoothing / classes`` everywhere (model.md, section 6).
-    `max_steps` replaces the configured depth. `step_loss` other than "last" is `deep_supervision`.
+    n counts the real targets of the batch: tokens that are not padding, examples of a classifier, or positions of a
+    tagger that have a class. q is ``1 - label_smoothing`` at the right answer plus ``label_smoothing / classes``
+    everywhere (model.md, section 6). `max_steps` replaces the configured depth. `step_loss` other than "last" is
+    `deep_supervision`.
     """
     depth: dict[str, int | bool] = {} if max_steps is None else {"max_steps": max_steps}
     if step_loss != "last":

@@ -17,6 +17,7 @@ from universal_transformer.evaluation.report import METRICS as SCORES
 from universal_transformer.evaluation.report import Side
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.files import write_json
+from universal_transformer.models.config import ENCODERS
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
@@ -55,7 +56,7 @@ class TrainingRun:
     ) -> None:
         self.config, self.training, self.folder, self.task = config, config.training, folder, task
         self.model, self.device, self.shown = model, device, shown
-        self.classes = model.config.architecture == "classifier"
+        self.classes = model.config.architecture in ENCODERS
         if self.training.halting_delay:
             optimizers.flatten_halting(model)
         self.optimizer = optimizers.build_optimizer(model, self.training)

@@ -18,7 +18,7 @@ from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.tensors import pick_device
 from universal_transformer.files import show_path
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import ENCODERS, ModelConfig
 from universal_transformer.registry import build
 from universal_transformer.tasks.task import Task, with_absolute_files
 from universal_transformer.training import folder as folders
@@ -89,7 +89,7 @@ def train(
         stack.enter_context(repeatable(threads=config.training.threads, device=device))
         stack.enter_context(folders.claimed(folder))
         stop = stack.enter_context(stop_on_signals(deadline=deadline))
-        unit = "examples" if model.config.architecture == "classifier" else "tokens"
+        unit = "examples" if model.config.architecture in ENCODERS else "tokens"
         shown = stack.enter_context(closing(display(quiet=quiet, unit=unit)))
         if limit := model.config.generation.max_new_tokens:
             shown.note(f"an answer may have {limit:,} tokens; model.generation.max_new_tokens changes it")

@@ -16,7 +16,7 @@ from universal_transformer.data.example import NO_CLASS, Example, sizes
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.collapse import describe, kind_of_collapse
 from universal_transformer.evaluation.report import METRICS, Side
-from universal_transformer.evaluation.trivial import TrivialBaseline
+from universal_transformer.evaluation.trivial import TrivialBaseline, target_classes
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import Model
 from universal_transformer.training.objective import objective
@@ -54,8 +54,7 @@ class Score:
 
 def trivial_score(baseline: TrivialBaseline, examples: Sequence[Example], *, metric: TaskMetric | None) -> Score | None:
     """Return the score of the baseline on the targets of `examples`; None without targets."""
-    targets = [(row.target,) if isinstance(row.target, int) else row.target for row in examples]
-    ids = [index for target in targets for index in target if index != NO_CLASS]
+    ids = [index for row in examples for index in target_classes(row.target) if index != NO_CLASS]
     if not ids:
         return None
     wrong = sum(index != baseline.most_frequent for index in ids)

@@ -1,0 +1,56 @@
+"""The tagger: the encoder alone, and one class for each position."""
+
+from torch import nn
+
+from universal_transformer.axes import Int, Positions, Tensor
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.initialise import initialise
+from universal_transformer.models.inputs import check_tokens
+from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.models.positions import check_positions, draw_positions
+from universal_transformer.models.roles import AnyTagger, check_threshold_applies
+from universal_transformer.models.source import SourceSide
+from universal_transformer.nn.trace import Kept
+
+
+class Tagger(AnyTagger):
+    """``logits_i = W h_i + b``: the state of each position to one of ``num_classes``."""
+
+    config: ModelConfig
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.source = SourceSide(self.config)
+        self.head = nn.Linear(self.config.sizes.width, self.config.vocabulary.num_classes)
+        initialise(self)
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch source"],
+        *,
+        source_positions: Positions | None = None,
+        max_steps: int | None = None,
+        halting_threshold: float | None = None,
+        keep_attention: bool = False,
+        keep_states: bool = False,
+    ) -> ModelOutput:
+        """Logits ``[batch, source, classes]``; with ``keep_states`` also those of the states after each step.
+
+        Those of padding have no meaning.
+
+        Raises UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
+        """
+        check_tokens(source, name="source")
+        check_positions(source_positions, of=source, name="source_positions")
+        check_threshold_applies(halting_threshold, config=self.config)
+        if self.training and self.config.coordinates.offsets != "none" and source_positions is None:
+            source_positions = draw_positions(self.config.coordinates, *source.shape, device=source.device)
+        states, _, trace = self.source(
+            source,
+            positions=source_positions,
+            max_steps=max_steps,
+            threshold=halting_threshold,
+            keep=Kept(attention=keep_attention, states=keep_states),
+        )
+        every = None if trace.states is None else self.head(trace.states)
+        return ModelOutput(self.head(states), trace, None, step_logits=every)
