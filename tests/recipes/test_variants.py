@@ -16,7 +16,7 @@ def counted(config):
         return build(config).num_parameters()
 
 
-VOCABULARIES = {"multi30k": 4000, "agreement": 7151, "lambada": 20_000, "lambada-reading": 34_781}
+VOCABULARIES = {"multi30k": 4000, "agreement": 7151, "lambada": 20_000, "lambada-reading": 34_781, "wmt14": 32_000}
 """Of tasks that need files."""
 FEW = {"train_examples": 9, "validation_examples": 3, "test_examples": 3}
 
@@ -31,6 +31,16 @@ def test_rows_of_equal_parameters_have_them_with_their_data(name):
         sizes = dataclasses.replace(base.data, **FEW).load().model_fields
     ours, theirs = (counted(replaced(one.model, sizes)) for one in (base, small))
     assert theirs == pytest.approx(ours, rel=0.02)
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("halting-2x")])
+def test_halting_may_take_twice_the_steps_of_the_fixed_depth(name):
+    base = RECIPES[name.removesuffix("-ut-halting-2x").replace("halting-2x", "fixed")]().model
+    model = RECIPES[name]().model
+    assert model.depth.max_steps == 2 * base.depth.max_steps
+    assert 2 * model.depth.max_steps * torch.sigmoid(torch.tensor(model.halting.bias)) == pytest.approx(1, rel=0.01)
+    different = {path for path in leaves(type(base)) if attrgetter(path)(base) != attrgetter(path)(model)}
+    assert different == {"depth.max_steps", "halting.bias", "halting.side"}
 
 
 def test_the_transformer_at_equal_compute_differs_in_what_makes_it_one():

@@ -5,19 +5,22 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from small_results import result
 from universal_transformer.cli.fields import override
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation import report
 from universal_transformer.recipes import RECIPES
+from universal_transformer.registry import build
 from universal_transformer.reproduction import paper
 from universal_transformer.reproduction.commands import train_command
 from universal_transformer.reproduction.rendering import render
 from universal_transformer.reproduction.runs import pending, plan
-from universal_transformer.reproduction.table1 import COLUMNS, MODELS, TABLE1
+from universal_transformer.reproduction.table1 import COLUMNS, MODELS, TABLE1, babi_row
 from universal_transformer.reproduction.tables import choose_rows
 from universal_transformer.training.config import RunConfig
+from universal_transformer.typed import replaced
 
 
 def row_of(text, *starts):
@@ -40,14 +43,38 @@ def test_the_papers_single_tasks_agree_with_its_table(column):
 
 def test_rows_differ_from_one_another_and_survive_their_json():
     configs = {name: recipe() for name, recipe in TABLE1.rows.items()}
-    assert len(configs) == 2 * 3 * 20 + 2 * 3
+    assert len(configs) == 2 * len(MODELS) * 20 + 2 * len(MODELS)
     assert len({config.digest() for config in configs.values()}) == len(configs)
     assert all(RunConfig.from_dict(config.to_dict()) == config for config in configs.values())
     for name, config in configs.items():
         column, model, *task = name.split("/")
         assert config.data.size == column.split("-")[0]
         assert config.data.task == (task[0] if task else "joint")
-        assert (config.model.step.tied, config.model.halts) == (model != "transformer", model == "ut-halting")
+        expected = (not model.startswith("transformer"), model.startswith("ut-halting"))
+        assert (config.model.step.tied, config.model.halts) == expected
+        assert config.model.depth.max_steps == (12 if model == "ut-halting-2x" else 6)
+
+
+@pytest.mark.parametrize(
+    ("column", "size", "classes", "words"),
+    [("10k-joint", 147, 60, 11), ("1k-joint", 147, 57, 11), ("10k-single", 21, 6, 6), ("1k-single", 41, 7, 7)],
+)
+def test_the_small_transformer_has_as_many_parameters(column, size, classes, words):
+    """Vocabularies of all tasks, and of the smallest and the largest single task."""
+    sizes = {"vocabulary.size": size, "vocabulary.num_classes": classes, "vocabulary.max_fact_words": words}
+
+    def counted(model):
+        with torch.device("meta"):
+            config = babi_row(column=column, model=model, task="joint" if "joint" in column else "1").model
+            return build(replaced(config, sizes)).num_parameters()
+
+    assert counted("transformer-small") == pytest.approx(counted("ut"), rel=0.02)
+
+
+def test_earlier_work_is_shown_as_the_paper_prints_it():
+    text = render(TABLE1, [])
+    assert row_of(text, "QRNet", "paper") == ["0.3 / 0", "-", "-", "-"]
+    assert row_of(text, "MemN2N", "paper") == ["-", "-", "-", "12.4 / 11"]
 
 
 def test_the_command_of_a_run_makes_the_same_run():
@@ -83,7 +110,7 @@ def test_what_is_recorded_with_these_settings_is_not_planned_again():
     ("choice", "expected"),
     [
         ({}, list(TABLE1.rows)),
-        ({"rows": ["1k-joint"]}, ["1k-joint/transformer", "1k-joint/ut", "1k-joint/ut-halting"]),
+        ({"rows": ["1k-joint"]}, [f"1k-joint/{model}" for model in MODELS]),
         (
             {"columns": ["10k-single"], "models": ["ut-halting"], "tasks": ["20", "4"]},
             ["10k-single/ut-halting/4", "10k-single/ut-halting/20"],
@@ -102,7 +129,7 @@ def test_rows_are_chosen_by_name_or_by_parts(choice, expected):
         ({"rows": ["10k"]}, "rows are named COLUMN/MODEL/TASK"),
         ({"rows": ["1k-joint"], "tasks": ["1"]}, "leave out --columns"),
         ({"columns": ["10k-singl"]}, "did you mean 10k-single"),
-        ({"models": ["lstm"]}, "allowed: transformer, ut, ut-halting"),
+        ({"models": ["lstm"]}, "allowed: transformer, transformer-small, ut, ut-halting"),
         ({"columns": ["10k-joint"], "tasks": ["1"]}, "10k-joint trains all tasks in one model"),
     ],
 )
@@ -124,8 +151,8 @@ def test_nothing_measured_is_said_in_every_cell():
 def test_some_tasks_are_shown_one_by_one_and_have_no_mean():
     text = render(TABLE1, [result("10k-single/ut-halting/1"), result("10k-single/ut-halting/3", error=7.25)])
     assert row_of(text, "UT, dynamic halting", "ours")[0] == "2 of 20 tasks"
-    assert row_of(text, "3 three-supporting-facts") == [*["not measured"] * 2, "0.4", "7.25 / 2.50"]
-    assert row_of(text, "2 two-supporting-facts") == [*["not measured"] * 2, "0", "not measured"]
+    assert row_of(text, "3 three-supporting-facts") == [*["not measured"] * 3, "0.4", "7.25 / 2.50", "not measured"]
+    assert row_of(text, "2 two-supporting-facts") == [*["not measured"] * 3, "0", *["not measured"] * 2]
     assert "1K joint, task" not in text
 
 

@@ -6,6 +6,7 @@ import dataclasses
 
 from universal_transformer.models.config import InputsConfig, ModelConfig, OutputsConfig
 from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
+from universal_transformer.recipes.variants import twice_the_depth
 from universal_transformer.tasks import BabiData, StoriesData
 from universal_transformer.training.config import RunConfig, TrainingConfig
 from universal_transformer.typed import replaced
@@ -95,6 +96,13 @@ def depth_random() -> RunConfig:
 def depth_halting() -> RunConfig:
     """Stories with dynamic halting, a cap of 6 steps in training, tested at caps of 1 to 12 (the depth study)."""
     return _at_most_six_steps("depth-halting", halting=True)
+
+
+def depth_halting_2x() -> RunConfig:
+    """Stories with dynamic halting, a cap of 12 steps in training, tested at caps of 1 to 12 (the depth study)."""
+    config = _at_most_six_steps("depth-halting-2x", halting=False)
+    assert isinstance(config.model, ModelConfig)
+    return dataclasses.replace(config, model=replaced(config.model, twice_the_depth(config.model)))
 
 
 def _at_most_six_steps(name: str, *, halting: bool) -> RunConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
@@ -64,6 +65,27 @@ def halting(base: Recipe) -> Recipe:
         return replaced(universal, {"halting.side": "both"})
 
     return _variant(base, model, suffix="ut-halting", title="UT, dynamic halting")
+
+
+def halting_2x(base: Recipe) -> Recipe:
+    """Return the recipe with dynamic halting and a cap of twice its depth; its name ends in -ut-halting-2x.
+
+    So it can take more steps than at a fixed depth, as in the paper, where up to 8.2 steps replace 6.
+    """
+
+    def model(universal: ModelConfig) -> ModelConfig:
+        return replaced(universal, twice_the_depth(universal))
+
+    return _variant(base, model, suffix="ut-halting-2x", title="UT, dynamic halting, cap of twice the depth")
+
+
+def twice_the_depth(universal: ModelConfig) -> dict[str, object]:
+    """Return the changes that make a model halt with a cap T of twice its depth.
+
+    A position first halts with the probability ``1 / (2 T)`` at each step, and so it starts near the cap.
+    """
+    cap = 2 * universal.depth.max_steps
+    return {"halting.side": "both", "depth.max_steps": cap, "halting.bias": -round(math.log(2 * cap - 1), 2)}
 
 
 def _transformer_of(universal: ModelConfig) -> ModelConfig:

@@ -23,6 +23,7 @@ TITLES: dict[str, str] = {
     "transformer-small": "Transformer, as many parameters as the UT",
     "ut": "Universal Transformer",
     "ut-halting": "UT, dynamic halting",
+    "ut-halting-2x": "UT, dynamic halting, cap of twice the depth",
     "neural-gpu": "Neural GPU",
     "distance-positions": "UT, distance positions",
 }

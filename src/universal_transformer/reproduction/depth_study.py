@@ -21,6 +21,7 @@ MODELS = {
     "fixed": "Fixed depth of 6",
     "random": "Random depth, 1 to 6",
     "halting": "Dynamic halting, at most 6",
+    "halting-2x": "Dynamic halting, at most 12",
 }
 
 
@@ -71,6 +72,7 @@ DEPTH = ResultTable(
         "stories/fixed": RECIPES["depth-fixed"],
         "stories/random": RECIPES["depth-random"],
         "stories/halting": RECIPES["depth-halting"],
+        "stories/halting-2x": RECIPES["depth-halting-2x"],
     },
     heading="Depth at test time",
     introduction="""\

@@ -1,11 +1,13 @@
-"""Table 1, bAbI question answering: {10K, 1K} × {one task a model, all 20 in one} × three models."""
+"""Table 1, bAbI question answering: {10K, 1K} × {one task a model, all 20 in one} × models."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from universal_transformer.evaluation.report import FAILED_ABOVE
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import RECIPES, Recipe
+from universal_transformer.recipes.variants import twice_the_depth
 from universal_transformer.reproduction import paper
 from universal_transformer.reproduction.definition import Column, Grid, ResultTable, titles
 from universal_transformer.tasks.babi import TASK_NAMES
@@ -18,21 +20,28 @@ COLUMNS = {
     "1k-single": "1K single",
     "1k-joint": "1K joint",
 }
-MODELS = titles("transformer", "ut", "ut-halting")
+MODELS = titles("transformer", "transformer-small", "ut", "ut-halting", "ut-halting-2x")
+_SMALL = {"single": {"width": 48, "filter_width": 248}, "joint": {"width": 48, "filter_width": 273}}
+"""Sizes of the Transformer that has as many parameters as the Universal Transformer."""
+
+_EARLIER = {"qrnet": "QRNet", "sparse-dnc": "Sparse DNC", "ga-mage": "GA+MAGE", "memn2n": "MemN2N"}
+"""Earlier work, as the paper prints it."""
 _NUM_TASKS = len(TASK_NAMES)
 
 
 def babi_row(*, column: str, model: str, task: str) -> RunConfig:
     """Return the run of one cell, or of one task of a cell: `task` is a number, or "joint" for all 20."""
-    return replaced(
-        RECIPES["babi" if column.endswith("single") else f"babi-{column}"](),
-        {
-            "data.task": task,
-            "data.size": "10k" if column.startswith("10k") else "1k",
-            "model.step.tied": model != "transformer",
-            "model.halting.side": "both" if model == "ut-halting" else "none",
-        },
-    )
+    size, kind = column.split("-")
+    config = RECIPES["babi" if kind == "single" else f"babi-{column}"]()
+    changes: dict[str, object] = {"step.tied": not model.startswith("transformer")}
+    changes["halting.side"] = "both" if model == "ut-halting" else "none"
+    if model == "transformer-small":
+        changes |= {f"sizes.{name}": value for name, value in _SMALL[kind].items()}
+    if model == "ut-halting-2x":
+        assert isinstance(config.model, ModelConfig)
+        changes |= twice_the_depth(config.model)
+    model_changes = {f"model.{name}": value for name, value in changes.items()}
+    return replaced(config, {"data.task": task, "data.size": size, **model_changes})
 
 
 def _rows() -> dict[str, Recipe]:
@@ -74,7 +83,7 @@ task, the mean is given only if all {_NUM_TASKS} tasks were measured.""",
     grids=[
         Grid(
             title=f"Mean over {_NUM_TASKS} tasks",
-            models={**MODELS, "seeds": "UT, dynamic halting, mean error over 10 seeds"},
+            models={**_EARLIER, **MODELS, "seeds": "UT, dynamic halting, mean error over 10 seeds"},
             columns={
                 title: Column(run=column, metrics=("error", "failed"), num_tasks=_NUM_TASKS)
                 for column, title in COLUMNS.items()
@@ -88,6 +97,7 @@ task, the mean is given only if all {_NUM_TASKS} tasks were measured.""",
             models={
                 "all": "not stated",
                 **{f"{column}/ut-halting": title for column, title in COLUMNS.items()},
+                **{f"{column}/ut-halting-2x": f"{title}, cap of twice the depth" for column, title in COLUMNS.items()},
             },
             columns={f"{number} fact{'s' * (number > 1)}": Column(supports=number) for number in (1, 2, 3)},
             printed={"all": paper.PONDER},
