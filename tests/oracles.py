@@ -212,3 +212,72 @@ def advance(probabilities, *, threshold, remainder_at_cap):
             h += p
             weights.append(p)
     return weights, count, remainder
+
+
+def distribution(head, state):
+    """Softmax of an affine head, class by class."""
+    powers = [math.exp(float(z)) for z in affine(state, head)]
+    return [power / sum(powers) for power in powers]
+
+
+def length(*vectors):
+    return math.sqrt(sum(float(x) ** 2 for vector in vectors for x in vector))
+
+
+def exit_scores(kind, walks, *, head=None):
+    """What a criterion compares with its threshold after each step, for positions that stop together: ``walks`` has one
+    list of states ``H^1, H^2, …`` a position. None before the step from which the kind is defined."""
+    scores = []
+    for t in range(len(walks[0])):
+        now = [walk[t] for walk in walks]
+        steps = [[walk[s] - walk[s - 1] if s else None for s in range(t + 1)] for walk in walks]
+        if kind == "state_change":
+            scores.append(length(*(d[t] for d in steps)) / length(*now) if t else None)
+        elif kind == "second_difference":
+            scores.append(length(*(d[t] - d[t - 1] for d in steps)) / length(*now) if t > 1 else None)
+        else:
+            read = [distribution(head, sum(walk[s] for walk in walks) / len(walks)) for s in range(t + 1)]
+            if kind == "confidence":
+                scores.append(max(read[t]))
+            else:
+                pairs = zip(read[t - 1], read[t], strict=True)
+                scores.append(sum(p * math.log(p / q) for p, q in pairs) if t else None)
+    return scores
+
+
+def exits_now(kind, scores, threshold):
+    """Whether the step just made is the last one."""
+    if kind == "confidence":
+        return scores[-1] > threshold
+    last = scores[-2:] if kind == "second_difference" else scores[-1:]
+    return len(scores) > (kind == "second_difference") and all(s is not None and s < threshold for s in last)
+
+
+@torch.no_grad()
+def exiting(recurrence, states, *, max_steps, kind, threshold, head=None, together=False, min_steps=1, source=None):
+    """One sequence whose positions stop by a criterion, each alone or all ``together``; others see the last state."""
+    count = len(states)
+    states, walks, running = list(states), [[] for _ in states], [True] * count
+    run = Run(steps=[0] * count, remainder=[0.0] * count)
+    for step in range(max_steps):
+        if not any(running):
+            break
+        new = timed(recurrence, states, step)
+        for module in step_blocks(recurrence, step):
+            new = block(module, new, causal=recurrence.decoder, source=source)
+        for i in range(count):
+            if running[i]:
+                states[i] = new[i]
+                run.steps[i] += 1
+                walks[i].append(close(recurrence, [new[i]])[0])
+        for group in [range(count)] if together else [[i] for i in range(count)]:
+            if not running[group[0]]:
+                continue
+            scores = exit_scores(kind, [walks[i] for i in group], head=head)
+            if scores[-1] is not None:
+                run.margin = min(run.margin, abs(scores[-1] - threshold))
+            if step == max_steps - 1 or (step >= min_steps - 1 and exits_now(kind, scores, threshold)):
+                for i in group:
+                    running[i] = False
+    run.states = close(recurrence, states)
+    return run

@@ -168,13 +168,14 @@ def go(
     source_padding=None,
     max_steps=None,
     threshold=None,
+    exit=None,
     **call,
 ):
     """Run a recurrence over states, positions counted over the real ones."""
     where = torch.arange(states.shape[1]).unsqueeze(0) if padding is None else count_positions(padding)
     projected = None if source is None else recurrence.project_source(source, padding=source_padding)
     encoding = recurrence.coordinates.encode(where, padding=padding)
-    depth = recurrence.depth(max_steps=max_steps, threshold=threshold)
+    depth = recurrence.depth(max_steps=max_steps, threshold=threshold, exit=exit)
     return recurrence(states, encoding=encoding, padding=padding, source=projected, depth=depth, **call)
 
 
@@ -191,7 +192,7 @@ def cache_for(module, *, batch, capacity, convolution=False, max_steps=None):
 
 
 @torch.no_grad()
-def piecewise(module, states, pieces, *, cache, padding=None, source=None, max_steps=None, threshold=None):
+def piecewise(module, states, pieces, *, cache, padding=None, source=None, max_steps=None, threshold=None, exit=None):
     """Outputs and steps of ``states`` fed in ``pieces``."""
     outputs, steps = [], []
     for count in pieces:
@@ -205,7 +206,7 @@ def piecewise(module, states, pieces, *, cache, padding=None, source=None, max_s
             cache=cache,
             cached_padding=None if padding is None else padding[:, :end],
             source=source,
-            depth=module.depth(max_steps=max_steps, threshold=threshold),
+            depth=module.depth(max_steps=max_steps, threshold=threshold, exit=exit),
         )
         cache.length = end
         outputs.append(output)

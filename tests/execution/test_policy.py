@@ -38,7 +38,12 @@ def test_few_halted_stay_with_norms_in_front(norm, runs, monkeypatch):
     monkeypatch.setattr(policy, "LEAST_SAVED", 0)
     chosen = torch.full((1, 10), 1e-3, dtype=torch.float64)
     chosen[0, 3] = 1.0
-    monkeypatch.setattr(module.halting, "forward", lambda *_, **__: chosen)
+    asked = module.halting.ask
+
+    def ask(states, memory, **call):
+        return (chosen, memory) if states.dim() == 3 else asked(states, memory, **call)
+
+    monkeypatch.setattr(module.halting, "ask", ask)
     ran, run = [], CompactLoop.run
     monkeypatch.setattr(CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
     with torch.no_grad():

@@ -6,6 +6,7 @@ import torch
 from configs import config_of
 from small_models import COORDINATES, ROTARY_SOURCE, SIZES, SOURCES, small, variants
 from universal_transformer.errors import UserError
+from universal_transformer.nn.trace import Kept
 from universal_transformer.registry import build
 from universal_transformer.typed import replaced
 
@@ -125,7 +126,7 @@ def test_tables_that_are_too_short_for_the_source_are_refused():
 @torch.no_grad()
 def test_attention_is_kept_on_request_and_costs_nothing_else():
     model, source = small(halting=True), ragged()
-    kept, plain = model(source, LABELS, keep_attention=True), model(source, LABELS)
+    kept, plain = model(source, LABELS, keep=Kept(attention=True)), model(source, LABELS)
     torch.testing.assert_close(kept.logits, plain.logits, rtol=0, atol=1e-10)
     assert plain.encoder.self_attention is None
     applications = kept.decoder.probability.shape[0]

@@ -6,6 +6,7 @@ import torch
 from small_models import small
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ENCODERS
+from universal_transformer.nn.trace import Kept
 
 STEPS = 3
 CHOICES = {
@@ -26,17 +27,18 @@ def calls(architecture, **fields):
     source, labels = torch.randint(3, 9, (3, 5)), torch.randint(3, 9, (3, 4))
     source[1, 3:], labels[2, 2:] = 0, 0
     if architecture in ENCODERS:
-        output = model(source, keep_states=True)
+        output = model(source, keep=Kept(states=True))
         single = [model(source, max_steps=steps).logits for steps in range(1, STEPS + 1)]
     elif architecture == "language_model":
-        output = model(labels, keep_states=True)
+        output = model(labels, keep=Kept(states=True))
         single = [model(labels, max_steps=steps).logits for steps in range(1, STEPS + 1)]
     else:
-        output = model(source, labels, keep_states=True)
+        output = model(source, labels, keep=Kept(states=True))
         states, padding, _ = model.source(source)
         positions = model.source.positions(source)
         projected = model._project_source(states, positions=positions, padding=padding)
-        single = [model.target(labels, source=projected, max_steps=steps)[0] for steps in range(1, STEPS + 1)]
+        depths = [model.target.depth(max_steps=steps) for steps in range(1, STEPS + 1)]
+        single = [model.target(labels, source=projected, depth=depth)[0] for depth in depths]
     real = {"classifier": ..., "tagger": source != 0}.get(architecture, labels != 0)
     return output, torch.stack(single), real
 
@@ -55,14 +57,14 @@ def test_the_logits_after_each_step_are_those_of_a_call_of_so_many_steps(archite
 def test_a_pointer_reads_the_states_after_each_step():
     model = small(architecture="classifier", pooling="pointer", num_classes=9, max_steps=STEPS)
     source = torch.tensor([[5, 6, 1, 7], [4, 1, 8, 0]])
-    kept = model(source, keep_states=True).step_logits
+    kept = model(source, keep=Kept(states=True)).step_logits
     for steps in range(1, STEPS + 1):
         torch.testing.assert_close(kept[steps - 1], model(source, max_steps=steps).logits, rtol=0, atol=1e-10)
 
 
 def test_the_output_of_halting_is_the_weighted_mean_of_the_states():
     model = small(architecture="language_model", halting=True, max_steps=5)
-    output = model(torch.randint(3, 9, (3, 6)), keep_states=True)
+    output = model(torch.randint(3, 9, (3, 6)), keep=Kept(states=True))
     trace = output.decoder
     assert len(trace.steps.unique()) > 1, "no position halts before another: nothing is tested"
     mixed = (trace.weight.unsqueeze(-1) * trace.states).sum(0)
@@ -72,7 +74,7 @@ def test_the_output_of_halting_is_the_weighted_mean_of_the_states():
 @pytest.mark.parametrize("halting", [False, True])
 def test_nothing_is_kept_unless_asked_for_and_keeping_changes_no_logit(halting):
     model, labels = small(architecture="language_model", halting=halting, max_steps=5), torch.randint(3, 9, (8, 16))
-    plain, kept = model(labels), model(labels, keep_states=True)
+    plain, kept = model(labels), model(labels, keep=Kept(states=True))
     assert plain.step_logits is None
     assert plain.decoder.states is None
     torch.testing.assert_close(kept.logits, plain.logits, rtol=0, atol=1e-10)
@@ -80,7 +82,7 @@ def test_nothing_is_kept_unless_asked_for_and_keeping_changes_no_logit(halting):
 
 def test_gradients_of_a_loss_after_each_step_are_those_of_separate_calls():
     model, labels = small(architecture="language_model", max_steps=STEPS), torch.randint(3, 9, (3, 6))
-    model(labels, keep_states=True).step_logits.logsumexp(-1).sum().backward()
+    model(labels, keep=Kept(states=True)).step_logits.logsumexp(-1).sum().backward()
     kept = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
     model.zero_grad()
     sum(model(labels, max_steps=steps).logits.logsumexp(-1).sum() for steps in range(1, STEPS + 1)).backward()
@@ -91,5 +93,5 @@ def test_gradients_of_a_loss_after_each_step_are_those_of_separate_calls():
 def test_states_before_plain_layers_have_no_logits():
     with pytest.raises(UserError, match="there are 1 plain layers"):
         small(architecture="classifier", num_classes=4, plain_layers_after=1)(
-            torch.randint(3, 9, (2, 4)), keep_states=True
+            torch.randint(3, 9, (2, 4)), keep=Kept(states=True)
         )

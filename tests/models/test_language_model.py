@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from small_models import small, variants
+from universal_transformer.nn.trace import Kept
 
 VARIANTS = variants()
 
@@ -43,7 +44,7 @@ def test_positions_are_drawn_while_training_and_only_then(offsets):
 
 @torch.no_grad()
 def test_there_is_no_source_and_so_no_trace_of_one():
-    output = small(architecture="language_model", halting=True)(labels(), keep_attention=True)
+    output = small(architecture="language_model", halting=True)(labels(), keep=Kept(attention=True))
     assert output.encoder is None
     assert output.decoder.cross_attention is None
     torch.testing.assert_close(output.ponder_cost, output.decoder.ponder_cost())

@@ -181,7 +181,7 @@ def test_the_encoder_of_a_configured_model_is_one_too():
     model = stir(EncoderDecoder(config)).double().eval()
     silence_attention(model.source.recurrence.blocks[0])
     source = torch.tensor([[4, 8, 5, 5, 7]])
-    states = model.source(source, max_steps=5)[0]
+    states = model.source(source, depth=model.source.recurrence.depth(max_steps=5))[0]
     embedded = model.source.input(source)[0]
     naive = neural_gpu(lists(embedded), model.source.recurrence.blocks[0], steps=5)
     torch.testing.assert_close(states[0], torch.tensor(naive, dtype=torch.float64))

@@ -4,6 +4,7 @@ from torch import nn
 
 from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import NO_CLASS, Example
+from universal_transformer.nn.trace import Kept
 from universal_transformer.registry import build
 from universal_transformer.training.objective import objective
 
@@ -92,7 +93,7 @@ def nats(logits, batch: Batch):
 @pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
 def test_a_loss_after_each_step_is_the_weighted_mean_over_the_steps_made(architecture, step_loss, weights):
     model, batch = made(architecture)
-    each = [nats(logits, batch) for logits in model(*inputs(architecture, batch), keep_states=True).step_logits]
+    each = [nats(logits, batch) for logits in model(*inputs(architecture, batch), keep=Kept(states=True)).step_logits]
     loss = objective(model, batch, label_smoothing=0.0, ponder_weight=0.0, step_loss=step_loss)
     expected = sum(weight * one for weight, one in zip(weights, each, strict=True)) / sum(weights)
     torch.testing.assert_close(loss.total, expected)
@@ -101,7 +102,7 @@ def test_a_loss_after_each_step_is_the_weighted_mean_over_the_steps_made(archite
 
 def test_the_output_of_a_halting_model_counts_as_much_as_all_its_steps():
     model, batch = made("language_model", halting=True)
-    output = model(batch.target, keep_states=True)
+    output = model(batch.target, keep=Kept(states=True))
     each = torch.stack([nats(logits, batch) for logits in output.step_logits])
     loss = objective(model, batch, label_smoothing=0.0, ponder_weight=0.5, step_loss="mean")
     expected = (each.mean() + nats(output.logits, batch)) / 2 + 0.5 * output.ponder_cost

@@ -41,7 +41,7 @@ class RowEngine:
         recompute: Recompute | None = None,
         checkpoint: Callable[..., Any] | None = None,
     ) -> None:
-        self.block, self.unit = recurrence.block, recurrence.halting
+        self.block, self.unit, self.close = recurrence.block, recurrence.stop_unit(depth), recurrence.close
         self.depth, self.signals = depth, signals
         self.recompute, self.checkpoint = recompute, checkpoint
 
@@ -51,12 +51,10 @@ class RowEngine:
         *,
         attend: Attend,
         attend_source: Attend | None,
-        mean: Callable[[PerRow], PerRow] | None = None,
     ) -> StepResult | None:
         """One depth step of every row, in place; None without halting.
 
-        ``attend`` and ``attend_source`` compute the attention of the rows. ``mean`` averages probabilities over each
-        sequence where the halting scope is the sequence.
+        ``attend`` and ``attend_source`` compute the attention of the rows.
         """
         timed = rows.base
         if self.signals is not None:
@@ -67,18 +65,17 @@ class RowEngine:
         if self.unit is None:
             rows.output = new
         else:
-            result = self._halt(rows, timed, new, mean)
+            result = self._halt(rows, timed, new)
         rows.step = rows.step + 1
         rows.base = new if rows.signal is None else compute(self.recompute, torch.add, new, rows.signal)
         return result
 
-    def _halt(self, rows: RowState, timed: Rows, new: Rows, mean: Callable[[PerRow], PerRow] | None) -> StepResult:
+    def _halt(self, rows: RowState, timed: Rows, new: Rows) -> StepResult:
         """The halting rule, and the new state's term of the output."""
         assert self.unit is not None
         config, depth = self.unit.config, self.depth
-        probability = self.unit.probability(timed)
-        if mean is not None:
-            probability = mean(probability)
+        read = timed if self.unit.reads == "timed" else self.close(new)
+        probability, rows.memory = self.unit.ask(read, rows.memory, sequences=rows.layout)
         if depth.min_steps > 1:
             may_halt = rows.step >= depth.min_steps - 1
             probability = probability * may_halt

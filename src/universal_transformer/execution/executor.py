@@ -37,12 +37,14 @@ def compacting_loop(
     padding: Padding | None,
 ) -> tuple[States, Trace] | None:
     """``recurrence.halting_loop`` without the halted positions where that saves time; None where it is not exact."""
-    if compaction_obstacle(recurrence, context) is not None:
+    unit = recurrence.stop_unit(depth)
+    if unit is None or compaction_obstacle(recurrence, context, depth=depth) is not None:
         return None
-    progress = HaltingProgress.start(recurrence, states, padding=padding)
+    progress = HaltingProgress.start(recurrence, states, depth=depth, padding=padding)
     signals = recurrence.coordinates.step_signals(depth.max_steps, like=states)
     loop = CompactLoop(recurrence, context, depth=depth, signals=signals)
-    most = compaction_pays_up_to(recurrence, context, positions=progress.halting.running.numel())
+    positions, by_sequence = progress.halting.running.numel(), unit.config.scope == "sequence"
+    most = compaction_pays_up_to(recurrence, context, positions=positions, by_sequence=by_sequence)
     for step in range(depth.max_steps):
         counts = progress.halting.running.sum(dim=1).tolist()
         running = sum(counts)
@@ -154,15 +156,14 @@ class CompactLoop:
             signal=self._signal(layout),
             output=progress.output.to(torch.promote_types(kind, h.dtype), copy=True).flatten(0, 1),
             cumulative=h.index_select(0, layout.index),
+            memory=tuple(part.flatten(0, 1).index_select(0, layout.index) for part in progress.memory),
         )
-        by_sequence = self.recurrence.unit.config.scope == "sequence"
         for number in range(step, self.depth.max_steps):
             attend = self._attend if store is None else store.attend
             result = engine.step(
                 rows,
                 attend=partial(attend, step=number, layout=layout),
                 attend_source=None if self.context.source is None else partial(self._attend_source, layout=layout),
-                mean=partial(_mean_over_sequences, layout=layout) if by_sequence else None,
             )
             assert result is not None
             record.add(layout.index, result)
@@ -182,6 +183,7 @@ class CompactLoop:
             rows.layout, rows.signal = layout, self._signal(layout)
             rows.base = compute(self.recompute, torch.index_select, rows.base, 0, kept)
             rows.cumulative = rows.cumulative.index_select(0, kept)
+            rows.memory = tuple(part.index_select(0, kept) for part in rows.memory)
         record.write(progress)
         progress.output = rows.output.view_as(progress.output)
 
@@ -254,10 +256,3 @@ class CompactLoop:
             return None
         index = layout.index if len(signal) == len(layout.counts) else layout.index % layout.length
         return compute(self.recompute, torch.index_select, signal.flatten(0, 1), 0, index)
-
-
-def _mean_over_sequences(probability: PerRow, *, layout: BatchLayout) -> PerRow:
-    """The mean over the running rows of each sequence, for every row."""
-    empty = probability.new_zeros(len(layout.counts))
-    total, count = (empty.index_add(0, layout.sequence, part) for part in (probability, torch.ones_like(probability)))
-    return (total / count.clamp(min=1)).index_select(0, layout.sequence)

@@ -9,7 +9,7 @@ import math
 import torch
 
 from universal_transformer.nn.context import AttentionContext
-from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.recurrence import Depth, Recurrence
 
 COMPACT_BELOW = 0.75
 """Share of running positions below which halted ones are left out in training and with a cache: above it, moving rows
@@ -71,12 +71,14 @@ def shared_call_obstacle(recurrence: Recurrence) -> str | None:
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def compaction_obstacle(recurrence: Recurrence, context: AttentionContext | None = None) -> str | None:
+def compaction_obstacle(
+    recurrence: Recurrence, context: AttentionContext | None = None, *, depth: Depth | None = None
+) -> str | None:
     """Why leaving out halted positions would change the result, in this call or (without ``context``) in any.
 
     None if it would not. What other positions see of a halted one must follow from its last state (``projection.py``).
     """
-    unit = recurrence.halting
+    unit = recurrence.stop_unit(depth)
     if unit is None:
         return "no position halts: the depth is fixed"
     if unit.config.state != "frozen":
@@ -92,14 +94,16 @@ def compaction_obstacle(recurrence: Recurrence, context: AttentionContext | None
     return None
 
 
-def compaction_pays_up_to(recurrence: Recurrence, context: AttentionContext, *, positions: int) -> int:
+def compaction_pays_up_to(
+    recurrence: Recurrence, context: AttentionContext, *, positions: int, by_sequence: bool = False
+) -> int:
     """The largest number of running positions, of ``positions``, at which leaving out the others saves time."""
     block, gradients = recurrence.block, torch.is_grad_enabled()
     width = recurrence.coordinates.sizes.width
     renewed = not block.after_attention.post and recurrence.coordinates.config.step != "none"
     plain = not gradients and not recurrence.training and context.cache is None
     below = COMPACT_BELOW
-    if plain and recurrence.unit.config.scope == "position":
+    if plain and not by_sequence:
         below = RENEWED_BELOW if renewed else INFER_BELOW
     least = LEAST_SAVED * GRADIENT_FACTOR ** (int(renewed) + int(gradients))
     return min(math.ceil(below * positions) - 1, positions - math.ceil(least / width**2))

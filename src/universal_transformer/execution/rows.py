@@ -1,13 +1,15 @@
 """The rows of the engine: positions that still run, where they stand, and what each of them carries."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 
-from universal_transformer.axes import Bool, Float, Index, Int, PerRow, Rows, Tensor
+from universal_transformer.axes import Bool, Float, Index, Int, PerRow, Rows, States, Tensor
 from universal_transformer.execution import policy
 from universal_transformer.execution.kernels import attend
+from universal_transformer.nn.halting import Memory
 
 Keys = Float[Tensor, "batch heads key head"]
 Mask = Bool[Tensor, "batch 1 1 key"]
@@ -59,6 +61,17 @@ class BatchLayout:
         if len(kept) == len(self.index):
             return self, kept
         return replace(self, index=self.index.index_select(0, kept), counts=counts), kept
+
+    def mean(self, values: PerRow) -> PerRow:
+        """The mean over the rows of each sequence, for every row."""
+        empty = values.new_zeros(len(self.counts))
+        total, count = (empty.index_add(0, self.sequence, part) for part in (values, torch.ones_like(values)))
+        return (total / count.clamp(min=1)).index_select(0, self.sequence)
+
+    def apply(self, function: Callable[[States], Tensor], states: Rows) -> Float[Tensor, "row classes"]:
+        """``function`` of the states of each sequence, for every row; of the positions without a row they are 0."""
+        whole = states.new_zeros(len(self.counts) * self.length, states.shape[1]).index_copy(0, self.index, states)
+        return function(whole.view(len(self.counts), self.length, -1)).index_select(0, self.sequence)
 
     def attend(
         self,
@@ -149,6 +162,14 @@ class Places:
     sequence: Index
     position: Index
 
+    def mean(self, values: PerRow) -> PerRow:
+        """A row is alone."""
+        return values
+
+    def apply(self, function: Callable[[States], Tensor], states: Rows) -> Float[Tensor, "row classes"]:
+        """A row is alone."""
+        return function(states.unsqueeze(1))
+
     def select(self, kept: Index) -> "Places":
         """Only the rows ``kept``."""
         return Places(self.sequence.index_select(0, kept), self.position.index_select(0, kept))
@@ -167,6 +188,7 @@ class RowState:
     signal: Rows | None  # π, where it is added at every step
     output: Float[Tensor, "position width"]  # in a batch of all positions, else of the rows
     cumulative: PerRow  # h of the halting rule
+    memory: Memory = ()  # of the halting unit
 
 
 def _earlier(position: Int[Tensor, "*rows"], keys: int) -> Bool[Tensor, "*rows key"]:

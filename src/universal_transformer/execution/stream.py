@@ -24,24 +24,24 @@ from universal_transformer.nn.halting import wide
 from universal_transformer.nn.recurrence import Depth, Recurrence
 
 
-def stream_obstacle(recurrence: Recurrence) -> str | None:
-    """Why rows of this recurrence cannot be at different steps; None if they can."""
+def stream_obstacle(recurrence: Recurrence, *, depth: Depth | None = None) -> str | None:
+    """Why rows of this recurrence cannot be at different steps; None if they can. ``depth``: that of a call."""
     if not recurrence.decoder:
         return "it is not a decoder"
     if len(recurrence.layers) != len(recurrence.blocks):
         return "plain layers stand before or after the recurrence"
-    if recurrence.halting is None:
+    if recurrence.stop_unit(depth) is None:
         return shared_call_obstacle(recurrence)
     if recurrence.executor is None:
         return 'halting_execution="masked" was chosen'
-    return compaction_obstacle(recurrence)
+    return compaction_obstacle(recurrence, depth=depth)
 
 
 class RowStream:
     """Sequences in a cache, each at its own token. :meth:`enter` starts tokens, :meth:`step` makes one depth step."""
 
     def __init__(self, recurrence: Recurrence, *, rows: int, capacity: int, depth: Depth) -> None:
-        if (reason := stream_obstacle(recurrence)) is not None:
+        if (reason := stream_obstacle(recurrence, depth=depth)) is not None:
             raise UserError(f"rows cannot be at different depth steps: {reason}")
         self.recurrence, self.depth = recurrence, depth
         block = recurrence.block
@@ -96,7 +96,7 @@ class RowStream:
                 rows.signal.index_copy_(0, at, signal)
         rows.base.index_copy_(0, at, states)
         rows.layout.position.index_copy_(0, at, position)
-        for part in (rows.step, rows.output, rows.cumulative):
+        for part in (rows.step, rows.output, rows.cumulative, *rows.memory):
             part.index_fill_(0, at, 0)
 
     def keep(self, kept: Int[Tensor, "kept"]) -> None:
@@ -111,6 +111,7 @@ class RowStream:
             signal=None if rows.signal is None else rows.signal.index_select(0, kept),
             output=rows.output.index_select(0, kept),
             cumulative=rows.cumulative.index_select(0, kept),
+            memory=tuple(part.index_select(0, kept) for part in rows.memory),
         )
         if self.source is not None:
             key, value, mask = self.source

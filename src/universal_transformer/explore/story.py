@@ -19,7 +19,7 @@ from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.tagger import Tagger
-from universal_transformer.nn.trace import Trace
+from universal_transformer.nn.trace import Kept, Trace
 from universal_transformer.registry import Model
 from universal_transformer.tasks.accuracy import until_end
 from universal_transformer.tasks.task import Codec, Task
@@ -105,7 +105,7 @@ def choose_examples(model: Model, task: Task, *, count: int = 1) -> list[Example
 
 
 def _classify(model: Classifier | Tagger, codec: Codec, example: Example) -> Story:
-    output = model(_source(example, model), keep_attention=True)
+    output = model(_source(example, model), keep=Kept(attention=True))
     assert output.encoder is not None
     assert output.encoder.self_attention is not None
     values, best = output.logits[0].double().log_softmax(-1).max(dim=-1)

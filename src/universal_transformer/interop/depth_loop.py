@@ -43,7 +43,7 @@ def depth_loop(
         )
         return step + 1, *_carried(progress)
 
-    start = _carried(HaltingProgress.start(recurrence, states, padding=padding))
+    start = _carried(HaltingProgress.start(recurrence, states, depth=depth, padding=padding))
     first = torch.zeros((), dtype=torch.int64, device=states.device)
     _, *carried = while_loop(runs, body, (first, *start))  # type: ignore[no-untyped-call]
     found = _progress(carried)
@@ -60,7 +60,7 @@ def _progress(carried: Sequence[Tensor]) -> HaltingProgress:
     """The inverse of :func:`_carried`."""
     states, output, *others = carried
     count = len(Halting._fields)
-    return HaltingProgress(states, output, Halting(*others[:count]), tuple(others[count:]))
+    return HaltingProgress(states, output, Halting(*others[:count]), entered=tuple(others[count:]))
 
 
 def _one_step(
@@ -88,7 +88,7 @@ def _one_step(
         made = torch.where(active.unsqueeze(-1), made, output)
     if unit.config.state == "frozen":
         new = torch.where(active.unsqueeze(-1), new, states)
-    return HaltingProgress(new, made, halting, entered)
+    return HaltingProgress(new, made, halting, entered=entered)
 
 
 def _without_views(context: AttentionContext) -> AttentionContext:

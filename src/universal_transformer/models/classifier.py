@@ -9,10 +9,12 @@ from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import check_tokens
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.pointer import Pointer
-from universal_transformer.models.positions import check_positions, draw_positions
+from universal_transformer.models.positions import check_positions, draw_positions, without_padding
 from universal_transformer.models.roles import AnyClassifier, check_threshold_applies
 from universal_transformer.models.source import SourceSide
-from universal_transformer.nn.trace import Kept
+from universal_transformer.nn.config import Exit
+from universal_transformer.nn.exits import ExitUnit
+from universal_transformer.nn.trace import NOTHING, Kept
 
 
 def pool(states: States, *, padding: Padding | None, how: str) -> Float[Tensor, "batch width"]:
@@ -49,10 +51,12 @@ class Classifier(AnyClassifier):
         source_positions: Positions | None = None,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
-        keep_attention: bool = False,
-        keep_states: bool = False,
+        exit: Exit | None = None,
+        keep: Kept = NOTHING,
     ) -> ModelOutput:
-        """Logits ``[batch, classes]``; with ``keep_states`` also those of the states after each step.
+        """Logits ``[batch, classes]``; with ``keep.states`` also those of the states after each step.
+
+        With ``exit`` all positions of a sequence stop together.
 
         Raises UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
         """
@@ -61,23 +65,21 @@ class Classifier(AnyClassifier):
         check_threshold_applies(halting_threshold, config=self.config)
         if self.training and self.config.coordinates.offsets != "none" and source_positions is None:
             source_positions = draw_positions(self.config.coordinates, *source.shape[:2], device=source.device)
-        states, padding, trace = self.source(
+        padding = without_padding(self.source.input.padding(source))
+
+        def read(states: States) -> Float[Tensor, "batch classes"]:
+            """Logits from states."""
+            if isinstance(self.head, Pointer):
+                return self.head(states, source, padding=padding)
+            logits: Tensor = self.head(pool(states, padding=padding, how=self.config.outputs.pooling))
+            return logits
+
+        unit = None if exit is None else ExitUnit(exit, read, scope="sequence")
+        states, _, trace = self.source(
             source,
             positions=source_positions,
-            max_steps=max_steps,
-            threshold=halting_threshold,
-            keep=Kept(attention=keep_attention, states=keep_states),
+            depth=self.source.recurrence.depth(max_steps=max_steps, threshold=halting_threshold, exit=unit),
+            keep=keep,
         )
-        every = None
-        if trace.states is not None:
-            every = torch.stack([self._read(each, source, padding=padding) for each in trace.states])
-        return ModelOutput(self._read(states, source, padding=padding), trace, None, step_logits=every)
-
-    def _read(
-        self, states: States, source: Int[Tensor, "batch source *words"], *, padding: Padding | None
-    ) -> Float[Tensor, "batch classes"]:
-        """Logits from states."""
-        if isinstance(self.head, Pointer):
-            return self.head(states, source, padding=padding)
-        logits: Tensor = self.head(pool(states, padding=padding, how=self.config.outputs.pooling))
-        return logits
+        every = None if trace.states is None else torch.stack([read(each) for each in trace.states])
+        return ModelOutput(read(states), trace, None, step_logits=every)

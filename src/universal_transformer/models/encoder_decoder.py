@@ -12,7 +12,10 @@ from universal_transformer.models.roles import AnyEncoderDecoder, check_threshol
 from universal_transformer.models.source import SourceSide
 from universal_transformer.models.target import DecoderState, TargetSide
 from universal_transformer.nn.attention import ProjectedSource
-from universal_transformer.nn.trace import Kept
+from universal_transformer.nn.config import Exit
+from universal_transformer.nn.exits import ExitUnit
+from universal_transformer.nn.recurrence import Depth
+from universal_transformer.nn.trace import NOTHING, Kept
 
 
 class EncoderDecoder(AnyEncoderDecoder):
@@ -54,6 +57,11 @@ class EncoderDecoder(AnyEncoderDecoder):
             rotary = source_angles(recurrence.coordinates, positions, padding=padding, from_end=from_end)
         return recurrence.project_source(states, padding=padding, rotary=rotary)
 
+    def _source_depth(self, *, max_steps: int | None, threshold: float | None, exit: Exit | None) -> Depth:
+        """The depth of the encoder, which an exit that reads the output does not concern."""
+        unit = None if exit is None or exit.reads_output else ExitUnit(exit)
+        return self.source.recurrence.depth(max_steps=max_steps, threshold=threshold, exit=unit)
+
     def forward(
         self,
         source: Int[Tensor, "batch source"],
@@ -64,11 +72,14 @@ class EncoderDecoder(AnyEncoderDecoder):
         target_space: int = 0,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
-        keep_attention: bool = False,
-        keep_states: bool = False,
+        exit: Exit | None = None,
+        keep: Kept = NOTHING,
     ) -> ModelOutput:
         """Logits for every label of ``target`` (end token included, padded on the right) given those to its left;
-        with ``keep_states`` also those of the decoder's states after each step.
+        with ``keep.states`` also those of the decoder's states after each step.
+
+        With ``exit`` each position stops by itself. Only the decoder stops by what it predicts: no head reads the
+        states of the encoder, which then has its trained depth.
 
         Raises UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
         """
@@ -86,17 +97,15 @@ class EncoderDecoder(AnyEncoderDecoder):
             source,
             positions=source_positions,
             target_space=target_space,
-            max_steps=max_steps,
-            threshold=halting_threshold,
-            keep=Kept(attention=keep_attention),
+            depth=self._source_depth(max_steps=max_steps, threshold=halting_threshold, exit=exit),
+            keep=Kept(attention=keep.attention),
         )
         logits, decoder = self.target(
             target,
             source=self._project_source(states, positions=source_positions, padding=padding),
             positions=target_positions,
-            max_steps=max_steps,
-            threshold=halting_threshold,
-            keep=Kept(attention=keep_attention, states=keep_states),
+            depth=self.target.depth(max_steps=max_steps, threshold=halting_threshold, exit=exit),
+            keep=keep,
         )
         every = None if decoder.states is None else self.target.logits(decoder.states)
         return ModelOutput(logits, encoder, decoder, step_logits=every)
@@ -108,20 +117,19 @@ class EncoderDecoder(AnyEncoderDecoder):
         capacity: int,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
+        exit: Exit | None = None,
     ) -> DecoderState:
         """Encode ``source`` and return the state for up to ``capacity`` tokens (the start token included)."""
         check_tokens(source, name="source")
         check_threshold_applies(halting_threshold, config=self.config)
         positions = self.source.positions(source)
-        states, padding, trace = self.source(
-            source, positions=positions, max_steps=max_steps, threshold=halting_threshold
-        )
+        depth = self._source_depth(max_steps=max_steps, threshold=halting_threshold, exit=exit)
+        states, padding, trace = self.source(source, positions=positions, depth=depth)
         state = self.target.start(
             batch=source.shape[0],
             capacity=capacity,
             source=self._project_source(states, positions=positions, padding=padding),
-            max_steps=max_steps,
-            threshold=halting_threshold,
+            depth=self.target.depth(max_steps=max_steps, threshold=halting_threshold, exit=exit),
         )
         state.trace = trace
         return state

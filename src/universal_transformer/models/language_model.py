@@ -8,7 +8,8 @@ from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions import check_positions, draw_positions
 from universal_transformer.models.roles import AnyLanguageModel, check_threshold_applies
 from universal_transformer.models.target import DecoderState, TargetSide
-from universal_transformer.nn.trace import Kept
+from universal_transformer.nn.config import Exit
+from universal_transformer.nn.trace import NOTHING, Kept
 
 
 class LanguageModel(AnyLanguageModel):
@@ -31,11 +32,11 @@ class LanguageModel(AnyLanguageModel):
         target_positions: Positions | None = None,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
-        keep_attention: bool = False,
-        keep_states: bool = False,
+        exit: Exit | None = None,
+        keep: Kept = NOTHING,
     ) -> ModelOutput:
-        """Logits for every token of ``target`` given those to its left; with ``keep_states`` also those of the states
-        after each step.
+        """Logits for every token of ``target`` given those to its left; with ``keep.states`` also those of the states
+        after each step. With ``exit`` each position stops by itself.
 
         Raises UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
         """
@@ -47,9 +48,8 @@ class LanguageModel(AnyLanguageModel):
         logits, trace = self.target(
             target,
             positions=target_positions,
-            max_steps=max_steps,
-            threshold=halting_threshold,
-            keep=Kept(attention=keep_attention, states=keep_states),
+            depth=self.target.depth(max_steps=max_steps, threshold=halting_threshold, exit=exit),
+            keep=keep,
         )
         every = None if trace.states is None else self.target.logits(trace.states)
         return ModelOutput(logits, None, trace, step_logits=every)
@@ -61,7 +61,9 @@ class LanguageModel(AnyLanguageModel):
         capacity: int,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
+        exit: Exit | None = None,
     ) -> DecoderState:
         """Return an empty state with caches for ``capacity`` tokens (start token and prompt included)."""
         check_threshold_applies(halting_threshold, config=self.config)
-        return self.target.start(batch=batch, capacity=capacity, max_steps=max_steps, threshold=halting_threshold)
+        depth = self.target.depth(max_steps=max_steps, threshold=halting_threshold, exit=exit)
+        return self.target.start(batch=batch, capacity=capacity, depth=depth)

@@ -50,11 +50,13 @@ class MixedRecurrence(Recurrence):
     def loop(self, states: States, context: AttentionContext, *, depth: Depth, **call: Any) -> tuple[States, Trace]:
         """The layers before, the loop over depth, the layers after.
 
-        UserError for states that are to be kept where layers follow: nothing reads the states of the recurrence.
+        UserError where layers follow and logits of the states of the recurrence are asked for: nothing reads them.
         """
-        if self.after and context.states is not None:
+        exits = depth.exit is not None and depth.exit.exit.reads_output
+        if self.after and (exits or context.states is not None):
+            asked = f"exit {depth.exit.exit}" if depth.exit is not None and exits else "Kept(states=True)"
             raise UserError(
-                f"keep_states: after the recurrence there are {len(self.after)} plain layers "
+                f"{asked}: after the recurrence there are {len(self.after)} plain layers "
                 "(tensor2tensor.plain_layers_after), so that its states have no logits; leave it out"
             )
         states = self._plain(states, context, count=len(self.before), slot=0, index=0)

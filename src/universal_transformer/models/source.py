@@ -14,6 +14,7 @@ from universal_transformer.models.positions import (
     restart_positions,
     without_padding,
 )
+from universal_transformer.nn.recurrence import Depth
 from universal_transformer.nn.trace import NOTHING, Kept, Trace
 
 
@@ -47,11 +48,13 @@ class SourceSide(nn.Module):
         *,
         positions: Positions | None = None,
         target_space: int = 0,
-        max_steps: int | None = None,
-        threshold: float | None = None,
+        depth: Depth | None = None,
         keep: Kept = NOTHING,
     ) -> tuple[States, Padding | None, Trace]:
-        """States ``[batch, source, width]``, the padding (None when there is none), and the trace."""
+        """States ``[batch, source, width]``, the padding (None when there is none), and the trace.
+
+        ``depth``: from `recurrence`, by default as trained.
+        """
         padding = without_padding(self.input.padding(source))
         states = self.input(source)
         spaces = self.config.tensor2tensor.num_target_spaces
@@ -69,7 +72,7 @@ class SourceSide(nn.Module):
             encoding=self.recurrence.coordinates.encode(positions, padding=padding),
             padding=padding,
             ponder_padding=self.config.tensor2tensor.ponder_padding,
-            depth=self.recurrence.depth(max_steps=max_steps, threshold=threshold),
+            depth=depth,
             keep=keep,
         )
         return states, padding, trace

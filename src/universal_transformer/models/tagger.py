@@ -10,7 +10,9 @@ from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions import check_positions, draw_positions
 from universal_transformer.models.roles import AnyTagger, check_threshold_applies
 from universal_transformer.models.source import SourceSide
-from universal_transformer.nn.trace import Kept
+from universal_transformer.nn.config import Exit
+from universal_transformer.nn.exits import ExitUnit
+from universal_transformer.nn.trace import NOTHING, Kept
 
 
 class Tagger(AnyTagger):
@@ -31,12 +33,12 @@ class Tagger(AnyTagger):
         source_positions: Positions | None = None,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
-        keep_attention: bool = False,
-        keep_states: bool = False,
+        exit: Exit | None = None,
+        keep: Kept = NOTHING,
     ) -> ModelOutput:
-        """Logits ``[batch, source, classes]``; with ``keep_states`` also those of the states after each step.
+        """Logits ``[batch, source, classes]``; with ``keep.states`` also those of the states after each step.
 
-        Those of padding have no meaning.
+        Those of padding have no meaning. With ``exit`` each position stops by itself.
 
         Raises UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
         """
@@ -45,12 +47,12 @@ class Tagger(AnyTagger):
         check_threshold_applies(halting_threshold, config=self.config)
         if self.training and self.config.coordinates.offsets != "none" and source_positions is None:
             source_positions = draw_positions(self.config.coordinates, *source.shape, device=source.device)
+        unit = None if exit is None else ExitUnit(exit, self.head)
         states, _, trace = self.source(
             source,
             positions=source_positions,
-            max_steps=max_steps,
-            threshold=halting_threshold,
-            keep=Kept(attention=keep_attention, states=keep_states),
+            depth=self.source.recurrence.depth(max_steps=max_steps, threshold=halting_threshold, exit=unit),
+            keep=keep,
         )
         every = None if trace.states is None else self.head(trace.states)
         return ModelOutput(self.head(states), trace, None, step_logits=every)

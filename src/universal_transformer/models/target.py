@@ -17,6 +17,8 @@ from universal_transformer.models.inputs import TokenInput, check_ids
 from universal_transformer.models.positions import default_positions, without_padding
 from universal_transformer.nn.attention import ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
+from universal_transformer.nn.config import Exit
+from universal_transformer.nn.exits import ExitUnit
 from universal_transformer.nn.recurrence import Depth
 from universal_transformer.nn.trace import NOTHING, Kept, Trace
 
@@ -58,6 +60,11 @@ class TargetSide(nn.Module):
         self.bias = nn.Parameter(torch.zeros(size)) if config.outputs.output_bias else None
         self.packed_logits: PackedLinear | None = None
 
+    def depth(self, *, max_steps: int | None = None, threshold: float | None = None, exit: Exit | None = None) -> Depth:
+        """The depth of a call, as :meth:`Recurrence.depth`; each position exits by itself."""
+        unit = None if exit is None else ExitUnit(exit, self.logits)
+        return self.recurrence.depth(max_steps=max_steps, threshold=threshold, exit=unit)
+
     def logits(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows classes"]:
         """An affine map of states; its matrix is the embedding unless ``tie_output`` is off."""
         if self.packed_logits is not None:
@@ -80,11 +87,13 @@ class TargetSide(nn.Module):
         *,
         source: Sequence[ProjectedSource] | None = None,
         positions: Positions | None = None,
-        max_steps: int | None = None,
-        threshold: float | None = None,
+        depth: Depth | None = None,
         keep: Kept = NOTHING,
     ) -> tuple[Float[Tensor, "batch target classes"], Trace]:
-        """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
+        """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left.
+
+        ``depth``: from :meth:`depth`, by default as trained.
+        """
         check_ids(labels, size=self.matrix.shape[0])  # the last label is no input
         ids = pad(labels, (1, -1), value=self.config.start_id)  # shifted right
         padding = None
@@ -99,7 +108,7 @@ class TargetSide(nn.Module):
             encoding=self.recurrence.coordinates.encode(positions, padding=padding),
             padding=padding,
             source=source,
-            depth=self.recurrence.depth(max_steps=max_steps, threshold=threshold),
+            depth=depth,
             keep=keep,
         )
         return self.logits(states), trace
@@ -110,8 +119,7 @@ class TargetSide(nn.Module):
         batch: int,
         capacity: int,
         source: list[ProjectedSource] | None = None,
-        max_steps: int | None = None,
-        threshold: float | None = None,
+        depth: Depth | None = None,
     ) -> DecoderState:
         """Empty caches for ``batch`` sequences of up to ``capacity`` tokens, the start token included."""
         if self.config.looks_ahead:
@@ -120,7 +128,7 @@ class TargetSide(nn.Module):
                 "it can score given targets but not generate"
             )
         weight = self.embedding.weight
-        depth = self.recurrence.depth(max_steps=max_steps, threshold=threshold)
+        depth = self.recurrence.depth() if depth is None else depth
         cache = allocate_cache(
             self.recurrence.num_slots(depth.max_steps),
             batch=batch,

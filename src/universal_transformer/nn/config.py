@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any, Literal
 
-from universal_transformer.typed import Count, DropoutRate, Positive, Range
+from universal_transformer.errors import UserError
+from universal_transformer.typed import Count, DropoutRate, Positive, Range, check, typed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +133,43 @@ class HaltingConfig:
     """D9: others attend to the last state of a halted position, or to a state that still changes (tensor2tensor)."""
     scope: Literal["position", "sequence"] = "position"
     """D10: each position halts by itself, or all positions of a sequence halt together."""
+
+
+@dataclass(frozen=True)
+class Exit:
+    """A criterion to stop at that needs no trained unit: ``Exit("confidence", 0.9)``. It serves any trained model.
+
+    A position makes its last step when the criterion holds; `nn/exits.py` has the equations.
+    """
+
+    kind: Literal["state_change", "second_difference", "output_change", "confidence"]
+    """What is compared with the threshold."""
+    threshold: Annotated[float, Range(0, above=True)]
+    """The change below which a position stops, or the probability above which it stops (at most 1)."""
+
+    def __post_init__(self) -> None:
+        check(self, where="exit")
+        if self.kind == "confidence" and self.threshold > 1:
+            raise UserError(f"exit {self}: a probability is at most 1")
+
+    @classmethod
+    def parse(cls, text: str) -> Exit:
+        """The inverse of ``str``: ``confidence:0.9``."""
+        kind, _, threshold = text.partition(":")
+        try:
+            number = float(threshold)
+        except ValueError:
+            raise UserError(f"exit {text!r}: expected KIND:THRESHOLD, for instance confidence:0.9") from None
+        found: Exit = typed({"kind": kind, "threshold": number}, cls, where=f"exit {text!r}")
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.threshold:g}"
+
+    @property
+    def reads_output(self) -> bool:
+        """Whether it compares what a model predicts, not its states."""
+        return self.kind in ("output_change", "confidence")
 
 
 HALTING_RULES: dict[str, str] = {"act": "universal_transformer.nn.halting:act"}

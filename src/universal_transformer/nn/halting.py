@@ -4,12 +4,14 @@ With ``p = sigmoid(w · x + b)`` from the timed state and ``h`` the sum of the e
 Universal Transformer, section 2.2): a running position *goes on* while ``h + p <= threshold`` with weight ``p``, and
 *halts now* otherwise with weight ``R = 1 - h``, its remainder. Both count one more step in ``N``.
 
-A rule (:func:`act`) and :func:`combine` are pure functions of tensors of any shape whose entries all run, so that the
-loop over all positions and an execution that computes only the running ones share them.
+A rule (:func:`act`) and :func:`combine` are pure functions of tensors of any shape whose entries all run, and a unit is
+asked about rows of states of any shape, so that the loop over all positions and an execution that computes only the
+running ones share them.
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -37,6 +39,64 @@ class Decision(NamedTuple):
 
 Rule = Callable[..., Decision]
 """``rule(cumulative, probability, *, threshold, stop)``, as :func:`act`."""
+
+
+Memory = tuple[Tensor, ...]
+"""What a unit keeps of each row from one step to the next, ``[*rows, …]``; empty before the first step. Of a row that
+starts later it is 0."""
+
+
+@runtime_checkable
+class Sequences(Protocol):
+    """Which rows form a sequence."""
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean over the rows of each sequence, for every row."""
+
+    def apply(self, function: Callable[[States], Tensor], states: Tensor) -> Tensor:
+        """``function`` of the states of each sequence ``[batch, position, width]``, for every row."""
+
+
+@runtime_checkable
+class StopUnit(Protocol):
+    """What the loops over depth ask after (or before) each step: the one place that decides who stops.
+
+    ``reads``: the timed state before the block, or the new state after it (after the closing norm, if there is one).
+    """
+
+    @property
+    def reads(self) -> Literal["timed", "new"]:
+        """Which states it is asked about."""
+
+    @property
+    def rule(self) -> Rule:
+        """What follows from its probabilities."""
+
+    @property
+    def config(self) -> HaltingConfig:
+        """Decisions D7 to D10."""
+
+    def ask(self, states: Tensor, memory: Memory, *, sequences: Sequences) -> tuple[Tensor, Memory]:
+        """``p`` of each row, and what the next step needs to know."""
+
+
+@dataclass(frozen=True)
+class PaddedSequences:
+    """Rows that are the positions of a padded batch."""
+
+    padding: Padding | None
+
+    def mean(self, values: PerPosition) -> PerPosition:
+        """The mean over the real positions of each sequence, for every position."""
+        if self.padding is None:
+            return values.mean(dim=1, keepdim=True).expand_as(values)
+        real = ~self.padding
+        total = (values * real).sum(dim=1, keepdim=True)
+        return (total / real.sum(dim=1, keepdim=True).clamp(min=1)).expand_as(values)
+
+    def apply(self, function: Callable[[States], Tensor], states: States) -> Float[Tensor, "batch position classes"]:
+        """``function`` of the states of each sequence, for every position."""
+        return function(states).unsqueeze(1).expand(-1, states.shape[1], -1)
 
 
 def act(
@@ -129,6 +189,8 @@ def ponder_cost(steps: PerPosition, remainder: PerPosition, *, padding: Padding 
 class HaltingUnit(nn.Module):
     """``p = sigmoid(w · x + b)``, at least in float32; ``scope="sequence"`` averages ``p`` over the real positions."""
 
+    reads: Literal["timed", "new"] = "timed"
+
     def __init__(self, width: int, config: HaltingConfig) -> None:
         super().__init__()
         self.config = config
@@ -150,11 +212,11 @@ class HaltingUnit(nn.Module):
 
     def forward(self, states: States, *, padding: Padding | None = None) -> Float[Tensor, "batch position"]:
         """``p``, the same for all positions of a sequence where the scope is the sequence."""
+        return self.ask(states, (), sequences=PaddedSequences(padding))[0]
+
+    def ask(
+        self, states: Float[Tensor, "*rows width"], memory: Memory, *, sequences: Sequences
+    ) -> tuple[Float[Tensor, "*rows"], Memory]:
+        """``p`` of each row, the same for all rows of a sequence where the scope is the sequence."""
         probability = self.probability(states)
-        if self.config.scope == "position":
-            return probability
-        if padding is None:
-            return probability.mean(dim=1, keepdim=True).expand_as(probability)
-        real = ~padding
-        total = (probability * real).sum(dim=1, keepdim=True)
-        return (total / real.sum(dim=1, keepdim=True).clamp(min=1)).expand_as(probability)
+        return probability if self.config.scope == "position" else sequences.mean(probability), memory

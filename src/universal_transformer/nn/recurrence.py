@@ -21,7 +21,17 @@ from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.config import StepConfig
 from universal_transformer.nn.context import AttentionContext, AttentionRecord
 from universal_transformer.nn.coordinates import Coordinates, PositionEncoding
-from universal_transformer.nn.halting import Halting, HaltingUnit, check_threshold, combine, weigh
+from universal_transformer.nn.exits import ExitUnit
+from universal_transformer.nn.halting import (
+    Halting,
+    HaltingUnit,
+    Memory,
+    PaddedSequences,
+    StopUnit,
+    check_threshold,
+    combine,
+    weigh,
+)
 from universal_transformer.nn.trace import NOTHING, Kept, Trace
 
 MOST_STEPS = 2**16
@@ -34,17 +44,23 @@ call_checkpointed = partial(checkpoint, use_reentrant=False)
 
 
 class Depth(NamedTuple):
-    """How deep a call goes."""
+    """How deep a call goes: at most ``max_steps``, and no position halts before ``min_steps``.
+
+    ``threshold``: the cumulative probability at which a position halts. ``exit`` stops positions in place of the
+    halting unit, if there is one.
+    """
 
     max_steps: int
     min_steps: int = 1
     threshold: float = 0.99
+    exit: ExitUnit | None = None
 
 
 @dataclass
 class HaltingProgress:
     """What the halting loop carries from step to step. ``probabilities`` and ``weights`` have one entry a step made.
 
+    ``memory`` is what the halting unit keeps.
     ``entered``: what entered the second and each later block of a step, at the last step of each position (decision
     D14); nothing where halted positions go on changing.
     """
@@ -53,15 +69,19 @@ class HaltingProgress:
     output: States
     halting: Halting
     entered: tuple[States, ...] = ()
+    memory: Memory = ()
     probabilities: list[PerPosition] = field(default_factory=list)
     weights: list[PerPosition] = field(default_factory=list)
 
     @classmethod
-    def start(cls, recurrence: "Recurrence", states: States, *, padding: Padding | None) -> "HaltingProgress":
+    def start(
+        cls, recurrence: "Recurrence", states: States, *, depth: Depth, padding: Padding | None
+    ) -> "HaltingProgress":
         """Before the first step, where everything but ``padding`` runs."""
         zero = torch.zeros_like(states)
-        later = recurrence.blocks_per_step - 1 if recurrence.unit.config.state == "frozen" else 0
-        return cls(states, zero, Halting.start(states, padding=padding), (zero,) * later)
+        unit = recurrence.stop_unit(depth)
+        later = recurrence.blocks_per_step - 1 if unit is not None and unit.config.state == "frozen" else 0
+        return cls(states, zero, Halting.start(states, padding=padding), entered=(zero,) * later)
 
     def trace(self, padding: Padding | None) -> Trace:
         """What happened over depth."""
@@ -104,10 +124,13 @@ class Recurrence(nn.Module):
         self.closing_norm, self.halting = closing_norm, halting
         self.executor: Executor | None = None
 
-    def depth(self, *, max_steps: int | None = None, threshold: float | None = None) -> Depth:
+    def depth(
+        self, *, max_steps: int | None = None, threshold: float | None = None, exit: ExitUnit | None = None
+    ) -> Depth:
         """The depth of a call, by default as trained.
 
-        UserError when it is not positive, when an untied model has fewer blocks, or for a threshold outside (0, 1].
+        UserError when it is not positive, when an untied model has fewer blocks, for a threshold outside (0, 1], and
+        for a threshold together with an exit, which replaces the halting unit.
         """
         trained = self.trained_depth
         steps = trained.max_steps if max_steps is None else max_steps
@@ -117,7 +140,17 @@ class Recurrence(nn.Module):
         if not self.tied and steps > most:
             raise UserError(f"max_steps={steps}: an untied model has one block a step, and this one has {most}")
         limit = check_threshold(trained.threshold if threshold is None else threshold)
-        return Depth(steps, min(trained.min_steps, steps), limit)
+        if exit is None:
+            return Depth(steps, min(trained.min_steps, steps), limit)
+        if threshold is not None:
+            raise UserError(
+                f"halting_threshold={threshold}: the exit {exit.exit} replaces the halting unit; choose one"
+            )
+        return Depth(steps, min(max(trained.min_steps, exit.first_step), steps), exit.threshold, exit)
+
+    def stop_unit(self, depth: Depth | None = None) -> StopUnit | None:
+        """What decides who stops at this depth: the exit, else the halting unit; None where all make all steps."""
+        return self.halting if depth is None or depth.exit is None else depth.exit
 
     def num_slots(self, max_steps: int) -> int:
         """Applications of a block in one pass: how many sets of keys and values a cache holds."""
@@ -176,8 +209,7 @@ class Recurrence(nn.Module):
         )
         states = self.coordinates.add_to_input(states, encoding)
         states, trace = self.loop(states, context, depth=depth, padding=None if ponder_padding else padding)
-        if self.closing_norm is not None:
-            states = self.closing_norm(states)
+        states = self.close(states)
         if record is not None:
             cross = torch.stack(record.cross_attention) if record.cross_attention else None
             trace = replace(trace, self_attention=torch.stack(record.self_attention), cross_attention=cross)
@@ -190,7 +222,7 @@ class Recurrence(nn.Module):
         self, states: States, context: AttentionContext, *, depth: Depth, padding: Padding | None
     ) -> tuple[States, Trace]:
         """The loop over depth: fixed, or halting, where ``padding`` takes no step."""
-        if self.halting is None:
+        if self.stop_unit(depth) is None:
             return self.fixed_loop(states, context, depth=depth)
         served = None
         if self.executor is not None:
@@ -222,7 +254,7 @@ class Recurrence(nn.Module):
         The loop ends when no position runs. With a cache it makes all steps, because later positions may run longer
         and then attend to these positions at every step.
         """
-        progress = HaltingProgress.start(self, states, padding=padding)
+        progress = HaltingProgress.start(self, states, depth=depth, padding=padding)
         signals = self.coordinates.step_signals(depth.max_steps, like=states)
         for step in range(depth.max_steps):
             if step and context.cache is None and not bool(progress.halting.running.any()):
@@ -245,28 +277,33 @@ class Recurrence(nn.Module):
         With frozen states others see of a position that halted after step N: in the first block its last state,
         ``H^N + P^t``, and in each later block what entered that block at step N (decisions D9 and D14).
         """
-        unit, active = self.unit, progress.halting.running
+        unit, active = self.stop_unit(depth), progress.halting.running
+        assert unit is not None
         rule, last = unit.config.output, step == depth.max_steps - 1
+        sequences = PaddedSequences(padding)
 
         def whole(
-            states: States, halting: Halting, *entered: States
-        ) -> tuple[States, Halting, tuple[States, ...], PerPosition, PerPosition, States]:
+            states: States, halting: Halting, memory: Memory, *entered: States
+        ) -> tuple[States, Halting, Memory, tuple[States, ...], PerPosition, PerPosition, States]:
             timed = self._timed(states, context, step, depth, signals)
-            probability = unit(timed, padding=padding)
+            if unit.reads == "timed":
+                probability, memory = unit.ask(timed, memory, sequences=sequences)
+            new, entered = self.step(timed, context, step=step, running=active, entered=entered)
+            if unit.reads == "new":
+                probability, memory = unit.ask(self.close(new), memory, sequences=sequences)
             if step < depth.min_steps - 1:
                 probability = torch.zeros_like(probability)
             stop = unit.config.remainder_at_cap and last
             decision = unit.rule(halting.cumulative, probability, threshold=depth.threshold, stop=stop)
             halting, weight = halting.advance(decision)
-            new, entered = self.step(timed, context, step=step, running=active, entered=entered)
             term = weigh(new, weight, rule=rule)
             if unit.config.state == "frozen":
                 new = torch.where(active.unsqueeze(-1), new, states)
-            return new, halting, entered, probability, weight, term
+            return new, halting, memory, entered, probability, weight, term
 
         run = partial(call_checkpointed, whole) if self.recomputes(context) else whole
-        made = run(progress.states, progress.halting, *progress.entered)
-        progress.states, progress.halting, progress.entered, probability, weight, term = made
+        made = run(progress.states, progress.halting, progress.memory, *progress.entered)
+        progress.states, progress.halting, progress.memory, progress.entered, probability, weight, term = made
         if context.states is not None:
             context.states.append(progress.states)
         output = combine(progress.output, term, weight, rule=rule)
@@ -275,6 +312,10 @@ class Recurrence(nn.Module):
         progress.output = output
         progress.probabilities.append(torch.where(active, probability, 0.0))
         progress.weights.append(weight)
+
+    def close(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
+        """The closing norm, where there is one: states as the output reads them."""
+        return states if self.closing_norm is None else self.closing_norm(states)
 
     def step(
         self,

@@ -15,7 +15,7 @@ from universal_transformer.data.example import NO_CLASS, PADDING
 from universal_transformer.evaluation.report import Side
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.pretrained import Pretrained
-from universal_transformer.nn.trace import Trace
+from universal_transformer.nn.trace import Kept, Trace
 
 StepLoss = Literal["last", "mean", "increasing"]
 
@@ -59,9 +59,9 @@ def objective(
     everywhere (model.md, section 6). `max_steps` replaces the configured depth. `step_loss` other than "last" is
     `deep_supervision`.
     """
-    depth: dict[str, int | bool] = {} if max_steps is None else {"max_steps": max_steps}
+    depth: dict[str, int | Kept] = {} if max_steps is None else {"max_steps": max_steps}
     if step_loss != "last":
-        depth["keep_states"] = True
+        depth["keep"] = Kept(states=True)
     match model.config.architecture:
         case "encoder_decoder":
             output: ModelOutput = model(batch.source, batch.target, **depth)
