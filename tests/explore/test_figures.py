@@ -141,6 +141,17 @@ def test_the_training_plot_shows_the_final_validations():
         assert [text.get_text() for text in ax.get_legend().get_texts()] == [*curves]
 
 
+def test_the_training_plot_has_a_line_of_the_baseline_that_needs_no_model():
+    """Runs of earlier versions did not record it."""
+    start = line_of("start", 0, baseline_cross_entropy=1.75, baseline_error=0.5)
+    axes = training_curve([start, *METRICS]).axes
+    levels = {
+        ax.get_ylabel(): [line.get_ydata()[0] for line in ax.lines if line.get_label() == "baseline"] for ax in axes
+    }
+    assert levels == {"loss (nats a target)": [1.75], "validation error %": [50.0], "mean steps (N)": []}
+    assert "baseline" not in words(training_curve(METRICS))
+
+
 @pytest.mark.parametrize(
     "text", ["$x_", r"\frac{$", "日本語 ☃", "a\nb\x1b[31m", "<script>", "x" * 500, "", "\u202e\U0001f600"]
 )

@@ -137,6 +137,9 @@ def test_the_baseline_is_kept_and_a_run_that_does_not_beat_it_warns(tmp_path, ca
     measure, how = ("error", "most frequent class") if classes else ("loss", "frequency of each token")
     assert poor.baseline.startswith(f"baseline ({how}) {measure} ")
     assert poor.baseline in said
+    start = read_metrics(tmp_path / "poor" / "metrics.jsonl")[0]
+    value = start["baseline_error"] if classes else start["baseline_cross_entropy"]
+    assert f"{measure} {value:.2%}" in poor.baseline if classes else f"{measure} {value:.4f}" in poor.baseline
     (warning,) = poor.warnings
     assert warning.startswith(f"validation {measure} ")
     assert warning.endswith(f"is not better than the {poor.baseline}")

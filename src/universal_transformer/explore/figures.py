@@ -158,7 +158,7 @@ def error_by_group(report: Report) -> Figure:
 
 
 def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
-    """Loss, validation and mean steps over the updates of a run (lines of its metrics.jsonl)."""
+    """Loss, validation, baseline and mean steps over the updates of a run (lines of its metrics.jsonl)."""
     loss = _curve(metrics, "update", "cross_entropy") or _curve(metrics, "update", "loss")
     judged = _curve(metrics, "validation", "error")
     held_out = _curve(metrics, "validation", "cross_entropy")
@@ -167,14 +167,14 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
     updates = max((int(line.get("update", 0)) for line in metrics), default=0)
     losses = [("training", loss, BLUE, 1.8, ""), ("validation", held_out, ORANGE, 1.6, "o")]
     losses.append(("average of weights", averaged["cross_entropy"], GREEN, 0.0, "D"))
-    panels = [("loss (nats a target)", losses)]
+    panels = [("loss (nats a target)", losses, _last(metrics, "baseline_cross_entropy"))]
     if judged:
         share, average = ([(update, 100 * value) for update, value in one] for one in (judged, averaged["error"]))
         errors = [("validation", share, ORANGE, 1.6, "o"), ("average of weights", average, GREEN, 0.0, "D")]
-        panels.append(("validation error %", errors))
+        panels.append(("validation error %", errors, _last(metrics, "baseline_error", unit=0.01)))
     steps = _step_curves(metrics)
     if any(len({value for _, value in points}) > 1 for _, points, *_ in steps):
-        panels.append(("mean steps (N)", steps))
+        panels.append(("mean steps (N)", steps, None))
     figure, axes = canvas(
         width=8.2,
         height=1.75 * len(panels) + 0.5,
@@ -185,20 +185,28 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
     for upper, lower in pairwise(axes):
         upper.sharex(lower)  # before the curves: the shared range is then that of all panels
         upper.tick_params(labelbottom=False)
-    for ax, (name, curves) in zip(axes, panels, strict=True):
+    for ax, (name, curves, baseline) in zip(axes, panels, strict=True):
         for curve, points, colour, width, marker in curves:
             if points:
                 x, y = zip(*points, strict=True)
                 ax.plot(x, y, color=colour, linewidth=width, marker=marker, markersize=3.5, label=curve)
         ax.set_ylabel(name, color=MUTED, fontsize=9.5)
+        if baseline is not None:
+            ax.axhline(baseline, color=MUTED, linewidth=1.2, linestyle="--", label="baseline")
         if not name.startswith("mean steps"):
             ax.set_ylim(bottom=0)
-        if sum(bool(points) for _, points, *_ in curves) > 1:
+        if len(ax.lines) > 1:
             ax.legend(frameon=False, fontsize=9, loc="upper right", labelcolor=INK)
         clean(ax, grid="y")
     axes[-1].set_xlabel("updates", color=MUTED, fontsize=10)
     figure.align_ylabels(axes)
     return figure
+
+
+def _last(metrics: Sequence[Mapping[str, Any]], name: str, *, unit: float = 1.0) -> float | None:
+    """Return the last value of a figure in a unit; None of a run of an earlier version, which did not record it."""
+    found = [float(line[name]) / unit for line in metrics if isinstance(line.get(name), int | float)]
+    return found[-1] if found else None
 
 
 def _step_curves(metrics: Sequence[Mapping[str, Any]]) -> list[_Line]:

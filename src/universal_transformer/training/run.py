@@ -38,6 +38,9 @@ from universal_transformer.training.tracking import Display, Metrics, TensorBoar
 from universal_transformer.training.validation import Averager, Interrupted, Score, Validation, trivial_score
 from universal_transformer.training.warm_start import take_over
 
+JUDGED = ("cross_entropy", "error")
+"""Figures of the baseline that the metrics hold, for the plot of the training."""
+
 Reason = Literal["max_updates", "minutes", "patience", "interrupted"]
 
 
@@ -106,7 +109,8 @@ class TrainingRun:
         if not resume:  # a folder with metrics and no configuration would be no run
             write_json(self.folder / CONFIG, self.config.to_dict())
         self.metrics = Metrics(self.folder / METRICS, after=state.update if resume else None)
-        write_json(self.folder / CONFIG, self.config.to_dict())
+        if resume:  # a resume that cannot read the metrics leaves the configuration as it was
+            write_json(self.folder / CONFIG, self.config.to_dict())
         self.trivial.save(self.folder / BASELINE)
         if self.training.tensorboard:
             self.board = TensorBoard(self.folder / folders.TENSORBOARD, after=state.update)
@@ -165,6 +169,7 @@ class TrainingRun:
             **self._surroundings(),
             **code_in_use().values(),  # after the surroundings: the version of torch as results state it
             **({"warm_start": "; ".join(taken)} if taken else {}),
+            **({f"baseline_{name}": getattr(self.baseline, name) for name in JUDGED} if self.baseline else {}),
             "changes": "; ".join(changes),
         }
 
