@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from configs import with_fields
+from small_baselines import small_neural_gpu
 from small_task_models import TINY, model_for
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.decoding import generate
@@ -355,6 +356,12 @@ def test_exact_matches_have_the_limit_of_prediction(copying, limit):
     assert report.totals[0].metrics["sequence_accuracy"] == pytest.approx(np.mean(sequences))
     assert report.totals[0].unfinished == cut
     assert (cut > 0) == (limit == 20)
+
+
+def test_a_model_that_writes_all_tokens_at_once_has_its_limit_from_training():
+    options, model = InferenceOptions(), small_neural_gpu()
+    assert "model.output_ratio" in options.longer_answers(model)
+    assert "--max-new-tokens" in dataclasses.replace(options, max_new_tokens=3).longer_answers(model)
 
 
 @pytest.mark.parametrize("metric", ["sequence", "bleu"])

@@ -60,7 +60,7 @@ def run(arguments: list[str]) -> int:
         halting_threshold=options.halting_threshold,
     )
     run = open_run(Path(options.run), device=options.device, halting_execution=options.halting_execution)
-    results = _Results(run.codec, jsonl=options.jsonl)
+    results = _Results(run.codec, jsonl=options.jsonl, remedy=inference.longer_answers(run.model))
     answers = predict(
         run.model,
         run.codec,
@@ -116,8 +116,8 @@ def parser() -> Parser:
 class _Results:
     """Prints one result for each line in the order of the lines, each as soon as all earlier ones are printed."""
 
-    def __init__(self, codec: Codec, *, jsonl: bool) -> None:
-        self._codec, self._jsonl = codec, jsonl
+    def __init__(self, codec: Codec, *, jsonl: bool, remedy: str) -> None:
+        self._codec, self._jsonl, self._remedy = codec, jsonl, remedy
         self._pending: deque[tuple[Example, str] | str] = deque()
         self._failures = self._shown = 0
         self._cut: list[int] = []
@@ -163,7 +163,7 @@ class _Results:
         if self._cut:
             note(
                 f"ut: warning: {len(self._cut):,} of {self._shown:,} answers reached the limit of their length and may "
-                f"be cut, first that of output line {self._cut[0]}; raise the limit with --max-new-tokens"
+                f"be cut, first that of output line {self._cut[0]}; {self._remedy}"
             )
         if self._stopped is not None:
             raise self._stopped

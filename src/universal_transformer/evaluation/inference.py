@@ -68,6 +68,12 @@ class InferenceOptions:
             if (given := getattr(self, name)) not in (None, value)
         ]
 
+    def longer_answers(self, model: Model) -> str:
+        """Say how to raise the limit of answers, which is part of a model that writes all tokens at once."""
+        if isinstance(model, NonAutoregressive) and self.max_new_tokens is None:
+            return "train with a larger model.output_ratio or model.output_extra, which are its limit"
+        return "raise the limit with --max-new-tokens"
+
     def run(self, model: Model, *inputs: Tensor) -> Any:
         return model(*inputs, max_steps=self.max_steps, halting_threshold=self.halting_threshold)
 

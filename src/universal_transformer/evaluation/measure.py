@@ -109,7 +109,7 @@ def evaluate(
     return dataclasses.replace(
         report,
         notes=(*task.notes, *notes, *options.notes(model)),
-        warnings=(*warnings, *report.cut_answers(), *report.not_better()),
+        warnings=(*warnings, *report.cut_answers(remedy=options.longer_answers(model)), *report.not_better()),
     )
 
 

@@ -181,14 +181,14 @@ class Report:
         """The unweighted mean over groups (table 1's mean error over tasks)."""
         return sum(row.metrics[metric] for row in self.rows) / len(self.rows)
 
-    def cut_answers(self) -> list[str]:
-        """Return a warning if answers reached the limit of their length."""
+    def cut_answers(self, *, remedy: str) -> list[str]:
+        """Return a warning if answers reached the limit of their length; `remedy` says how to raise it."""
         cut, count = (sum(getattr(row, name) for row in self.totals) for name in ("unfinished", "count"))
         if not cut:
             return []
         return [
             f"{cut:,} of {count:,} answers ({cut / count:.1%}) reached the limit of their length without an end and "
-            "may be cut: raise the limit with --max-new-tokens"
+            f"may be cut: {remedy}"
         ]
 
     def not_better(self) -> list[str]:
