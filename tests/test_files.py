@@ -230,7 +230,7 @@ def test_a_link_or_a_special_file_is_not_replaced(tmp_path):
     (tmp_path / "dangling").symlink_to(tmp_path / "absent")
     os.mkfifo(fifo)
     for path, what in ((link, "a link"), (tmp_path / "dangling", "a link"), (fifo, "a FIFO"), (tmp_path, "a folder")):
-        with pytest.raises(UserError, match=f"{path}: {what}, which is not written to"):
+        with pytest.raises(UserError, match=f"{path}: {what}, which is neither read nor written to"):
             write_text(path, "new")
     assert target.read_text() == "mine"
     assert {path.name for path in tmp_path.iterdir()} == {"target", "link", "dangling", "fifo"}
@@ -271,7 +271,7 @@ def special_files(folder):
 def test_only_a_regular_file_is_opened_and_nothing_is_written_through_a_link(tmp_path, flags):
     for name, kind in special_files(tmp_path).items():
         before = sorted(tmp_path.iterdir())
-        with pytest.raises(UserError, match=f"{name}: {kind}, which is not written to"):
+        with pytest.raises(UserError, match=f"{name}: {kind}, which is neither read nor written to"):
             open_regular(tmp_path / name, flags)
         assert sorted(tmp_path.iterdir()) == before
     for name in ("new", "precious"):

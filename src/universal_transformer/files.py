@@ -208,6 +208,11 @@ def refuse_special(path: str | Path) -> None:
 
 def read_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """Read a file of one JSON object, as strict as `parse_json`, of at most `max_bytes`."""
+    return decode_json(read_bytes(path, max_bytes=max_bytes, what="a JSON file"), where=show_path(path))
+
+
+def read_bytes(path: Path, *, max_bytes: int = MAX_JSON_BYTES, what: str) -> bytes:
+    """Read a whole file of at most `max_bytes`; an error says that `what` is expected."""
     name = show_path(path)
     refuse_special(path)
     try:
@@ -216,8 +221,8 @@ def read_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UserError(f"{name}: {_reason(error, path)}") from error
     if len(raw) > max_bytes:
-        raise UserError(f"{name}: more than {max_bytes:,} bytes; expected a JSON file within that size")
-    return decode_json(raw, where=name)
+        raise UserError(f"{name}: more than {max_bytes:,} bytes; expected {what} within that size")
+    return raw
 
 
 def decode_json(raw: bytes, *, where: str) -> dict[str, Any]:
@@ -312,7 +317,8 @@ def refuse_link(path: Path, *, folder: bool = False) -> None:
     kinds = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFREG: "a file", stat.S_IFIFO: "a FIFO"}
     kind = {**kinds, stat.S_IFSOCK: "a socket"}.get(stat.S_IFMT(mode), "a device")
     raise UserError(
-        f"{show_path(path)}: {kind}, which is not written to; expected {'a folder' if folder else 'a regular file'}: "
+        f"{show_path(path)}: {kind}, which is neither read nor written to; expected "
+        f"{'a folder' if folder else 'a regular file'}: "
         "remove it, or name another place"
     )
 

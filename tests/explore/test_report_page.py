@@ -264,7 +264,7 @@ def test_nothing_is_written_through_a_link_or_into_a_fifo(name, kind, tmp_path):
         os.mkfifo(path)
     else:
         path.symlink_to(theirs / "mine.txt" if "file" in kind else theirs)
-    with pytest.raises(UserError, match=f"{path}: a (link|FIFO), which is not written to"):
+    with pytest.raises(UserError, match=f"{path}: a (link|FIFO), which is neither read nor written to"):
         write_report(run, report=report(1, halting=False), metrics=METRICS[:3])
     assert [child.name for child in theirs.iterdir()] == ["mine.txt"]
     assert (theirs / "mine.txt").read_text() == "mine"

@@ -94,24 +94,18 @@ def parser() -> Parser:
         metavar="NAME",
         help=f"score a language model on other data than those of its run: {', '.join(OTHER_DATA)}",
     )
-    parser.add_argument(
-        "--data.test",
-        dest="test",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="[NAME=]FILE",
-        help="score these files in place of the test of the run, each as a test set of its own (pairs, text, labelled)",
-    )
-    parser.add_argument(
-        "--data.test-target",
-        dest="test_target",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="FILE",
-        help="target sides of the test files, one for each, if they are files of their own (pairs)",
-    )
+    for name, metavar, text in (
+        (
+            "test",
+            "[NAME=]FILE",
+            "score these files in place of the test of the run, each as a test set of its own (pairs, text, labelled)",
+        ),
+        ("test-target", "FILE", "target sides of the test files, one for each, if they are files of their own (pairs)"),
+    ):
+        dest = name.replace("-", "_")
+        parser.add_argument(
+            f"--data.{name}", dest=dest, nargs="+", action="extend", default=[], metavar=metavar, help=text
+        )
     parser.add_argument(
         "--data.group",
         dest="group",

@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from universal_transformer.data.tokenizer import KINDS, MAX_VOCABULARY, SPECIAL, UNKNOWN, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError, near
-from universal_transformer.files import MAX_JSON_BYTES, parse_json, show, show_path, write_bytes
+from universal_transformer.files import parse_json, read_bytes, show, show_path, write_bytes
 
 FIRST = len(SPECIAL)
 ENDINGS = (".json", ".model")
@@ -253,20 +253,9 @@ def saved_tokenizer(folder: Path, name: str) -> Tokenizer:
 
 def load_file(path: Path) -> FileTokenizer:
     """Load a tokenizer file; one that is too large, damaged or has unknown components is a UserError."""
-    name = show_path(path)
-    try:
-        if not path.is_file():
-            raise UserError(
-                f"{name}: no such file; expected a tokenizer.json of Hugging Face or a SentencePiece .model"
-            )
-        with path.open("rb") as file:
-            data = file.read(MAX_JSON_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{name}: cannot be read ({show(str(error))})") from error
-    if len(data) > MAX_JSON_BYTES:
-        raise UserError(f"{name}: more than {MAX_JSON_BYTES:,} bytes; expected a tokenizer file within that size")
+    data = read_bytes(path, what="a tokenizer file")
     kind = SentencePieceRules if path.suffix == ".model" else HuggingFaceRules
-    return FileTokenizer(data, kind(data, name))
+    return FileTokenizer(data, kind(data, show_path(path)))
 
 
 def _check(fields: Any, name: str) -> None:
