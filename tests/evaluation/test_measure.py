@@ -8,7 +8,7 @@ import torch
 
 from configs import with_fields
 from small_baselines import small_neural_gpu
-from small_task_models import TINY, model_for
+from small_task_models import TINY, Names, model_for
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
@@ -37,22 +37,6 @@ class Scripted(Classifier):
         padding = source == 0
         logits = torch.nn.functional.one_hot(source[:, 0], self.config.vocabulary.num_classes).float()
         return ModelOutput(logits, Trace(source.float(), torch.zeros_like(source).float(), padding), None)
-
-
-class Names:
-    """A codec that names classes by letters."""
-
-    kind = "names"
-
-    def save(self, folder): ...
-    @classmethod
-    def load(cls, folder): ...
-    def read(self, lines, *, name): ...
-    def render(self, target):
-        return "abcdefghij"[target]
-
-    def words(self, example):
-        return [str(token) for token in example.source]
 
 
 def scripted():

@@ -6,10 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from universal_transformer.errors import UserError
 from universal_transformer.evaluation.risk import (
     binomial_tail,
-    check_count,
     hoeffding_bentkus,
     least_count,
     num_accepted,
@@ -104,9 +102,3 @@ def test_accepted_risks_are_within_the_tolerance(risks, whole):
         wrong += bool((risks[: num_accepted(values, delta=delta)] > 0.05).any())
     assert wrong <= runs * delta
     assert wrong > 0 or not whole  # the exact test is not far too careful
-
-
-def test_too_few_examples_are_an_error_that_says_how_many_are_needed():
-    check_count(299, tolerance=0.01, delta=0.05, what="validation")
-    with pytest.raises(UserError, match=r"validation: 298 examples .* 1.000% .* 95.00%: at least 299 are needed"):
-        check_count(298, tolerance=0.01, delta=0.05, what="validation")

@@ -16,6 +16,7 @@ from universal_transformer.errors import UserError, near
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train", "train a recipe, or continue a run"),
     "evaluate": ("evaluate", "score a run on its test sets"),
+    "calibrate": ("calibrate", "find fewer steps for a trained model, within a loss that you allow"),
     "predict": ("predict", "predict an output for each line of a file or of standard input"),
     "export": ("export", "write a trained model as an ONNX file or a torch.export program"),
     "plot": ("plot", "write the report of a run: one HTML file with its plots"),

@@ -99,6 +99,17 @@ def add_depth(parser: Parser) -> None:
         help="cumulative probability at which a position halts (default: as trained)",
     )
     parser.add_argument(
+        "--no-calibration",
+        dest="calibration",
+        action="store_false",
+        help="the depth of training, whatever ut calibrate found; an option of depth has the same effect",
+    )
+    add_halting_execution(parser)
+
+
+def add_halting_execution(parser: Parser) -> None:
+    """Add the choice of how halted positions are computed."""
+    parser.add_argument(
         "--halting-execution",
         "--model.execution.halting-execution",
         dest="halting_execution",
@@ -133,6 +144,28 @@ def add_batches(parser: Parser) -> None:
     """Add the size of batches and the device."""
     parser.add_argument("--batch-tokens", type=whole(1), default=16384, metavar="N", help="positions of a batch")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+
+
+def add_own_tests(parser: Parser) -> None:
+    """Add the options that name test files."""
+    parser.add_argument(
+        "--data.test",
+        dest="test",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="[NAME=]FILE",
+        help="use these files in place of the test of the run, each as a test set of its own (pairs, text, labelled)",
+    )
+    parser.add_argument(
+        "--data.test-target",
+        dest="test_target",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE",
+        help="target sides of the test files, one for each, if they are files of their own (pairs)",
+    )
 
 
 def search_of(options: argparse.Namespace) -> dict[str, Any]:

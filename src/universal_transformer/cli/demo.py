@@ -29,7 +29,7 @@ def run(arguments: list[str]) -> int:
     from universal_transformer.cli.plot import draw
 
     run, task = open_with_task(folder)
-    report = evaluate_run(run, task)
+    report, _ = evaluate_run(run, task)
     print(*_results(report), sep="\n")
     print(f"report: {draw(run, task, report)} (open it in a browser)")
     print(f"all figures: ut evaluate {folder}; your own stories: ut predict {folder} FILE")

@@ -18,6 +18,7 @@ from universal_transformer.cli.arguments import (
     add_batches,
     add_beams,
     add_depth,
+    add_own_tests,
     check_writable,
     data_dir,
     say,
@@ -55,7 +56,7 @@ def run(arguments: list[str]) -> int:
             own=OwnTests(files=options.test, targets=options.test_target, group=options.group),
             halting_execution=options.halting_execution,
         )
-        report = evaluate_run(run, task, options)
+        report, path = evaluate_run(run, task, options)
     if options.record:
         from universal_transformer.cli.record import record
 
@@ -64,7 +65,7 @@ def run(arguments: list[str]) -> int:
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
         say("\n".join(report.lines()))
-        say(f"written to {folder / _file_name(options)}")
+        say(f"written to {path}")
     return 0
 
 
@@ -94,18 +95,7 @@ def parser() -> Parser:
         metavar="NAME",
         help=f"score a language model on other data than those of its run: {', '.join(OTHER_DATA)}",
     )
-    for name, metavar, text in (
-        (
-            "test",
-            "[NAME=]FILE",
-            "score these files in place of the test of the run, each as a test set of its own (pairs, text, labelled)",
-        ),
-        ("test-target", "FILE", "target sides of the test files, one for each, if they are files of their own (pairs)"),
-    ):
-        dest = name.replace("-", "_")
-        parser.add_argument(
-            f"--data.{name}", dest=dest, nargs="+", action="extend", default=[], metavar=metavar, help=text
-        )
+    add_own_tests(parser)
     parser.add_argument(
         "--data.group",
         dest="group",
@@ -148,13 +138,14 @@ def open_with_task(
     return run, load_task(run)
 
 
-def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None) -> Report:
-    """Evaluate as ``ut evaluate RUN`` does (by default without further options), and write the report."""
+def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None) -> tuple[Report, Path]:
+    """Evaluate as ``ut evaluate RUN`` does (by default with the depth of training); return the report and its file."""
+    from universal_transformer.evaluation.calibration import calibrated
     from universal_transformer.evaluation.inference import InferenceOptions
     from universal_transformer.evaluation.measure import evaluate
     from universal_transformer.evaluation.trivial import TrivialBaseline
 
-    options = options or parser().parse([str(run.folder)])
+    options = options or parser().parse([str(run.folder), "--no-calibration"])
     baseline = run.folder / BASELINE  # runs of earlier versions have none
     inference = InferenceOptions(
         **search_of(options),
@@ -162,19 +153,25 @@ def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None
         max_steps=options.max_steps,
         halting_threshold=options.halting_threshold,
     )
+    found, note = inference, ""
+    if options.calibration:
+        found, note = calibrated(run.folder, inference, model=run.folder / MODEL)
     with progress_bar() as progress:
         report = evaluate(
             run.model,
             task,
             split=options.split,
             limit=options.limit,
-            options=inference,
+            options=found,
             batch_tokens=options.batch_tokens,
             baseline=TrivialBaseline.load(baseline, run.model.config) if baseline.exists() else None,
             progress=progress,
         )
-    report.save(run.folder / _file_name(options))
-    return report
+    if note:
+        report = dataclasses.replace(report, notes=(*report.notes, note))
+    path = run.folder / _file_name(options, calibrated=found != inference)
+    report.save(path)
+    return report, path
 
 
 def _check_record(file: str | None, folder: Path) -> None:
@@ -208,7 +205,7 @@ def progress_bar() -> Iterator[Progress | None]:
         yield lambda done, total: bar.update(row, completed=done, total=total)
 
 
-def _file_name(options: argparse.Namespace) -> str:
+def _file_name(options: argparse.Namespace, *, calibrated: bool) -> str:
     """Return ``report.json`` for the test sets with the model as trained; other options give other names."""
     chosen = {
         "data-": options.data or None,
@@ -221,5 +218,5 @@ def _file_name(options: argparse.Namespace) -> str:
         "tokens-": options.max_new_tokens,
         "penalty-": options.length_penalty if options.length_penalty != LENGTH_PENALTY else None,
     }
-    parts = [f"{name}{value}" for name, value in chosen.items() if value is not None]
+    parts = ["calibrated"] * calibrated + [f"{name}{value}" for name, value in chosen.items() if value is not None]
     return "-".join(["report", *parts]) + ".json"

@@ -28,9 +28,12 @@ def run(arguments: list[str]) -> int:
     target = Path(options.out) if options.out else folder / "export" / options.format
     _check_target(target, ours=not options.out)
     from universal_transformer.cli.run_folder import open_run
+    from universal_transformer.evaluation.calibration import CALIBRATION
     from universal_transformer.interop.graph import Exportable
 
     run = open_run(folder)
+    if (folder / CALIBRATION).is_file():
+        note(f"the export has the depth of training: {CALIBRATION} is for ut evaluate, ut predict and load")
     model = Exportable(run.model)
     staging = target.with_name(f".{target.name}.partial")
     shutil.rmtree(staging, ignore_errors=True)

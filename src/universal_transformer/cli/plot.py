@@ -29,7 +29,7 @@ def run(arguments: list[str]) -> int:
         report = Report.load(folder / REPORT)
     else:
         note(f"evaluating first, as ut evaluate {show_path(folder)} does")
-        report = evaluate_run(run, task)
+        report, _ = evaluate_run(run, task)
     say(f"report: {draw(run, task, report, count=options.stories)}")
     return 0
 

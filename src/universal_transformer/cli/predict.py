@@ -25,6 +25,7 @@ from universal_transformer.cli.arguments import (
 )
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, show
+from universal_transformer.training.config import MODEL
 
 if TYPE_CHECKING:
     from universal_transformer.data.example import Example
@@ -49,6 +50,7 @@ def run(arguments: list[str]) -> int:
         raise UserError("standard input is closed; give lines to predict from on standard input, or name a file")
     from universal_transformer.cli.run_folder import open_run
     from universal_transformer.decoding import Sampling
+    from universal_transformer.evaluation.calibration import calibrated
     from universal_transformer.evaluation.inference import InferenceOptions
     from universal_transformer.evaluation.prediction import predict
 
@@ -60,6 +62,11 @@ def run(arguments: list[str]) -> int:
         halting_threshold=options.halting_threshold,
     )
     run = open_run(Path(options.run), device=options.device, halting_execution=options.halting_execution)
+    if options.calibration:
+        writes = run.model.config.architecture == "language_model"
+        inference, found = calibrated(run.folder, inference, model=run.folder / MODEL, generates_text=writes)
+        if found:
+            note(f"ut: {found}")
     results = _Results(run.codec, jsonl=options.jsonl, remedy=inference.longer_answers(run.model))
     answers = predict(
         run.model,

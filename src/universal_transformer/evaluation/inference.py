@@ -48,7 +48,19 @@ class InferenceOptions:
 
     @property
     def search_name(self) -> str:
+        if self.sampling.temperature > 0:
+            return "sampling"
         return "greedy" if self.beams == 1 else f"{self.beams} beams, length penalty {self.alpha:g}"
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether each token is the likeliest one."""
+        return self.beams == 1 and self.sampling.temperature == 0
+
+    @property
+    def has_depth(self) -> bool:
+        """Whether a depth was chosen that may differ from the model's own."""
+        return self.max_steps is not None or self.halting_threshold is not None
 
     def step_limit(self, model: Model) -> int:
         return self.max_steps or model.config.max_steps

@@ -81,11 +81,10 @@ def evaluate(
     unknown split, no examples, or a model that does not fit the task.
     """
     options = options or InferenceOptions()
-    _check(model, task, options=options, batch_tokens=batch_tokens)
+    check_call(model, task, options=options, batch_tokens=batch_tokens)
     scorer = Scorer(model, task.codec, task.metric, options)
     sets, notes = choose(task, split=split, limit=limit)
-    if task.metric in ("perplexity", "last_word", "ranking"):
-        batch_tokens = max(1, min(batch_tokens, LOGITS // model.config.vocabulary.size))
+    batch_tokens = most_tokens(model, task, batch_tokens=batch_tokens)
     if task.metric in ("sequence", "bleu"):
         notes.append(f"free-running output, {options.search_name}")
     sums, trivial = GroupSums(), GroupSums()
@@ -113,7 +112,15 @@ def evaluate(
     )
 
 
-def _check(model: Model, task: Task, *, options: InferenceOptions, batch_tokens: int) -> None:
+def most_tokens(model: Model, task: Task, *, batch_tokens: int) -> int:
+    """Return `batch_tokens`, or fewer where a batch would have more than `LOGITS` logits."""
+    if task.metric in ("perplexity", "last_word", "ranking"):
+        return max(1, min(batch_tokens, LOGITS // model.config.vocabulary.size))
+    return batch_tokens
+
+
+def check_call(model: Model, task: Task, *, options: InferenceOptions, batch_tokens: int) -> None:
+    """UserError for a model or options that do not fit the task."""
     architecture = model.config.architecture
     if architecture != ARCHITECTURES[task.metric]:
         raise UserError(

@@ -9,6 +9,7 @@ from typing import overload
 
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.calibration import calibrated
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.words import with_words
@@ -21,7 +22,7 @@ from universal_transformer.tasks import load_codec
 from universal_transformer.tasks.facts import FactCodec
 from universal_transformer.tasks.task import Codec, Prediction
 
-DEFAULTS = InferenceOptions()
+AS_TRAINED = InferenceOptions()
 Text = str | tuple[str, ...]
 """One input as a line of a file has it, or its columns. Of stories: the lines of a story that ends with a question."""
 
@@ -37,28 +38,35 @@ class Pipeline:
 
     model: Model
     codec: Codec
+    options: InferenceOptions = AS_TRAINED
+    """Of calls that name no others: the depth that the run was calibrated to, or else that of training."""
+    note: str = ""
+    """Why the depth is that of a calibration, or why it is not although there is one."""
 
     @overload
-    def __call__(self, texts: Text, *, options: InferenceOptions = ..., num_choices: int = ...) -> Prediction: ...
+    def __call__(
+        self, texts: Text, *, options: InferenceOptions | None = ..., num_choices: int = ...
+    ) -> Prediction: ...
     @overload
     def __call__(
-        self, texts: list[Text] | list[str], *, options: InferenceOptions = ..., num_choices: int = ...
+        self, texts: list[Text] | list[str], *, options: InferenceOptions | None = ..., num_choices: int = ...
     ) -> list[Prediction]: ...
     def __call__(
         self,
         texts: Text | list[Text] | list[str],
         *,
-        options: InferenceOptions = DEFAULTS,
+        options: InferenceOptions | None = None,
         num_choices: int = 3,
     ) -> Prediction | list[Prediction]:
         """Return the prediction for a text, or a list of predictions for a list of texts.
 
-        `num_choices` of the best answers are kept. UserError for texts that the codec refuses, and for options that do
-        not fit the model.
+        `num_choices` of the best answers are kept. Without `options` those of the pipeline hold. UserError for texts
+        that the codec refuses, and for options that do not fit the model.
         """
         several = isinstance(texts, list)
         lines = [_line(text, number) for number, text in enumerate(texts if isinstance(texts, list) else [texts])]
         examples = [self._example(line, number) for number, line in enumerate(lines)]
+        options = self.options if options is None else options
         answers = predict(self.model, self.codec, examples, options=options, num_choices=num_choices)
         found = [with_words(one, codec=self.codec, line=line) for one, line in zip(answers, lines, strict=True)]
         return found if several else found[0]
@@ -83,8 +91,10 @@ class Pipeline:
         return found[0]
 
 
-def load(run: str | Path, *, device: str = "cpu") -> Pipeline:
+def load(run: str | Path, *, device: str = "cpu", calibration: bool = True) -> Pipeline:
     """Open the model of a run (or a model folder with a codec) for texts.
+
+    A run that ``ut calibrate`` gave fewer steps makes these, unless `calibration` is off; `Pipeline.note` says so.
 
     Raises UserError for a folder without a model or a codec, damaged files, and a device that is not there.
     """
@@ -96,7 +106,11 @@ def load(run: str | Path, *, device: str = "cpu") -> Pipeline:
         raise UserError(f"device={device!r}: {str(error).splitlines()[0]}") from None
     if isinstance(model, Generating):
         model.codec = codec
-    return Pipeline(model=model, codec=codec)
+    if not calibration:
+        return Pipeline(model=model, codec=codec)
+    writes = model.config.architecture == "language_model"
+    options, note = calibrated(Path(run), InferenceOptions(), model=folder, generates_text=writes)
+    return Pipeline(model=model, codec=codec, options=options, note=note)
 
 
 def _line(text: object, number: int) -> str:

@@ -242,7 +242,7 @@ class Report:
 
     def lines(self) -> list[str]:
         count = sum(row.count for row in self.totals)
-        lines = [f"{self.task} · {self.split} · {count:,} examples", *_table(self.score_table(), names=2)]
+        lines = [f"{self.task} · {self.split} · {count:,} examples", *columns(self.score_table(), names=2)]
         if self.has_groups:
             mean = self.mean_over_groups(self.headline)
             title, decimals, _ = METRICS[self.headline]
@@ -253,7 +253,7 @@ class Report:
         if self.baseline:
             lines.append(f"baseline: {self.baseline}")
         for name, table in self.confusion_tables().items():
-            lines += ["", f"{name}: {CONFUSION}", *_table(table)]
+            lines += ["", f"{name}: {CONFUSION}", *columns(table)]
         if self.halting:
             lines += self._step_lines()
         lines += [f"{name}: {text}" for name, text in self.signatures.items()]
@@ -303,10 +303,10 @@ class Report:
             if (steps := self.steps(side)) is not None and steps.num_positions:
                 lines += ["", f"{side}: share of {steps.num_positions:,} positions by steps taken"]
                 shares = [f"{100 * count / steps.num_positions:.1f} %" for count in steps.counts]
-                lines += _table([["steps", *map(str, range(1, len(shares) + 1))], ["share", *shares]])
+                lines += columns([["steps", *map(str, range(1, len(shares) + 1))], ["share", *shares]])
         if self.steps_by_supports:
             lines += ["", "steps by number of supporting facts (mean ± standard deviation over positions)"]
-            lines += _table(
+            lines += columns(
                 [["facts", "steps"]]
                 + [[str(found.num_supports), show_steps(found.steps)] for found in self.steps_by_supports]
             )
@@ -347,7 +347,7 @@ def show_steps(steps: StepCounts) -> str:
     return f"{steps.mean:.2f} ± {steps.spread:.2f}"
 
 
-def _table(rows: list[list[str]], *, names: int = 1) -> Iterable[str]:
+def columns(rows: list[list[str]], *, names: int = 1) -> Iterable[str]:
     """Columns two blanks apart: the first `names` to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

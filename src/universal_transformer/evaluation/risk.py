@@ -13,8 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from universal_transformer.errors import UserError
-
 DIGITS = 9
 """Digits to which a sum of losses is rounded before the next whole number is taken: 0.1 + 0.2 is not above 0.3."""
 
@@ -74,14 +72,3 @@ def num_accepted(p_values: Sequence[float], *, delta: float) -> int:
 def least_count(*, tolerance: float, delta: float) -> int:
     """Return the least n for which n losses of 0 are enough: ``(1 - a)^n <= delta``."""
     return math.ceil(round(math.log(delta) / math.log1p(-tolerance), DIGITS))
-
-
-def check_count(count: int, *, tolerance: float, delta: float, what: str) -> None:
-    """UserError if `count` examples are too few for `tolerance`, even if every loss were 0."""
-    needed = least_count(tolerance=tolerance, delta=delta)
-    if count < needed:
-        raise UserError(
-            f"{what}: {count:,} examples are too few for a tolerance of {tolerance:.3%} with confidence "
-            f"{1 - delta:.2%}: at least {needed:,} are needed, more if some lose; give more examples, a larger "
-            "tolerance or a lower confidence"
-        )

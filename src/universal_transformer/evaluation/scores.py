@@ -30,6 +30,8 @@ class ScoreSums:
     """Hypothesis and reference, for scores of a whole corpus."""
     confusion: Counter[tuple[int, int]] = field(default_factory=Counter)
     """How often the model gave an example of one class another (or the same): by (true class, class given)."""
+    answer: tuple[int, ...] = ()
+    """What the model gave to one example: a class, a class for each position, or tokens."""
 
     def add(self, other: ScoreSums) -> None:
         self.count += other.count
@@ -54,7 +56,7 @@ def class_sums(
 ) -> ScoreSums:
     """Return what the class that a model gave to an example adds to the scores."""
     assert isinstance(example.target, int), "the target of a classifier is one class"
-    sums = ScoreSums(sums={"wrong": float(given != example.target)}, steps=dict(steps))
+    sums = ScoreSums(sums={"wrong": float(given != example.target)}, steps=dict(steps), answer=(given,))
     if metric == "classes":
         sums.confusion[example.target, given] = 1
     return sums
@@ -79,6 +81,7 @@ def position_sums(
         sums={"right": float(right), "positions": float(positions), "sequences": float(right == positions)},
         steps=dict(steps),
         confusion=pairs if metric == "tags" else Counter(),
+        answer=tuple(given),
     )
 
 
@@ -139,6 +142,29 @@ def scores(
     if isinstance(codec, TextCodec) and codec.tokenizer.kind == "character":
         result["bits_per_character"] = sums["nats"] / tokens / math.log(2)
     return result, {}
+
+
+def example_score(found: ScoreSums, *, metric: Measure) -> float:
+    """Return the score of one example, from 0 to 1.
+
+    Of a class, a ranking, a sequence or a board it is 1 for a right answer and 0 for a wrong one, of a text the share
+    of tokens or tags that are right, and of a translation its chrF, because BLEU is a score of a whole corpus.
+    """
+    sums = found.sums
+    match metric:
+        case "error" | "classes" | "accuracy":
+            return 1.0 - sums["wrong"]
+        case "ranking":
+            return sums["right"]
+        case "sequence" | "positions":
+            return sums["sequences"]
+        case "tags":
+            return sums["right"] / max(1.0, sums["positions"])
+        case "bleu":
+            ((hypothesis, reference),) = found.texts
+            return min(1.0, load_sacrebleu().CHRF().sentence_score(hypothesis, [reference]).score / 100)
+        case "perplexity" | "last_word":
+            return sums["right"] / max(1.0, sums["tokens"])
 
 
 def macro_f1(confusion: Mapping[tuple[int, int], int]) -> float:

@@ -104,7 +104,10 @@ class Scorer:
         result = []
         for example, output, limit in zip(examples, found, limits, strict=True):
             decoder = map(int, output.token_steps if model.config.max_steps else ())
-            sums = ScoreSums(steps={"encoder": Counter(map(int, output.source_steps)), "decoder": Counter(decoder)})
+            sums = ScoreSums(
+                steps={"encoder": Counter(map(int, output.source_steps)), "decoder": Counter(decoder)},
+                answer=tuple(output.tokens),
+            )
             at_limit = self.metric == "bleu" or len(output.tokens) >= limit
             sums.sums["unfinished"] = float(at_limit and not output.finished)
             target, end = target_ids(example), model.config.vocabulary.end_id
@@ -137,7 +140,8 @@ class Scorer:
         if self.metric == "last_word":
             scored = real & (real.long().cumsum(1) == real.sum(1, keepdim=True))
         logits, targets = finite(output.logits[scored]).float(), batch.target[scored]
-        right = logits.argmax(-1) == targets
+        given = logits.argmax(-1)
+        right = given == targets
         if self.metric == "last_word":
             right &= targets != UNKNOWN
         nats = cross_entropy(logits, targets, reduction="none").double()
@@ -148,8 +152,14 @@ class Scorer:
             ScoreSums(
                 sums=dict(zip(("nats", "right", "tokens"), of_row, strict=True)),
                 steps={"decoder": Counter(map(int, taken))},
+                answer=tuple(answer.tolist()),
             )
-            for of_row, taken in zip(sums.tolist(), steps_of(output.decoder, real=real), strict=True)
+            for of_row, taken, answer in zip(
+                sums.tolist(),
+                steps_of(output.decoder, real=real),
+                torch.split(given, scored.sum(1).tolist()),
+                strict=True,
+            )
         ]
         if self.metric == "last_word":
             for example, one in zip(examples, result, strict=True):
@@ -174,7 +184,7 @@ class Scorer:
             sums = zip(log_probabilities(logits, right), log_probabilities(others, wrong), strict=True)
             above = [good > bad for good, bad in sums]
         return [
-            ScoreSums(sums={"right": float(hit)}, steps={"decoder": Counter(map(int, taken))})
+            ScoreSums(sums={"right": float(hit)}, steps={"decoder": Counter(map(int, taken))}, answer=(int(hit),))
             for hit, taken in zip(above, steps, strict=True)
         ]
 

@@ -50,7 +50,7 @@ NEW_MODEL, OLD_MODEL = f".{MODEL}.partial", f".{MODEL}.old.partial"
 """The folder of a model that is being written, and the one before while it is replaced."""
 NEW_HELD_OUT = f".{HELD_OUT}.partial"
 STAGED = re.compile(
-    r"\.((config|baseline)\.json|metrics\.jsonl|report(-[^/]*)?\.json|report\.html)(\.[a-z0-9_]{8})?\.partial"
+    r"\.((config|baseline|calibration)\.json|metrics\.jsonl|report(-[^/]*)?\.json|report\.html)(\.[a-z0-9_]{8})?\.partial"
 )
 """Names of temporary files of a run folder, which `files.write_bytes` gives."""
 

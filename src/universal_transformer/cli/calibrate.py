@@ -1,0 +1,162 @@
+"""``ut calibrate``: fewer steps for a trained model, within a loss that the user allows."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from universal_transformer.cli.arguments import (
+    DATA_DIR,
+    FAILED,
+    Parser,
+    add_batches,
+    add_halting_execution,
+    add_own_tests,
+    data_dir,
+    note,
+    say,
+    whole,
+)
+from universal_transformer.cli.own_tests import OwnTests
+from universal_transformer.errors import UserError
+from universal_transformer.files import refuse_link
+from universal_transformer.training.config import MODEL
+
+if TYPE_CHECKING:
+    from universal_transformer.evaluation.calibration import Calibration
+
+PLOT = "plots/calibration.png"
+"""Where the plot is, in the folder of a run."""
+
+
+def run(arguments: list[str]) -> int:
+    """Calibrate, write the calibration and its plot; return 1 if no setting is within the tolerance."""
+    options = parser().parse(arguments)
+    folder = Path(options.run)
+    from universal_transformer.cli.evaluate import open_with_task, progress_bar
+    from universal_transformer.evaluation.calibration import CALIBRATION, Goal, weights_of
+    from universal_transformer.evaluation.depth_curves import calibrate
+    from universal_transformer.evaluation.settings import Rule
+    from universal_transformer.typed import typed
+
+    rule = typed(options.rule, Rule | None, where="--rule")
+    refuse_link(folder / CALIBRATION)
+    goal = Goal(
+        tolerance=options.tolerance,
+        confidence=options.confidence,
+        loss=options.loss,
+        cheapest=options.cheapest,
+    )
+    with data_dir(options.data_dir):
+        run, task = open_with_task(
+            folder,
+            device=options.device,
+            data_dir=options.data_dir,
+            own=OwnTests(files=options.test, targets=options.test_target),
+            halting_execution=options.halting_execution,
+        )
+        with progress_bar() as progress:
+            found = calibrate(
+                run.model,
+                task,
+                goal=goal,
+                weights=weights_of(folder / MODEL),
+                split=options.split or ("test" if options.test else "validation"),
+                limit=options.limit,
+                rule=rule,
+                batch_tokens=options.batch_tokens,
+                progress=progress,
+            )
+    found.save(folder)
+    drawn = draw(found, folder)
+    if options.json:
+        print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        say("\n".join(found.lines()))
+        say(f"written to {folder / CALIBRATION}{drawn}")
+    if found.chosen is None:
+        note(f"ut: {found.outcome}")
+    return 0 if found.chosen else FAILED
+
+
+def parser() -> Parser:
+    """Return the parser of ``ut calibrate``."""
+    parser = Parser(
+        "calibrate",
+        description="Find the fewest steps of a trained model that lose right answers within a tolerance, with a "
+        "stated confidence. RUN/calibration.json then sets the depth of ut evaluate, ut predict and load.",
+    )
+    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument(
+        "--tolerance",
+        type=share,
+        required=True,
+        metavar="SHARE",
+        help="largest share of answers that may turn from right to wrong, such as 0.5%% or 0.005",
+    )
+    parser.add_argument(
+        "--confidence",
+        type=share,
+        default=0.95,
+        metavar="SHARE",
+        help="probability that the share is within the tolerance (default: 95%%)",
+    )
+    parser.add_argument(
+        "--rule",
+        metavar="NAME",
+        help="try this rule alone (default: all that the model serves; the confidence is divided among them)",
+    )
+    parser.add_argument(
+        "--loss",
+        choices=("drop", "changed"),
+        default="drop",
+        help="drop: answers that turn wrong, or the score that is lost (default); changed: answers that are others",
+    )
+    parser.add_argument(
+        "--cheapest",
+        choices=("steps", "seconds"),
+        default="steps",
+        help="choose the setting of least mean steps (default), or of the least measured time",
+    )
+    parser.add_argument(
+        "--split",
+        metavar="NAME",
+        help="validation (default), test, or the name of one test set; it should not have been trained on",
+    )
+    parser.add_argument("--limit", type=whole(1), metavar="N", help="use at most N examples of each set")
+    parser.add_argument("--json", action="store_true", help="print the calibration as JSON")
+    add_halting_execution(parser)
+    add_batches(parser)
+    add_own_tests(parser)
+    parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
+    return parser
+
+
+def share(text: str) -> float:
+    """Return an argument as a share: ``0.5%`` or ``0.005``."""
+    number = text.removesuffix("%").strip()
+    try:
+        value = float(number) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a share between 0 and 1, such as 0.5% or 0.005")
+    return value
+
+
+def draw(found: Calibration, folder: Path) -> str:
+    """Draw the calibration, where matplotlib is installed; return what to say of it."""
+    from universal_transformer.explore.canvas import png
+    from universal_transformer.explore.depth_figures import loss_by_steps
+    from universal_transformer.files import write_bytes
+
+    path = folder / PLOT
+    try:
+        figure = loss_by_steps(found)
+    except UserError as error:  # without matplotlib
+        return f" (not drawn: {error})"
+    path.parent.mkdir(exist_ok=True)
+    write_bytes(path, png(figure))
+    return f", {path}"

@@ -1,0 +1,227 @@
+"""The calibration of a run: what each setting of depth costs on examples, and the setting that a run then uses.
+
+It is ``RUN/calibration.json``, written by ``ut calibrate``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation.inference import InferenceOptions
+from universal_transformer.evaluation.report import Side, columns
+from universal_transformer.evaluation.settings import Rule, Setting
+from universal_transformer.files import read_json, show_path, write_json
+from universal_transformer.models.pretrained import WEIGHTS
+from universal_transformer.tasks.task import Measure
+from universal_transformer.typed import AtLeastOne, NonNegative, Range, Share, typed
+
+CALIBRATION = "calibration.json"
+"""Name of the file in the folder of a run."""
+Probability = Annotated[float, Range(0, 1)]
+Loss = Literal["drop", "changed"]
+"""What an example loses: score, or the answer that it had (`depth_curves.losses`)."""
+
+WHOLE: tuple[Measure, ...] = ("error", "classes", "accuracy", "sequence", "ranking", "positions")
+"""Measures whose answers are right or wrong as a whole, so that a loss is 0 or 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """What a calibration looks for."""
+
+    tolerance: Share
+    """The largest expected loss of an example."""
+    confidence: Share = 0.95
+    """The probability that the expected loss is within the tolerance."""
+    loss: Loss = "drop"
+    """Of what the expectation is bounded."""
+    cheapest: Literal["steps", "seconds"] = "steps"
+    """What the chosen setting has least of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a depth gives and takes, as means over the examples."""
+
+    score: Probability
+    """Mean score of an example (`scores.example_score`)."""
+    steps: dict[Side, NonNegative]
+    """Mean steps of the positions of each side."""
+    mean_steps: NonNegative
+    """Mean steps of all positions."""
+    seconds: NonNegative
+    """Measured time for an example, in batches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One setting of a rule."""
+
+    value: float
+    cost: Cost
+    loss: Probability
+    """Mean loss."""
+    p_value: Probability
+    accepted: bool
+    """Whether the test accepts this setting and all of this rule before it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """The settings of one rule in the order of testing."""
+
+    rule: Rule
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """The outcome of `depth_curves.calibrate`."""
+
+    weights: str
+    """SHA-256 of the weights, which it is valid for."""
+    task: str
+    split: str
+    metric: Measure
+    count: AtLeastOne
+    """Examples."""
+    goal: Goal
+    trained: Cost
+    """The depth of training."""
+    curves: tuple[Curve, ...]
+    chosen: Setting | None
+    """None: no setting is within the tolerance, and the run keeps the depth of training."""
+    device: str
+    batch_tokens: AtLeastOne
+
+    @property
+    def delta(self) -> float:
+        """The level of the test of one rule, ``(1 - confidence) / number of rules`` (Bonferroni)."""
+        return (1 - self.goal.confidence) / len(self.curves)
+
+    @property
+    def point(self) -> Point | None:
+        """What the chosen setting gives."""
+        found = [
+            point
+            for curve in self.curves
+            for point in curve.points
+            if self.chosen is not None and (curve.rule, point.value) == (self.chosen.rule, self.chosen.value)
+        ]
+        return found[0] if found else None
+
+    @property
+    def promise(self) -> str:
+        """What holds of the chosen setting, in words."""
+        goal = self.goal
+        most, sure = percent(goal.tolerance), f"with confidence {percent(goal.confidence)}"
+        if goal.loss == "changed":
+            return f"at most {most} of the predictions change, {sure}"
+        if self.metric in WHOLE:
+            return f"at most {most} of the answers turn from right to wrong, {sure}"
+        return f"the score of an example falls by at most {100 * goal.tolerance:.4g} points of 100 in the mean, {sure}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any], *, name: str = CALIBRATION) -> Calibration:
+        """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
+        found: Calibration = typed(fields, cls, where=name)
+        for problem in _contradictions(found):
+            raise UserError(f"{name}: {problem}; expected what ut calibrate wrote")
+        return found
+
+    def save(self, run: Path) -> None:
+        write_json(run / CALIBRATION, self.to_dict())
+
+    @classmethod
+    def load(cls, run: Path) -> Calibration:
+        """Read the calibration of the run in a folder."""
+        return cls.from_dict(read_json(run / CALIBRATION), name=show_path(run / CALIBRATION))
+
+    def lines(self) -> list[str]:
+        """The table of all settings, and the chosen one."""
+        level = f" ({percent(1 - self.delta)} for each of {len(self.curves)} rules)" if len(self.curves) > 1 else ""
+        return [
+            f"{self.task} · {self.split} · {self.count:,} examples · {self.promise}{level}",
+            *columns([["rule", "value", "steps", "ms/example", "score", "loss", "p", "result"], *self._rows()]),
+            self.outcome,
+        ]
+
+    def _rows(self) -> Iterator[list[str]]:
+        yield ["as trained", "", *_shown(self.trained), "", "", ""]
+        for curve in self.curves:
+            for point in curve.points:
+                chosen = point is self.point
+                mark = "chosen" if chosen else "accepted" if point.accepted else ""
+                tail = [percent(point.loss), f"{point.p_value:.2g}", mark]
+                yield [curve.rule, f"{point.value:g}", *_shown(point.cost), *tail]
+
+    @property
+    def outcome(self) -> str:
+        """The chosen setting in one line."""
+        if (point := self.point) is None:
+            return (
+                f"no setting with fewer steps is within {percent(self.goal.tolerance)} with confidence "
+                f"{percent(self.goal.confidence)}: the run keeps the depth of training"
+            )
+        before, now = self.trained, point.cost
+        slower = "" if now.seconds < before.seconds else " (it saves no time here)"
+        return (
+            f"chosen: {self.chosen}: {now.mean_steps:.2f} steps instead of {before.mean_steps:.2f}, "
+            f"{1000 * now.seconds:.3g} ms for an example instead of {1000 * before.seconds:.3g}{slower}; {self.promise}"
+        )
+
+
+def weights_of(model: Path) -> str:
+    """Return the SHA-256 of the weights in the folder of a model."""
+    with (model / WEIGHTS).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def calibrated(
+    run: Path, options: InferenceOptions, *, model: Path, generates_text: bool = False
+) -> tuple[InferenceOptions, str]:
+    """Return the options with the depth that the run was calibrated to, and a note that says so or why not.
+
+    The options stay as they are, without a note, where there is no calibration, where it chose no setting, and where
+    they have a depth of their own. They also stay, and the note says why, where the weights in `model` have changed
+    since, and where the calibration does not cover the call: a beam search, sampling, or text that a language model
+    writes (`generates_text`), because only given text was scored.
+    """
+    if options.has_depth or not (run / CALIBRATION).is_file():
+        return options, ""
+    found, place = Calibration.load(run), show_path(run / CALIBRATION)
+    if found.chosen is None:
+        return options, ""
+    if found.weights != weights_of(model):
+        return options, f"{place} is of other weights and is not used: run ut calibrate {show_path(run)} again"
+    unlike = "text that the model writes" if generates_text else "" if options.is_greedy else options.search_name
+    if unlike:
+        return options, f"{place} does not cover {unlike}: the depth of training is used"
+    return found.chosen.of(options), f"{found.chosen} by {place}: {found.promise}; --no-calibration turns it off"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.4g} %"
+
+
+def _shown(cost: Cost) -> list[str]:
+    return [f"{cost.mean_steps:.2f}", f"{1000 * cost.seconds:.3g}", f"{cost.score:.4f}"]
+
+
+def _contradictions(found: Calibration) -> Iterator[str]:
+    """Say what of a calibration, each field of which is of its type, `calibrate` cannot have written."""
+    if not found.curves or not all(curve.points for curve in found.curves):
+        yield "no rules, or a rule without settings"
+    if len({curve.rule for curve in found.curves}) < len(found.curves):
+        yield "a rule stands twice"
+    if found.chosen is not None and (found.point is None or not found.point.accepted):
+        yield f"the chosen setting, {found.chosen}, is none that was accepted"

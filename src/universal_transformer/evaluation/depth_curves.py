@@ -1,0 +1,189 @@
+"""What fewer steps cost a trained model: its loss, steps and time by rule and setting, and the cheapest within a goal.
+
+The model itself runs with each setting. A simulation from the states of full depth would be another policy: where
+positions stop one by one, others see the last state of a position that has stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import fsum
+from operator import itemgetter, ne
+from typing import Literal
+
+from universal_transformer.data.example import Example, sizes
+from universal_transformer.decoding.generation import evaluating
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation.calibration import Calibration, Cost, Curve, Goal, Loss, Point, percent
+from universal_transformer.evaluation.inference import InferenceOptions
+from universal_transformer.evaluation.measure import Progress, check_call, choose, most_tokens
+from universal_transformer.evaluation.memory_check import check_batches
+from universal_transformer.evaluation.report import Side
+from universal_transformer.evaluation.risk import least_count, num_accepted, p_value
+from universal_transformer.evaluation.scores import example_score
+from universal_transformer.evaluation.scoring import Scorer
+from universal_transformer.evaluation.settings import Rule, Setting, served
+from universal_transformer.evaluation.tensors import device_of
+from universal_transformer.registry import Model
+from universal_transformer.tasks.task import Measure, Task
+
+
+@dataclass
+class Outcome:
+    """What a model gave with one setting of depth, by example."""
+
+    scores: list[float] = field(default_factory=list)
+    answers: list[tuple[int, ...]] = field(default_factory=list)
+    steps: dict[Side, Counter[int]] = field(default_factory=dict)
+    """How many positions took a number of steps."""
+    seconds: float = 0.0
+    """For all examples."""
+
+    @property
+    def cost(self) -> Cost:
+        totals = {
+            side: (sum(n * many for n, many in counts.items()), counts.total()) for side, counts in self.steps.items()
+        }
+        made, positions = map(sum, zip(*totals.values(), strict=True))
+        return Cost(
+            score=min(1.0, sum(self.scores) / len(self.scores)),
+            steps={side: total / number for side, (total, number) in totals.items() if number},
+            mean_steps=made / max(1, positions),
+            seconds=self.seconds / len(self.scores),
+        )
+
+
+def losses(before: Outcome, after: Outcome, *, loss: Loss, metric: Measure) -> list[float]:
+    """Return the loss in [0, 1] of each example, from what it was with the depth of training.
+
+    ``drop`` is ``max(0, score before - score after)``. ``changed`` is 1 for another answer and 0 for the same; of
+    tags, and of a text whose tokens are predicted one by one, it is the share of places with another prediction.
+    """
+    if loss == "drop":
+        return [max(0.0, one - other) for one, other in zip(before.scores, after.scores, strict=True)]
+    pairs = zip(before.answers, after.answers, strict=True)
+    if metric in ("perplexity", "last_word", "tags"):
+        return [sum(map(ne, one, other)) / max(1, len(one)) for one, other in pairs]
+    return [float(one != other) for one, other in pairs]
+
+
+@dataclass
+class Trials:
+    """Runs a model on the same batches with one setting after the other."""
+
+    model: Model
+    task: Task
+    batches: list[list[Example]]
+    progress: Progress | None
+    total: int
+    """Examples of all trials."""
+    done: int = 0
+
+    def run(self, options: InferenceOptions) -> Outcome:
+        """Run all batches; the first one also once before the clock starts, because kernels are made for its shapes."""
+        found = Outcome()
+        scorer = Scorer(self.model, self.task.codec, self.task.metric, options)
+        with evaluating(self.model):
+            scorer(self.batches[0])
+            for batch in self.batches:
+                start = time.perf_counter()
+                sums = scorer(batch)
+                found.seconds += time.perf_counter() - start
+                for one in sums:
+                    found.scores.append(example_score(one, metric=self.task.metric))
+                    found.answers.append(one.answer)
+                    for side, counts in one.steps.items():
+                        found.steps.setdefault(side, Counter()).update(counts)
+                self.done += len(batch)
+                if self.progress is not None:
+                    self.progress(self.done, self.total)
+        return found
+
+
+def calibrate(
+    model: Model,
+    task: Task,
+    *,
+    goal: Goal,
+    weights: str,
+    split: str = "validation",
+    limit: int | None = None,
+    rule: Rule | None = None,
+    batch_tokens: int = 16384,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Run `model` on a split of `task` with each setting of depth, and choose the cheapest within the `goal`.
+
+    The settings of a rule are tested in their order, at the level ``(1 - confidence) / number of rules``, up to the
+    first that is not accepted (`risk`). So the risks of all accepted settings are within the tolerance with the stated
+    confidence, whatever their rules, and any of them may be chosen. With one `rule` its level is not divided. `weights`
+    is the SHA-256 of the model's weights, and `limit` takes so many examples of each set, evenly spread.
+
+    UserError for a model without a depth to choose, or that does not serve the rule, and for too few examples.
+    """
+    options = InferenceOptions()
+    check_call(model, task, options=options, batch_tokens=batch_tokens)
+    settings = served(model, wanted=rule)
+    sets, _ = choose(task, split=split, limit=limit)
+    examples = [example for part in sets.values() for example in part]
+    delta = (1 - goal.confidence) / len(settings)
+    check_count(len(examples), goal=goal, rules=len(settings), name=split)
+    tokens = most_tokens(model, task, batch_tokens=batch_tokens)
+    batches = check_batches(model, sizes(examples), batch_tokens=tokens).epoch(0)
+    total = (1 + sum(map(len, settings.values()))) * len(examples)
+    trials = Trials(model, task, [[examples[index] for index in one] for one in batches], progress, total)
+    before = trials.run(options)
+    curves = []
+    for name, wanted in settings.items():
+        found = [trials.run(setting.of(options)) for setting in wanted]
+        lost = [losses(before, one, loss=goal.loss, metric=task.metric) for one in found]
+        p_values = [p_value(each, tolerance=goal.tolerance) for each in lost]
+        good = num_accepted(p_values, delta=delta)
+        points = [
+            Point(value=setting.value, cost=one.cost, loss=fsum(each) / len(each), p_value=p, accepted=place < good)
+            for place, (setting, one, each, p) in enumerate(zip(wanted, found, lost, p_values, strict=True))
+        ]
+        curves.append(Curve(rule=name, points=tuple(points)))
+    return Calibration(
+        weights=weights,
+        task=task.name,
+        split=split,
+        metric=task.metric,
+        count=len(examples),
+        goal=goal,
+        trained=before.cost,
+        curves=tuple(curves),
+        chosen=cheapest(curves, before.cost, by=goal.cheapest),
+        device=device_of(model).type,
+        batch_tokens=batch_tokens,
+    )
+
+
+def check_count(count: int, *, goal: Goal, rules: int, name: str) -> None:
+    """UserError if the examples are too few for a goal, even if none of them lost anything."""
+    needed, alone = (
+        least_count(tolerance=goal.tolerance, delta=(1 - goal.confidence) / number) for number in (rules, 1)
+    )
+    if count < needed:
+        one = f"; one rule alone (--rule) needs {alone:,}" if rules > 1 else ""
+        raise UserError(
+            f"{name}: {count:,} examples are too few for a tolerance of {percent(goal.tolerance)} with confidence "
+            f"{percent(goal.confidence)}: at least {needed:,} are needed, and more if some lose{one}; give more "
+            "examples, a larger tolerance or a lower confidence"
+        )
+
+
+def cheapest(curves: Sequence[Curve], trained: Cost, *, by: Literal["steps", "seconds"]) -> Setting | None:
+    """Return the accepted setting of least steps or seconds; None if none has less than the depth of training."""
+
+    def cost(found: Cost) -> float:
+        return found.mean_steps if by == "steps" else found.seconds
+
+    accepted = [
+        (cost(point.cost), curve.rule, point.value) for curve in curves for point in curve.points if point.accepted
+    ]
+    best, rule, value = min(accepted, key=itemgetter(0), default=(cost(trained), None, 0.0))
+    return None if rule is None or best >= cost(trained) else Setting(rule, value)

@@ -1,0 +1,147 @@
+"""`ut calibrate` on a small run, and the commands that use what it wrote."""
+
+import json
+import shutil
+
+import pytest
+
+from universal_transformer.cli import main
+from universal_transformer.evaluation.calibration import CALIBRATION, Calibration
+
+SMALL = ["--width", "16", "--filter-width", "16", "--num-heads", "2", "--max-steps", "3", "--minutes", "0", "--quiet"]
+SMALL += ["--max-updates", "3", "--batch-tokens", "256", "--halting.side", "none"]
+STORIES = ["--train-stories", "20", "--validation-stories", "100", "--test-stories", "10"]
+QUESTION = "1 Clara went to the attic.\n2 Where is Clara?\n"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of 3 updates on stories, of fixed depth."""
+    folder = tmp_path_factory.mktemp("stories") / "run"
+    assert main(["train", "stories", "--run", str(folder), *SMALL, *STORIES]) == 0
+    return folder
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """A copy that a test may change."""
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+def calibrate(run, *options, tolerance="50%"):
+    return main(["calibrate", str(run), "--tolerance", tolerance, "--rule", "max_steps", *options])
+
+
+def test_the_calibration_is_written_and_used(run, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    assert calibrate(run) == 0
+    shown = capsys.readouterr()
+    assert "chosen: max_steps 1: 1.00 steps instead of 3.00" in shown.out
+    assert shown.out.endswith(f"written to {run / CALIBRATION}, {run / 'plots' / 'calibration.png'}\n")
+    assert (run / "plots" / "calibration.png").read_bytes().startswith(b"\x89PNG")
+    assert shown.err == ""
+
+    assert main(["evaluate", str(run), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["max_steps"] == 1
+    assert report["notes"][-1].startswith(f"max_steps 1 by {run / CALIBRATION}: at most 50 % of the answers")
+    assert json.loads((run / "report-calibrated.json").read_text()) == report
+    for options, steps, name in ((["--no-calibration"], 3, "report"), (["--max-steps", "2"], 2, "report-steps-2")):
+        assert main(["evaluate", str(run), "--json", *options]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert (report["max_steps"], json.loads((run / f"{name}.json").read_text())) == (steps, report)
+        assert "calibration" not in "".join(report["notes"])
+
+    (tmp_path / "story.txt").write_text(QUESTION)
+    for options, steps in (([], 1), (["--no-calibration"], 3), (["--max-steps", "2"], 2)):
+        assert main(["predict", str(run), str(tmp_path / "story.txt"), "--jsonl", *options]) == 0
+        shown = capsys.readouterr()
+        assert {token["steps"] for token in json.loads(shown.out)["tokens"]} == {steps}
+        assert (f"ut: max_steps 1 by {run / CALIBRATION}" in shown.err) == (not options)
+
+
+def test_weights_that_changed_make_it_stale(run, capsys):
+    assert calibrate(run) == 0
+    assert main(["train", "--resume", str(run), "--quiet", "--max-updates", "5"]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(run), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["max_steps"] == 3
+    assert "is of other weights and is not used: run ut calibrate" in report["notes"][-1]
+    assert (run / "report.json").exists()
+
+
+def test_json_has_the_whole_curve(run, capsys):
+    assert calibrate(run, "--json", "--limit", "50", "--confidence", "90%", "--loss", "changed", tolerance="0.9") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((run / CALIBRATION).read_text())
+    assert (printed["count"], printed["goal"]) == (
+        50, {"tolerance": 0.9, "confidence": 0.9, "loss": "changed", "cheapest": "steps"}
+    )  # fmt: skip
+    assert [point["value"] for point in printed["curves"][0]["points"]] == [2, 1]
+
+
+def test_a_tolerance_that_no_setting_meets_is_one_line(run, capsys, monkeypatch):
+    monkeypatch.setattr("universal_transformer.evaluation.depth_curves.p_value", lambda *_, **__: 1.0)
+    assert calibrate(run) == 1
+    shown = capsys.readouterr()
+    assert shown.err == (
+        "ut: no setting with fewer steps is within 50 % with confidence 95 %: the run keeps the depth of training\n"
+    )
+    assert Calibration.load(run).chosen is None
+    assert main(["evaluate", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["max_steps"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "--tolerance"),
+        (["--tolerance", "0.1%"], "300 examples are too few for a tolerance of 0.1 % with confidence 95 %: at least 2"),
+        (["--tolerance", "5"], "--tolerance: '5': expected a share between 0 and 1, such as 0.5% or 0.005"),
+        (["--tolerance", "0%"], "expected a share"),
+        (["--tolerance", "a little"], "expected a share"),
+        (["--tolerance", "5%", "--confidence", "1"], "--confidence: '1': expected a share"),
+        (["--tolerance", "5%", "--rule", "max_step"], "--rule: expected one of max_steps, halting_threshold"),
+        (["--tolerance", "5%", "--rule", "halting_threshold"], "nothing to calibrate: halting_threshold="),
+        (["--tolerance", "5%", "--split", "dev"], "split 'dev': allowed for task stories are"),
+        (["--tolerance", "5%", "--data.test", "a.tsv"], "--data.test and --data.group are for runs on own files"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line(trained, capsys, options, message):
+    assert main(["calibrate", str(trained), *options]) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    assert not (trained / CALIBRATION).exists()
+
+
+def test_a_damaged_calibration_is_one_line_that_names_it(run, tmp_path, capsys):
+    (run / CALIBRATION).write_text('{"weights": 3}')
+    (tmp_path / "story.txt").write_text(QUESTION)
+    for command in (["evaluate", str(run)], ["predict", str(run), str(tmp_path / "story.txt")]):
+        assert main(command) == 2
+        assert f"{run / CALIBRATION}: missing:" in capsys.readouterr().err
+    assert main(["evaluate", str(run), "--no-calibration"]) == 0
+
+
+def test_plots_have_the_depth_of_training(run, monkeypatch):
+    monkeypatch.setattr("universal_transformer.cli.plot.draw", lambda *_, **__: run)
+    assert calibrate(run) == 0
+    assert main(["plot", str(run)]) == 0
+    assert json.loads((run / "report.json").read_text())["max_steps"] == 3
+
+
+def test_an_export_has_the_depth_of_training_and_says_so(run, capsys, monkeypatch):
+    assert calibrate(run) == 0
+
+    class StopError(Exception):
+        """The note comes first; the export itself takes long, and is tested in test_export.py."""
+
+    def stop(model):
+        raise StopError
+
+    monkeypatch.setattr("universal_transformer.interop.graph.Exportable", stop)
+    with pytest.raises(StopError):
+        main(["export", str(run)])
+    assert "the export has the depth of training: calibration.json is for" in capsys.readouterr().err

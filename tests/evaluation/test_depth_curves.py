@@ -1,0 +1,243 @@
+"""What fewer steps cost: losses against a scripted model, and against the evaluation of real models."""
+
+import pytest
+import torch
+from torch.nn.functional import one_hot
+
+from configs import with_fields
+from small_task_models import TINY, Names, model_for
+from universal_transformer.data.example import Example
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation.calibration import Cost, Curve, Goal, Point
+from universal_transformer.evaluation.depth_curves import Outcome, calibrate, cheapest, losses
+from universal_transformer.evaluation.inference import InferenceOptions
+from universal_transformer.evaluation.measure import evaluate
+from universal_transformer.evaluation.risk import p_value
+from universal_transformer.evaluation.scores import ScoreSums, example_score
+from universal_transformer.evaluation.settings import Setting, served
+from universal_transformer.models.classifier import Classifier
+from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.nn.trace import Trace
+from universal_transformer.registry import build
+from universal_transformer.tasks.labelled import LabelledData
+from universal_transformer.tasks.task import Task
+from universal_transformer.typed import replaced
+
+GOAL = Goal(tolerance=0.05, confidence=0.9)
+
+
+class Scripted(Classifier):
+    """Gives the class of the first token from as many steps on as the second says; class 0 before. It counts calls."""
+
+    calls = 0
+
+    def forward(self, source, *, max_steps=None, **_):
+        self.calls += 1
+        steps = max_steps or self.config.max_steps
+        given = torch.where(source[:, 1] <= steps, source[:, 0], 0)
+        made = torch.full(source.shape, float(steps))
+        logits = one_hot(given, self.config.vocabulary.num_classes).float()
+        return ModelOutput(logits, Trace(made, torch.zeros_like(made), None), None)
+
+
+def scripted(**changes):
+    config = with_fields(
+        TINY, architecture="classifier", vocabulary_size=10, num_classes=10, halting=False, max_steps=4
+    )
+    return Scripted(with_fields(config, **changes))
+
+
+def task_of(*needs, truth=3, metric="error"):
+    """Examples of class 3 that need so many steps for the right answer."""
+    examples = [Example(source=(3, need), target=truth) for need in needs]
+    return Task("scripted", Names(), (), examples, {"test": examples, "other": examples[:60]}, metric, {})
+
+
+def run(model, task, goal=GOAL, **choices):
+    return calibrate(model, task, goal=goal, weights="0" * 64, **choices)
+
+
+def test_the_losses_of_a_model_whose_answers_are_known():
+    """80 of 100 examples need one step, 15 two, 3 three, 2 four; one needs five and is never right."""
+    found = run(scripted(), task_of(*[1] * 80, *[2] * 15, *[3] * 2, *[4] * 2, 5))
+    (curve,) = found.curves
+    assert curve.rule == "max_steps"
+    assert [point.value for point in curve.points] == [3, 2, 1]
+    assert [point.loss for point in curve.points] == pytest.approx([0.02, 0.04, 0.19])
+    assert [point.cost.score for point in curve.points] == pytest.approx([0.97, 0.95, 0.8])
+    assert (found.trained.score, found.trained.steps, found.trained.mean_steps) == (0.99, {"encoder": 4.0}, 4.0)
+    assert [point.cost.mean_steps for point in curve.points] == [3, 2, 1]
+    for point, wrong in zip(curve.points, (2, 4, 19), strict=True):
+        assert point.p_value == pytest.approx(p_value([1.0] * wrong + [0.0] * (100 - wrong), tolerance=0.05))
+        assert point.cost.seconds > 0
+    assert [point.accepted for point in curve.points] == [False] * 3  # 2 errors of 100 have p = 0.118
+    assert found.chosen is None
+    assert "keeps the depth of training" in found.outcome
+
+
+@pytest.mark.parametrize(
+    ("needs", "chosen"),
+    [
+        ([1] * 100, 1),
+        ([1] * 99 + [3], 1),
+        ([1] * 98 + [3] * 2, 3),
+        ([1] * 98 + [2] * 2, 2),
+        ([4] * 100, None),
+        ([1] * 50 + [2] * 50, 2),
+    ],
+)
+def test_the_cheapest_accepted_number_of_steps_is_chosen(needs, chosen):
+    found = run(scripted(), task_of(*needs))
+    assert found.chosen == (chosen and Setting("max_steps", float(chosen)))
+    if chosen:
+        assert found.point.accepted
+        assert found.chosen.of(InferenceOptions()) == InferenceOptions(max_steps=chosen)
+        assert f"chosen: max_steps {chosen}: {chosen}.00 steps instead of 4.00" in found.lines()[-1]
+
+
+def test_answers_that_turn_right_do_not_make_up_for_answers_that_turn_wrong():
+    """Of class 0 a model is right before it can give class 3: half of the answers change, none is lost."""
+    task = task_of(*[1] * 50, *[4] * 50, truth=0)
+    (drop,), (changed,) = (
+        run(scripted(), task, Goal(tolerance=0.05, confidence=0.9, loss=loss)).curves for loss in ("drop", "changed")
+    )
+    assert [point.loss for point in drop.points] == [0, 0, 0]
+    assert [point.loss for point in changed.points] == [0.5, 0.5, 0.5]
+
+
+def test_losses_of_scores_and_of_answers():
+    before = Outcome(scores=[1.0, 0.5, 0.2], answers=[(1, 2), (3, 4), (5, 6)])
+    after = Outcome(scores=[0.4, 0.8, 0.2], answers=[(1, 2), (3, 5), (7,)])
+    assert losses(before, after, loss="drop", metric="bleu") == [0.6, 0.0, 0.0]
+    assert losses(before, after, loss="changed", metric="bleu") == [0, 1, 1]
+    after.answers[-1] = (7, 8)
+    assert losses(before, after, loss="changed", metric="perplexity") == [0, 0.5, 1]
+
+
+def test_the_score_of_one_example():
+    for metric in ("error", "classes", "accuracy"):
+        assert example_score(ScoreSums(sums={"wrong": 1.0}), metric=metric) == 0
+    assert example_score(ScoreSums(sums={"right": 1.0}), metric="ranking") == 1
+    assert example_score(ScoreSums(sums={"right": 3.0, "tokens": 4.0}), metric="perplexity") == 0.75
+    assert example_score(ScoreSums(sums={"sequences": 1.0, "characters": 0.5}), metric="sequence") == 1
+    cells = ScoreSums(sums={"right": 3.0, "positions": 4.0, "sequences": 0.0})
+    assert (example_score(cells, metric="positions"), example_score(cells, metric="tags")) == (0, 0.75)
+    pytest.importorskip("sacrebleu")
+    assert example_score(ScoreSums(texts=[("a red hat", "a red hat")]), metric="bleu") == pytest.approx(1)
+    assert 0 < example_score(ScoreSums(texts=[("a red hat", "a blue hat")]), metric="bleu") < 1
+
+
+def check_against_evaluation(model, task, found, score):
+    """Each point has the score and the steps of an evaluation with its setting: the real model ran."""
+    for curve in found.curves:
+        for point in curve.points[::9]:
+            options = Setting(curve.rule, point.value).of(InferenceOptions())
+            report = evaluate(model, task, split=found.split, options=options)
+            assert point.cost.score == pytest.approx(score(report.totals[0].metrics))
+            assert point.cost.mean_steps == pytest.approx(report.mean_steps)
+            assert point.cost.steps == pytest.approx({one.side: one.mean for one in report.totals[0].steps})
+
+
+def test_points_of_a_classifier_that_halts_are_evaluations(stories):
+    model = model_for(stories)
+    found = run(model, stories, Goal(tolerance=0.5))
+    assert [curve.rule for curve in found.curves] == ["max_steps", "halting_threshold"]
+    assert [curve.points[-1].value for curve in found.curves] == [1, pytest.approx(0.0495)]
+    assert found.delta == pytest.approx(0.025)
+    check_against_evaluation(model, stories, found, lambda metrics: 1 - metrics["error"] / 100)
+    steps = [point.cost.mean_steps for point in found.curves[1].points]
+    assert steps == sorted(steps, reverse=True)
+    small = run(model, stories, Goal(tolerance=0.5), batch_tokens=40)
+    for one, other in zip(found.curves, small.curves, strict=True):
+        assert [(point.loss, point.cost.steps) for point in one.points] == [
+            (point.loss, pytest.approx(point.cost.steps)) for point in other.points
+        ]
+
+
+def test_sequences_are_what_the_model_writes_by_itself(copying):
+    model = model_for(copying)
+    found = run(model, copying, Goal(tolerance=0.6, confidence=0.8, loss="changed"), rule="max_steps")
+    check_against_evaluation(model, copying, found, lambda metrics: metrics["sequence_accuracy"])
+    assert set(found.trained.steps) == {"encoder", "decoder"}
+
+
+def test_texts_lose_shares_of_tokens(text_task):
+    task = text_task("character")
+    model = model_for(task)
+    found = run(model, task, Goal(tolerance=0.5), limit=20, rule="max_steps")
+    assert all(0 <= point.loss <= 1 for point in found.curves[0].points)
+    everything = run(model, task, Goal(tolerance=0.5, loss="changed"), limit=20, rule="max_steps")
+    assert all(
+        one.loss <= other.loss for one, other in zip(found.curves[0].points, everything.curves[0].points, strict=True)
+    )
+
+
+def test_encoder_and_decoder_of_different_depth_lose_steps_together():
+    config = with_fields(TINY, vocabulary_size=12, halting=False, max_steps=6)
+    model = build(replaced(config, {"depth.decoder_max_steps": 3}))
+    assert [setting.value for setting in served(model)["max_steps"]] == [3, 2, 1]
+
+
+def test_settings_do_not_depend_on_data():
+    model = scripted()
+    assert served(model) == served(model, wanted="max_steps")
+    assert [str(setting) for setting in served(model)["max_steps"]] == ["max_steps 3", "max_steps 2", "max_steps 1"]
+
+
+def test_every_rule_is_tested_to_its_end_whatever_its_losses_are():
+    """The curve goes on after the test has stopped, and the same settings are run whatever the data."""
+    model = scripted()
+    run(model, task_of(*[4] * 100))
+    assert model.calls == 2 * 4  # as trained and three settings, each also once before the clock starts
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"goal": Goal(tolerance=0.005)}, r"validation: 100 examples are too few for a tolerance of 0.5 % with "
+         r"confidence 95 %: at least 598 are needed, and more if some lose; give more examples"),
+        ({"goal": Goal(tolerance=0.01), "split": "other"}, "other: 60 examples .* at least 299"),
+        ({"rule": "halting_threshold"}, "nothing to calibrate: halting_threshold=.*trained without halting"),
+        ({"split": "train"}, "no examples in train"),
+        ({"batch_tokens": 0}, "batch_tokens: expected a whole number, at least 1"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_errors_of_one_line(choices, message):
+    with pytest.raises(UserError, match=message):
+        run(scripted(), task_of(*[1] * 100), **choices)
+
+
+def test_several_rules_need_more_examples(stories):
+    with pytest.raises(UserError, match=r"at least 183 are needed, .*; one rule alone \(--rule\) needs 149"):
+        run(model_for(stories), stories, Goal(tolerance=0.02), split="test")
+
+
+def test_a_model_of_one_step_has_nothing_to_calibrate():
+    with pytest.raises(UserError, match="nothing to calibrate: max_steps: the model makes one step"):
+        run(scripted(max_steps=1), task_of(*[1] * 100))
+
+
+def test_a_model_without_depth_has_nothing_to_calibrate(tmp_path):
+    from universal_transformer.baselines.config import LstmConfig
+
+    path = tmp_path / "train.tsv"
+    path.write_text("".join(f"a b {n}\t{'xy'[n % 2]}\n" for n in range(100)))
+    task = LabelledData(train=str(path), vocabulary_size=300).load()
+    with pytest.raises(UserError, match="nothing to calibrate: rule max_steps: LstmClassifier has no depth"):
+        run(build(task.configure(LstmConfig(architecture="classifier", width=8))), task)
+
+
+def test_the_choice_among_rules_is_by_steps_or_by_seconds():
+    def point(value, steps, seconds, accepted=True):
+        cost = Cost(score=1.0, steps={"encoder": steps}, mean_steps=steps, seconds=seconds)
+        return Point(value=float(value), cost=cost, loss=0.0, p_value=0.0, accepted=accepted)
+
+    curves = [
+        Curve(rule="max_steps", points=(point(3, 3.0, 0.3), point(2, 2.0, 0.2), point(1, 1.0, 0.1, accepted=False))),
+        Curve(rule="halting_threshold", points=(point(0.9, 1.9, 0.25), point(0.8, 1.8, 0.35))),
+    ]
+    trained = Cost(score=1.0, steps={"encoder": 4.0}, mean_steps=4.0, seconds=0.15)
+    assert cheapest(curves, trained, by="steps") == Setting("halting_threshold", 0.8)
+    assert cheapest(curves, trained, by="seconds") is None
+    slow = Cost(score=1.0, steps={"encoder": 4.0}, mean_steps=4.0, seconds=0.4)
+    assert cheapest(curves, slow, by="seconds") == Setting("max_steps", 2.0)
