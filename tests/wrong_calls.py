@@ -65,6 +65,10 @@ CALLS = {
     "threshold without halting": (lambda: pair(rows, rows, halting_threshold=0.5), "halting_threshold=0.5: .*leave it"),
     "threshold of a language model": (lambda: language(rows, halting_threshold=0.5), "without halting"),
     "threshold of a classifier": (lambda: classes(rows, halting_threshold=0.5), "without halting"),
+    "exit together with a threshold": (
+        lambda: halting(rows, rows, halting_threshold=0.5, exit=ut.Exit("confidence", 0.9)),
+        "halting_threshold=0.5: the exit confidence:0.9 replaces the halting unit",
+    ),
     "threshold above one": (lambda: halting(rows, rows, halting_threshold=1.5), "halting_threshold=1.5"),
     "depth of an LSTM": (lambda: lstm(rows, max_steps=2), "max_steps=2: .*no depth"),
     "target space": (lambda: pair(rows, rows, target_space=1), "target_space=1"),

@@ -21,6 +21,7 @@ from universal_transformer.decoding.sampling import GREEDY, Sampling, generate
 from universal_transformer.errors import UserError
 from universal_transformer.execution import policy
 from universal_transformer.execution.stream import RowStream, stream_obstacle
+from universal_transformer.nn.config import Exit
 
 HOT = Sampling(temperature=1.3, top_k=7, top_p=0.97, seed=5)
 STREAMS = {
@@ -102,6 +103,21 @@ def test_limits_and_thresholds_are_those_of_generate():
     for options in ({"max_new_tokens": 1}, {"max_new_tokens": 4}, {"halting_threshold": 0.3, "max_steps": 9}):
         for number, result in generate_continuously(model, requests, slots=2, capacity=30, **options):
             same(result, alone(model, requests[number // 3], **options))
+
+
+@pytest.mark.parametrize("kind", ["state_change", "second_difference", "output_change", "confidence"])
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
+def test_exits_too(architecture, kind):
+    model, requests = model_and_requests(architecture, {}, count=4)
+    for threshold in (0.8, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.1, 0.05, 0.02, 0.01):  # until tokens differ in steps
+        options = {"exit": Exit(kind, threshold), "max_new_tokens": 6}
+        found = dict(generate_continuously(model, requests, slots=3, capacity=30, **options))
+        if len({steps for each in found.values() for steps in each.token_steps}) > 1:
+            break
+    else:
+        pytest.fail("all tokens take as many steps: nothing is tested")
+    for request in requests:
+        same(found[request.number], alone(model, request, **options))
 
 
 @pytest.mark.parametrize("slots", [1, 3, 50])

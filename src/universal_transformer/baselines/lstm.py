@@ -34,6 +34,7 @@ from universal_transformer.models.roles import (
     AnyLanguageModel,
     refuse_depth,
 )
+from universal_transformer.nn.config import Exit
 from universal_transformer.nn.trace import Trace
 
 HiddenState = tuple[Float[Tensor, "layers batch hidden"], Float[Tensor, "layers batch hidden"]]
@@ -233,10 +234,11 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
         *,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
+        exit: Exit | None = None,
     ) -> ModelOutput:
         """Logits for every label of ``target`` (with end token, padded on the right), given those to its left."""
         check_pairs(source, target)
-        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
+        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=self)
         return ModelOutput(self.target(target, self.source(source)))
 
     def start(
@@ -246,11 +248,12 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
         capacity: int,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
+        exit: Exit | None = None,
     ) -> LstmState:
         """Encode ``source`` and return the state of generation. ``capacity`` is not used."""
         check_tokens(source, name="source")
         del capacity
-        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
+        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=self)
         return self.source(source)
 
 
@@ -274,10 +277,11 @@ class LstmLanguageModel(AnyLanguageModel):
         *,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
+        exit: Exit | None = None,
     ) -> ModelOutput:
         """Logits for every token of ``target``, given the tokens to its left."""
         check_tokens(target, name="target")
-        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
+        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=self)
         return ModelOutput(self.target(target, self.target.begin(len(target))))
 
     def start(
@@ -287,10 +291,11 @@ class LstmLanguageModel(AnyLanguageModel):
         capacity: int,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
+        exit: Exit | None = None,
     ) -> LstmState:
         """Return the initial state of generation. ``capacity`` is not used."""
         del capacity
-        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
+        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=self)
         return self.target.begin(batch)
 
 
@@ -314,10 +319,11 @@ class LstmClassifier(AnyClassifier):
         *,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
+        exit: Exit | None = None,
     ) -> ModelOutput:
         """Logits ``[batch, classes]``."""
         check_tokens(source, name="source", words=self.config.inputs.kind == "facts")
-        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
+        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=self)
         state = self.source(source)
         pooled = state.hidden[-1]
         if self.config.pooling == "mean":

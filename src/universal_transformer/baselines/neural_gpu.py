@@ -32,6 +32,7 @@ from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import TokenInput, check_pairs
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.roles import NonAutoregressive, refuse_depth
+from universal_transformer.nn.config import Exit
 
 Image = Float[Tensor, "batch width column place"]
 
@@ -128,12 +129,13 @@ class NeuralGpu(NonAutoregressive):
         *,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
+        exit: Exit | None = None,
     ) -> ModelOutput:
         """Logits for every label of ``target``. They depend on the length of the target and not on its tokens.
 
         UserError when a target is longer than the output of its source.
         """
-        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=self)
+        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=self)
         check_pairs(source, target)
         real = target != self.config.vocabulary.padding_id
         written = torch.where(real, torch.arange(1, target.shape[1] + 1, device=target.device), 0).amax(dim=1)

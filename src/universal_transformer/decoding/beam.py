@@ -18,6 +18,7 @@ from universal_transformer.decoding.generation import (
 )
 from universal_transformer.errors import UserError
 from universal_transformer.models.generated import Generated
+from universal_transformer.nn.config import Exit
 
 
 def length_penalty(length: int, *, alpha: float) -> float:
@@ -91,6 +92,7 @@ def beam_search(
     max_new_tokens: int | None = None,
     max_steps: int | None = None,
     halting_threshold: float | None = None,
+    exit: Exit | None = None,
 ) -> list[list[Generated]]:
     """Return the ``num_results`` best sequences found for each row of ``source``, best first.
 
@@ -98,7 +100,7 @@ def beam_search(
     the end token is a candidate for the results. A row is done when no running hypothesis can exceed its results: the
     log-probability of a hypothesis never rises, so that its score is at most that log-probability over the penalty of
     the greatest length. Sequences cut off at ``max_new_tokens`` (end token included) follow all sequences that ended.
-    ``source``, ``max_new_tokens``, ``max_steps`` and ``halting_threshold`` are as in
+    ``source``, ``max_new_tokens``, ``max_steps``, ``halting_threshold`` and ``exit`` are as in
     :func:`~universal_transformer.decoding.sampling.generate`; ``alpha`` is the exponent of the length penalty.
 
     Raises UserError for what ``generate`` refuses, ``beams < 1``, ``num_results`` outside ``[1, beams]`` and
@@ -117,6 +119,7 @@ def beam_search(
             max_new_tokens=max_new_tokens,
             max_steps=max_steps,
             halting_threshold=halting_threshold,
+            exit=exit,
         )
         best = [
             BestSequences(limit, steps, num_results, alpha)

@@ -30,6 +30,7 @@ from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.generated import GREEDY, Generated, Sampling
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.target import DecoderState
+from universal_transformer.nn.config import Exit
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class DecodingOptions:
     max_new_tokens: int | None = None
     max_steps: int | None = None
     halting_threshold: float | None = None
+    exit: Exit | None = None
 
 
 def generate_continuously(
@@ -83,6 +85,7 @@ def generate_continuously(
     max_new_tokens: int | None = None,
     max_steps: int | None = None,
     halting_threshold: float | None = None,
+    exit: Exit | None = None,
 ) -> Iterator[tuple[int, Generated]]:
     """Yield the number and the result of each request, as soon as it is done.
 
@@ -101,9 +104,10 @@ def generate_continuously(
         max_new_tokens=max_new_tokens,
         max_steps=max_steps,
         halting_threshold=halting_threshold,
+        exit=exit,
     )
     check_model(model)
-    if not _shares(model):
+    if not _shares(model, options):
         return _in_batches(model, iter(requests), slots=slots, options=options)
     return _continuously(ContinuousBatch(model, slots=slots, capacity=capacity, options=options), iter(requests))
 
@@ -133,8 +137,8 @@ def generate_stream(
         return
     stream = chain(following, stream)
     if (
-        not model.config.halts_in(decoder=True)
-        or not _shares(model)
+        not (model.config.halts_in(decoder=True) or options.exit)
+        or not _shares(model, options)
         or sum(steps) > policy.CONTINUOUS_BELOW * (options.max_steps or model.config.max_steps) * len(steps)
     ):
         yield from _in_batches(model, stream, slots=slots, options=options)
@@ -142,12 +146,15 @@ def generate_stream(
         yield from generate_continuously(model, stream, slots=slots, capacity=capacity, **vars(options))
 
 
-def _shares(model: Generator) -> TypeGuard[EncoderDecoder | LanguageModel]:
+def _shares(model: Generator, options: DecodingOptions) -> TypeGuard[EncoderDecoder | LanguageModel]:
     """Whether rows of the model can be at different depth steps."""
     if not isinstance(model, EncoderDecoder | LanguageModel):
         return False
     autocast = torch.is_autocast_enabled(next(model.parameters()).device.type)
-    return stream_obstacle(model.target.recurrence) is None and not autocast
+    if autocast:
+        return False
+    depth = model.target.depth(max_steps=options.max_steps, threshold=options.halting_threshold, exit=options.exit)
+    return stream_obstacle(model.target.recurrence, depth=depth) is None
 
 
 def _check(slots: int, capacity: int) -> None:
@@ -184,7 +191,7 @@ class ContinuousBatch:
         self.model, self.slots, self.capacity, self.options = model, slots, capacity, options
         self.config, self.device = model.config, model.target.embedding.weight.device
         recurrence = model.target.recurrence
-        depth = recurrence.depth(max_steps=options.max_steps, threshold=options.halting_threshold)
+        depth = model.target.depth(max_steps=options.max_steps, threshold=options.halting_threshold, exit=options.exit)
         self.stream = RowStream(recurrence, rows=slots, capacity=capacity, depth=depth)
         self.jobs: list[Job | None] = [None] * slots
         self.places = list(range(slots))  # the row of the cache of each job
@@ -213,6 +220,7 @@ class ContinuousBatch:
             max_new_tokens=options.max_new_tokens,
             max_steps=options.max_steps,
             halting_threshold=options.halting_threshold,
+            exit=options.exit,
             reserve=False,
         )
         state = session.state

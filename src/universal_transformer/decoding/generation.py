@@ -28,6 +28,7 @@ from universal_transformer.models.roles import (
     NonAutoregressive,
 )
 from universal_transformer.models.target import TargetSide
+from universal_transformer.nn.config import Exit
 from universal_transformer.nn.trace import Trace
 
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
@@ -140,6 +141,7 @@ def start_generation(
     max_new_tokens: int | None,
     max_steps: int | None,
     halting_threshold: float | None,
+    exit: Exit | None = None,
     reserve: bool = True,
 ) -> GenerationBatch:
     """Check the input, then encode the source or feed the prompts; the first new token comes next.
@@ -150,7 +152,7 @@ def start_generation(
     """
     check_model(model)
     model, config = prepared(model), model.config
-    depth = {"max_steps": max_steps, "halting_threshold": halting_threshold}
+    depth = {"max_steps": max_steps, "halting_threshold": halting_threshold, "exit": exit}
     if isinstance(model, AnyEncoderDecoder):
         source = sources_of(source, model=model)
         lengths = (source != config.vocabulary.padding_id).sum(dim=1).tolist()

@@ -23,6 +23,7 @@ from universal_transformer.decoding.ids import sources_of
 from universal_transformer.errors import UserError
 from universal_transformer.models.generated import GREEDY, Generated, Sampling
 from universal_transformer.models.roles import NonAutoregressive, refuse_depth
+from universal_transformer.nn.config import Exit
 
 
 def filtered_distribution(
@@ -69,6 +70,7 @@ def generate(
     indices: Sequence[int] | None = None,
     max_steps: int | None = None,
     halting_threshold: float | None = None,
+    exit: Exit | None = None,
 ) -> list[Generated]:
     """Return one generated sequence for each row of ``source``.
 
@@ -78,14 +80,14 @@ def generate(
     the end token or after ``max_new_tokens`` (end token included; by default as many as the configuration's
     :meth:`~universal_transformer.models.config.GenerationConfig.limit` allows).
     ``indices`` are the numbers of the rows (by default 0, 1, 2 …). The draws for a row depend on the seed and on its
-    number alone, so that the other rows of the batch do not change them. ``max_steps`` and ``halting_threshold`` are
-    those of the model's call.
+    number alone, so that the other rows of the batch do not change them. ``max_steps``, ``halting_threshold``
+    and ``exit`` are those of the model's call.
 
     Raises UserError for no rows, ids out of the vocabulary, and lengths that do not fit.
     """
     check_limit(max_new_tokens)
     if isinstance(model, NonAutoregressive):
-        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, model=model)
+        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=model)
         return _at_once(model, source, limit=max_new_tokens, sampling=sampling, indices=indices)
     with evaluating(model):
         batch = start_generation(
@@ -94,6 +96,7 @@ def generate(
             max_new_tokens=max_new_tokens,
             max_steps=max_steps,
             halting_threshold=halting_threshold,
+            exit=exit,
         )
         rows = _continuations(batch.limits, sampling=sampling, indices=indices)
         inside, end_id = rows, model.config.vocabulary.end_id

@@ -52,6 +52,7 @@ def search(
         max_new_tokens=options.max_new_tokens,
         max_steps=options.max_steps,
         halting_threshold=options.halting_threshold,
+        exit=options.exit,
     )
 
 

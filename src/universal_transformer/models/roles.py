@@ -26,6 +26,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.config import BaseConfig
 from universal_transformer.models.generated import GREEDY, Generated, Sampling
 from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.nn.config import Exit
 from universal_transformer.nn.halting import check_threshold
 from universal_transformer.nn.trace import Trace
 
@@ -86,6 +87,7 @@ class Generating(Pretrained):
         sampling: Sampling = GREEDY,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
+        exit: Exit | None = None,
     ) -> list[Generated]:
         """Return the sequence that the model writes for each row of ``source``, as ``ut predict`` does.
 
@@ -95,7 +97,7 @@ class Generating(Pretrained):
         included (None: ``config.generation.limit`` of the length of its row). One beam and greedy ``sampling`` choose
         the likeliest token; several ``beams`` search for a sequence of high probability, with ``length_penalty`` (None:
         0.6) as the exponent of the length penalty. ``max_steps`` and ``halting_threshold`` are the model's own where
-        they are None.
+        they are None. With ``exit`` each position stops by itself.
 
         Raises UserError for ids, shapes and options that do not fit the model.
         """
@@ -105,6 +107,7 @@ class Generating(Pretrained):
             max_new_tokens=max_new_tokens,
             max_steps=max_steps,
             halting_threshold=halting_threshold,
+            exit=exit,
         )
         found: list[Generated] = decoding.answer(
             self, source, beams=beams, length_penalty=length_penalty, options=options
@@ -169,8 +172,10 @@ def check_threshold_applies(halting_threshold: float | None, *, config: BaseConf
         )
 
 
-def refuse_depth(*, max_steps: int | None, halting_threshold: float | None, model: Pretrained) -> None:
+def refuse_depth(
+    *, max_steps: int | None, halting_threshold: float | None, exit: Exit | None, model: Pretrained
+) -> None:
     """UserError when another depth is requested from a model without depth."""
-    for name, value in (("max_steps", max_steps), ("halting_threshold", halting_threshold)):
+    for name, value in (("max_steps", max_steps), ("halting_threshold", halting_threshold), ("exit", exit)):
         if value is not None:
             raise UserError(f"{name}={value}: {type(model).__name__} has no depth to choose; leave it out")
