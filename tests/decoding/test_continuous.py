@@ -33,6 +33,9 @@ STREAMS = {
     "no coordinates": {"position_coordinates": "none", "step_coordinates": "none", "halting": True},
     "learned": {"position_coordinates": "learned", "step_coordinates": "learned", "halting": True},
     "at least two steps": {"halting": True, "min_steps": 2},
+    "two blocks, fixed": {"layers_per_step": 2},
+    "two blocks": {"halting": True, "layers_per_step": 2},
+    "three blocks, pre": {"halting": True, "layers_per_step": 3, "norm": "pre"},
     "without remainder": {"halting": True, "remainder_at_cap": False, "attention_bias": True},
     **{name: fields for name, fields in HALTING.items() if name.endswith("frozen")},
 }

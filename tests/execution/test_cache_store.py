@@ -29,6 +29,8 @@ CHOICES = [
     {"coordinates": coordinates(injection="input"), "max_steps": 9},
     {"norm": "pre", "cross_attention": True},
     {"norm": "pre", "max_steps": 12, "coordinates": coordinates(step="none")},
+    {"layers_per_step": 2, "cross_attention": True},
+    {"layers_per_step": 3, "norm": "pre", "max_steps": 9},
 ]
 
 
@@ -103,7 +105,6 @@ def test_rows_without_a_token_keep_no_loop_alive():
     [
         {"state": "evolving"},
         {"transition": "separable_convolution"},
-        {"layers_per_step": 2},
         {"coordinates": coordinates(position="rotary")},
     ],
     ids=str,

@@ -90,6 +90,28 @@ def test_compact_is_masked(name, choices, norm, decoder, learn, runs):
     assert len(ours[1][~padding].unique()) > 1 or choices.get("scope") == "sequence"
 
 
+@pytest.mark.usefixtures("recalling")
+@pytest.mark.parametrize("learn", [True, False], ids=["training", "inference"])
+@pytest.mark.parametrize("decoder", [False, True], ids=["encoder", "decoder"])
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize(("blocks", "choices"), [(2, CHOICES[0]), (3, CHOICES[1]), (2, CHOICES[2])])
+def test_steps_of_several_blocks_are_compacted_too(blocks, choices, norm, decoder, learn, runs):
+    module = small_recurrence(
+        decoder=decoder, cross_attention=decoder, norm=norm, halting=True, max_steps=9, layers_per_step=blocks,
+        coordinates=lively(), **choices,
+    )  # fmt: skip
+    states, padding = torch.randn(4, 6, WIDTH, dtype=torch.float64), right_padding((6, 3, 5, 1), 6)
+    source = torch.randn(4, 3, WIDTH, dtype=torch.float64) if decoder else None
+    hidden = right_padding((3, 1, 2, 3), 3) if decoder else None
+    states *= 5.0  # some positions halt before several blocks make all much the same
+    with torch.set_grad_enabled(learn):
+        ours, masked = both(module, states, source, padding=padding, hidden=hidden, learn=learn)
+    assert runs
+    assert len(ours) == len(masked)
+    torch.testing.assert_close(ours, masked, **NEAR[torch.float64])
+    assert len(ours[1][~padding].unique()) > 1 or choices.get("scope") == "sequence"
+
+
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize(("batch", "padded"), [(1, False), (1, True), (4, True), (12, False)])
 @pytest.mark.parametrize("causal", [False, True])

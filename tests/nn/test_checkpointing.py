@@ -20,6 +20,7 @@ CASES = {
     "halting, last": {"halting": True, "state": "evolving", "output": "final"},
     "halting, untied": {"halting": True, "tied": False},
     "halting, compact": {"halting": True},
+    "halting, compact, two blocks": {"halting": True, "layers_per_step": 2},
     "halting, compact, pre": {"halting": True, "norm": "pre"},
 }
 

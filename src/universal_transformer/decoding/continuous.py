@@ -251,7 +251,7 @@ class ContinuousBatch:
             first = job.state.cache.length - job.fed  # prompts are padded on the left
             self.stream.load(job.state.cache, source=job.row, first=first, row=self.places[row])
             if job.state.source is not None:
-                self.stream.attach_source(job.state.source[0], row=job.row, at=row)
+                self.stream.attach_source(job.state.source, row=job.row, at=row)
             self.jobs[row] = job
         if taken:
             rows, tokens, places = torch.tensor(

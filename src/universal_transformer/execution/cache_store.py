@@ -1,8 +1,9 @@
 """Keys and values of running rows in a cache by depth step: for decoding with a cache, and for rows at different steps.
 
 A position that halted after ``N`` steps keeps its state. What others attend to at the deeper steps follows from one
-projection (``projection.py``), and each of the slots ``N … T - 1`` receives it. So attention at step ``t`` reads one
-slot and does not depend on which positions have halted.
+projection (``projection.py``), and each of the slots ``N … T - 1`` receives it. In the second and later blocks of a
+step they attend to what entered these at step ``N``, so that the slots receive what slot ``N - 1`` holds. So attention
+at step ``t`` reads one slot and does not depend on which positions have halted.
 """
 
 import torch
@@ -16,8 +17,9 @@ Keys = Float[Tensor, "row heads stored head"]
 
 
 class CacheStore:
-    """A :class:`KeyValueCache` by (step, sequence, position). ``first``: the slot of step 0.
+    """The part of a :class:`KeyValueCache` that belongs to one block of a step, by (step, sequence, position).
 
+    ``first``: the slot of step 0; ``stride``: the slots from a step to the next. ``projection``: of the first block.
     Where rows are at different steps, one slot after the last step receives what no step reads.
     """
 
@@ -25,13 +27,14 @@ class CacheStore:
         self,
         cache: KeyValueCache,
         attention: SelfAttention,
-        projection: HaltedProjection,
+        projection: HaltedProjection | None,
         *,
         depth: int,
         first: int = 0,
+        stride: int = 1,
     ) -> None:
         self.cache, self.attention, self.projection = cache, attention, projection
-        self.depth, self.first = depth, first
+        self.depth, self.first, self.stride = depth, first, stride
         self.sequences, self.capacity = cache.entries.shape[1:3]
         self.flat = cache.entries.view(-1, cache.entries.shape[3])
         self.slots = cache.entries.flatten(0, 1)
@@ -42,8 +45,8 @@ class CacheStore:
     def slot(self, step: int | Index, sequence: Index) -> Index:
         """Number of the slot of each row at a step: one number for step and sequence."""
         if isinstance(step, int):
-            return sequence + (self.first + step) * self.sequences
-        return torch.add(sequence, step, alpha=self.sequences)
+            return sequence + (self.first + step * self.stride) * self.sequences
+        return torch.add(sequence, step * self.stride + self.first, alpha=self.sequences)
 
     def query(self, states: Rows, *, slot: Index, position: Index) -> Rows:
         """Queries of rows, whose keys and values are written to their slots first."""
@@ -55,7 +58,7 @@ class CacheStore:
 
     def keys_at(self, step: int, *, stored: int) -> tuple[Keys, Keys]:
         """Keys and values of all sequences at one step, of the first ``stored`` positions."""
-        return self.cache.layer(self.first + step).heads(stored)
+        return self.cache.layer(self.first + step * self.stride).heads(stored)
 
     def keys_of(self, slot: Index, *, stored: int) -> tuple[Keys, Keys]:
         """Keys and values in the slots of rows, of the first ``stored`` positions."""
@@ -65,7 +68,10 @@ class CacheStore:
         return both[:, :heads], both[:, heads:]
 
     def write_deeper(self, base: Rows, *, step: int | Index, sequence: Index, position: Index) -> None:
-        """Write keys and values of halted rows with ``b = h + π``, which made ``step`` steps, to all deeper steps."""
+        """Write keys and values of halted rows with ``b = h + π``, which made ``step`` steps, to all deeper steps.
+
+        Without a projection they are those of the last step.
+        """
         if isinstance(step, int):
             steps: Int[Tensor, "row seen"] = torch.arange(step, self.depth, device=base.device)
             steps = steps.expand(len(base), -1)
@@ -76,7 +82,11 @@ class CacheStore:
             known = steps.clamp(max=self.depth - 1)
         if not steps.shape[1]:
             return
-        found = self.projection.whole(base, steps=known)
+        if self.projection is None:
+            last = torch.add(position, self.slot(step - 1, sequence), alpha=self.capacity)
+            found = self.flat.index_select(0, last).unsqueeze(1).expand(-1, steps.shape[1], -1)
+        else:
+            found = self.projection.whole(base, steps=known)
         entry = torch.add(position, sequence, alpha=self.capacity).unsqueeze(1)
-        entry = torch.add(entry, steps + self.first, alpha=self.sequences * self.capacity)
+        entry = torch.add(entry, steps * self.stride + self.first, alpha=self.sequences * self.capacity)
         self.flat.index_copy_(0, entry.flatten(), found.flatten(0, 1).to(self.flat.dtype))

@@ -5,7 +5,7 @@ to at a later step follows from one projection. So queries, projections and tran
 only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,11 +13,18 @@ import torch
 from universal_transformer.axes import Bool, Float, PerRow, Rows, Tensor
 from universal_transformer.execution.recompute import Recompute, compute, normalise
 from universal_transformer.execution.rows import BatchLayout, RowState
-from universal_transformer.nn.block import Sublayer
+from universal_transformer.nn.block import Block, Sublayer
 from universal_transformer.nn.halting import combine, weigh
 from universal_transformer.nn.recurrence import Depth, Recurrence
 
 Attend = Callable[[Rows], Rows]
+
+
+class RowAttention(NamedTuple):
+    """What computes the attention of the rows in one block: to their own sequence, and to the source."""
+
+    own: Attend
+    source: Attend | None
 
 
 class StepResult(NamedTuple):
@@ -41,7 +48,7 @@ class RowEngine:
         recompute: Recompute | None = None,
         checkpoint: Callable[..., Any] | None = None,
     ) -> None:
-        self.block, self.unit, self.close = recurrence.block, recurrence.stop_unit(depth), recurrence.close
+        self.blocks, self.unit, self.close = recurrence.tied_blocks, recurrence.stop_unit(depth), recurrence.close
         self.depth, self.signals = depth, signals
         self.recompute, self.checkpoint = recompute, checkpoint
 
@@ -49,18 +56,18 @@ class RowEngine:
         self,
         rows: RowState,
         *,
-        attend: Attend,
-        attend_source: Attend | None,
+        attention: Sequence[RowAttention],
     ) -> StepResult | None:
         """One depth step of every row, in place; None without halting.
 
-        ``attend`` and ``attend_source`` compute the attention of the rows.
+        ``attention`` has one entry for each block of a step.
         """
-        timed = rows.base
+        new = timed = rows.base
         if self.signals is not None:
             signal = self.signals[rows.step] if isinstance(rows.step, int) else self.signals.index_select(0, rows.step)
-            timed = compute(self.recompute, torch.add, rows.base, signal)
-        new = self._block(timed, attend, attend_source)
+            new = timed = compute(self.recompute, torch.add, rows.base, signal)
+        for block, attend in zip(self.blocks, attention, strict=True):
+            new = self._block(block, new, attend)
         result = None
         if self.unit is None:
             rows.output = new
@@ -94,15 +101,16 @@ class RowEngine:
             rows.output.index_copy_(0, index, combined)
         return StepResult(probability, decision.weight, decision.halts, decision.cumulative < 1.0)
 
-    def _block(self, timed: Rows, attend: Attend, attend_source: Attend | None) -> Rows:
+    def _block(self, block: Block, states: Rows, attend: RowAttention) -> Rows:
         """The block, as ``Block.forward`` computes it."""
-        states = self._sublayer(self.block.after_attention, timed, attend, self.recompute)
+        states = self._sublayer(block.after_attention, states, attend.own, self.recompute)
         if self.checkpoint is None:
-            return self._after_attention(states, attend_source, self.recompute)
-        return self.checkpoint(self._after_attention, states, attend_source, None)
+            return self._after_attention(block, states, attend.source, self.recompute)
+        return self.checkpoint(self._after_attention, block, states, attend.source, None)
 
-    def _after_attention(self, states: Rows, attend_source: Attend | None, recompute: Recompute | None) -> Rows:
-        block = self.block
+    def _after_attention(
+        self, block: Block, states: Rows, attend_source: Attend | None, recompute: Recompute | None
+    ) -> Rows:
         if block.after_cross_attention is not None and attend_source is not None:
             states = self._sublayer(block.after_cross_attention, states, attend_source, recompute)
         return self._sublayer(block.after_transition, states, block.transition, recompute)

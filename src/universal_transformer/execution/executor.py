@@ -12,13 +12,14 @@ import torch
 
 from universal_transformer.axes import Float, Index, Int, Padding, PerPosition, PerRow, Rows, States, Tensor
 from universal_transformer.execution.cache_store import CacheStore
-from universal_transformer.execution.engine import RowEngine, StepResult
+from universal_transformer.execution.engine import RowAttention, RowEngine, StepResult
 from universal_transformer.execution.kernels import apply_linear
 from universal_transformer.execution.policy import compaction_obstacle, compaction_pays_up_to, recompute_pays
 from universal_transformer.execution.projection import HaltedProjection
 from universal_transformer.execution.recompute import Recompute, compute
 from universal_transformer.execution.rows import BatchLayout, RowState, indices_of
 from universal_transformer.execution.store import BatchStore
+from universal_transformer.nn.attention import CrossAttention, ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.context import AttentionContext
 from universal_transformer.nn.recurrence import Depth, HaltingProgress, Recurrence, call_checkpointed
@@ -59,14 +60,23 @@ def compacting_loop(
     return progress.output.to(states.dtype), progress.trace(padding)
 
 
-def cache_store(recurrence: Recurrence, cache: KeyValueCache, *, depth: int) -> CacheStore:
-    """The cache by depth step."""
-    block = recurrence.block
+def cache_stores(recurrence: Recurrence, cache: KeyValueCache, *, depth: int) -> list[CacheStore]:
+    """The cache by depth step, for each block of a step."""
     projection = _PROJECTIONS.get(cache)
     if projection is None:
         signals = recurrence.coordinates.step_signals(depth, like=cache.entries)
-        projection = _PROJECTIONS[cache] = HaltedProjection(block, signals=signals)
-    return CacheStore(cache, block.attention, projection, depth=depth, first=recurrence.first_slot)
+        projection = _PROJECTIONS[cache] = HaltedProjection(recurrence.block, signals=signals)
+    return [
+        CacheStore(
+            cache,
+            block.attention,
+            None if number else projection,
+            depth=depth,
+            first=recurrence.first_slot + number,
+            stride=recurrence.blocks_per_step,
+        )
+        for number, block in enumerate(recurrence.tied_blocks)
+    ]
 
 
 def _add_positions(states: Rows, signal: Float[Tensor, "#batch position width"]) -> Rows:
@@ -119,9 +129,9 @@ class CompactLoop:
     ) -> None:
         self.recurrence, self.context, self.depth, self.signals = recurrence, context, depth, signals
         self._signals = context.encoding.signal if recurrence.coordinates.every_step else None  # π
-        self.cache: CacheStore | None = None
+        self.caches: list[CacheStore] = []
         if context.cache is not None:
-            self.cache = cache_store(recurrence, context.cache, depth=depth.max_steps)
+            self.caches = cache_stores(recurrence, context.cache, depth=depth.max_steps)
         self.recompute: Recompute | None = None
 
     def run(self, progress: HaltingProgress, *, step: int, counts: list[int]) -> None:
@@ -145,9 +155,10 @@ class CompactLoop:
 
     def _steps(self, progress: HaltingProgress, engine: RowEngine, layout: BatchLayout, *, step: int) -> None:
         base, record = self.write_halted(progress, step=step), Record()
-        store = None if self.cache is not None else self._store(progress.states)
-        if store is not None:
-            store.update(None, base, recompute=self.recompute)
+        stores = [] if self.caches else self._stores(progress)
+        first = stores[0] if stores else None
+        if first is not None:
+            first.update(None, base, recompute=self.recompute)
         h, kind = progress.halting.cumulative.flatten(), progress.output.dtype
         rows = RowState(
             layout=layout,
@@ -159,22 +170,20 @@ class CompactLoop:
             memory=tuple(part.flatten(0, 1).index_select(0, layout.index) for part in progress.memory),
         )
         for number in range(step, self.depth.max_steps):
-            attend = self._attend if store is None else store.attend
             result = engine.step(
                 rows,
-                attend=partial(attend, step=number, layout=layout),
-                attend_source=None if self.context.source is None else partial(self._attend_source, layout=layout),
+                attention=self._attention(stores, step=number, layout=layout),
             )
             assert result is not None
             record.add(layout.index, result)
             if number == self.depth.max_steps - 1:
                 break
             further, kept = layout.choose(result.running)
-            if len(kept) and store is not None:
-                store.update(layout.index, rows.base, recompute=self.recompute)
+            if len(kept) and first is not None:
+                first.update(layout.index, rows.base, recompute=self.recompute)
             if further is layout:
                 continue
-            if self.cache is not None:
+            if self.caches:
                 left = indices_of(~result.running, count=len(layout.index) - len(kept))
                 self._write_deeper(rows.base, layout.index, left, step=number + 1)
             if not len(kept):
@@ -193,7 +202,7 @@ class CompactLoop:
         if self._signals is not None:
             self._signals = self._signals.to(base.dtype)
             base = compute(self.recompute, _add_positions, base, self._signals)
-        if self.cache is not None:
+        if self.caches:
             halted = ~progress.halting.running & (progress.halting.steps > 0)
             index = halted.flatten().nonzero().squeeze(1)
             self._write_deeper(base, None, index, step=step)
@@ -201,32 +210,49 @@ class CompactLoop:
 
     def _write_deeper(self, base: Rows, index: Index | None, rows: Int[Tensor, "halted"], *, step: int) -> None:
         """Write ``rows`` of ``base`` to the deeper slots; ``index`` has flat indices, None: the rows themselves."""
-        if self.cache is None or step >= self.depth.max_steps or not len(rows):
+        if step >= self.depth.max_steps or not len(rows):
             return
         flat = rows if index is None else index.index_select(0, rows)
         length = self.context.encoding.positions.shape[1]
-        self.cache.write_deeper(
-            base.index_select(0, rows),
-            step=step,
-            sequence=flat.div(length, rounding_mode="floor"),
-            position=flat % length + self.cache.cache.length,
-        )
+        for cache in self.caches:
+            cache.write_deeper(
+                base.index_select(0, rows),
+                step=step,
+                sequence=flat.div(length, rounding_mode="floor"),
+                position=flat % length + cache.cache.length,
+            )
 
-    def _store(self, states: States) -> BatchStore:
-        block = self.recurrence.block
-        projection = HaltedProjection(block, signals=self.signals)
-        return BatchStore(
-            block.attention,
-            projection,
-            batch=len(states),
-            mask=self.context.mask,
-            causal=self.context.causal,
-        )
+    def _stores(self, progress: HaltingProgress) -> list[BatchStore]:
+        """Keys and values of the batch, for each block of a step."""
+        context = self.context
+        return [
+            BatchStore(
+                block.attention,
+                HaltedProjection(block, signals=None if number else self.signals),
+                batch=len(progress.states),
+                mask=context.mask,
+                causal=context.causal,
+                halted=progress.entered[number - 1].flatten(0, 1) if number else None,
+            )
+            for number, block in enumerate(self.recurrence.tied_blocks)
+        ]
 
-    def _attend(self, states: Rows, *, step: int, layout: BatchLayout) -> Rows:
+    def _attention(self, stores: list[BatchStore], *, step: int, layout: BatchLayout) -> list[RowAttention]:
+        """What computes the attention of the rows in each block of ``step``."""
+        attends = [store.attend for store in stores] or [partial(self._attend, cache) for cache in self.caches]
+        own = [partial(attend, step=step, layout=layout) for attend in attends]
+        if self.context.source is None:
+            return [RowAttention(attend, None) for attend in own]
+        sources = self.context.source[self.recurrence.first_slot :]
+        crosses = [block.cross_attention for block in self.recurrence.tied_blocks]
+        return [
+            RowAttention(attend, partial(_attend_source, cross, source, layout))
+            for attend, cross, source in zip(own, crosses, sources[: len(crosses)], strict=True)
+        ]
+
+    def _attend(self, cache: CacheStore, states: Rows, *, step: int, layout: BatchLayout) -> Rows:
         """Self-attention of running rows in a cache, to which their keys and values are written first."""
-        cache, context = self.cache, self.context
-        assert cache is not None
+        context = self.context
         slot = cache.slot(step, layout.sequence)
         query = cache.query(states, slot=slot, position=layout.position)
         key, value = cache.keys_at(step, stored=layout.stored + layout.length)
@@ -237,18 +263,6 @@ class CompactLoop:
         mixed = layout.attend(query, key, value, mask=mask, causal=layout.length > 1, dropout=dropout)
         return apply_linear(attention.output, mixed)
 
-    def _attend_source(self, states: Rows, *, layout: BatchLayout) -> Rows:
-        """Attention of running rows to the source."""
-        recurrence, context = self.recurrence, self.context
-        attention = recurrence.block.cross_attention
-        assert attention is not None
-        assert context.source is not None
-        source = context.source[recurrence.first_slot]
-        dropout = attention.dropout if attention.training else 0.0
-        query = apply_linear(attention.query, states)
-        mixed = layout.attend(query, source.key, source.value, mask=source.mask, dropout=dropout)
-        return apply_linear(attention.output, mixed)
-
     def _signal(self, layout: BatchLayout) -> Rows | None:
         """π of the rows."""
         signal = self._signals
@@ -256,3 +270,14 @@ class CompactLoop:
             return None
         index = layout.index if len(signal) == len(layout.counts) else layout.index % layout.length
         return compute(self.recompute, torch.index_select, signal.flatten(0, 1), 0, index)
+
+
+def _attend_source(
+    attention: CrossAttention | None, source: ProjectedSource, layout: BatchLayout, states: Rows
+) -> Rows:
+    """Attention of running rows to the source."""
+    assert attention is not None
+    dropout = attention.dropout if attention.training else 0.0
+    query = apply_linear(attention.query, states)
+    mixed = layout.attend(query, source.key, source.value, mask=source.mask, dropout=dropout)
+    return apply_linear(attention.output, mixed)

@@ -61,7 +61,6 @@ def shared_call_obstacle(recurrence: Recurrence) -> str | None:
     coordinates, block = recurrence.coordinates, recurrence.block
     reasons = {
         "steps have separate blocks (tied=False)": not recurrence.tied,
-        "a step has several blocks": recurrence.blocks_per_step != 1,
         "the transition computes a position from its neighbours": not getattr(block.transition, "pointwise", False),
         "the transition gives 0 at padding (zero_padding)": block.zero_padding,
         "positions are shifted at every step": coordinates.shift_by_step,

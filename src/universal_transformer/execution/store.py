@@ -28,6 +28,8 @@ class BatchStore:
     """Keys and values that the running positions of a batch attend to.
 
     :meth:`update` receives the rows with new states, the first time all rows; :meth:`attend` computes the attention.
+    In the second and later blocks of a step, keys and values are those of the states that attend. No update announces
+    them, and ``halted`` has the states with which halted positions entered the block.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class BatchStore:
         batch: int,
         mask: Bool[Tensor, "..."] | None,
         causal: bool,
+        halted: Rows | None = None,
     ) -> None:
         self.attention, self.projection = attention, projection
         self.batch, self.mask, self.causal = batch, mask, causal
@@ -48,6 +51,7 @@ class BatchStore:
         self.weight, self.bias = linear.weight[:width], None if linear.bias is None else linear.bias[:width]
         self.entries: Projected | None = None
         self.new: tuple[Projected, Tensor | None] | None = None
+        self.halted = None if halted is None else projection.project(halted).rows
         self.undo: list[Write | None] = []
         self.gradients: Projected | None = None
         self.scratch: Tensor | None = None
@@ -71,8 +75,7 @@ class BatchStore:
         """Self-attention of running rows."""
         query = product(states, self.weight, self.bias)
         part, shift = self.projection.at(step), self.projection.shift(step) if self.dropout else None
-        assert self.new is not None
-        (rows, variance), index = self.new
+        (rows, variance), index = self.new or self._entering(states, layout)
         self.new = None
         if torch.is_grad_enabled() and (query.requires_grad or rows.requires_grad):
             apply: Callable[..., Tensor] = StoredAttention.apply
@@ -83,6 +86,14 @@ class BatchStore:
             result = self.mix(query, key, value, shift, layout=layout)
         bias = self.constant if self.constant is None or self.constant.dim() == 1 else self.constant[step]
         return product(result, self.attention.output.weight, bias)
+
+    def _entering(self, states: Rows, layout: BatchLayout) -> tuple[Projected, Index | None]:
+        """Keys and values of the rows that enter a later block of a step; the first time with those of all others."""
+        rows, index = product(states, self.projection.weight, self.projection.bias), layout.index
+        if self.halted is None:
+            return Projected(rows, None), index
+        whole, self.halted = self.halted.index_copy(0, index, rows), None
+        return Projected(whole, None), None
 
     def write(self, index: Index | None, new: Projected, *, keep: bool) -> int:
         """Overwrite rows; with ``keep``, record what they replace. Returns how many writes can be undone."""

@@ -5,6 +5,9 @@ of the cache that they attend to. A row that has halted goes on to its next toke
 costs its mean number of steps a token, not its largest.
 """
 
+from collections.abc import Sequence
+from functools import partial
+
 import torch
 from torch.nn.functional import pad
 
@@ -12,13 +15,13 @@ from universal_transformer.axes import Float, Index, Int, Rows, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.execution import policy
 from universal_transformer.execution.cache_store import CacheStore
-from universal_transformer.execution.engine import RowEngine
+from universal_transformer.execution.engine import Attend, RowAttention, RowEngine
 from universal_transformer.execution.kernels import attend
 from universal_transformer.execution.memory import allocate_cache
 from universal_transformer.execution.policy import compaction_obstacle, shared_call_obstacle
 from universal_transformer.execution.projection import HaltedProjection
 from universal_transformer.execution.rows import Places, RowState
-from universal_transformer.nn.attention import ProjectedSource
+from universal_transformer.nn.attention import CrossAttention, ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.halting import wide
 from universal_transformer.nn.recurrence import Depth, Recurrence
@@ -44,22 +47,25 @@ class RowStream:
         if (reason := stream_obstacle(recurrence, depth=depth)) is not None:
             raise UserError(f"rows cannot be at different depth steps: {reason}")
         self.recurrence, self.depth = recurrence, depth
-        block = recurrence.block
-        self.attention, self.cross_attention = block.attention, block.cross_attention
-        weight, coordinates = self.attention.query_key_value.weight, recurrence.coordinates
+        blocks = recurrence.tied_blocks
+        attention, coordinates = blocks[0].attention, recurrence.coordinates
+        weight = attention.query_key_value.weight
         width, device = weight.shape[1], weight.device
         signals = coordinates.step_signals(depth.max_steps, like=weight)
         self.engine = RowEngine(recurrence, depth=depth, signals=signals)
         cache = allocate_cache(
-            depth.max_steps + 1,
+            (depth.max_steps + 1) * len(blocks),
             batch=rows,
-            num_heads=self.attention.num_heads,
+            num_heads=attention.num_heads,
             capacity=capacity,
             width=width,
             like=weight.detach(),
         )
-        projection = HaltedProjection(block, signals=signals)
-        self.cache = CacheStore(cache, self.attention, projection, depth=depth.max_steps)
+        projections = [HaltedProjection(blocks[0], signals=signals), *[None] * (len(blocks) - 1)]
+        self.caches = [
+            CacheStore(cache, block.attention, projection, depth=depth.max_steps, first=number, stride=len(blocks))
+            for number, (block, projection) in enumerate(zip(blocks, projections, strict=True))
+        ]
         reach = capacity  # of the learned table, where there is one: requests are checked against it
         if coordinates.position_table is not None:
             reach = min(capacity, len(coordinates.position_table))
@@ -75,7 +81,7 @@ class RowStream:
             output=torch.zeros_like(base, dtype=wide(base.dtype)),
             cumulative=torch.zeros(rows, dtype=wide(base.dtype), device=device),
         )
-        self.source: ProjectedSource | None = None  # one a row, padded to the longest source so far
+        self.sources: list[ProjectedSource] = []  # of each block, one a row, padded to the longest source so far
 
     def __len__(self) -> int:
         return len(self.rows.base)
@@ -83,7 +89,8 @@ class RowStream:
     def load(self, cache: KeyValueCache, *, source: int, first: int, row: int) -> None:
         """Copy sequence ``source`` of another cache, from position ``first`` on, to the beginning of ``row``."""
         count = cache.length - first
-        self.cache.cache.entries[:-1, row, :count] = cache.entries[:, source, first : cache.length]
+        entries = self.caches[0].cache.entries
+        entries[: -len(self.caches), row, :count] = cache.entries[:, source, first : cache.length]
 
     def enter(self, states: Rows, *, at: Index, position: Index) -> None:
         """Start embedded tokens in the rows ``at``; ``position`` tokens are stored before each."""
@@ -113,36 +120,42 @@ class RowStream:
             cumulative=rows.cumulative.index_select(0, kept),
             memory=tuple(part.index_select(0, kept) for part in rows.memory),
         )
-        if self.source is not None:
-            key, value, mask = self.source
-            assert mask is not None
-            self.source = ProjectedSource(key[kept], value[kept], mask[kept])
+        self.sources = [
+            ProjectedSource(key[kept], value[kept], None if mask is None else mask[kept])
+            for key, value, mask in self.sources
+        ]
 
-    def attach_source(self, source: ProjectedSource, *, row: int, at: int) -> None:
-        """Let the row ``at`` attend to the sequence ``row`` of ``source``."""
+    def attach_source(self, source: Sequence[ProjectedSource], *, row: int, at: int) -> None:
+        """Let the row ``at`` attend to the sequence ``row`` of ``source``, which has one entry for each block."""
+        kept: list[ProjectedSource | None] = [*self.sources] or [None] * len(source)
+        self.sources = [self._attached(old, new, row=row, at=at) for old, new in zip(kept, source, strict=True)]
+
+    def _attached(self, kept: ProjectedSource | None, source: ProjectedSource, *, row: int, at: int) -> ProjectedSource:
+        """``kept`` (None: nothing yet) with the sequence ``row`` of ``source`` at ``at``."""
         length = source.key.shape[2]
-        if self.source is None:
+        if kept is None:
             blank = source.key.new_zeros(len(self), *source.key.shape[1:])
             hidden = torch.zeros(len(self), 1, 1, length, dtype=torch.bool, device=blank.device)
-            self.source = ProjectedSource(blank, blank.clone(), hidden)
-        key, value, mask = self.source
+            kept = ProjectedSource(blank, blank.clone(), hidden)
+        key, value, mask = kept
         assert mask is not None
         more = length - key.shape[2]
         if more > 0:
             key, value, mask = pad(key, (0, 0, 0, more)), pad(value, (0, 0, 0, more)), pad(mask, (0, more))
-            self.source = ProjectedSource(key, value, mask)
         key[at, :, :length], value[at, :, :length] = source.key[row], source.value[row]
         mask[at] = False
         mask[at, :, :, :length] = True if source.mask is None else source.mask[row]
+        return ProjectedSource(key, value, mask)
 
     def step(self) -> Int[Tensor, "ended"]:
         """One depth step of every row. Returns the rows whose token is finished."""
         rows = self.rows
-        result = self.engine.step(
-            rows,
-            attend=self._attend,
-            attend_source=None if self.source is None else self._attend_source,
-        )
+        own = [partial(self._attend, cache) for cache in self.caches]
+        others: list[Attend | None] = [None] * len(own)
+        if self.sources:
+            crosses = [block.cross_attention for block in self.recurrence.tied_blocks]
+            others = [partial(_attend_source, *pair) for pair in zip(crosses, self.sources, strict=True)]
+        result = self.engine.step(rows, attention=[RowAttention(*pair) for pair in zip(own, others, strict=True)])
         assert isinstance(rows.step, Tensor)
         if result is None:
             return (rows.step == self.depth.max_steps).nonzero().squeeze(1)
@@ -152,7 +165,8 @@ class RowStream:
                 part.index_select(0, ended) for part in (rows.step, rows.layout.sequence, rows.layout.position)
             )
             base = rows.base.index_select(0, ended)
-            self.cache.write_deeper(base, step=step, sequence=sequence, position=position)
+            for cache in self.caches:
+                cache.write_deeper(base, step=step, sequence=sequence, position=position)
         return ended
 
     def result(self, at: Int[Tensor, "ended"]) -> tuple[Rows, Float[Tensor, "ended"], Index]:
@@ -163,25 +177,24 @@ class RowStream:
         output = output.to(rows.base.dtype)
         return output if norm is None else norm(output), step.to(wide(output.dtype)), position
 
-    def _attend(self, states: Rows) -> Rows:
+    def _attend(self, cache: CacheStore, states: Rows) -> Rows:
         """Each row over the positions up to its own, in the slot of its step."""
-        rows, cache, size = self.rows, self.cache, len(states)
+        rows, attention, size = self.rows, cache.attention, len(states)
         position = rows.layout.position
         stored = int(position.max()) + 1
         slot = cache.slot(rows.step, rows.layout.sequence)
-        query = cache.query(states, slot=slot, position=position).view(size, self.attention.num_heads, 1, -1)
+        query = cache.query(states, slot=slot, position=position).view(size, attention.num_heads, 1, -1)
         if query.device.type == "cpu":
             size = max(1, min(size, policy.MOST_GATHERED // (2 * states.shape[1] * stored)))
         visible = (self.numbers[:stored] <= position.unsqueeze(1))[:, None, None]
         parts = zip(*(torch.split(each, size) for each in (query, slot, visible)), strict=True)
         mixed = [attend(one, *cache.keys_of(at, stored=stored), mask=mask) for one, at, mask in parts]
-        return self.attention.output(torch.cat(mixed).view(states.shape))
+        return attention.output(torch.cat(mixed).view(states.shape))
 
-    def _attend_source(self, states: Rows) -> Rows:
-        """Each row over its own source."""
-        attention, source = self.cross_attention, self.source
-        assert attention is not None
-        assert source is not None
-        query = attention.query(states).view(len(states), attention.num_heads, 1, -1)
-        mixed = attend(query, source.key, source.value, mask=source.mask)
-        return attention.output(mixed.flatten(1))
+
+def _attend_source(attention: CrossAttention | None, source: ProjectedSource, states: Rows) -> Rows:
+    """Each row over its own source."""
+    assert attention is not None
+    query = attention.query(states).view(len(states), attention.num_heads, 1, -1)
+    mixed = attend(query, source.key, source.value, mask=source.mask)
+    return attention.output(mixed.flatten(1))

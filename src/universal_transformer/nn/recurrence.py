@@ -366,6 +366,12 @@ class Recurrence(nn.Module):
         return list(self.blocks)  # type: ignore[arg-type]
 
     @property
+    def tied_blocks(self) -> list[Block]:
+        """The blocks of every step, where steps are tied."""
+        assert self.tied
+        return list(self.blocks)  # type: ignore[arg-type]
+
+    @property
     def block(self) -> Block:
         """The first block: the only one, where steps are tied and have one block."""
         block = self.blocks[0]
