@@ -1,16 +1,16 @@
-"""Table 4: copy, reverse and add digits, trained on sources of up to 40 symbols, tested on up to 400."""
+"""Problems on digits (table 4, and parity, sorting and multiplication), trained on sources of up to 40 symbols."""
 
 from __future__ import annotations
 
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, Sizes, StepConfig
 from universal_transformer.tasks import AlgorithmicData
-from universal_transformer.tasks.digits import Problem
+from universal_transformer.tasks.digits import PROBLEMS, Problem
 from universal_transformer.training.config import RunConfig, TrainingConfig
 from universal_transformer.typed import replaced
 
-PLUS = 14
-"""Id of the "+" of an addition of decimal digits: padding, start, end, unknown and ten digits come before."""
+OPERATOR = 14
+"""Id of the "+" or the "*" between decimal numbers: padding, start, end, unknown and ten digits come before."""
 
 
 def _model() -> ModelConfig:
@@ -28,7 +28,7 @@ def _model() -> ModelConfig:
 
 def _data(problem: Problem) -> AlgorithmicData:
     """Examples of seed 1: those of seed 0 were used while these recipes were chosen."""
-    return AlgorithmicData(problem=problem, test_examples=100, seed=1)
+    return AlgorithmicData(problem=problem, base=2 if PROBLEMS[problem].binary else 10, test_examples=100, seed=1)
 
 
 def _training() -> TrainingConfig:
@@ -56,6 +56,26 @@ def reverse() -> RunConfig:
 def addition() -> RunConfig:
     """Add two numbers: lengths 3 to 40 in training, up to 400 in the test (table 4)."""
     return RunConfig(recipe="addition", data=_data("addition"), model=_model(), training=_training())
+
+
+def parity() -> RunConfig:
+    """Whether a binary sequence has an odd number of ones, answered with one digit: lengths 1 to 40 in training."""
+    return RunConfig(recipe="parity", data=_data("parity"), model=_model(), training=_training())
+
+
+def prefix_parity() -> RunConfig:
+    """Parity of every prefix of a binary sequence: lengths 1 to 40 in training, up to 400 in the test."""
+    return RunConfig(recipe="prefix-parity", data=_data("prefix-parity"), model=_model(), training=_training())
+
+
+def sorting() -> RunConfig:
+    """Sort digits: lengths 1 to 40 in training, up to 400 in the test."""
+    return RunConfig(recipe="sorting", data=_data("sorting"), model=_model(), training=_training())
+
+
+def multiplication() -> RunConfig:
+    """Multiply a long number by one digit: lengths 3 to 40 in training, up to 400 in the test."""
+    return RunConfig(recipe="multiplication", data=_data("multiplication"), model=_model(), training=_training())
 
 
 def _distance_positions(config: RunConfig) -> RunConfig:
@@ -89,14 +109,39 @@ def reverse_distance_positions() -> RunConfig:
     return replaced(_distance_positions(reverse()), {"model.coordinates.from_end": True})
 
 
+def parity_distance_positions() -> RunConfig:
+    """Parity of a binary sequence, one digit, distance positions."""
+    return _distance_positions(parity())
+
+
+def prefix_parity_distance_positions() -> RunConfig:
+    """Parity of every prefix of a binary sequence, distance positions."""
+    return _distance_positions(prefix_parity())
+
+
+def sorting_distance_positions() -> RunConfig:
+    """Sort digits, distance positions."""
+    return _distance_positions(sorting())
+
+
 def addition_distance_positions() -> RunConfig:
     """Add two numbers, distance positions, last digit first, equal places at equal positions (table 4)."""
+    return _of_numbers(addition())
+
+
+def multiplication_distance_positions() -> RunConfig:
+    """Multiply a long number by one digit, distance positions, last digit first."""
+    return _of_numbers(multiplication())
+
+
+def _of_numbers(config: RunConfig) -> RunConfig:
+    """Return `config` with distance positions for two numbers, last digit first, equal places at equal positions."""
     return replaced(
-        _distance_positions(addition()),
+        _distance_positions(config),
         {
             "data.least_significant_first": True,
             "model.depth.max_steps": 3,  # needs fewer updates than 2 steps: docs/log.md
-            "model.vocabulary.separator_id": PLUS,
+            "model.vocabulary.separator_id": OPERATOR,
             "model.coordinates.offsets": "spread",  # scattered positions are rarely adjacent: docs/log.md
             "model.transition.kind": "separable_convolution",  # reads the position before, where the carry comes from
             "training.max_updates": 4500,

@@ -8,6 +8,7 @@ from universal_transformer.errors import UserError, near
 from universal_transformer.files import show
 from universal_transformer.reproduction.definition import ResultTable
 from universal_transformer.reproduction.depth_study import DEPTH
+from universal_transformer.reproduction.digits_study import DIGITS_STUDY
 from universal_transformer.reproduction.table1 import TABLE1
 from universal_transformer.reproduction.table2 import TABLE2
 from universal_transformer.reproduction.table3 import TABLE3
@@ -16,7 +17,7 @@ from universal_transformer.reproduction.table5 import TABLE5, TABLE6
 from universal_transformer.reproduction.table7 import TABLE7
 
 TABLES: dict[str, ResultTable] = {
-    table.name: table for table in (TABLE1, TABLE2, TABLE3, TABLE4, TABLE5, TABLE6, TABLE7, DEPTH)
+    table.name: table for table in (TABLE1, TABLE2, TABLE3, TABLE4, TABLE5, TABLE6, TABLE7, DEPTH, DIGITS_STUDY)
 }
 """Every table by its name on the command line."""
 
