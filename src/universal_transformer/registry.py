@@ -51,7 +51,7 @@ def build(config: AnyModelConfig) -> Model:
 
 
 def load_pretrained(folder: str | Path) -> Model:
-    """The model in ``folder``, or that of the training run in ``folder``, of any class."""
+    """The model in ``folder``, that of the training run in ``folder``, or the pretrained one of this name."""
     folder = find_model(folder)
     config = config_from_dict(read_config(folder), where=show_path(folder / CONFIG))
     return class_of(config).from_pretrained(folder)

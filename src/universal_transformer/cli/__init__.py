@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "predict": ("predict", "predict an output for each line of a file or of standard input"),
     "export": ("export", "write a trained model as an ONNX file or a torch.export program"),
     "plot": ("plot", "write the report of a run: one HTML file with its plots"),
+    "models": ("models", "list the pretrained models, show the card of one, or score a sample again"),
     "recipes": ("recipes", "list the recipes"),
     "data": ("data", "list, fetch or check data sets"),
     "bench": (
@@ -144,7 +145,7 @@ def _help() -> str:
             *lines,
             "",
             "ut COMMAND --help shows the options of a command; ut --version prints the version.",
-            "First steps: ut demo, or ut train stories",
+            "First steps: ut demo, or ut train stories; models that are trained already: ut models",
         )
     )
 

@@ -21,6 +21,7 @@ LENGTH_PENALTY = 0.6
 """Default of the length penalty of a beam search."""
 LONGEST_ERROR = 500
 """Characters of a line of an error."""
+RUN = "folder of the run, or the name of a pretrained model (ut models)"
 DATA_DIR = "folder with the data sets (default: the environment variable UT_DATA, or else data)"
 
 

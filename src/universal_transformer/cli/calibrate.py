@@ -21,7 +21,8 @@ from universal_transformer.cli.arguments import (
 )
 from universal_transformer.cli.own_tests import OwnTests
 from universal_transformer.errors import UserError
-from universal_transformer.files import refuse_link
+from universal_transformer.files import refuse_link, show_path
+from universal_transformer.pretrained_models import find, is_pretrained
 from universal_transformer.training.config import MODEL
 
 if TYPE_CHECKING:
@@ -34,7 +35,12 @@ PLOT = "plots/calibration.png"
 def run(arguments: list[str]) -> int:
     """Calibrate, write the calibration and its plot; return 1 if no setting is within the tolerance."""
     options = parser().parse(arguments)
-    folder = Path(options.run)
+    folder = find(options.run)
+    if is_pretrained(folder):
+        raise UserError(
+            f"{options.run}: a pretrained model, in whose folder nothing is written; copy {show_path(folder)} and "
+            "calibrate the copy"
+        )
     from universal_transformer.cli.evaluate import open_with_task, progress_bar
     from universal_transformer.evaluation.calibration import CALIBRATION, Goal, weights_of
     from universal_transformer.evaluation.depth_curves import calibrate

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from universal_transformer.cli.arguments import (
     DATA_DIR,
     LENGTH_PENALTY,
+    RUN,
     Parser,
     add_answer_limit,
     add_batches,
@@ -28,6 +29,7 @@ from universal_transformer.cli.arguments import (
 from universal_transformer.cli.own_tests import OwnTests, load_own_tests
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
+from universal_transformer.pretrained_models import find
 from universal_transformer.training.config import BASELINE, METRICS, MODEL
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ OTHER_DATA = ("blimp",)
 def run(arguments: list[str]) -> int:
     """Evaluate, print and write the report."""
     options = parser().parse(arguments)
-    folder = Path(options.run)
+    folder = find(options.run)
     _check_record(options.record, folder)
     with data_dir(options.data_dir):
         run, task = open_with_task(
@@ -72,7 +74,7 @@ def run(arguments: list[str]) -> int:
 def parser() -> Parser:
     """Return the parser of ``ut evaluate``."""
     parser = Parser("evaluate", description="Score a run; the report is written to RUN/report.json.")
-    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument("run", metavar="RUN", help=RUN)
     parser.add_argument(
         "--split",
         default="test",
@@ -169,7 +171,8 @@ def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None
         )
     if note:
         report = dataclasses.replace(report, notes=(*report.notes, note))
-    path = run.folder / _file_name(options, calibrated=found != inference)
+    run.reports.mkdir(exist_ok=True)
+    path = run.reports / _file_name(options, calibrated=found != inference)
     report.save(path)
     return report, path
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from universal_transformer.cli.arguments import Parser, note
+from universal_transformer.cli.arguments import RUN, Parser, note
 from universal_transformer.errors import UserError
 from universal_transformer.files import refuse_link, show_path, write_json
 
@@ -57,7 +57,7 @@ def parser() -> Parser:
         description="Write a trained model as a graph that runs without this package, with its tokenizer. "
         "Inputs are ids; outputs are logits and the steps of every position.",
     )
-    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument("run", metavar="RUN", help=RUN)
     parser.add_argument(
         "--format",
         choices=tuple(FILES),

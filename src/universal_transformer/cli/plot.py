@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from universal_transformer.cli.arguments import DATA_DIR, Parser, data_dir, note, say, whole
+from universal_transformer.cli.arguments import DATA_DIR, RUN, Parser, data_dir, note, say, whole
 from universal_transformer.files import show_path
+from universal_transformer.pretrained_models import find
 from universal_transformer.training.config import METRICS, REPORT
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ def run(arguments: list[str]) -> int:
     from universal_transformer.cli.evaluate import evaluate_run, open_with_task
     from universal_transformer.evaluation.report import Report
 
-    folder = Path(options.run)
+    folder = find(options.run)
     with data_dir(options.data_dir):
         run, task = open_with_task(folder, data_dir=options.data_dir)
     metrics_of(run)  # refused before the work, if they are not sound
-    if (folder / REPORT).is_file() and not options.again:
-        report = Report.load(folder / REPORT)
+    if (run.reports / REPORT).is_file() and not options.again:
+        report = Report.load(run.reports / REPORT)
     else:
         note(f"evaluating first, as ut evaluate {show_path(folder)} does")
         report, _ = evaluate_run(run, task)
@@ -37,7 +38,7 @@ def run(arguments: list[str]) -> int:
 def parser() -> Parser:
     """Return the parser of ``ut plot``."""
     parser = Parser("plot", description="Write the report of a run: RUN/report.html and RUN/plots/*.png.")
-    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument("run", metavar="RUN", help=RUN)
     parser.add_argument("--stories", type=whole(1), default=1, metavar="N", help="examples to show (default: 1)")
     parser.add_argument("--again", action="store_true", help="evaluate again, even if report.json exists")
     parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
@@ -51,7 +52,7 @@ def draw(run: Run, task: Task, report: Report, *, count: int = 1) -> Path:
 
     examples = choose_examples(run.model, task, count=count)
     return write_report(
-        run.folder,
+        run.reports,
         report=report,
         stories=[examine(run.model, run.codec, example) for example in examples],
         metrics=metrics_of(run),

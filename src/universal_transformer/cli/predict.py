@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from universal_transformer.cli.arguments import (
+    RUN,
     USAGE_ERROR,
     Parser,
     add_answer_limit,
@@ -85,7 +86,7 @@ def run(arguments: list[str]) -> int:
 def parser() -> Parser:
     """Return the parser of ``ut predict``."""
     parser = Parser("predict", description="Predict from a file or from standard input: one result a line.")
-    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument("run", metavar="RUN", help=RUN)
     parser.add_argument("file", metavar="FILE", nargs="?", help="UTF-8 text, plain or .gz (default: standard input)")
     parser.add_argument("--jsonl", action="store_true", help="one JSON object a line, with scores and steps")
     parser.add_argument(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from universal_transformer.errors import UserError, near
 from universal_transformer.files import show_path
+from universal_transformer.pretrained_models import find, is_pretrained, known
 from universal_transformer.training.config import CONFIG, HELD_OUT, METRICS, MODEL
 
 if TYPE_CHECKING:
@@ -30,14 +31,20 @@ class Run:
     model: Model
     codec: Codec
 
+    @property
+    def reports(self) -> Path:
+        """Where reports are written: its folder; for a pretrained model, a folder of its name in the current one."""
+        return Path(self.folder.name) if is_pretrained(self.folder) else self.folder
+
 
 def read_config(folder: Path) -> RunConfig:
-    """Return the configuration of the run in `folder`."""
+    """Return the configuration of the run in `folder`, or of the pretrained model of this name."""
     from universal_transformer.training.config import RunConfig
 
+    folder = find(folder)
     name = show_path(folder)
     if not folder.exists():
-        raise UserError(f"{name}: no such run folder{_others(folder)}")
+        raise UserError(f"{name}: no such run folder{_others(folder)}{known(folder)}")
     if not folder.is_dir():
         raise UserError(f"{name}: a file; expected the folder of a run, which `ut train` makes")
     if not (folder / CONFIG).is_file():
@@ -46,8 +53,12 @@ def read_config(folder: Path) -> RunConfig:
 
 
 def open_run(folder: Path, *, device: str = "cpu", halting_execution: Literal["auto", "masked"] | None = None) -> Run:
-    """Load the model and the codec of the run in `folder`; `halting_execution` replaces the configured one."""
-    config, name = read_config(folder), show_path(folder)
+    """Load the model and the codec of the run in `folder`, or of the pretrained model of this name.
+
+    `halting_execution` replaces the configured one.
+    """
+    config, folder = read_config(folder), find(folder)
+    name = show_path(folder)
     if not (folder / MODEL).is_dir():
         raise UserError(
             f"{name}: no model in this run yet: it is written when training ends; "

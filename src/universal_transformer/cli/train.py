@@ -13,6 +13,7 @@ from universal_transformer.cli.arguments import INTERRUPTED, data_dir, note, say
 from universal_transformer.cli.run_folder import is_finished, load_data, read_config, with_found_files
 from universal_transformer.errors import UserError, near
 from universal_transformer.files import show_path
+from universal_transformer.pretrained_models import find
 from universal_transformer.training.config import CONFIG
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ usage: ut train RECIPE [--field value ...] [--run FOLDER] [--from RUN] [--data-d
 --accept-change FIELD
                    change a field deliberately when a run continues, for example a learning rate after a loss that was
                    not finite: --learning-rate 1e-4 --accept-change training.learning_rate; may be repeated
---from RUN         start from the weights of another run: tensors that fit, and rows of tokens that both runs know
+--from RUN         start from the weights of another run, or of a pretrained model (ut models): tensors that fit, and
+                   rows of tokens that both know
 --data-dir FOLDER  folder with the data sets (default: the environment variable UT_DATA, or else data)
 --dry-run          print parameters, FLOPs, memory, expected time and numbers of examples, and whether halted
                    positions are left out of the computation (or why not); train nothing
@@ -68,8 +70,9 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
     if taken.get("--from"):
         from universal_transformer.training.warm_start import warm_start_of
 
-        read_config(Path(str(taken["--from"])))
-        config = dataclasses.replace(config, warm_start=warm_start_of(Path(str(taken["--from"]))))
+        other = find(str(taken["--from"]))
+        read_config(other)
+        config = dataclasses.replace(config, warm_start=warm_start_of(other))
     config = dataclasses.replace(config, data=with_absolute_files(config.data))
     folder = Path(taken.get("--run") or f"runs/{name}-{config.digest()}")
     if "--dry-run" in taken:

@@ -17,6 +17,7 @@ from universal_transformer.files import show
 from universal_transformer.models.generated import Generated
 from universal_transformer.models.pretrained import find_model
 from universal_transformer.models.roles import Generating
+from universal_transformer.pretrained_models import find
 from universal_transformer.registry import Model, load_pretrained
 from universal_transformer.tasks import load_codec
 from universal_transformer.tasks.facts import FactCodec
@@ -31,9 +32,11 @@ Text = str | tuple[str, ...]
 class Pipeline:
     """A model and the codec that turns texts into its ids and back. The answers are those of ``ut predict``.
 
-    >>> reverse = load("runs/reverse")
-    >>> reverse("stressed").text
-    >>> [answer.text for answer in reverse(["stressed", "drawer"], options=InferenceOptions(beams=4))]
+    >>> add = load("addition")
+    >>> add("123+456").text
+    '579'
+    >>> [answer.text for answer in add(["95+17", "1+2"], options=InferenceOptions(beams=4))]
+    ['112', '3']
     """
 
     model: Model
@@ -92,11 +95,14 @@ class Pipeline:
 
 
 def load(run: str | Path, *, device: str = "cpu", calibration: bool = True) -> Pipeline:
-    """Open the model of a run (or a model folder with a codec) for texts.
+    """Open the model of a run, or a pretrained model by its name, for texts. ``ut models`` lists the names.
 
-    A run that ``ut calibrate`` gave fewer steps makes these, unless `calibration` is off; `Pipeline.note` says so.
+    `run` is a run folder, a model folder with a codec, or a name. A folder with this name that holds a run or a model
+    comes first. A run that ``ut calibrate`` gave fewer steps makes these, unless `calibration` is off; `Pipeline.note`
+    says so.
 
-    Raises UserError for a folder without a model or a codec, damaged files, and a device that is not there.
+    Raises UserError for a folder without a model or a codec, an unknown name, damaged files, and a device that is not
+    there.
     """
     folder = find_model(run)
     model, codec = load_pretrained(folder), load_codec(folder)
@@ -109,7 +115,7 @@ def load(run: str | Path, *, device: str = "cpu", calibration: bool = True) -> P
     if not calibration:
         return Pipeline(model=model, codec=codec)
     writes = model.config.architecture == "language_model"
-    options, note = calibrated(Path(run), InferenceOptions(), model=folder, generates_text=writes)
+    options, note = calibrated(find(run), InferenceOptions(), model=folder, generates_text=writes)
     return Pipeline(model=model, codec=codec, options=options, note=note)
 
 

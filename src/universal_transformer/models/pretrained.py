@@ -19,6 +19,7 @@ from universal_transformer.manifest import MANIFEST, check_content
 from universal_transformer.models.config import BaseConfig, ModelConfig, refusal
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.pretrained_models import find, known
 from universal_transformer.typed import listed, replaced
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -92,6 +93,8 @@ class Pretrained(nn.Module):
     def from_pretrained(cls: type[AnyModel], folder: str | Path) -> AnyModel:
         """The model that :meth:`save_pretrained` wrote into ``folder``, or that of the training run in ``folder``.
 
+        ``folder`` can be the name of a pretrained model.
+
         Strict: a missing, unexpected or wrongly shaped tensor is a UserError that names it. Memory is allocated only
         after the names and shapes in the file have been compared with the configuration. If there is a manifest.json,
         as in a run, the files are compared with it first.
@@ -124,15 +127,18 @@ class Pretrained(nn.Module):
 
 
 def find_model(folder: str | Path) -> Path:
-    """Return the folder with a model's weights: ``folder``, or ``folder/model`` if it is the folder of a run."""
-    folder = Path(folder)
+    """Return the folder with a model's weights: ``folder``, or ``folder/model`` if it is the folder of a run.
+
+    The name of a pretrained model stands for its folder.
+    """
+    folder = find(folder)
     places = (folder, folder / RUN_MODEL)
     for place in places:
         if os.path.lexists(place / WEIGHTS):
             return place
     absent = WEIGHTS if (folder / CONFIG).exists() else CONFIG
     looked = " and ".join(map(show_path, places))
-    raise UserError(f"{show_path(folder / absent)}: no such file; {HOLDS}; looked in {looked}")
+    raise UserError(f"{show_path(folder / absent)}: no such file; {HOLDS}; looked in {looked}{known(folder)}")
 
 
 def check_files(folder: Path) -> None:

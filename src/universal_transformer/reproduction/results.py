@@ -20,6 +20,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, show, show_path
 from universal_transformer.kinds import config_from_dict
 from universal_transformer.models.config import ENCODERS
+from universal_transformer.pretrained_models.card import Figures as Figures
 from universal_transformer.tasks import TASKS
 from universal_transformer.training.config import EARLIER_RECIPES, TrainingConfig, digest
 from universal_transformer.typed import typed
@@ -27,10 +28,6 @@ from universal_transformer.typed import typed
 FORMAT = 1
 
 Say = Callable[[str], None]
-Figures = dict[str, dict[str, float]]
-"""Group of the test set -> its scores, "count" (its examples) among them."""
-
-
 Key = tuple[str, int, str]
 """Row, seed and digest of the configuration of a run: two lines with the same key are the same run."""
 

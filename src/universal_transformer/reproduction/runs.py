@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.reproduction.commands import train_command
 from universal_transformer.reproduction.definition import ResultTable
-from universal_transformer.reproduction.results import Key, Result, Say, completed
+from universal_transformer.reproduction.results import Figures, Key, Result, Say, completed
 from universal_transformer.training.config import CONFIG, METRICS, MODEL, REPORT, RunConfig, digest
 from universal_transformer.training.provenance import Code, code_in_use, hardware
 
@@ -128,7 +128,7 @@ class Runner:
         model = load_pretrained(folder / MODEL).to(device)
         report = evaluate(model, task, progress=watch)
         report.save(folder / REPORT)
-        figures = dict(_figures(report)) if self.table.measure is None else self.table.measure(model, task)
+        figures = figures_of(report) if self.table.measure is None else self.table.measure(model, task)
         code, changes = _origin(begun)
         examples = {"train": len(task.train), "validation": len(task.validation)}
         examples["test"] = sum(map(len, task.test.values()))
@@ -175,12 +175,14 @@ def _origin(begun: Sequence[Mapping[str, Any]]) -> tuple[Code, list[str]]:
     return last, [f"trained with {trained}; measured with {now}"]
 
 
-def _figures(report: Report) -> Iterator[tuple[str, dict[str, float]]]:
-    several = len(report.totals) > 1
+def figures_of(report: Report) -> Figures:
+    """Return the scores of each group of a test set with its examples and, if there are any, its mean steps."""
+    several, figures = len(report.totals) > 1, Figures()
     for row in report.rows:
         steps = {"mean_steps": row.steps[0].mean} if row.steps else {}
         name = f"{row.set}, {row.group}" if several and row.group else row.name
-        yield name, {**row.metrics, "count": row.count, **steps}
+        figures[name] = {**row.metrics, "count": row.count, **steps}
+    return figures
 
 
 def plan(

@@ -36,10 +36,19 @@ Transformer; the small one is narrower, so that it has as many parameters.""",
                 models=_MODELS,
                 columns={
                     f"{length}": Column(run=name, group=f"length {length}", metrics=_SCORES)
-                    for length in (40, 80, 200, 400, 1000, 2000)
+                    for length in (40, 80, 200, 400)
                 },
             )
             for name in _PROBLEMS
+        ),
+        Grid(
+            title="Longer sources",
+            models=titles("distance-positions"),
+            columns={
+                f"{name}, {length}": Column(run=name, group=f"length {length}", metrics=_SCORES)
+                for name in _PROBLEMS
+                for length in (1000, 2000)
+            },
         ),
     ],
     deviations=[

@@ -1,0 +1,72 @@
+"""``ut models``: list the pretrained models, show the card of one, or score its sample again."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from universal_transformer.cli.arguments import FAILED, Parser, say
+from universal_transformer.errors import UserError
+from universal_transformer.pretrained_models import FOLDER, PAGE, known, names
+
+if TYPE_CHECKING:
+    from universal_transformer.pretrained_models.card import Figures, Sample
+
+
+def run(arguments: list[str]) -> int:
+    """List, show or check; return 1 if a checked model scores something else than its card says."""
+    options = parser().parse(arguments)
+    if options.name is not None and options.name not in names():
+        raise UserError(f"{options.name!r}: no such model{known(options.name)}")
+    chosen = names() if options.name is None else [options.name]
+    if options.check:
+        return FAILED if sum([not _check(name) for name in chosen]) else 0
+    if options.name is not None:
+        say((FOLDER / options.name / PAGE).read_text(encoding="utf-8").rstrip())
+        return 0
+    from universal_transformer.pretrained_models.card import read_card
+
+    width = max(map(len, chosen))
+    for name in chosen:
+        card = read_card(FOLDER / name)
+        say(f"{name:<{width}}  {card.size / 1e6:.1f} MB  {card.summary}")
+    print('\nut models NAME shows the card of one; ut predict NAME, and in Python load("NAME"), use it')
+    return 0
+
+
+def parser() -> Parser:
+    """Return the parser of ``ut models``."""
+    parser = Parser("models", description="List the pretrained models that are part of the package.")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="show the card of this model")
+    text = "score the sample of the card again (without NAME: of each card), and compare"
+    parser.add_argument("--check", action="store_true", help=text)
+    return parser
+
+
+def score_sample(folder: Path, sample: Sample) -> Figures:
+    """Return what the pretrained model in `folder` scores on a sample of its test."""
+    from universal_transformer.cli.run_folder import load_task, open_run
+    from universal_transformer.evaluation.measure import evaluate
+    from universal_transformer.reproduction.runs import figures_of
+    from universal_transformer.training.config import RunConfig
+
+    run = open_run(folder)
+    fields = run.config.to_dict()
+    fields["data"]["fields"] |= sample.data
+    config = RunConfig.from_dict(fields, name=f"the sample of {folder.name}")
+    task = load_task(dataclasses.replace(run, config=config))
+    return figures_of(evaluate(run.model, task, limit=sample.limit))
+
+
+def _check(name: str) -> bool:
+    """Print a line for each figure that is not the one on the card; return whether there is none."""
+    from universal_transformer.pretrained_models.card import differences, read_card
+
+    sample = read_card(FOLDER / name).sample
+    found = differences(score_sample(FOLDER / name, sample), sample.figures)
+    for line in found:
+        say(f"{name}: {line}")
+    if not found:
+        say(f"{name}: the sample scores what its card says")
+    return not found

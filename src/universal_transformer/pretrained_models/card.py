@@ -1,0 +1,156 @@
+"""The card of a pretrained model: what it does, how it was made, what it scores, and where it fails."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from universal_transformer.files import read_json, show_path
+from universal_transformer.manifest import FileEntry
+from universal_transformer.pretrained_models import CARD
+from universal_transformer.typed import typed
+
+MOST_DIFFERENT = 1e-3
+"""Share by which a figure can differ from the card: rounding on another machine changes no answer of a sample."""
+
+Figures = dict[str, dict[str, float]]
+"""Group of the test set -> its scores, "count" (its examples) and "mean_steps"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A part of the test that takes seconds, and what the model scores on it."""
+
+    data: dict[str, Any]
+    """Fields of the data of the run that have other values in the sample."""
+    limit: int | None
+    """Examples of each test set, evenly spread. None: all."""
+    figures: Figures
+    """Scores of the sample by group."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """Everything that a user must know of a pretrained model."""
+
+    name: str
+    summary: str
+    """What it does, in one sentence."""
+    usage: str
+    """What it takes and what it answers."""
+    example: tuple[str, str]
+    """An input, and the answer of the model."""
+    figures: Figures
+    """Scores on the whole test by group."""
+    notes: list[str]
+    """What belongs to each figure."""
+    sample: Sample
+    failures: list[str]
+    """Inputs on which it is known to be wrong."""
+    data: str
+    """What it was trained on."""
+    licence: str
+    """Licence of the weights, and of the data."""
+    command: str
+    """The command that trains it."""
+    seed: int
+    recorded: str
+    """Where the runs with other seeds are recorded; empty: there are none."""
+    commit: str | None
+    """Of the code that trained it."""
+    clean: bool | None
+    """Whether the files of the package were as in that commit."""
+    versions: dict[str, str]
+    updates: int
+    parameters: int
+    stored: Literal["float32", "float16"]
+    """Numbers in the file of weights. The model computes in float32 in any case."""
+    files: dict[str, FileEntry]
+    """Size and SHA-256 of each file in ``model/``."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files in ``model/``."""
+        return sum(entry.bytes for entry in self.files.values())
+
+
+def read_card(folder: Path) -> Card:
+    """Return the card of the pretrained model in `folder`; UserError for a card that this version does not write."""
+    path = folder / CARD
+    card: Card = typed(read_json(path), Card, where=show_path(path))
+    return card
+
+
+def differences(found: Figures, card: Figures) -> list[str]:
+    """Return a line for each figure of a model that is not the one on its card."""
+    lines = [f"{group}: on one of the two only" for group in sorted(found.keys() ^ card.keys())]
+    for group in found.keys() & card.keys():
+        ours, theirs = found[group], card[group]
+        for name in sorted(ours.keys() | theirs.keys()):
+            one, other = ours.get(name, math.nan), theirs.get(name, math.nan)
+            if not math.isclose(one, other, rel_tol=MOST_DIFFERENT):
+                lines.append(f"{group}: {name} is {one:g}, the card says {other:g}")
+    return lines
+
+
+def page(card: Card) -> str:
+    """Return the card as Markdown."""
+    given, answer = (text.replace("\n", " ") for text in card.example)
+    commit = f"{card.commit}{'' if card.clean else ' with changes'}" if card.commit else "unknown"
+    versions = ", ".join(f"{name} {version}" for name, version in card.versions.items())
+    lines = [
+        f"# {card.name}",
+        "",
+        card.summary,
+        "",
+        card.usage,
+        "",
+        f"Example: `{given}` gives `{answer}`.",
+        "",
+        "## Figures",
+        "",
+        *_figures(card.figures),
+        "",
+        *(f"- {note}" for note in card.notes),
+        "",
+        "## Known failures",
+        "",
+        *(f"- {failure}" for failure in card.failures),
+        "",
+        "## Training",
+        "",
+        f"- Command: `{card.command}`",
+        f"- Seed {card.seed}; {card.updates:,} updates; {card.parameters:,} parameters, stored as {card.stored}",
+        *([f"- Runs with other seeds: {card.recorded}"] if card.recorded else []),
+        f"- Commit {commit}; {versions}",
+        f"- Data: {card.data}",
+        f"- Licence: {card.licence}",
+        "",
+        "## Files",
+        "",
+        *_table(
+            ["file", "bytes", "SHA-256"],
+            [[name, f"{entry.bytes:,}", entry.sha256] for name, entry in card.files.items()],
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _figures(figures: Figures) -> list[str]:
+    """Return figures as a Markdown table with a row for each group."""
+    scores = list(dict.fromkeys(name for found in figures.values() for name in found if name != "count"))
+    rows = [
+        [
+            group or "all",
+            f"{found['count']:.0f}",
+            *(f"{found[score]:.4g}" if score in found else "" for score in scores),
+        ]
+        for group, found in figures.items()
+    ]
+    return _table(["test", "examples", *(score.replace("_", " ") for score in scores)], rows)
+
+
+def _table(head: list[str], rows: list[list[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
