@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from universal_transformer.training.config import RunConfig
     from universal_transformer.training.trainer import TrainingResult
 
-VALUES = ("--run", "--resume", "--from", "--data-dir")
+VALUES = ("--run", "--resume", "--from", "--stage", "--data-dir")
 FLAGS = ("--dry-run", "--quiet")
 ACCEPT = "--accept-change"
 
 USAGE = """\
 usage: ut train RECIPE [--field value ...] [--run FOLDER] [--from RUN] [--data-dir FOLDER] [--dry-run] [--quiet]
+       ut train RUN --stage halting [--field value ...] [--run FOLDER] [--quiet]
        ut train --resume RUN [--minutes N] [--max-updates N] [--field value --accept-change FIELD ...] [--quiet]
 
 --run FOLDER       folder of the run (default: runs/RECIPE-DIGEST)
@@ -34,6 +35,8 @@ usage: ut train RECIPE [--field value ...] [--run FOLDER] [--from RUN] [--data-d
 --accept-change FIELD
                    change a field deliberately when a run continues, for example a learning rate after a loss that was
                    not finite: --learning-rate 1e-4 --accept-change training.learning_rate; may be repeated
+--stage halting    fit the halting unit of a trained run, on frozen weights, to where its predictions stop improving,
+                   in a new folder (default: RUN-halting)
 --from RUN         start from the weights of another run, or of a pretrained model (ut models): tensors that fit, and
                    rows of tokens that both know
 --data-dir FOLDER  folder with the data sets (default: the environment variable UT_DATA, or else data)
@@ -63,7 +66,8 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
     if not rest or rest[0].startswith("-"):
         raise UserError(f"name a recipe first: ut train RECIPE [--field value]; {_known()}")
     name, *fields = rest
-    config = _recipe(name)
+    staged = taken.get("--stage")
+    config = _second_stage(Path(name), stage=staged, also="--from" in taken) if staged else _recipe(name)
     if taken.get("--data-dir") and hasattr(config.data, "data_dir"):
         fields = ["--data.data-dir", str(taken["--data-dir"]), *fields]
     config = override(config, fields, prog=f"ut train {name}", also=(*VALUES, *FLAGS))
@@ -74,7 +78,7 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
         read_config(other)
         config = dataclasses.replace(config, warm_start=warm_start_of(other))
     config = dataclasses.replace(config, data=with_absolute_files(config.data))
-    folder = Path(taken.get("--run") or f"runs/{name}-{config.digest()}")
+    folder = Path(taken.get("--run") or (f"{name}-halting" if staged else f"runs/{name}-{config.digest()}"))
     if "--dry-run" in taken:
         from universal_transformer.cli.dry_run import estimate
 
@@ -83,6 +87,17 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
         return 0
     _check_new(folder)
     return _train(config, folder, resume=False, quiet="--quiet" in taken)
+
+
+def _second_stage(run: Path, *, stage: str, also: bool) -> RunConfig:
+    """Return the configuration of the second stage of a trained run."""
+    from universal_transformer.training.halting_stage import second_stage
+
+    if stage != "halting":
+        raise UserError(f"--stage {stage}: no stage of this name; allowed: halting")
+    if also:
+        raise UserError("--from and --stage: a second stage starts from the weights of its own run; leave --from out")
+    return second_stage(with_found_files(read_config(run), run), run)
 
 
 def _take_accepted(arguments: list[str]) -> list[str]:
@@ -102,6 +117,8 @@ def _resume(rest: list[str], taken: dict[str, str | None], *, accepted: list[str
     folder = Path(str(taken["--resume"]))
     if taken.get("--run"):
         raise UserError("--run and --resume: a run goes on in its own folder; leave --run out")
+    if taken.get("--stage"):
+        raise UserError("--stage and --resume: a run goes on in the stage that it is in; leave --stage out")
     if taken.get("--from"):
         raise UserError("--from and --resume: a run starts from other weights once, when it is new; leave --from out")
     config = read_config(folder)

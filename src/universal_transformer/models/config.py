@@ -184,6 +184,10 @@ class BaseConfig:
         """Return the largest number of steps of one side."""
         return 0
 
+    def min_steps_of(self, *, decoder: bool) -> int:  # noqa: ARG002
+        """Return the first step at which positions of one side can halt."""
+        return 0
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values, those of `generation` only where they are not the default."""
         return {"kind": self.kind, **_without_defaults(dataclasses.asdict(self), generation=GenerationConfig())}

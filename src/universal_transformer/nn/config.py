@@ -172,7 +172,10 @@ class Exit:
         return self.kind in ("output_change", "confidence")
 
 
-HALTING_RULES: dict[str, str] = {"act": "universal_transformer.nn.halting:act"}
+HALTING_RULES: dict[str, str] = {
+    "act": "universal_transformer.nn.halting:act",
+    "ponder": "universal_transformer.nn.halting:ponder",
+}
 """Name of a rule -> ``module:function``. See docs/extending.md for how to add one."""
 
 

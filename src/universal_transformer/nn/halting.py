@@ -22,6 +22,8 @@ from universal_transformer.errors import UserError
 from universal_transformer.nn.config import HALTING_RULES, HaltingConfig, named
 
 Output = Literal["mean", "interpolate", "final"]
+READ_NEW = ("ponder",)
+"""Rules whose probability is that of stopping after a step, read from its new state; of others it is read before."""
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -118,6 +120,26 @@ def act(
     return Decision(total.masked_fill(halts, 1.0), torch.where(halts, 1.0 - cumulative, probability), halts)
 
 
+def ponder(
+    cumulative: Float[Tensor, "*rows"],
+    probability: Float[Tensor, "*rows"],
+    *,
+    threshold: float,
+    stop: bool | Bool[Tensor, "*rows"],
+) -> Decision:
+    """PonderNet: ``p`` is the probability to stop after this step if none before was the last (Banino et al. 2021).
+
+    With ``h = 1 - Π_j (1 - p_j)`` a position halts when ``h > threshold``. Its weight is ``p (1 - h)``, or ``1 - h`` at
+    the last step.
+    """
+    weight = probability * (1.0 - cumulative)
+    total = (cumulative + weight).clamp(max=1.0 - torch.finfo(cumulative.dtype).eps)  # 1 is for those that halt
+    halts = total > threshold
+    if stop is not False:
+        halts = halts | stop
+    return Decision(total.masked_fill(halts, 1.0), torch.where(halts, 1.0 - cumulative, weight), halts)
+
+
 def weigh(new: Float[Tensor, "*rows width"], weight: Float[Tensor, "*rows"], *, rule: Output) -> Tensor:
     """The term that a step's state adds to the output: ``w x``, or ``x`` itself of the rule ``final``."""
     return new if rule == "final" else weight.unsqueeze(-1) * new
@@ -189,12 +211,11 @@ def ponder_cost(steps: PerPosition, remainder: PerPosition, *, padding: Padding 
 class HaltingUnit(nn.Module):
     """``p = sigmoid(w · x + b)``, at least in float32; ``scope="sequence"`` averages ``p`` over the real positions."""
 
-    reads: Literal["timed", "new"] = "timed"
-
     def __init__(self, width: int, config: HaltingConfig) -> None:
         super().__init__()
         self.config = config
         self.rule: Rule = named(HALTING_RULES[config.rule])
+        self.reads: Literal["timed", "new"] = "new" if config.rule in READ_NEW else "timed"
         self.weight = nn.Parameter(torch.zeros(1, width))
         self.bias = nn.Parameter(torch.full((1,), float(config.bias)))
 

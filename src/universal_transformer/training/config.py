@@ -84,6 +84,8 @@ class TrainingConfig:
     """Steps of an update: the model's max_steps, or a number drawn uniformly from 1 to them (seeded)."""
     step_loss: Literal["last", "mean", "increasing"] = field(default="last", metadata=ADDED)
     """What the loss reads: the output alone, or the states after all steps, each weighted equally or by its number."""
+    stage: Literal["all", "halting"] = field(default="all", metadata=ADDED)
+    """Train all weights, or the halting unit alone on those of a trained run (`ut train RUN --stage halting`)."""
     select_by: Literal["loss", "metric"] = field(default="loss", metadata=ADDED)
     """Choose the best weights by the validation loss (of classes: error), or by the metric of the task on free-running
     output: exact match, BLEU, accuracy of last words. The metric takes longer."""
@@ -193,6 +195,11 @@ class RunConfig:
         if self.training.depth == "random" and len(sides) > 1:
             raise UserError(
                 "training.depth: 'random' draws one number of steps for both sides: leave decoder_max_steps out"
+            )
+
+        if self.training.stage == "halting" and (self.warm_start is None or not self.model.halts):
+            raise UserError(
+                "training.stage: 'halting' fits the halting unit of a trained run: ut train RUN --stage halting"
             )
 
     def to_dict(self) -> dict[str, Any]:

@@ -9,15 +9,19 @@ from typing import Literal
 import torch
 from torch.nn import functional
 
-from universal_transformer.axes import Float, Int, Scalar, Tensor
+from universal_transformer.axes import Int, Scalar, Tensor
 from universal_transformer.data.batch import Batch
 from universal_transformer.data.example import NO_CLASS, PADDING
 from universal_transformer.evaluation.report import Side
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.nn.trace import Kept, Trace
+from universal_transformer.training.step_losses import cross_entropies, deep_supervision, stop_loss
 
 StepLoss = Literal["last", "mean", "increasing"]
+Stage = Literal["all", "halting"]
+NEVER = 1.0
+"""A threshold that no cumulative probability exceeds: positions take all steps."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Loss:
     """A batch's loss and its parts; `total` is differentiable, the rest is detached."""
 
     total: Scalar
-    """The cross-entropy (that of all steps, if asked for) + ponder_weight · ponder."""
+    """The cross-entropy (that of all steps, if asked for) + ponder_weight · ponder; in the stage "halting" another."""
     cross_entropy: Scalar
     """That of the output: mean over real targets, smoothed as asked."""
     ponder: Scalar
@@ -51,16 +55,19 @@ def objective(
     ponder_weight: float,
     max_steps: int | None = None,
     step_loss: StepLoss = "last",
+    stage: Stage = "all",
 ) -> Loss:
     """``L = CE + ponder_weight · (N + R)`` with ``CE = -1/n Σ_i Σ_c q_ic log p_ic``, with teacher forcing.
 
     n counts the real targets of the batch: tokens that are not padding, examples of a classifier, or positions of a
     tagger that have a class. q is ``1 - label_smoothing`` at the right answer plus ``label_smoothing / classes``
-    everywhere (model.md, section 6). `max_steps` replaces the configured depth. `step_loss` other than "last" is
-    `deep_supervision`.
+    everywhere (model.md, section 6). `max_steps` replaces the configured depth. With a `step_loss` other than "last" CE
+    is that of `deep_supervision`. In the stage "halting" L is `stop_loss`, of a call in which nothing halts.
     """
-    depth: dict[str, int | Kept] = {} if max_steps is None else {"max_steps": max_steps}
-    if step_loss != "last":
+    depth: dict[str, float | Kept] = {} if max_steps is None else {"max_steps": max_steps}
+    if stage == "halting":
+        depth["halting_threshold"] = NEVER
+    if stage == "halting" or step_loss != "last":
         depth["keep"] = Kept(states=True)
     match model.config.architecture:
         case "encoder_decoder":
@@ -74,24 +81,32 @@ def objective(
     ignored = NO_CLASS if target.ndim == 1 else PADDING
     real = target != ignored
     count = real.sum().clamp(min=1)
-    total = _cross_entropy(logits, target, ignored=ignored, label_smoothing=label_smoothing)
+    total = functional.cross_entropy(
+        logits.flatten(0, -2),
+        target.flatten(),
+        ignore_index=ignored,
+        label_smoothing=label_smoothing,
+        reduction="sum",
+    )
     cross_entropy, ponder = total / count, output.ponder_cost
-    trained = cross_entropy
-    if output.step_logits is not None and step_loss != "last":
-        each = [
-            _cross_entropy(one.float(), target, ignored=ignored, label_smoothing=label_smoothing)
-            for one in output.step_logits
-        ]
-        read = output.decoder or output.encoder
-        halts = read is not None and read.probability is not None
-        trained = deep_supervision(torch.stack(each) / count, cross_entropy if halts else None, weights=step_loss)
+    trained = cross_entropy + ponder_weight * ponder
+    read = output.decoder or output.encoder
+    if output.step_logits is not None and read is not None:
+        each = cross_entropies(output.step_logits, target, ignored=ignored, label_smoothing=label_smoothing)
+        if stage == "halting":
+            least = model.config.min_steps_of(decoder=output.decoder is not None)
+            trained = stop_loss(each.detach(), read, real=real.flatten(), min_steps=least)
+        elif step_loss != "last":
+            mixed = None if read.probability is None else cross_entropy
+            supervised = deep_supervision(each.sum(1) / count, mixed, weights=step_loss)
+            trained = supervised + ponder_weight * ponder
     sides: dict[Side, Trace | None] = {"encoder": output.encoder, "decoder": output.decoder}
     traces = {side: trace for side, trace in sides.items() if trace is not None}
     with torch.no_grad():
         num_correct = ((logits.argmax(-1) == target) & real).sum()
         steps = {side: trace.mean_steps() for side, trace in traces.items()}
     return Loss(
-        total=trained + ponder_weight * ponder,
+        total=trained,
         cross_entropy=cross_entropy.detach(),
         ponder=ponder.detach(),
         num_targets=real.sum(),
@@ -99,31 +114,4 @@ def objective(
         mean_steps=output.mean_steps.detach(),
         steps=steps,
         traces=traces,
-    )
-
-
-def deep_supervision(
-    each: Float[Tensor, " step"], output: Scalar | None, *, weights: Literal["mean", "increasing"]
-) -> Scalar:
-    """``Σ_t v_t CE_t / Σ_t v_t`` over the steps made, CE_t the cross-entropy of the logits of ``H^t``.
-
-    v_t is 1 ("mean": Palm, Paquet and Winther 2018, Recurrent Relational Networks) or t ("increasing": Schuster et al.
-    2022, Confident Adaptive Language Modeling). The output of a halting model mixes these states: with its
-    cross-entropy `output` the loss is the mean of both.
-    """
-    value = torch.ones_like(each) if weights == "mean" else torch.arange(1.0, len(each) + 1, device=each.device)
-    over_steps = (value * each).sum() / value.sum()
-    return over_steps if output is None else (over_steps + output) / 2
-
-
-def _cross_entropy(
-    logits: Float[Tensor, "*batch classes"], target: Int[Tensor, "*batch"], *, ignored: int, label_smoothing: float
-) -> Scalar:
-    """The sum over real targets."""
-    return functional.cross_entropy(
-        logits.flatten(0, -2),
-        target.flatten(),
-        ignore_index=ignored,
-        label_smoothing=label_smoothing,
-        reduction="sum",
     )

@@ -78,6 +78,13 @@ def flatten_halting(model: nn.Module) -> None:
         unit.weight.zero_()
 
 
+def freeze_all_but_halting(model: nn.Module) -> None:
+    """Let gradients reach the halting units alone."""
+    model.requires_grad_(False)
+    for unit in _halting_units(model):
+        unit.requires_grad_(True)
+
+
 def discard_halting_gradients(model: nn.Module) -> None:
     """Delete the gradients of halting units, so that the next update does not change them."""
     for unit in _halting_units(model):

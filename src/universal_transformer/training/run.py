@@ -36,7 +36,7 @@ from universal_transformer.training.state import AVERAGED, RunState, Snapshot, f
 from universal_transformer.training.task_metric import TaskMetric
 from universal_transformer.training.tracking import Display, Metrics, TensorBoard, UpdateStatus, Value, steps_text
 from universal_transformer.training.validation import Averager, Interrupted, Score, Validation, trivial_score
-from universal_transformer.training.warm_start import take_over
+from universal_transformer.training.warm_start import starting_weights
 
 JUDGED = ("cross_entropy", "error")
 """Figures of the baseline that the metrics hold, for the plot of the training."""
@@ -60,8 +60,7 @@ class TrainingRun:
         self.config, self.training, self.folder, self.task = config, config.training, folder, task
         self.model, self.device, self.shown = model, device, shown
         self.classes = model.config.architecture in ENCODERS
-        if self.training.halting_delay:
-            optimizers.flatten_halting(model)
+        self._prepare_halting()
         self.optimizer = optimizers.build_optimizer(model, self.training)
         metric = TaskMetric.chosen(task, self.training)
         self.validation = Validation(
@@ -101,9 +100,8 @@ class TrainingRun:
                 warnings += given.warnings(found)
                 self._restore(found)
             elif self.config.warm_start is not None:
-                taken = take_over(self.model, self.task.codec, self.config.warm_start)
-                if self.training.halting_delay:
-                    optimizers.flatten_halting(self.model)
+                taken = starting_weights(self.model, self.task.codec, self.config)
+                self._prepare_halting()
         checkpoints.remove_partial(folder)
         state = self.state
         if not resume:  # a folder with metrics and no configuration would be no run
@@ -126,6 +124,12 @@ class TrainingRun:
             self._warn(text)
         if accepted and state.saves:
             self.save()
+
+    def _prepare_halting(self) -> None:
+        if self.training.halting_delay or self.training.stage == "halting":
+            optimizers.flatten_halting(self.model)
+        if self.training.stage == "halting":
+            optimizers.freeze_all_but_halting(self.model)
 
     def _set_batches(self, state: RunState) -> None:
         self.batches = TrainingBatches(
@@ -214,7 +218,7 @@ class TrainingRun:
         state, training, model = self.state, self.training, self.model
         update = state.update + 1
         batch, num_targets = self.batches.current()
-        model.train()
+        model.train(training.stage == "all")  # weights that stay as they are see no dropout
         with self.precision():
             loss = objective(
                 model,
@@ -223,6 +227,7 @@ class TrainingRun:
                 ponder_weight=optimizers.ponder_weight(training, update=update, seconds=self.seconds),
                 max_steps=depth_of(training, update=update, most=model.config.max_steps),
                 step_loss=training.step_loss,
+                stage=training.stage,
             )
         torch.autograd.backward(loss.total)
         if self._halting_delayed():
@@ -277,7 +282,7 @@ class TrainingRun:
         )
 
     def _look_at_halting(self, traces: Mapping[Side, Trace], *, updates: int) -> None:
-        decided = {} if self._halting_delayed() else traces
+        decided = {} if self._halting_delayed() or self.training.stage == "halting" else traces
         for side, watch in self.state.collapse.items():
             most = self.model.config.max_steps_of(decoder=side == "decoder")
             if warning := watch.look(decided.get(side), side=side, max_steps=most, updates=updates):
@@ -291,8 +296,9 @@ class TrainingRun:
         self.averager.add(weights)
         rank, best = score.rank(classes=self.classes), state.best
         before = best.rank(classes=self.classes) if best else (math.inf, math.inf)
-        # before halting is trained the model never halts: its weights are not candidates
-        candidate = not self._halting_delayed()
+        # before halting is trained the model never halts: its weights are not candidates. Where it is fitted alone,
+        # the fewest errors would choose the unit that stops latest
+        candidate = not self._halting_delayed() and self.training.stage == "all"
         better = candidate and math.isfinite(score.cross_entropy) and rank < before
         if candidate:
             # equal errors with a smaller loss are better weights, but not a reason to continue

@@ -31,7 +31,7 @@ from universal_transformer.training.run import Reason, TrainingRun, numbers
 from universal_transformer.training.task_metric import TaskMetric
 from universal_transformer.training.tracking import display
 from universal_transformer.training.validation import Interrupted, Score
-from universal_transformer.training.warm_start import take_over
+from universal_transformer.training.warm_start import starting_weights
 
 Choice = Literal["best", "last", "average"]
 
@@ -83,7 +83,7 @@ def train(
     torch.manual_seed(config.training.seed)
     random.seed(config.training.seed)
     model = build(task.configure(config.model)).to(device)
-    taken = take_over(model, task.codec, config.warm_start) if config.warm_start and not resume else []
+    taken = [] if resume else starting_weights(model, task.codec, config)
     with ExitStack() as stack:
         stack.enter_context(disk_errors(folder))
         stack.enter_context(repeatable(threads=config.training.threads, device=device))

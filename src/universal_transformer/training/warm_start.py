@@ -1,7 +1,7 @@
-"""A run that starts from the weights of another run (``ut train RECIPE --from RUN``).
+"""A run that starts from the weights of another run (``ut train RECIPE --from RUN``, ``ut train RUN --stage halting``).
 
-Tensors of equal names and shapes are copied. Rows of embeddings, of logits and of classes are copied by token: the row
-of a token that both codecs know, whatever its ids. The rest keeps its initial values.
+With ``--from``, tensors of equal names and shapes are copied. Rows of embeddings, of logits and of classes are copied
+by token: the row of a token that both codecs know, whatever its ids. The rest keeps its initial values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from universal_transformer.tasks.pairs import PairsCodec
 from universal_transformer.tasks.task import Codec
 from universal_transformer.tasks.text import TextCodec
 from universal_transformer.tasks.word_codecs import VocabularyCodec
-from universal_transformer.training.config import MODEL, WarmStart
+from universal_transformer.training.config import MODEL, RunConfig, WarmStart
 from universal_transformer.typed import listed
 
 ROWS: dict[str, str] = {
@@ -49,6 +49,14 @@ def warm_start_of(run: Path) -> WarmStart:
     return WarmStart(run=str(run.resolve()), weights=entry_of(data).sha256)
 
 
+def starting_weights(model: Model, codec: Codec, config: RunConfig) -> list[str]:
+    """Copy what a run starts from into `model`; return lines that say what it was, none of a run that starts anew."""
+    if config.warm_start is None:
+        return []
+    take = take_all if config.training.stage == "halting" else take_over
+    return take(model, codec, config.warm_start)
+
+
 @torch.no_grad()
 def take_over(model: Model, codec: Codec, start: WarmStart) -> list[str]:
     """Copy what fits into `model`; return lines that say what was taken over and what was not.
@@ -56,12 +64,7 @@ def take_over(model: Model, codec: Codec, start: WarmStart) -> list[str]:
     Raises UserError if nothing fits, or if the weights are no longer those that the configuration records.
     """
     run = Path(start.run)
-    if warm_start_of(run).weights != start.weights:
-        raise UserError(f"--from {show_path(run)}: its weights have changed since this run was begun")
-    with torch.random.fork_rng(devices=[]):  # building it draws initial weights
-        earlier = load_pretrained(run / MODEL)
-    found, wanted = earlier.tensors(), model.tensors()
-    theirs, ours = tokens_of(load_codec(run / MODEL)), tokens_of(codec)
+    (found, theirs), wanted, ours = _trained(start), model.tensors(), tokens_of(codec)
     whole, lines, fresh = [], [], []
     for name, tensor in wanted.items():
         side, other = ROWS.get(name, ""), found.get(name)
@@ -83,6 +86,35 @@ def take_over(model: Model, codec: Codec, start: WarmStart) -> list[str]:
     unused = [name for name in found if name not in wanted]
     lines += [f"not taken over, initialised: {listed(fresh)}"] * bool(fresh)
     return lines + [f"not used of that run: {listed(unused)}"] * bool(unused)
+
+
+@torch.no_grad()
+def take_all(model: Model, codec: Codec, start: WarmStart) -> list[str]:
+    """Copy all weights but those of halting units into `model`, which is that of the run otherwise; return a line.
+
+    Raises UserError for data that are no longer those of the run: other tokens, or more or fewer of them.
+    """
+    run = Path(start.run)
+    found, theirs = _trained(start)
+    kept = {name: tensor for name, tensor in model.tensors().items() if "halting" not in name.split(".")}
+    same = all(name in found and found[name].shape == tensor.shape for name, tensor in kept.items())
+    if not same or theirs != tokens_of(codec):
+        raise UserError(
+            f"--stage halting: the data have other tokens or classes than those that {show_path(run)} was trained on"
+        )
+    for name, tensor in kept.items():
+        tensor.copy_(found[name])
+    return [f"from {show_path(run)}: all weights but those of the halting unit, which alone are trained"]
+
+
+def _trained(start: WarmStart) -> tuple[dict[str, Tensor], dict[str, list[str]]]:
+    """Return the tensors and the tokens of a trained run; UserError if it was trained further."""
+    run = Path(start.run)
+    if warm_start_of(run).weights != start.weights:
+        raise UserError(f"--from {show_path(run)}: its weights have changed since this run was begun")
+    with torch.random.fork_rng(devices=[]):  # building it draws initial weights
+        earlier = load_pretrained(run / MODEL)
+    return earlier.tensors(), tokens_of(load_codec(run / MODEL))
 
 
 def _copy_rows(tensor: Tensor, other: Tensor, *, ours: list[str], theirs: list[str]) -> int:

@@ -1,0 +1,99 @@
+"""Halting in two stages: a model that was trained at a fixed or random depth, then its halting unit alone.
+
+The second stage keeps all other weights and fits the unit, in minutes, to the step after which no later one predicts
+better (`step_losses.stop_loss`; the two stages are those of Ouro, arXiv 2510.25741). The output is the last state (D8):
+a model of which no position stops is the trained one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from universal_transformer.errors import UserError
+from universal_transformer.files import read_json, show_path
+from universal_transformer.kinds import AnyModelConfig, config_from_dict
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.training.config import CONFIG, MODEL, RunConfig, TrainingConfig
+from universal_transformer.training.warm_start import warm_start_of
+from universal_transformer.typed import replaced
+
+UPDATES = 300
+
+
+def second_stage(config: RunConfig, run: Path) -> RunConfig:
+    """Return the configuration of the second stage of the trained run in a folder.
+
+    UserError for a model that cannot have one, and for a run without a model.
+    """
+    if not (run / MODEL).is_dir():
+        raise UserError(
+            f"{show_path(run)}: no model in this run yet: it is written when training ends; "
+            f"continue with: ut train --resume {show_path(run)}"
+        )
+    path = run / MODEL / CONFIG
+    trained = config_from_dict(read_json(path), where=show_path(path))
+    return dataclasses.replace(
+        config,
+        model=halting_model(trained, run=run),
+        training=_training(config.training),
+        warm_start=warm_start_of(run),
+    )
+
+
+def halting_model(model: AnyModelConfig, *, run: Path) -> ModelConfig:
+    """Return the model with a halting unit on the side that predicts.
+
+    A classifier predicts once for a sequence, so that its positions stop together; elsewhere each one has its target.
+    """
+    where = f"{show_path(run)}: --stage halting"
+    if not isinstance(model, ModelConfig):
+        raise UserError(f"{where}: this model has no states over depth to read, and so nothing to halt")
+    if model.tensor2tensor.plain_layers_after:
+        raise UserError(
+            f"{where}: plain layers follow the recurrence (tensor2tensor.plain_layers_after), so that its states "
+            "predict nothing"
+        )
+    decoder = model.architecture in ("encoder_decoder", "language_model")
+    if model.max_steps_of(decoder=decoder) == 1:
+        raise UserError(f"{where}: this model takes one step, so that there is nothing to decide")
+    if model.architecture == "encoder_decoder" and model.halts_in(decoder=False):
+        raise UserError(
+            f"{where}: the encoder of this run halts (halting.side={model.halting.side}), and no target says where it "
+            "should stop; train a run with halting.side none or decoder first"
+        )
+    return replaced(
+        model,
+        {
+            "halting.side": "decoder" if decoder else "encoder",
+            "halting.rule": "ponder",
+            "halting.threshold": 0.5,
+            "halting.bias": 0.0,
+            "halting.remainder_at_cap": True,
+            "halting.output": "final",
+            "halting.state": "frozen",
+            "halting.scope": "sequence" if model.architecture == "classifier" else "position",
+        },
+    )
+
+
+def _training(training: TrainingConfig) -> TrainingConfig:
+    """Return a short training with a high rate: a unit has as many weights as a state has channels."""
+    return dataclasses.replace(
+        training,
+        stage="halting",
+        minutes=0.0,
+        max_updates=UPDATES,
+        learning_rate=1e-2,
+        schedule="cosine",
+        warmup_updates=10,
+        weight_decay=0.0,
+        label_smoothing=0.0,
+        ponder_weight=0.0,
+        halting_delay=0.0,
+        step_loss="last",
+        depth="fixed",
+        validate_every=UPDATES // 2,
+        patience=0,
+        average_checkpoints=0,
+    )

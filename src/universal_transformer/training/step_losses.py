@@ -1,0 +1,83 @@
+"""Losses that read what a model predicts after every step, not its output alone.
+
+CE_t is the cross-entropy of the head on the state ``H^t`` (``keep_states=True``). A row is a target: a token, or the
+class of a sequence.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch.nn import functional
+
+from universal_transformer.axes import Bool, Float, Int, Scalar, Tensor
+from universal_transformer.nn.trace import Trace
+
+MARGIN = 0.005
+"""δ of `stop_targets`, in nats (that of Ouro's target, arXiv 2510.25741)."""
+
+LEAST = 1e-7
+"""The least probability whose logarithm is taken."""
+
+Rows = Float[Tensor, "step row"]
+
+
+def cross_entropies(
+    step_logits: Float[Tensor, "step *batch classes"],
+    target: Int[Tensor, "*batch"],
+    *,
+    ignored: int,
+    label_smoothing: float = 0.0,
+) -> Rows:
+    """CE_t of every row, 0 where the target is `ignored`."""
+    return torch.stack(
+        [
+            functional.cross_entropy(
+                logits.float().flatten(0, -2),
+                target.flatten(),
+                ignore_index=ignored,
+                label_smoothing=label_smoothing,
+                reduction="none",
+            )
+            for logits in step_logits
+        ]
+    )
+
+
+def deep_supervision(
+    each: Float[Tensor, " step"], output: Scalar | None, *, weights: Literal["mean", "increasing"]
+) -> Scalar:
+    """``Σ_t v_t CE_t / Σ_t v_t`` over the steps made.
+
+    v_t is 1 ("mean": Palm, Paquet and Winther 2018, Recurrent Relational Networks) or t ("increasing": Schuster et al.
+    2022, Confident Adaptive Language Modeling). The output of a halting model mixes these states: with its
+    cross-entropy `output` the loss is the mean of both.
+    """
+    value = torch.ones_like(each) if weights == "mean" else torch.arange(1.0, len(each) + 1, device=each.device)
+    over_steps = (value * each).sum() / value.sum()
+    return over_steps if output is None else (over_steps + output) / 2
+
+
+def stop_targets(each: Rows) -> Bool[Tensor, "before row"]:
+    """Whether to stop after step t, for ``t = 1 … T - 1``: ``min_{t' > t} CE_t' >= CE_t - δ``.
+
+    The target of RecurTrace (arXiv 2609.03379), where it is the probability of going on.
+    """
+    later = each.flip(0).cummin(0).values.flip(0)[1:]
+    return later >= each[:-1] - MARGIN
+
+
+def stop_loss(each: Rows, trace: Trace, *, real: Bool[Tensor, " row"], min_steps: int = 1) -> Scalar:
+    """``mean BCE(p_t, s_t)`` over real rows and over the steps ``min_steps … T - 1``, s_t of `stop_targets`.
+
+    p_t is the probability of the halting unit after step t in a call in which nothing halts. The rows of `each` are the
+    positions of the trace, or its sequences: then all positions of a sequence have the same p_t.
+    """
+    assert trace.probability is not None
+    by_position = trace.probability.flatten(1)
+    probability = by_position if by_position.shape[1] == each.shape[1] else trace.probability.amax(-1)
+    asked = slice(min_steps - 1, len(each) - 1)
+    stop, probability = stop_targets(each)[min_steps - 1 :], probability[asked]
+    terms = -torch.where(stop, probability, 1.0 - probability).clamp(min=LEAST).log()
+    return (terms * real).sum() / (real.sum().clamp(min=1) * len(terms))

@@ -1,0 +1,148 @@
+"""The second stage of halting: the unit alone, on the weights of a trained run."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from universal_transformer.baselines.config import LstmConfig
+from universal_transformer.cli import main
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation.measure import evaluate
+from universal_transformer.registry import load_pretrained
+from universal_transformer.tasks import StoriesData
+from universal_transformer.training import warm_start
+from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.training.halting_stage import halting_model, second_stage
+from universal_transformer.training.tracking import read_metrics
+from universal_transformer.training.trainer import train
+from universal_transformer.typed import replaced
+
+from . import tiny
+
+
+def tensors(run: Path) -> dict[str, torch.Tensor]:
+    return load_pretrained(run / "model").tensors()
+
+
+@pytest.fixture
+def staged(tmp_path, monkeypatch):
+    """Makes a run with a loss after each step, and its second stage."""
+    monkeypatch.setattr(warm_start, "load_codec", lambda _folder: tiny.TinyCodec())  # which the package does not know
+
+    def make(architecture: str, *, updates: int, **fields) -> tuple[Path, Path, RunConfig]:
+        first, second = tmp_path / "first", tmp_path / "second"
+        model = tiny.model_config(max_steps=4, dropout=0.0, **fields)
+        training = {
+            "max_updates": updates,
+            "learning_rate": 0.02,
+            "warmup_updates": 1,
+            "step_loss": "mean",
+            "validate_every": updates,
+        }
+        config, task = tiny.run_config(model, **training), tiny.task(architecture)
+        train(config, first, task=task, quiet=True)
+        changes = {"training.max_updates": updates, "training.validate_every": updates}
+        again = replaced(second_stage(config, first), changes)
+        train(again, second, task=task, quiet=True)
+        return first, second, again
+
+    return make
+
+
+@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+def test_the_unit_alone_is_trained_and_without_a_stop_the_model_is_that_of_the_first_stage(staged, architecture):
+    first, second, _ = staged(architecture, updates=2)
+    before, after = tensors(first), tensors(second)
+    unit = {name for name in after if "halting" in name}
+    assert after.keys() - unit == before.keys()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+    assert all(bool(after[name].any()) for name in unit), "the unit was not fitted"
+    ends = [line for line in read_metrics(second / "metrics.jsonl") if line["event"] == "end"]
+    assert ends[0]["chosen"] == "last"
+    row = torch.tensor([[4, 5, 6, 7]])
+    inputs = {"encoder_decoder": (row, row)}.get(architecture, (row,))
+    fixed, halting = load_pretrained(first / "model"), load_pretrained(second / "model")
+    torch.testing.assert_close(halting(*inputs, halting_threshold=1.0).logits, fixed(*inputs).logits)
+
+
+def test_it_stops_early_where_later_steps_predict_no_better(staged):
+    first, second, _ = staged("classifier", updates=40)
+    test = {"test": tuple(tiny.examples("classifier", count=100, seed=9))}
+    task = dataclasses.replace(tiny.task("classifier"), test=test)
+    before, after = (evaluate(load_pretrained(run / "model"), task).totals[0] for run in (first, second))
+    assert before.steps[0].mean == 4
+    assert after.steps[0].mean < 3
+    assert after.metrics["error"] <= before.metrics["error"] + 2
+
+
+def test_a_second_stage_continues_bit_for_bit(tmp_path, staged):
+    _, second, config = staged("language_model", updates=4)
+    half = replaced(config, {"training.max_updates": 2})
+    train(half, tmp_path / "halves", task=tiny.task("language_model"), quiet=True)
+    train(config, tmp_path / "halves", task=tiny.task("language_model"), resume=True, quiet=True)
+    assert tiny.losses(tmp_path / "halves") == tiny.losses(second)
+
+
+def test_an_earlier_unit_is_fitted_anew(staged):
+    _, second, config = staged("classifier", updates=1, halting=True)
+    assert config.model.halting.rule == "ponder"
+    unit = [value.abs().max() for name, value in tensors(second).items() if "halting" in name]
+    assert torch.stack(unit).max() < 0.1
+
+
+REFUSED = {
+    "no states over depth": ({}, LstmConfig(width=8)),
+    "takes one step": ({"depth.max_steps": 1}, tiny.model_config()),
+    "plain layers follow": ({"tensor2tensor.plain_layers_after": 1}, tiny.model_config()),
+    "the encoder of this run halts": ({"halting.side": "both"}, tiny.model_config()),
+}
+
+
+@pytest.mark.parametrize(("message", "case"), REFUSED.items())
+def test_a_model_that_cannot_have_a_second_stage_is_refused_in_a_line(message, case):
+    changes, model = case
+    with pytest.raises(UserError, match=f"^/somewhere/run: --stage halting: .*{message}"):
+        halting_model(replaced(model, changes), run=Path("/somewhere/run"))
+
+
+def test_the_stage_belongs_to_a_run_that_was_trained():
+    training = TrainingConfig(max_updates=1, stage="halting")
+    with pytest.raises(UserError, match=r"training\.stage: 'halting' .*: ut train RUN --stage halting"):
+        RunConfig(recipe="x", data=StoriesData(), model=tiny.model_config(halting=True), training=training)
+
+
+SMALL = ["--max-updates", "2", "--minutes", "0", "--batch-tokens", "64", "--validate-every", "2", "--width", "8"]
+FEW = ["--train-stories", "12", "--validation-stories", "4", "--test-stories", "4", "--filter-width", "8"]
+
+
+def test_the_command_makes_a_run_that_can_be_scored_and_continued(tmp_path, capsys):
+    run, second = str(tmp_path / "run"), str(tmp_path / "run-halting")
+    assert main(["train", "stories", "--run", run, *SMALL, *FEW, "--halting.side", "none", "--quiet"]) == 0
+    assert main(["train", run, "--stage", "halting", "--max-updates", "2", "--max-steps", "5", "--quiet"]) == 0
+    assert f"ut evaluate {second}" in capsys.readouterr().out
+    assert main(["evaluate", second]) == 0
+    assert main(["train", "--resume", second, "--max-updates", "3", "--quiet"]) == 0
+    config = RunConfig.load(Path(second) / "config.json")
+    assert (config.training.stage, config.model.max_steps, config.warm_start.run) == ("halting", 5, run)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["stories", "--stage", "halting"], "stories: no such run folder"),
+        (["RUN", "--stage", "depth"], "--stage depth: no stage of this name; allowed: halting"),
+        (["RUN", "--stage", "halting", "--from", "RUN"], "leave --from out"),
+        (["--resume", "RUN", "--stage", "halting"], "leave --stage out"),
+        (["RUN", "--stage", "halting"], "no model in this run yet"),
+    ],
+)
+def test_a_wrong_command_gets_one_line(tmp_path, capsys, arguments, message):
+    run = tmp_path / "run"
+    config = tiny.run_config()
+    run.mkdir()
+    (run / "config.json").write_text(json.dumps(config.to_dict()))
+    assert main(["train", *[str(run) if part == "RUN" else part for part in arguments]]) == 2
+    assert message in capsys.readouterr().err
