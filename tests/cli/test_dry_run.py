@@ -147,6 +147,8 @@ def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkey
     monkeypatch.setattr(run_folder, "load_data", lambda config: loaded(config.data))
     small = ["--train-examples", "500"] if name in ("copy", "reverse", "addition") else []
     small += ["--train-stories", "200"] if name == "stories" else []
+    few = ["--train-boards", "5", "--train-examples", "200", "--validation-boards", "2", "--test-boards", "2"]
+    small += few if name.startswith("sudoku") else []
     small += ["--task", "1,4"] if name.endswith("-joint") else []
     code = main(["train", name, "--dry-run", *small])
     shown = capsys.readouterr()

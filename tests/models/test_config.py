@@ -148,6 +148,11 @@ def test_dropout_is_a_probability_below_one(group, value):
         ({"rotary_source": True}, "attention.rotary_source=True: needs coordinates.position rotary"),
         ({"source_sink": True, **LANGUAGE_MODEL}, "attention.source_sink=True: an encoder_decoder"),
         ({**CLASSIFIER, "separator_id": 3}, "vocabulary.separator_id=3: an encoder_decoder"),
+        ({"position_coordinates": "grid"}, "coordinates.position='grid': needs architecture"),
+        (
+            {"architecture": "tagger", "position_coordinates": "grid", "position_offsets": "random"},
+            "coordinates.offsets='random': cells of a board",
+        ),
         ({"architecture": "tagger", "halting": "decoder"}, "halting.side='decoder': a tagger has no decoder"),
         ({"architecture": "tagger", "pooling": "last"}, "outputs.pooling='last': a tagger reads each position"),
         ({"architecture": "tagger", "inputs": "facts"}, "inputs.kind='facts': architecture must be"),

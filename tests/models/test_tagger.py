@@ -3,9 +3,13 @@
 import pytest
 import torch
 
-from small_models import small, variants
+from configs import config_of
+from small import stir
+from small_models import SIZES, small, variants
 from universal_transformer import Classifier, Tagger, UserError
 from universal_transformer.execution.install import install
+from universal_transformer.registry import build
+from universal_transformer.typed import replaced
 
 HALTING = {"halting": True, "halting_threshold": 0.9}
 CASES = {
@@ -55,6 +59,20 @@ def test_leaving_out_halted_positions_changes_neither_logits_nor_gradients(norm)
     assert len(found[0][1][source != 0].unique()) > 1, "positions halt at different steps"
     for compact, masked in zip(*found, strict=True):
         torch.testing.assert_close(compact, masked, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_cells_of_a_board_are_left_out_exactly_too(norm):
+    grid = {"coordinates.position": "grid", "coordinates.box_rows": 2, "coordinates.box_columns": 2}
+    config = replaced(config_of(**SIZES, architecture="tagger", num_classes=5, norm=norm, **HALTING), grid)
+    torch.manual_seed(2)
+    model, source = stir(build(config)).double().eval(), torch.randint(1, 6, (4, 16))
+    found = []
+    for choice in ("auto", "masked"):
+        install(model, choice)
+        found.append(model(source))
+    assert len(found[0].encoder.steps.unique()) > 1, "positions halt at different steps"
+    torch.testing.assert_close(found[0].logits, found[1].logits, rtol=1e-10, atol=1e-10)
 
 
 @torch.no_grad()

@@ -175,3 +175,19 @@ def test_rotary_turns_and_never_stretches():
     turned = rotate(heads, rotary=encoding.rotary)
     torch.testing.assert_close(turned.norm(dim=-1), heads.norm(dim=-1))
     torch.testing.assert_close(turned[:, :, 0], heads[:, :, 0])  # position 0 is not turned
+
+
+def test_a_cell_of_a_board_has_the_signals_of_its_row_its_column_and_its_box():
+    module = coordinates(8, position="grid", step="none", box_rows=2, box_columns=3)
+    torch.nn.init.normal_(module.grid_tables)
+    rows, columns, boxes = module.grid_tables
+    found = module(torch.zeros(1, 36, 8), module.encode(torch.arange(36)[None]), step=0, num_steps=1, signals=None)
+    box_of = ["000111", "000111", "222333", "222333", "444555", "444555"]
+    for row in range(6):
+        for column in range(6):
+            expected = rows[row] + columns[column] + boxes[int(box_of[row][column])]
+            torch.testing.assert_close(found[0, 6 * row + column], expected)
+    with pytest.raises(UserError, match="position 37 lies beyond the board of 6 × 6 cells"):
+        module.encode(torch.arange(37)[None])
+    with pytest.raises(UserError, match="box_rows or box_columns is 0"):
+        coordinates(8, position="grid")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -26,7 +26,7 @@ from universal_transformer.nn.config import (
     StepConfig,
     TransitionConfig,
 )
-from universal_transformer.typed import Count, Positive, check, leaves, listed, typed
+from universal_transformer.typed import ADDED, Count, Positive, added_defaults, check, leaves, listed, typed
 
 Rules = Iterator[tuple[str, bool, str]]
 """Path of a field, whether its value does not fit the others, and the remedy."""
@@ -68,7 +68,7 @@ class InputsConfig:
     """Initial word-position mask of facts: 1 + noise, or all ones (a bag of words)."""
     scale_embeddings: bool = True
     """Multiply embeddings by the square root of the width."""
-    segments: Positive = 1
+    segments: Positive = field(default=1, metadata=ADDED)
     """Texts of the source, each with <end> after it; from 2 on, each has a learned segment embedding. The data
     determine it."""
 
@@ -190,7 +190,7 @@ class BaseConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values, those of `generation` only where they are not the default."""
-        return {"kind": self.kind, **_without_defaults(dataclasses.asdict(self), generation=GenerationConfig())}
+        return {"kind": self.kind, **_without_defaults(self, generation=GenerationConfig())}
 
     @classmethod
     def from_dict(cls: type[AnyConfig], fields: dict[str, Any], *, where: str = "model configuration") -> AnyConfig:
@@ -273,19 +273,22 @@ class ModelConfig(BaseConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values, those of `generation` and `execution` only where not the default."""
-        return _without_defaults(dataclasses.asdict(self), generation=GenerationConfig(), execution=ExecutionConfig())
+        return _without_defaults(self, generation=GenerationConfig(), execution=ExecutionConfig())
 
 
-def _without_defaults(fields: dict[str, Any], **defaults: GenerationConfig | ExecutionConfig) -> dict[str, Any]:
-    """Return `fields` where the components in `defaults` keep only values that differ; an empty one is left out.
+def _without_defaults(config: BaseConfig, **defaults: GenerationConfig | ExecutionConfig) -> dict[str, Any]:
+    """Return the fields of `config` as JSON values, where the components in `defaults` keep only values that differ.
 
-    A component that was added later so changes no digest of an earlier run.
+    An empty component is left out, and so are fields of `ADDED` at their defaults. What was added later so changes no
+    digest of an earlier run.
     """
-    if fields["inputs"]["segments"] == InputsConfig().segments:
-        del fields["inputs"]["segments"]
-    for name, component in defaults.items():
-        default = dataclasses.asdict(component)
-        chosen = {field: value for field, value in fields.pop(name).items() if value != default[field]}
+    fields = dataclasses.asdict(config)
+    for name, component in vars(config).items():
+        for added in added_defaults(component) if dataclasses.is_dataclass(component) else ():
+            del fields[name][added]
+    for name, default in defaults.items():
+        usual = dataclasses.asdict(default)
+        chosen = {key: value for key, value in fields.pop(name).items() if value != usual[key]}
         fields |= {name: chosen} if chosen else {}
     return fields
 
@@ -398,10 +401,14 @@ def _position_rules(config: ModelConfig) -> Rules:
     )
     yield (
         "tensor2tensor.plain_layers_before",
-        config.tensor2tensor.plain_layers_before > 0 and every_step and chosen.position == "learned",
+        config.tensor2tensor.plain_layers_before > 0 and every_step and chosen.position in ("learned", "grid"),
         "layers before the recurrence do not get positions that are learned inside it: needs "
         'coordinates.injection="input", or another coordinates.position',
     )
+    if chosen.position == "grid":
+        path = "coordinates.position"
+        yield path, config.architecture not in ENCODERS, 'needs architecture "tagger" or "classifier"'
+        yield "coordinates.offsets", chosen.offsets != "none", "cells of a board have no other positions"
     if chosen.from_end:
         path, relative = "coordinates.from_end", not absolute and not config.source_attention.rotary_source
         yield (

@@ -47,9 +47,9 @@ def initialise(model: nn.Module, *, noisy_masks: bool = True) -> None:
             init.xavier_uniform_(module.weight)
             init.constant_(module.bias, module.config.bias)
         elif isinstance(module, Coordinates):
-            for table in (module.position_table, module.step_table):
+            for table in (module.position_table, module.grid_tables, module.step_table):
                 if table is not None:
-                    init.normal_(table, std=table.shape[1] ** -0.5)
+                    init.normal_(table, std=table.shape[-1] ** -0.5)
         elif isinstance(module, TokenInput | FactInput):
             init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
             if isinstance(module, TokenInput) and module.segments is not None:

@@ -5,12 +5,12 @@ A field names its decision (D1 to D16 of ``docs/model.md``). The default is the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Annotated, Any, Literal
 
 from universal_transformer.errors import UserError
-from universal_transformer.typed import Count, DropoutRate, Positive, Range, check, typed
+from universal_transformer.typed import ADDED, Count, DropoutRate, Positive, Range, check, typed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,9 @@ class CoordinatesConfig:
 
     layout: Literal["interleaved", "split"] = "interleaved"
     """D1: channel order of sinusoids: the paper's, counted from 1, or tensor2tensor's, counted from 0."""
-    position: Literal["sinusoidal", "learned", "rotary", "distance", "none"] = "sinusoidal"
-    """D2: how positions are encoded. "distance" (D13): rotary, in attention to the source too, with a sink."""
+    position: Literal["sinusoidal", "learned", "rotary", "distance", "grid", "none"] = "sinusoidal"
+    """D2: how positions are encoded. "distance" (D13): rotary, in attention to the source too, with a sink. "grid": a
+    learned vector for the row, one for the column and one for the box of a board."""
     step: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
     """D2: how depth steps are encoded."""
     injection: Literal["every_step", "input"] = "every_step"
@@ -45,6 +46,17 @@ class CoordinatesConfig:
     """D3: range of random positions, and number of rows of a learned position table."""
     from_end: bool = False
     """D12: also encode the distance of a source position from the end."""
+
+    box_rows: Count = field(default=0, metadata=ADDED)
+    """Rows of a box of the board whose cells are the positions; a board has as many rows as a box has cells. The data
+    determine it."""
+    box_columns: Count = field(default=0, metadata=ADDED)
+    """Columns of a box. The data determine it."""
+
+    @property
+    def adds(self) -> bool:
+        """Whether positions are added to states."""
+        return self.position in ("sinusoidal", "learned", "grid")
 
     @property
     def rotates(self) -> bool:

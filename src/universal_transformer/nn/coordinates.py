@@ -82,6 +82,8 @@ class PositionEncoding(NamedTuple):
 class Coordinates(nn.Module):
     """Adds ``P^t = π + τ_t`` to states (decisions D1, D2 and D12).
 
+    On a board (``position="grid"``), ``π_i = R[row] + C[column] + B[box]`` of three learned tables.
+
     ``max_steps``: rows of a learned step table. Variants of tensor2tensor: ``scale_step_table`` by the square root of
     its width, ``concatenate`` (``W [H; π; τ]``), ``shift_by_step`` (positions start at ``trunc(length * t / T)``).
     """
@@ -101,12 +103,16 @@ class Coordinates(nn.Module):
         width = sizes.width
         self.sizes, self.config = sizes, config
         self.every_step, self.shift_by_step = config.injection == "every_step", shift_by_step
-        adds_positions = self.every_step and config.position in ("sinusoidal", "learned")
+        adds_positions = self.every_step and config.adds
         self.step_width = 2 * width if concatenate and adds_positions else width
         self.step_scale = math.sqrt(self.step_width) if scale_step_table else 1.0
-        self.position_table = self.step_table = self.join = None
+        self.position_table = self.grid_tables = self.step_table = self.join = None
         if config.position == "learned":
             self.position_table = nn.Parameter(torch.empty(config.max_positions, width))
+        if config.position == "grid":
+            if not (side := config.box_rows * config.box_columns):
+                raise UserError('coordinates.position="grid": box_rows or box_columns is 0; take them from the data')
+            self.grid_tables = nn.Parameter(torch.empty(3, side, width))
         if config.step == "learned":
             self.step_table = nn.Parameter(torch.empty(max_steps, self.step_width))
         joined = self.step_width * (1 if config.step == "none" else 2)
@@ -121,9 +127,10 @@ class Coordinates(nn.Module):
         UserError when a learned table has too few rows.
         """
         signal, rotary, highest = None, None, 0
-        if self.position_table is not None and positions.numel() and not torch.compiler.is_exporting():
+        learned = self.position_table is not None or self.grid_tables is not None
+        if learned and positions.numel() and not torch.compiler.is_exporting():
             highest = int(positions.max()) + 1
-        if self.config.position in ("sinusoidal", "learned"):
+        if self.config.adds:
             signal = self._signal(positions, highest=highest)
             if self.end_rotation is not None:
                 mirrored = reverse_positions(positions, padding=padding)
@@ -134,6 +141,8 @@ class Coordinates(nn.Module):
         return PositionEncoding(positions, signal, rotary, highest)
 
     def _signal(self, positions: Positions, *, highest: int) -> Float[Tensor, "rows position width"]:
+        if self.grid_tables is not None:
+            return self._grid_signal(self.grid_tables, positions, highest=highest)
         if self.position_table is None:
             return sinusoid(positions, width=self.sizes.width, layout=self.config.layout)
         rows = self.position_table.shape[0]
@@ -143,6 +152,17 @@ class Coordinates(nn.Module):
                 'coordinates.max_positions, or use coordinates.position="sinusoidal", which reaches any length'
             )
         return self.position_table[positions]
+
+    def _grid_signal(
+        self, tables: Float[Tensor, "3 line width"], positions: Positions, *, highest: int
+    ) -> Float[Tensor, "rows position width"]:
+        side, box_rows, box_columns = tables.shape[1], self.config.box_rows, self.config.box_columns
+        if highest > side**2:
+            raise UserError(f"position {highest} lies beyond the board of {side} × {side} cells that this model reads")
+        row, column = positions // side, positions % side
+        box = row // box_rows * box_rows + column // box_columns
+        rows, columns, boxes = tables
+        return rows[row] + columns[column] + boxes[box]
 
     def angles(self, positions: Positions) -> Float[Tensor, "2 rows 1 position half"]:
         """Cosines and sines of rotary positions (D2)."""

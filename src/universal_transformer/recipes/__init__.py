@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from universal_transformer.recipes import algorithmic, execute, facts, language, own_files, translation
+from universal_transformer.recipes import algorithmic, execute, facts, language, own_files, puzzles, translation
 from universal_transformer.recipes.variants import (
     Recipe,
     halting,
@@ -29,6 +29,9 @@ MAIN: dict[str, Recipe] = {
     "sorting": algorithmic.sorting,
     "multiplication": algorithmic.multiplication,
     "lte": execute.lte,
+    "sudoku-4": puzzles.sudoku_4,
+    "sudoku-6": puzzles.sudoku_6,
+    "sudoku-9": puzzles.sudoku_9,
     "pairs": own_files.pairs,
     "text": own_files.text,
     "labelled": own_files.labelled,

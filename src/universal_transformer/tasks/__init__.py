@@ -20,6 +20,7 @@ from universal_transformer.tasks.lambada import ReadingData as ReadingData
 from universal_transformer.tasks.learning_to_execute import LearningToExecuteData as LearningToExecuteData
 from universal_transformer.tasks.pairs import PairsData as PairsData
 from universal_transformer.tasks.stories import StoriesData as StoriesData
+from universal_transformer.tasks.sudoku import SudokuData as SudokuData
 from universal_transformer.tasks.task import Codec as Codec
 from universal_transformer.tasks.task import Task as Task
 from universal_transformer.tasks.task import TaskData as TaskData
@@ -31,6 +32,7 @@ TASKS: dict[str, type[TaskData]] = {
     "babi": BabiData,
     "algorithmic": AlgorithmicData,
     "learning-to-execute": LearningToExecuteData,
+    "sudoku": SudokuData,
     "pairs": PairsData,
     "text": TextData,
     "labelled": LabelledData,

@@ -1,0 +1,49 @@
+"""Sudoku boards of three sizes: one class a cell, by steps that all have a loss."""
+
+from __future__ import annotations
+
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, Sizes, StepConfig
+from universal_transformer.tasks import SudokuData
+from universal_transformer.tasks.sudoku import Side
+from universal_transformer.training.config import RunConfig, TrainingConfig
+
+
+def sudoku_4() -> RunConfig:
+    """Sudoku of 4 × 4 cells, 4 to 8 of them given."""
+    return _recipe(4, width=64, max_steps=8, batch_boards=64, updates=2000)
+
+
+def sudoku_6() -> RunConfig:
+    """Sudoku of 6 × 6 cells (boxes of 2 × 3), 10 to 16 of them given."""
+    return _recipe(6, width=128, max_steps=16, batch_boards=32, updates=10_000)
+
+
+def sudoku_9() -> RunConfig:
+    """Sudoku of 9 × 9 cells, 30 to 42 of them given."""
+    return _recipe(9, width=128, max_steps=16, batch_boards=32, updates=30_000)
+
+
+def _recipe(side: Side, *, width: int, max_steps: int, batch_boards: int, updates: int) -> RunConfig:
+    return RunConfig(
+        recipe=f"sudoku-{side}",
+        data=SudokuData(side=side),
+        model=ModelConfig(
+            architecture="tagger",
+            sizes=Sizes(width=width, filter_width=4 * width, num_heads=4),
+            coordinates=CoordinatesConfig(position="grid", step="none"),
+            depth=DepthConfig(max_steps=max_steps),
+            step=StepConfig(norm="pre", dropout=0.0),  # no example occurs twice
+        ),
+        training=TrainingConfig(
+            minutes=0.0,
+            max_updates=updates,
+            batch_tokens=batch_boards * side**2,
+            learning_rate=3e-3,
+            schedule="cosine",
+            warmup_updates=200,
+            step_loss="mean",
+            validate_every=250,
+            save_minutes=1.0,
+        ),
+    )

@@ -1,0 +1,174 @@
+"""Sudoku: fill the blank cells of a board, so that each row, column and box has each digit once.
+
+A board is one line of digits, row by row, with ``0`` or ``.`` for a blank cell. Each cell is a position with a class,
+its digit; the cells that are given have none in training and in scores. All boards have one solution. They are drawn
+from a seed (`boards`): a full board is filled at random, then cells are blanked in random order while the solution
+stays the only one. Training shows symmetric forms of its boards. No board of validation or test is symmetric to one of
+training; on boards of 9 × 9 cells, not even the solutions are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from typing import Any, ClassVar, Literal
+
+from universal_transformer.data.example import Example
+from universal_transformer.errors import UserError
+from universal_transformer.files import show, show_path
+from universal_transformer.tasks.boards import Board, BoardShape
+from universal_transformer.tasks.codecs import SavedCodec, token_fields
+from universal_transformer.tasks.lazy import LazyExamples
+from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.typed import AtLeastOne, NumberOf, check
+
+Side = Literal[4, 6, 9]
+SHAPES: dict[Side, BoardShape] = {4: BoardShape(2, 2), 6: BoardShape(2, 3), 9: BoardShape(3, 3)}
+GIVENS: dict[Side, tuple[int, int]] = {4: (4, 8), 6: (10, 16), 9: (30, 42)}
+"""Fewest and most given cells by default."""
+FEWEST: dict[Side, int] = {4: 4, 6: 8, 9: 22}
+"""Boards of fewer given cells have several solutions, or (9) are too rare to be found at random."""
+BLANK, FIRST_DIGIT = 1, 2
+TEST, VALIDATION = (0,), (1,)
+TRAINING = (2, 3)
+"""Which boards belong to a part (`BoardShape.part`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SudokuCodec(SavedCodec):
+    """Cells to ids and back: 0 padding, 1 a blank cell, then the digits. The class of a cell is its digit."""
+
+    kind: ClassVar[str] = "sudoku"
+    side: Side
+
+    @property
+    def model_fields(self) -> dict[str, Any]:
+        """Return the fields of a model that follow from the size of the board."""
+        boxes = {
+            "coordinates.box_rows": SHAPES[self.side].box_rows,
+            "coordinates.box_columns": SHAPES[self.side].box_columns,
+        }
+        return token_fields("tagger", size=FIRST_DIGIT + self.side, num_classes=1 + self.side) | boxes
+
+    def source(self, cells: Sequence[int]) -> tuple[int, ...]:
+        """Return the ids of the cells of a board."""
+        return tuple([BLANK + digit for digit in cells])
+
+    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
+        """Yield one example a line, whose target is the given cells; spaces around a line are dropped, empty ones left.
+
+        UserError for another number of cells, for what is no digit, and for a digit twice in a row, column or box.
+        """
+        for number, line in lines:
+            if line.strip():
+                cells = self._cells(line.strip(), where=f"{show_path(name)}:{number}")
+                yield Example(source=self.source(cells), target=cells)
+
+    def _cells(self, text: str, *, where: str) -> tuple[int, ...]:
+        side, digits = self.side, "0123456789"[: self.side + 1]
+        if wrong := sorted(set(text) - {*digits, "."}):
+            raise UserError(f"{where}: found {show(wrong[0])}; expected digits 1 to {side}, and 0 or . as blank")
+        if len(text) != side**2:
+            raise UserError(f"{where}: a board of {len(text)} cells; expected {side**2}, row after row")
+        cells = tuple(int(character) for character in text.replace(".", "0"))
+        seen: set[tuple[int, int]] = set()
+        for digit, units in zip(cells, SHAPES[side].units, strict=True):
+            for kind, unit in zip(("row", "column", "box"), units, strict=True):
+                if digit and (digit, unit) in seen:
+                    raise UserError(f"{where}: the digit {digit} twice in {kind} {unit % side + 1}; expected once")
+                seen.add((digit, unit))
+        return cells
+
+    def render(self, target: int | Sequence[int]) -> str:
+        """Turn the digits of cells into text; 0 is a dot."""
+        return "".join(str(digit or ".") for digit in ((target,) if isinstance(target, int) else target))
+
+    def words(self, example: Example) -> list[str]:
+        return [self.render(index - BLANK) for index in example.source if isinstance(index, int)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SudokuData:
+    """Generated boards with one solution each."""
+
+    codec_class: ClassVar[type[Codec]] = SudokuCodec
+    side: Side = 4
+    """Rows and columns of a board: 4 (boxes of 2 × 2), 6 (2 × 3) or 9 (3 × 3)."""
+    givens: tuple[NumberOf, NumberOf] = (0, 0)
+    """Fewest and most given cells; each number is equally frequent. 0 0: 4 to 8, 10 to 16, or 30 to 42."""
+    train_boards: AtLeastOne = 3000
+    """Boards of training, drawn when training starts."""
+    train_examples: AtLeastOne = 100_000
+    """Examples in an epoch: symmetric forms of the boards of training."""
+    validation_boards: AtLeastOne = 200
+    """Boards of validation."""
+    test_boards: AtLeastOne = 500
+    """Boards of the test; each number of given cells is a group."""
+    seed: NumberOf = 0
+    """Chooses the boards: the same seed gives the same boards."""
+
+    def __post_init__(self) -> None:
+        check(self, field="data")
+        least, most = self.numbers
+        if not FEWEST[self.side] <= least <= most < self.side**2:
+            raise UserError(
+                f"data.givens={least} {most}: expected the fewest and the most given cells of a board of side "
+                f"{self.side}, from {FEWEST[self.side]} to {self.side**2 - 1}"
+            )
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """The fewest and the most given cells."""
+        return self.givens if any(self.givens) else GIVENS[self.side]
+
+    def load(self) -> Task:
+        """Draw the boards of validation and test; those of training are drawn when they are needed."""
+        held_out = self._boards("validation", VALIDATION, self.validation_boards)
+        test = self._boards("test", TEST, self.test_boards)
+        return Task(
+            name=f"sudoku {self.side} × {self.side}",
+            codec=self._codec,
+            train=LazyExamples(self._training_example, count=self.train_examples),
+            validation=[self._example(board) for board in held_out],
+            test={"test": [self._example(board, group=f"{board.givens} givens") for board in test]},
+            metric="positions",
+            model_fields=self._codec.model_fields,
+        )
+
+    def _boards(self, name: str, parts: Collection[int], count: int) -> list[Board]:
+        """Draw different boards of a part, with each number of given cells in turn."""
+        draw, (least, most) = Random(f"sudoku {self.side} {self.seed} {name}"), self.numbers
+        found: dict[Board, None] = {}
+        while len(found) < count:
+            givens = least + len(found) % (most - least + 1)
+            if board := self._board(givens, parts, draw):
+                found[board] = None
+        return list(found)
+
+    def _board(self, givens: int, parts: Collection[int], draw: Random) -> Board | None:
+        """Draw a board; None if it is of another part, or its solution is not the only one with so few cells given."""
+        grid = SHAPES[self.side]
+        solution = grid.solved(draw)
+        if grid.by_solution and grid.part(Board(solution, solution)) not in parts:
+            return None
+        board = grid.dig(solution, givens=givens, draw=draw)
+        return board if board and grid.part(board) in parts else None
+
+    @cached_property
+    def _training_boards(self) -> list[Board]:
+        return self._boards("training", TRAINING, self.train_boards)
+
+    def _training_example(self, index: int) -> Example:
+        """Return a symmetric form of one of the boards of training."""
+        draw, boards = Random(f"sudoku {self.seed} {index}"), self._training_boards
+        return self._example(SHAPES[self.side].symmetric(boards[index % len(boards)], draw))
+
+    def _example(self, board: Board, *, group: str = "") -> Example:
+        target = tuple([0 if given else digit for given, digit in zip(board.cells, board.solution, strict=True)])
+        return Example(source=self._codec.source(board.cells), target=target, group=group)
+
+    @cached_property
+    def _codec(self) -> SudokuCodec:
+        return SudokuCodec(side=self.side)

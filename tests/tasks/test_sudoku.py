@@ -1,0 +1,129 @@
+"""Sudoku as a task: parts without symmetric boards in common, lines of digits, and clear words for wrong ones."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from universal_transformer.cli import main
+from universal_transformer.errors import UserError
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.tasks.boards import Board
+from universal_transformer.tasks.sudoku import SHAPES, SudokuCodec, SudokuData
+from universal_transformer.tasks.task import Task
+
+SIDES = (4, 6, 9)
+FEW = {"train_boards": 6, "train_examples": 18, "validation_boards": 4, "test_boards": 6}
+
+
+def boards(examples):
+    """The boards and solutions of examples."""
+    found = []
+    for example in examples:
+        cells = tuple(index - 1 for index in example.source)
+        found.append(Board(cells, tuple(a + b for a, b in zip(cells, example.target, strict=True))))
+    return found
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_parts_share_no_board_whatever_the_symmetry(side):
+    task, grid = SudokuData(side=side, **FEW).load(), SHAPES[side]
+    parts = {"train": task.train, "validation": task.validation, "test": task.test["test"]}
+    assert {name: len(examples) for name, examples in parts.items()} == {"train": 18, "validation": 4, "test": 6}
+
+    def key(board):
+        return repr(grid.signature(board.solution)) if side == 9 else grid.canonical(board)
+
+    keys = {name: {key(board) for board in boards(examples)} for name, examples in parts.items()}
+    assert not keys["train"] & keys["test"]
+    assert not keys["train"] & keys["validation"]
+    assert not keys["validation"] & keys["test"]
+    for board in boards(parts["train"]):
+        assert grid.solutions(board.cells) == [board.solution]
+    assert len(set(boards(parts["train"]))) == 18, "six boards in three forms each"
+    assert len(keys["train"]) <= 6
+
+
+def test_the_same_seed_gives_the_same_boards_and_another_seed_others():
+    first, again, other = (SudokuData(seed=seed, **FEW).load() for seed in (0, 0, 1))
+    for one, two, three in ((task.train[5], task.test["test"][3], task.validation[1]) for task in (first,)):
+        assert (one, two, three) == (again.train[5], again.test["test"][3], again.validation[1])
+        assert two != other.test["test"][3]
+
+
+def test_given_cells_have_no_class_and_their_number_is_the_group():
+    task = SudokuData(side=4, givens=(5, 7), **FEW).load()
+    for example in task.test["test"]:
+        given = [index > 1 for index in example.source]
+        assert [target == 0 for target in example.target] == given
+        assert example.group == f"{sum(given)} givens"
+    assert Counter(example.group for example in task.test["test"]) == {"5 givens": 2, "6 givens": 2, "7 givens": 2}
+    config = task.configure(ModelConfig(architecture="tagger"))
+    assert (config.vocabulary.size, config.vocabulary.num_classes) == (6, 5)
+    assert (config.coordinates.box_rows, config.coordinates.box_columns) == (2, 2)
+    assert config.generation.max_new_tokens == 0
+
+
+@pytest.mark.parametrize("givens", [(3, 6), (6, 5), (5, 16)])
+def test_numbers_of_givens_that_no_board_has_are_refused(givens):
+    with pytest.raises(UserError, match=r"data\.givens=.*from 4 to 15"):
+        SudokuData(side=4, givens=givens)
+
+
+LINE = "1.3..412........"
+
+
+def test_a_line_is_read_and_written_again(tmp_path):
+    codec = SudokuCodec(side=4)
+    lines = [(1, f" {LINE}\n"), (2, ""), (3, LINE.replace(".", "0"))]
+    first, second = codec.read(lines, name="boards")
+    assert first == second
+    assert codec.render(first.target) == LINE
+    assert codec.words(first) == list(LINE)
+    assert codec.render(3) == "3"
+    codec.save(tmp_path)
+    assert SudokuCodec.load(tmp_path) == codec
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (LINE[:-1], "boards:7: a board of 15 cells; expected 16, row after row"),
+        (LINE + "." * 65, "boards:7: a board of 81 cells; expected 16"),
+        ("5" + LINE[1:], "boards:7: found '5'; expected digits 1 to 4, and 0 or . as blank"),
+        ("1.31" + LINE[4:], "boards:7: the digit 1 twice in row 1; expected once"),
+        ("1...1...........", "boards:7: the digit 1 twice in column 1; expected once"),
+        ("1....1..........", "boards:7: the digit 1 twice in box 1; expected once"),
+    ],
+)
+def test_boards_that_are_none_are_refused_in_one_line(line, message):
+    with pytest.raises(UserError) as error:
+        list(SudokuCodec(side=4).read([(7, line)], name="boards"))
+    assert str(error.value).startswith(message)
+
+
+def test_a_small_run_is_trained_scored_with_more_steps_and_asked(tmp_path, capsys):
+    run = tmp_path / "run"
+    data = ["--train-boards", "20", "--train-examples", "60", "--validation-boards", "4", "--test-boards", "6"]
+    sizes = ["--width", "8", "--filter-width", "8", "--num-heads", "1", "--model.depth.max-steps", "2"]
+    training = ["--training.minutes", "0", "--max-updates", "3", "--validate-every", "2", "--quiet"]
+    assert main(["train", "sudoku-4", "--run", str(run), *data, *sizes, *training]) == 0
+    assert main(["evaluate", str(run), "--max-steps", "3"]) == 0
+    shown = capsys.readouterr().out
+    assert "sequence accuracy  baseline  position accuracy" in shown
+    assert "8 givens" in shown
+    (tmp_path / "lines").write_text(f"{LINE}\n{LINE[1:]}\n")
+    assert main(["predict", str(run), str(tmp_path / "lines")]) == 2
+    found = capsys.readouterr()
+    first, second = found.out.splitlines()
+    assert [digit for digit, given in zip(first, LINE, strict=True) if given != "."] == list("13412")
+    assert second == ""
+    assert "lines:2: a board of 15 cells; expected 16" in found.err
+
+
+def test_the_oracle_of_disjoint_parts_sees_a_board_in_two_parts():
+    grid, draw = SHAPES[4], random.Random(0)
+    task = SudokuData(**FEW).load()
+    assert isinstance(task, Task)
+    board = boards(task.test["test"])[0]
+    assert grid.canonical(grid.symmetric(board, draw)) == grid.canonical(board)
