@@ -1,4 +1,4 @@
-"""Sudoku boards: solve one, draw one with a single solution, and distinguish boards that no symmetry maps to each other.
+"""Sudoku boards: solve one, draw one with a single solution, and distinguish boards that are not symmetric.
 
 A board is a tuple of digits, row by row, with 0 for a blank cell. The symmetries of a board exchange digits, rows of a
 band, bands, columns of a stack, stacks, and (where boxes are square) rows with columns.
