@@ -11,7 +11,7 @@ from universal_transformer.training.config import RunConfig, TrainingConfig
 
 def sudoku_4() -> RunConfig:
     """Sudoku of 4 × 4 cells, 4 to 8 of them given."""
-    return _recipe(4, width=64, max_steps=8, batch_boards=64, updates=2000)
+    return _recipe(4, width=64, max_steps=8, batch_boards=64, updates=1000)
 
 
 def sudoku_6() -> RunConfig:
