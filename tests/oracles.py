@@ -89,9 +89,9 @@ def transition(module, xs, i, *, causal):
 
 
 def sublayer(module, xs, function):
-    """Post: norm(x + f(x)); pre: x + f(norm(x))."""
+    """Post: norm(x + f(x)), with DeepNorm norm(α x + f(x)); pre: x + f(norm(x))."""
     if module.post:
-        return [layer_norm(x + function(xs, i), module.norm) for i, x in enumerate(xs)]
+        return [layer_norm(module.scale * x + function(xs, i), module.norm) for i, x in enumerate(xs)]
     normed = [layer_norm(x, module.norm) for x in xs]
     return [x + function(normed, i) for i, x in enumerate(xs)]
 

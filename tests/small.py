@@ -74,6 +74,7 @@ def block(
     attention_bias=False,
     rotary_source=False,
     source_sink=False,
+    scale=None,
 ):
     return Block(
         SIZES,
@@ -88,6 +89,7 @@ def block(
         decoder=decoder,
         cross_attention=cross_attention,
         zero_padding=zero_padding,
+        scale=scale or (1.7 if norm == "deep" else 1.0),
     )
 
 

@@ -28,6 +28,7 @@ CHOICES = [
     {"output": "final", "max_steps": 12, "coordinates": coordinates(step="none")},
     {"coordinates": coordinates(injection="input"), "max_steps": 9},
     {"norm": "pre", "cross_attention": True},
+    {"norm": "deep", "cross_attention": True},
     {"norm": "pre", "max_steps": 12, "coordinates": coordinates(step="none")},
     {"layers_per_step": 2, "cross_attention": True},
     {"layers_per_step": 3, "norm": "pre", "max_steps": 9},

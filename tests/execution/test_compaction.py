@@ -112,6 +112,25 @@ def test_steps_of_several_blocks_are_compacted_too(blocks, choices, norm, decode
     assert len(ours[1][~padding].unique()) > 1 or choices.get("scope") == "sequence"
 
 
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize("learn", [True, False], ids=["training", "inference"])
+@pytest.mark.parametrize("decoder", [False, True], ids=["encoder", "decoder"])
+def test_compact_is_masked_with_a_larger_residual(blocks, decoder, learn, runs):
+    """DeepNorm: what a halted position shows does not change, and running ones are computed as in the block."""
+    module = small_recurrence(
+        decoder=decoder, cross_attention=decoder, norm="deep", halting=True, max_steps=9, layers_per_step=blocks
+    )
+    states, padding = torch.randn(4, 6, WIDTH, dtype=torch.float64), right_padding((6, 3, 5, 1), 6)
+    source = torch.randn(4, 3, WIDTH, dtype=torch.float64) if decoder else None
+    hidden = right_padding((3, 1, 2, 3), 3) if decoder else None
+    states *= 5.0
+    with torch.set_grad_enabled(learn):
+        ours, masked = both(module, states, source, padding=padding, hidden=hidden, learn=learn)
+    assert runs
+    torch.testing.assert_close(ours, masked, **NEAR[torch.float64])
+    assert len(ours[1][~padding].unique()) > 1
+
+
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize(("batch", "padded"), [(1, False), (1, True), (4, True), (12, False)])
 @pytest.mark.parametrize("causal", [False, True])

@@ -15,7 +15,7 @@ def stacked(rows):
     return torch.stack([torch.stack(row) for row in rows])
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("norm", ["post", "pre", "deep"])
 @pytest.mark.parametrize("transition", ["feed_forward", "separable_convolution"])
 def test_encoder_block_is_the_naive_one(norm, transition):
     module, x = small_block(norm=norm, transition=transition), states(2, 5)
@@ -23,7 +23,7 @@ def test_encoder_block_is_the_naive_one(norm, transition):
     torch.testing.assert_close(module(x), naive)
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("norm", ["post", "pre", "deep"])
 @pytest.mark.parametrize("transition", ["feed_forward", "separable_convolution"])
 def test_decoder_block_is_the_naive_one(norm, transition):
     module = small_block(decoder=True, cross_attention=True, norm=norm, transition=transition)

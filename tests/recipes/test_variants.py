@@ -43,6 +43,14 @@ def test_halting_may_take_twice_the_steps_of_the_fixed_depth(name):
     assert different == {"depth.max_steps", "halting.bias", "halting.side"}
 
 
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("-ut-post-norm")])
+def test_post_norm_differs_in_what_it_takes_to_train_it(name):
+    base, found = RECIPES[name.removesuffix("-ut-post-norm")](), RECIPES[name]()
+    changes = {"recipe": name, "model.step.norm": "deep", "training.warmup_updates": 2 * base.training.warmup_updates}
+    assert found == replaced(base, changes)
+    assert base.model.step.norm == "pre"
+
+
 def test_the_transformer_at_equal_compute_differs_in_what_makes_it_one():
     config, found = RECIPES["copy-ut-halting"]().model, RECIPES["copy-transformer"]().model
     different = {path for path in leaves(type(config)) if attrgetter(path)(config) != attrgetter(path)(found)}

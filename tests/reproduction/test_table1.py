@@ -151,8 +151,13 @@ def test_nothing_measured_is_said_in_every_cell():
 def test_some_tasks_are_shown_one_by_one_and_have_no_mean():
     text = render(TABLE1, [result("10k-single/ut-halting/1"), result("10k-single/ut-halting/3", error=7.25)])
     assert row_of(text, "UT, dynamic halting", "ours")[0] == "2 of 20 tasks"
-    assert row_of(text, "3 three-supporting-facts") == [*["not measured"] * 3, "0.4", "7.25 / 2.50", "not measured"]
-    assert row_of(text, "2 two-supporting-facts") == [*["not measured"] * 3, "0", *["not measured"] * 2]
+    assert row_of(text, "3 three-supporting-facts") == [
+        *["not measured"] * 3,
+        "0.4",
+        "7.25 / 2.50",
+        *["not measured"] * 2,
+    ]
+    assert row_of(text, "2 two-supporting-facts") == [*["not measured"] * 3, "0", *["not measured"] * 3]
     assert "1K joint, task" not in text
 
 

@@ -117,5 +117,5 @@ class RowEngine:
 
     def _sublayer(self, layer: Sublayer, states: Rows, function: Attend, recompute: Recompute | None) -> Rows:
         if layer.post:
-            return normalise(layer.norm, states + layer.dropout(function(states)), recompute)
+            return normalise(layer.norm, layer.residual(states) + layer.dropout(function(states)), recompute)
         return states + layer.dropout(function(normalise(layer.norm, states, recompute)))

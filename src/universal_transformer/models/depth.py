@@ -10,7 +10,7 @@ from torch import nn
 from universal_transformer.execution.install import install
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.plain_layers import MixedRecurrence
-from universal_transformer.nn.block import Block
+from universal_transformer.nn.block import Block, residual_scale
 from universal_transformer.nn.config import CoordinatesConfig
 from universal_transformer.nn.coordinates import Coordinates
 from universal_transformer.nn.halting import HaltingUnit
@@ -25,6 +25,10 @@ def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = Fa
     from_end = config.coordinates.from_end and not decoder and not config.source_attention.rotary_source
     coordinates = dataclasses.replace(config.coordinates, from_end=from_end)
 
+    scale = 1.0
+    if step.norm == "deep":
+        scale = residual_scale(num_sublayers=(3 if cross_attention else 2) * step.blocks * max_steps)
+
     def blocks(count: int) -> list[Block]:
         return [
             Block(
@@ -35,6 +39,7 @@ def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = Fa
                 decoder=decoder,
                 cross_attention=cross_attention,
                 zero_padding=zero_padding,
+                scale=scale,
             )
             for _ in range(count)
         ]

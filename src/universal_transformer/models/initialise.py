@@ -3,7 +3,8 @@
 =====================================  ==============================================================
 weights                                start
 =====================================  ==============================================================
-attention projections, transitions     Glorot uniform, each projection by itself; biases 0
+attention projections, transitions     Glorot uniform, each projection by itself; biases 0. With DeepNorm the values,
+                                       the outputs and the transitions are smaller, by ``α^-1 / √2``
 LayerNorm                              scale 1, shift 0
 token and fact embeddings, tables      normal, standard deviation ``width^-1/2``
 segment embeddings                     normal, standard deviation 1, that of scaled token embeddings
@@ -20,6 +21,7 @@ from torch.nn import init
 
 from universal_transformer.models.inputs import FactInput, TokenInput
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
+from universal_transformer.nn.block import Block
 from universal_transformer.nn.coordinates import Coordinates
 from universal_transformer.nn.halting import HaltingUnit
 
@@ -63,3 +65,18 @@ def initialise(model: nn.Module, *, noisy_masks: bool = True) -> None:
         elif isinstance(module, CrossAttention):
             for part in module.key_value.weight.chunk(2):
                 init.xavier_uniform_(part)
+    for module in model.modules():
+        if isinstance(module, Block) and module.scale != 1.0:
+            _shrink(module, by=module.scale * 2**0.5)
+
+
+def _shrink(block: Block, *, by: float) -> None:
+    """Divide the weights through which states pass linearly: values, outputs and transitions, not queries and keys."""
+    block.attention.query_key_value.weight.chunk(3)[2].div_(by)
+    block.attention.output.weight.div_(by)
+    if block.cross_attention is not None:
+        block.cross_attention.key_value.weight.chunk(2)[1].div_(by)
+        block.cross_attention.output.weight.div_(by)
+    for part in block.transition.modules():
+        if isinstance(part, nn.Linear):
+            part.weight.div_(by)

@@ -3,6 +3,7 @@
 ``norm="post"`` (paper, equations 4 and 5): ``A = LayerNorm(X + Dropout(SelfAttention(X)))``, then
 ``H = LayerNorm(A + Dropout(Transition(A)))``; a decoder attends to the encoder's output in between.
 ``norm="pre"`` (tensor2tensor): each sub-layer is ``x + Dropout(f(LayerNorm(x)))``.
+``norm="deep"`` (DeepNorm, Wang et al. 2022): ``LayerNorm(α x + Dropout(f(x)))``, see `residual_scale`.
 """
 
 from collections.abc import Callable
@@ -23,12 +24,21 @@ from universal_transformer.nn.config import (
 from universal_transformer.nn.context import AttentionRecord
 
 
+def residual_scale(*, num_sublayers: int) -> float:
+    """Return DeepNorm's ``α = n^(1/4)``, where n counts all applications of sub-layers over the depth of training.
+
+    The values, outputs and transitions begin smaller, by ``β = (4 n)^(-1/4) = α^-1 / √2``
+    (`models.initialise`). Wang et al. 2022, for an encoder or a decoder: n = 2 · layers, or 3 · layers with a source.
+    """
+    return float(num_sublayers**0.25)
+
+
 class Sublayer(nn.Module):
     """Residual, dropout and LayerNorm around a function of the states (decision D6: where the norm stands)."""
 
-    def __init__(self, width: int, config: StepConfig) -> None:
+    def __init__(self, width: int, config: StepConfig, *, scale: float = 1.0) -> None:
         super().__init__()
-        self.post = config.norm == "post"
+        self.post, self.scale = config.norm != "pre", scale
         self.norm = nn.LayerNorm(width, eps=config.norm_epsilon)
         self.dropout = nn.Dropout(config.dropout)
 
@@ -38,14 +48,18 @@ class Sublayer(nn.Module):
         function: Callable[[Float[Tensor, "*rows width"]], Float[Tensor, "*rows width"]],
     ) -> Float[Tensor, "*rows width"]:
         if self.post:
-            return self.norm(states + self.dropout(function(states)))
+            return self.norm(self.residual(states) + self.dropout(function(states)))
         return states + self.dropout(function(self.norm(states)))
+
+    def residual(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
+        """``α x``; after post-norm ``x`` itself."""
+        return states if self.scale == 1.0 else self.scale * states
 
 
 class Block(nn.Module):
     """Self-attention, attention to a source (``cross_attention``), transition.
 
-    ``zero_padding``: the transition gives 0 at padding (tensor2tensor's pad remover).
+    ``zero_padding``: the transition gives 0 at padding (tensor2tensor's pad remover). ``scale``: α of DeepNorm.
     """
 
     def __init__(
@@ -58,21 +72,23 @@ class Block(nn.Module):
         decoder: bool = False,
         cross_attention: bool = False,
         zero_padding: bool = False,
+        scale: float = 1.0,
     ) -> None:
         super().__init__()
         step = StepConfig() if step is None else step
         attention = AttentionConfig() if attention is None else attention
         transition = TransitionConfig() if transition is None else transition
         self.attention = SelfAttention(sizes, attention)
-        self.after_attention = Sublayer(sizes.width, step)
+        self.scale = scale
+        self.after_attention = Sublayer(sizes.width, step, scale=scale)
         self.cross_attention = self.after_cross_attention = None
         if cross_attention:
             self.cross_attention = CrossAttention(sizes, attention)
-            self.after_cross_attention = Sublayer(sizes.width, step)
+            self.after_cross_attention = Sublayer(sizes.width, step, scale=scale)
         made = named(TRANSITIONS[transition.kind])
         self.transition: nn.Module = made(sizes, transition, causal=decoder)
         self.zero_padding = zero_padding
-        self.after_transition = Sublayer(sizes.width, step)
+        self.after_transition = Sublayer(sizes.width, step, scale=scale)
 
     def forward(
         self,

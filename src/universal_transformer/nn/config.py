@@ -99,8 +99,9 @@ TRANSITIONS: dict[str, str] = {
 class StepConfig:
     """What one depth step consists of (paper, equations 4 and 5)."""
 
-    norm: Literal["post", "pre"] = "post"
-    """D6: LayerNorm after each residual sum (paper) or before each sub-layer (tensor2tensor)."""
+    norm: Literal["post", "pre", "deep"] = "post"
+    """D6: LayerNorm after each residual sum (paper), before each sub-layer (tensor2tensor), or as DeepNorm: after a
+    sum with a larger residual, and smaller initial weights."""
     norm_epsilon: Annotated[float, Range(0, 1, above=True)] = 1e-6
     """Added to the variance inside LayerNorm."""
     dropout: DropoutRate = 0.1

@@ -88,6 +88,24 @@ def twice_the_depth(universal: ModelConfig) -> dict[str, object]:
     return {"halting.side": "both", "depth.max_steps": cap, "halting.bias": -round(math.log(2 * cap - 1), 2)}
 
 
+def post_norm(base: Recipe) -> Recipe:
+    """Return the recipe with LayerNorm after each residual sum, as in the paper; its name ends in -ut-post-norm."""
+
+    def made() -> RunConfig:
+        config = base()
+        return replaced(config, {"recipe": f"{config.recipe}-ut-post-norm", **norm_after_sums(config)})
+
+    return _described(made, base, title="UT, post-norm")
+
+
+def norm_after_sums(config: RunConfig) -> dict[str, object]:
+    """Return the changes that put LayerNorm after the sums: DeepNorm, and a warm-up twice as long.
+
+    With the plain sum of the paper the models learn more slowly still (docs/log.md).
+    """
+    return {"model.step.norm": "deep", "training.warmup_updates": 2 * config.training.warmup_updates}
+
+
 def _transformer_of(universal: ModelConfig) -> ModelConfig:
     """Return the Transformer at equal compute: of the same width and depth, with a block of its own for each step.
 
@@ -103,5 +121,9 @@ def _variant(base: Recipe, model: Callable[[ModelConfig], AnyModelConfig], *, su
         assert isinstance(config.model, ModelConfig), "the base of a variant is a Universal Transformer"
         return dataclasses.replace(config, recipe=f"{config.recipe}-{suffix}", model=model(config.model))
 
+    return _described(recipe, base, title=title)
+
+
+def _described(recipe: Recipe, base: Recipe, *, title: str) -> Recipe:
     recipe.__doc__ = f"{(base.__doc__ or '').split(chr(10))[0].rstrip('.')}: {title}."
     return recipe

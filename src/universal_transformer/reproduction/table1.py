@@ -7,7 +7,7 @@ from functools import partial
 from universal_transformer.evaluation.report import FAILED_ABOVE
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import RECIPES, Recipe
-from universal_transformer.recipes.variants import twice_the_depth
+from universal_transformer.recipes.variants import norm_after_sums, twice_the_depth
 from universal_transformer.reproduction import paper
 from universal_transformer.reproduction.definition import Column, Grid, ResultTable, titles
 from universal_transformer.tasks.babi import TASK_NAMES
@@ -20,7 +20,7 @@ COLUMNS = {
     "1k-single": "1K single",
     "1k-joint": "1K joint",
 }
-MODELS = titles("transformer", "transformer-small", "ut", "ut-halting", "ut-halting-2x")
+MODELS = titles("transformer", "transformer-small", "ut", "ut-halting", "ut-halting-2x", "ut-post-norm")
 _SMALL = {"single": {"width": 48, "filter_width": 248}, "joint": {"width": 48, "filter_width": 273}}
 """Sizes of the Transformer that has as many parameters as the Universal Transformer."""
 
@@ -41,7 +41,8 @@ def babi_row(*, column: str, model: str, task: str) -> RunConfig:
         assert isinstance(config.model, ModelConfig)
         changes |= twice_the_depth(config.model)
     model_changes = {f"model.{name}": value for name, value in changes.items()}
-    return replaced(config, {"data.task": task, "data.size": size, **model_changes})
+    others = norm_after_sums(config) if model == "ut-post-norm" else {}
+    return replaced(config, {"data.task": task, "data.size": size, **model_changes, **others})
 
 
 def _rows() -> dict[str, Recipe]:

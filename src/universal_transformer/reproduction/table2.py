@@ -5,7 +5,7 @@ from __future__ import annotations
 from universal_transformer.reproduction import paper
 from universal_transformer.reproduction.definition import Column, Grid, ResultTable, recipe_rows, titles
 
-_OURS = titles("lstm", "transformer", "transformer-small", "ut", "ut-halting", "ut-halting-2x")
+_OURS = titles("lstm", "transformer", "transformer-small", "ut", "ut-halting", "ut-halting-2x", "ut-post-norm")
 _MODELS = {
     "stack-rnn": "Best Stack-RNN",
     **titles("lstm"),

@@ -8,7 +8,7 @@ from universal_transformer.reproduction.definition import Column, Grid, ResultTa
 _READERS = {
     **titles("lstm", "transformer", "transformer-small"),
     "ut": "Universal Transformer, 6 steps",
-    **titles("ut-halting", "ut-halting-2x"),
+    **titles("ut-halting", "ut-halting-2x", "ut-post-norm"),
 }
 _MODELS = _READERS | {
     "ut-8": "Universal Transformer, 8 steps",

@@ -6,7 +6,15 @@ from universal_transformer.reproduction import paper
 from universal_transformer.reproduction.definition import Column, Grid, ResultTable, recipe_rows, titles
 
 _MODELS = titles(
-    "lstm", "transformer", "transformer-small", "ut", "ut-halting", "ut-halting-2x", "neural-gpu", "distance-positions"
+    "lstm",
+    "transformer",
+    "transformer-small",
+    "ut",
+    "ut-halting",
+    "ut-halting-2x",
+    "ut-post-norm",
+    "neural-gpu",
+    "distance-positions",
 )
 _PROBLEMS = ("copy", "reverse", "addition")
 _SCORES = ("character_accuracy", "sequence_accuracy")

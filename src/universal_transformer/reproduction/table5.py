@@ -8,7 +8,16 @@ from universal_transformer.reproduction import paper
 from universal_transformer.reproduction.definition import Column, Grid, ResultTable, recipe_rows, titles
 from universal_transformer.reproduction.paper import Cell
 
-_MODELS = titles("lstm", "transformer", "transformer-small", "ut", "ut-halting", "ut-halting-2x", "distance-positions")
+_MODELS = titles(
+    "lstm",
+    "transformer",
+    "transformer-small",
+    "ut",
+    "ut-halting",
+    "ut-halting-2x",
+    "ut-post-norm",
+    "distance-positions",
+)
 
 
 def _table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from universal_transformer.reproduction import paper
 from universal_transformer.reproduction.definition import Column, Grid, ResultTable, recipe_rows, titles
 
-_MULTI30K = titles("transformer", "transformer-small", "ut", "ut-halting", "ut-halting-2x")
+_MULTI30K = titles("transformer", "transformer-small", "ut", "ut-halting", "ut-halting-2x", "ut-post-norm")
 _SETS = {"test 2016": "test_2016_flickr", "test 2017": "test_2017_flickr", "COCO 2017": "test_2017_mscoco"}
 
 
@@ -15,7 +15,9 @@ TABLE7 = ResultTable(
     naming="CORPUS/MODEL",
     rows={
         **recipe_rows({"multi30k": "multi30k"}, models=_MULTI30K),
-        **recipe_rows({"wmt14": "wmt14"}, models=("transformer", "transformer-small", "ut", "ut-small")),
+        **recipe_rows(
+            {"wmt14": "wmt14"}, models=("transformer", "transformer-small", "ut", "ut-small", "ut-post-norm")
+        ),
     },
     heading="Table 7: translation from English to German",
     introduction="""\
@@ -30,6 +32,7 @@ the depth of the Universal Transformer (equal compute); the small one has as man
                 "transformer-small": "Transformer, as many parameters as the UT base",
                 "weighted-transformer": "Weighted Transformer base",
                 "ut": "Universal Transformer base",
+                "ut-post-norm": "Universal Transformer base, post-norm",
             },
             columns={"newstest 2014": Column(run="wmt14", group="newstest2014", metrics=("bleu",))},
             printed=paper.TABLE7,
