@@ -60,6 +60,42 @@ def test_the_calibration_is_written_and_used(run, tmp_path, capsys):
         assert (f"ut: max_steps 1 by {run / CALIBRATION}" in shown.err) == (not options)
 
 
+def test_an_exit_by_hand_replaces_the_calibration(run, tmp_path, capsys):
+    assert calibrate(run) == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(run), "--json", "--exit", "confidence:0.0001"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["totals"][0]["steps"][0]["counts"][1:] == [0, 0]  # all stop after the first step
+    assert (report["halting"], report["max_steps"]) == (True, 3)
+    assert "collapsed" not in "".join(report["warnings"])
+    assert report["notes"][-1] == "evaluated with the exit confidence:0.0001"
+    assert json.loads((run / "report-exit-confidence-0.0001.json").read_text()) == report
+    (tmp_path / "story.txt").write_text(QUESTION)
+    for given, steps in (("state_change:1e6", 2), ("output_change:1e-9", 3)):
+        assert main(["predict", str(run), str(tmp_path / "story.txt"), "--jsonl", "--exit", given]) == 0
+        shown = capsys.readouterr()
+        assert {token["steps"] for token in json.loads(shown.out)["tokens"]} == {steps}
+        assert shown.err == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--exit", "0.9"], "exit '0.9': expected KIND:THRESHOLD, for instance confidence:0.9"),
+        (["--exit", "luck:0.9"], "expected one of state_change, second_difference, output_change, confidence"),
+        (["--exit", "confidence:1.5"], "a probability is at most 1"),
+        (["--exit", "state_change:0"], "more than 0"),
+        (["--exit", "confidence:0.9", "--halting-threshold", "0.5"], "choose one of them"),
+    ],
+)
+def test_wrong_exits_are_one_line(trained, capsys, options, message):
+    for command in ("evaluate", "predict"):
+        assert main([command, str(trained), *options]) == 2
+        shown = capsys.readouterr().err
+        assert message in shown
+        assert shown.count("\n") == 1
+
+
 def test_weights_that_changed_make_it_stale(run, capsys):
     assert calibrate(run) == 0
     assert main(["train", "--resume", str(run), "--quiet", "--max-updates", "5"]) == 0
@@ -97,7 +133,7 @@ def test_a_tolerance_that_no_setting_meets_is_one_line(run, capsys, monkeypatch)
     ("options", "message"),
     [
         ([], "--tolerance"),
-        (["--tolerance", "0.1%"], "300 examples are too few for a tolerance of 0.1 % with confidence 95 %: at least 2"),
+        (["--tolerance", "0.1%"], "300 examples are too few for a tolerance of 0.1 % with confidence 95 %: at least 4"),
         (["--tolerance", "5"], "--tolerance: '5': expected a share between 0 and 1, such as 0.5% or 0.005"),
         (["--tolerance", "0%"], "expected a share"),
         (["--tolerance", "a little"], "expected a share"),

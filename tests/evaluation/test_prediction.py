@@ -1,12 +1,14 @@
 import pytest
 import torch
 
+from small_baselines import small_lstm
 from small_task_models import model_for
 from universal_transformer.decoding import Sampling, generate, generate_stream
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.execution import policy
+from universal_transformer.nn.config import Exit
 
 
 def test_predictions_keep_their_order_whatever_the_batches(stories):
@@ -75,10 +77,13 @@ def test_an_answer_is_cut_at_the_limit_of_its_model_alone_and_then_says_so(copyi
     assert all(each.finished for each in predict(model, copying.codec, examples, options=options))
 
 
-@pytest.mark.parametrize("changes", [{}, {"sampling": Sampling(temperature=1.0, seed=3)}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"sampling": Sampling(temperature=1.0, seed=3)}, {"exit": Exit("state_change", 1.0), "max_new_tokens": 6}],
+)
 def test_a_halting_decoder_predicts_a_window_by_continuous_batching(copying, changes, monkeypatch):
     """The predictions are those of ordinary batches."""
-    model = model_for(copying, halting=True).double()
+    model = model_for(copying, halting="exit" not in changes).double()
     examples = list(copying.codec.read(enumerate(["123", "4", "5678901", "22"], start=1), name="input"))
     streamed = []
     monkeypatch.setattr("universal_transformer.execution.policy.PROBED_REQUESTS", 1)
@@ -113,6 +118,17 @@ def test_predictions_refuse_what_excludes_each_other(copying):
     model = model_for(copying)
     with pytest.raises(UserError, match="choose beams or sampling"):
         InferenceOptions(beams=2, sampling=Sampling(temperature=1.0))
+    with pytest.raises(UserError, match=r"exit confidence:0.5 and halting_threshold=0.9: .* choose one of them"):
+        InferenceOptions(exit=Exit("confidence", 0.5), halting_threshold=0.9)
+    with pytest.raises(UserError, match=r"exit=confidence:0.5: LstmEncoderDecoder has no depth to choose"):
+        predict(small_lstm(), copying.codec, [], options=InferenceOptions(exit=Exit("confidence", 0.5)))
+    with pytest.raises(UserError, match=r"exit confidence:0.5: no head reads the states of the steps, because plain"):
+        predict(
+            model_for(copying, plain_layers_after=1),
+            copying.codec,
+            [],
+            options=InferenceOptions(exit=Exit("confidence", 0.5)),
+        )
     with pytest.raises(UserError, match="num_choices: expected a whole number, at least 1, found 0"):
         predict(model, copying.codec, [], num_choices=0)
     with pytest.raises(UserError, match="this model was trained without halting"):

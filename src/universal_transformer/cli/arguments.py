@@ -100,6 +100,13 @@ def add_depth(parser: Parser) -> None:
         help="cumulative probability at which a position halts (default: as trained)",
     )
     parser.add_argument(
+        "--exit",
+        metavar="KIND:X",
+        help="stop a position where its state changes by less than X (state_change, second_difference), where the "
+        "predicted distribution does (output_change), or where the largest probability is above X (confidence): "
+        "confidence:0.9 (default: as trained)",
+    )
+    parser.add_argument(
         "--no-calibration",
         dest="calibration",
         action="store_false",

@@ -146,6 +146,7 @@ def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None
     from universal_transformer.evaluation.inference import InferenceOptions
     from universal_transformer.evaluation.measure import evaluate
     from universal_transformer.evaluation.trivial import TrivialBaseline
+    from universal_transformer.nn.config import Exit
 
     options = options or parser().parse([str(run.folder), "--no-calibration"])
     baseline = run.folder / BASELINE  # runs of earlier versions have none
@@ -154,6 +155,7 @@ def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None
         max_new_tokens=options.max_new_tokens,
         max_steps=options.max_steps,
         halting_threshold=options.halting_threshold,
+        exit=None if options.exit is None else Exit.parse(options.exit),
     )
     found, note = inference, ""
     if options.calibration:
@@ -216,6 +218,7 @@ def _file_name(options: argparse.Namespace, *, calibrated: bool) -> str:
         "": options.split if options.split != "test" else None,
         "steps-": options.max_steps,
         "threshold-": options.halting_threshold,
+        "exit-": options.exit and options.exit.replace(":", "-"),
         "limit-": options.limit,
         "beams-": options.beams if options.beams > 1 else None,
         "tokens-": options.max_new_tokens,

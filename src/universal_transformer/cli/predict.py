@@ -54,6 +54,7 @@ def run(arguments: list[str]) -> int:
     from universal_transformer.evaluation.calibration import calibrated
     from universal_transformer.evaluation.inference import InferenceOptions
     from universal_transformer.evaluation.prediction import predict
+    from universal_transformer.nn.config import Exit
 
     inference = InferenceOptions(
         **search_of(options),
@@ -61,6 +62,7 @@ def run(arguments: list[str]) -> int:
         max_new_tokens=options.max_new_tokens,
         max_steps=options.max_steps,
         halting_threshold=options.halting_threshold,
+        exit=None if options.exit is None else Exit.parse(options.exit),
     )
     run = open_run(Path(options.run), device=options.device, halting_execution=options.halting_execution)
     if options.calibration:

@@ -15,8 +15,10 @@ from universal_transformer.models.roles import (
     AnyEncoderDecoder,
     AnyLanguageModel,
     NonAutoregressive,
+    check_exit_applies,
     check_threshold_applies,
 )
+from universal_transformer.nn.config import Exit
 from universal_transformer.nn.halting import check_threshold
 from universal_transformer.registry import Model
 from universal_transformer.typed import AtLeastOne, check
@@ -24,7 +26,7 @@ from universal_transformer.typed import AtLeastOne, check
 
 @dataclass(frozen=True, kw_only=True)
 class InferenceOptions:
-    """Depth and search of a call. `max_steps` and `halting_threshold` are the model's own where they are None.
+    """Depth and search of a call. The depth is the model's own where its fields are None.
 
     One beam and the greedy `sampling` choose the likeliest token; several beams and sampling exclude each other.
     """
@@ -36,12 +38,19 @@ class InferenceOptions:
     max_new_tokens: AtLeastOne | None = None
     max_steps: int | None = None
     halting_threshold: float | None = None
+    exit: Exit | None = None
+    """Stops positions in place of the model's own halting."""
 
     def __post_init__(self) -> None:
         if self.beams > 1 and self.sampling.temperature > 0:
             raise UserError(f"beams={self.beams} and temperature={self.sampling.temperature}: choose beams or sampling")
         if self.halting_threshold is not None:
             check_threshold(self.halting_threshold)
+            if self.exit is not None:
+                raise UserError(
+                    f"exit {self.exit} and halting_threshold={self.halting_threshold:g}: an exit replaces the halting "
+                    "unit, so that its threshold changes nothing; choose one of them"
+                )
         if self.max_steps is not None and self.max_steps < 1:
             raise UserError(f"max_steps={self.max_steps}: a whole number of at least 1 step")
         check(self)
@@ -60,21 +69,23 @@ class InferenceOptions:
     @property
     def has_depth(self) -> bool:
         """Whether a depth was chosen that may differ from the model's own."""
-        return self.max_steps is not None or self.halting_threshold is not None
+        return (self.max_steps, self.halting_threshold, self.exit) != (None, None, None)
 
     def step_limit(self, model: Model) -> int:
         return self.max_steps or model.config.max_steps
 
     def check(self, model: Model) -> None:
-        """Refuse a threshold for a model that does not halt: it would change nothing."""
+        """Refuse a threshold of a model without halting, where it changes nothing, and an exit that is not served."""
         check_threshold_applies(self.halting_threshold, config=model.config)
+        check_exit_applies(self.exit, model=model)
 
     def notes(self, model: Model) -> list[str]:
         """Say where the depth differs from the model's own."""
         own = {"max_steps": float(model.config.max_steps)}
         if isinstance(model.config, ModelConfig):
             own["halting_threshold"] = model.config.halting.threshold
-        return [
+        exits = [] if self.exit is None else [f"evaluated with the exit {self.exit}"]
+        return exits + [
             f"evaluated with {name}={given:g} instead of the model's {value:g}"
             for name, value in own.items()
             if (given := getattr(self, name)) not in (None, value)
@@ -87,7 +98,7 @@ class InferenceOptions:
         return "raise the limit with --max-new-tokens"
 
     def run(self, model: Model, *inputs: Tensor) -> Any:
-        return model(*inputs, max_steps=self.max_steps, halting_threshold=self.halting_threshold)
+        return model(*inputs, max_steps=self.max_steps, halting_threshold=self.halting_threshold, exit=self.exit)
 
     def generate(
         self,
@@ -115,4 +126,5 @@ class InferenceOptions:
             max_new_tokens=self.max_new_tokens,
             max_steps=self.max_steps,
             halting_threshold=self.halting_threshold,
+            exit=self.exit,
         )

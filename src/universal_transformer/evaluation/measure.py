@@ -102,9 +102,9 @@ def evaluate(
                     progress(done, total)
     described = "" if baseline is None else baseline.describe(metric=task.metric, codec=task.codec)
     report = dataclasses.replace(summarise(scorer, sums, trivial, task=task, split=split), baseline=described)
-    # with fewer steps than in training all positions stop at the limit, which says nothing about the halting unit
-    full_depth = options.step_limit(model) >= model.config.max_steps
-    warnings = collapses(report, model, max_steps=options.max_steps) if full_depth else []
+    # neither an exit nor a limit below that of training, where all positions stop, says anything about the halting unit
+    own = options.exit is None and options.step_limit(model) >= model.config.max_steps
+    warnings = collapses(report, model, max_steps=options.max_steps) if own else []
     return dataclasses.replace(
         report,
         notes=(*task.notes, *notes, *options.notes(model)),
@@ -175,7 +175,7 @@ def summarise(scorer: Scorer, sums: GroupSums, trivial: GroupSums, *, task: Task
         task=task.name,
         metric=task.metric,
         split=split,
-        halting=scorer.model.config.halts,
+        halting=scorer.model.config.halts or scorer.options.exit is not None,
         max_steps=limit,
         rows=tuple(row(*key, sums.groups[key], trivial.groups.get(key)) for key in ordered),
         totals=tuple(row(name, "", found, trivial_wholes.get(name)) for name, found in wholes.items()),

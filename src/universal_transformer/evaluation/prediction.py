@@ -171,8 +171,8 @@ class _Predictor:
         recurrence = model.target.recurrence
         if (
             len(examples) <= policy.PROBED_REQUESTS
-            or recurrence.halting is None
-            or stream_obstacle(recurrence) is not None
+            or (recurrence.halting is None and options.exit is None)
+            or stream_obstacle(recurrence, depth=model.target.depth(exit=options.exit)) is not None
         ):
             return {}
         longest_first = sorted(range(len(examples)), key=lambda index: -sizes[index])

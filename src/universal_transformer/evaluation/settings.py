@@ -10,15 +10,30 @@ from typing import Annotated, Literal, get_args
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.nn.config import Exit
+from universal_transformer.nn.exits import FIRST_STEP
 from universal_transformer.registry import Model
 from universal_transformer.typed import Range
 
-Rule = Literal["max_steps", "halting_threshold"]
-"""What ends the depth of a position: the number of steps, or the threshold of a halting model."""
+Rule = Literal["max_steps", "halting_threshold", "state_change", "second_difference", "output_change", "confidence"]
+"""What ends the depth of a position: the number of steps, the threshold of a halting model, or an exit (`nn.exits`)."""
 RULES: tuple[Rule, ...] = get_args(Rule)
+
+
+def _ratios(first: float, last: float) -> list[float]:
+    """Return 20 numbers from `first` to `last` in equal ratios."""
+    return [first * (last / first) ** (place / 19) for place in range(20)]
+
 
 SHARES = tuple(round(0.95 - 0.05 * place, 2) for place in range(19))
 """Thresholds of a halting model that are tried, as shares of its own."""
+THRESHOLDS: Mapping[str, tuple[float, ...]] = {
+    "state_change": tuple(float(f"{change:.3g}") for change in _ratios(0.01, 1.0)),
+    "second_difference": tuple(float(f"{change:.3g}") for change in _ratios(0.01, 1.0)),
+    "output_change": tuple(float(f"{change:.3g}") for change in _ratios(1e-4, 1.0)),
+    "confidence": tuple(round(odds / (1 + odds), 4) for odds in _ratios(2000.0, 0.25)),
+}
+"""Thresholds of exits that are tried, the nearest to full depth first: confidence from 0.9995 to 0.2."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +57,15 @@ class Setting:
                 return dataclasses.replace(options, max_steps=int(self.value))
             case "halting_threshold":
                 return dataclasses.replace(options, halting_threshold=self.value)
+            case kind:
+                return dataclasses.replace(options, exit=Exit(kind, self.value))
 
 
 def settings_of(model: Model, rule: Rule) -> tuple[Setting, ...]:
     """Return the settings of a rule in the order of testing, the nearest to the depth of training first.
 
-    The order and the values follow from the configuration of the model alone, never from calibration data. UserError if
-    the model does not serve the rule; none if it has a single step.
+    The order and the values follow from the configuration of the model, never from calibration data. UserError if
+    the model does not serve the rule; none if it makes too few steps for it.
     """
     settings = tuple(Setting(rule, value) for value in _values(model, rule))
     for setting in settings[:1]:
@@ -66,6 +83,8 @@ def _values(model: Model, rule: Rule) -> tuple[float, ...]:
             return tuple(float(steps) for steps in range(min(sides) - (len(sides) == 1), 0, -1))
         case "halting_threshold":
             return tuple(round(share * config.halting.threshold, 6) for share in SHARES)
+        case kind:  # an exit that first looks after the last step but one changes nothing
+            return THRESHOLDS[kind] if FIRST_STEP[kind] < config.max_steps else ()
 
 
 def served(model: Model, *, wanted: Rule | None = None) -> Mapping[Rule, tuple[Setting, ...]]:
@@ -80,7 +99,7 @@ def served(model: Model, *, wanted: Rule | None = None) -> Mapping[Rule, tuple[S
             if settings := settings_of(model, rule):
                 found[rule] = settings
             else:
-                reasons.append(f"{rule}: the model makes one step")
+                reasons.append(f"{rule}: the model makes too few steps, {model.config.max_steps}")
         except UserError as error:
             reasons.append(str(error))
     if not found:

@@ -23,7 +23,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from universal_transformer.axes import Bool, Float, Int, Padding, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import BaseConfig
+from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.models.generated import GREEDY, Generated, Sampling
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.nn.config import Exit
@@ -169,6 +169,18 @@ def check_threshold_applies(halting_threshold: float | None, *, config: BaseConf
         raise UserError(
             f"halting_threshold={halting_threshold}: this model was trained without halting and has no threshold; "
             "leave it out"
+        )
+
+
+def check_exit_applies(exit: Exit | None, *, model: Pretrained) -> None:
+    """UserError for an exit from a model that has no depth, or no head that reads the states of its steps."""
+    config = model.config
+    if not isinstance(config, ModelConfig):
+        refuse_depth(max_steps=None, halting_threshold=None, exit=exit, model=model)
+    elif exit is not None and exit.reads_output and config.tensor2tensor.plain_layers_after:
+        raise UserError(
+            f"exit {exit}: no head reads the states of the steps, because plain layers follow "
+            "(tensor2tensor.plain_layers_after); use state_change or second_difference"
         )
 
 
