@@ -127,7 +127,8 @@ class Estimate:
         training, seconds = self.config.training, self.start.seconds
         rate = f"{1000 * seconds:,.0f} ms an update"
         if self.config.model.halts:
-            most = self.config.model.max_steps
+            by_length = self.config.model.by_length(decoder=False)
+            most = "all" if by_length else self.config.model.max_steps
             rate += f" of {self.start.steps:.1f} steps, as at the start ({1000 * self.full.seconds:,.0f} ms of {most})"
         epoch = f"{_duration(seconds * self.updates_per_epoch)} for {self.updates_per_epoch:,} updates an epoch"
         ends = [60 * training.minutes] if training.minutes else []

@@ -136,10 +136,11 @@ def generate_stream(
     if not following:
         return
     stream = chain(following, stream)
+    most = options.max_steps or model.config.max_steps_of(decoder=True)
     if (
         not (model.config.halts_in(decoder=True) or options.exit)
         or not _shares(model, options)
-        or sum(steps) > policy.CONTINUOUS_BELOW * (options.max_steps or model.config.max_steps) * len(steps)
+        or sum(steps) > policy.CONTINUOUS_BELOW * most * len(steps)
     ):
         yield from _in_batches(model, stream, slots=slots, options=options)
     else:

@@ -85,8 +85,11 @@ class InferenceOptions:
         if isinstance(model.config, ModelConfig):
             own["halting_threshold"] = model.config.halting.threshold
         exits = [] if self.exit is None else [f"evaluated with the exit {self.exit}"]
+        shown = {name: f"{value:g}" for name, value in own.items()}
+        if model.config.by_length(decoder=False):
+            shown["max_steps"] = '"length"'
         return exits + [
-            f"evaluated with {name}={given:g} instead of the model's {value:g}"
+            f"evaluated with {name}={given:g} instead of the model's {shown[name]}"
             for name, value in own.items()
             if (given := getattr(self, name)) not in (None, value)
         ]

@@ -19,6 +19,7 @@ from universal_transformer.evaluation.scores import GroupSums, ScoreSums, bleu_s
 from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.files import show
+from universal_transformer.nn.config import MOST_STEPS
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
 from universal_transformer.typed import AtLeastOne, typed
@@ -148,8 +149,10 @@ def summarise(scorer: Scorer, sums: GroupSums, trivial: GroupSums, *, task: Task
 
     Groups have their natural order: "task 2" is before "task 10".
     """
-    limit = scorer.options.step_limit(scorer.model)
     wholes, trivial_wholes = sums.wholes(), trivial.wholes()
+    limit = scorer.options.step_limit(scorer.model)
+    if limit == MOST_STEPS:  # as many as positions: no row of counts is longer than needed
+        limit = max((n for found in wholes.values() for counts in found.steps.values() for n in counts), default=1)
     signatures: dict[str, str] = {}
     scored = partial(scores, metric=task.metric, codec=task.codec, bleu_tokenizer=task.bleu_tokenizer)
 

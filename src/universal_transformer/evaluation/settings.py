@@ -78,6 +78,8 @@ def _values(model: Model, rule: Rule) -> tuple[float, ...]:
     if not isinstance(config, ModelConfig):
         raise UserError(f"rule {rule}: {type(model).__name__} has no depth to choose")
     match rule:
+        case "max_steps" if config.by_length(decoder=False):
+            raise UserError('rule max_steps: depth.max_steps="length" has no largest number of steps to begin with')
         case "max_steps":
             sides = {config.max_steps_of(decoder=side) for side in (False, True)}
             return tuple(float(steps) for steps in range(min(sides) - (len(sides) == 1), 0, -1))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from universal_transformer.axes import Bool, Float, PerRow, Rows, Tensor
+from universal_transformer.axes import Bool, Float, Int, PerRow, Rows, Tensor
 from universal_transformer.execution.recompute import Recompute, compute, normalise
 from universal_transformer.execution.rows import BatchLayout, RowState
 from universal_transformer.nn.block import Block, Sublayer
@@ -37,7 +37,10 @@ class StepResult(NamedTuple):
 
 
 class RowEngine:
-    """Makes steps of rows. ``signals``: τ of all steps. ``checkpoint``: ``call_checkpointed`` or None."""
+    """Makes steps of rows. ``signals``: τ of all steps. ``checkpoint``: ``call_checkpointed`` or None.
+
+    ``lengths``: how many steps the rows of each sequence make at most, if fewer than the depth.
+    """
 
     def __init__(
         self,
@@ -47,9 +50,10 @@ class RowEngine:
         signals: Float[Tensor, "step width"] | None,
         recompute: Recompute | None = None,
         checkpoint: Callable[..., Any] | None = None,
+        lengths: Int[Tensor, "batch"] | None = None,
     ) -> None:
         self.blocks, self.unit, self.close = recurrence.tied_blocks, recurrence.stop_unit(depth), recurrence.close
-        self.depth, self.signals = depth, signals
+        self.depth, self.signals, self.lengths = depth, signals, lengths
         self.recompute, self.checkpoint = recompute, checkpoint
 
     def step(
@@ -86,7 +90,8 @@ class RowEngine:
         if depth.min_steps > 1:
             may_halt = rows.step >= depth.min_steps - 1
             probability = probability * may_halt
-        last = rows.step == depth.max_steps - 1
+        steps = depth.max_steps if self.lengths is None else self.lengths.index_select(0, rows.layout.sequence)
+        last = rows.step == steps - 1
         stop = last if config.remainder_at_cap else False
         decision = self.unit.rule(rows.cumulative, probability, threshold=depth.threshold, stop=stop)
         term = weigh(new.to(rows.output.dtype), decision.weight, rule=config.output)

@@ -147,6 +147,7 @@ class CompactLoop:
             signals=self.signals,
             recompute=self.recompute,
             checkpoint=call_checkpointed if recurrence.recomputes(context) else None,
+            lengths=context.lengths,
         )
         with nullcontext() if self.recompute is None else self.recompute.hooks():
             self._steps(progress, engine, layout, step=step)

@@ -16,6 +16,7 @@ from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.models.classifier import Classifier
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.tagger import Tagger
@@ -117,7 +118,7 @@ def _classify(model: Classifier | Tagger, codec: Codec, example: Example) -> Sto
     return Story(
         labels=tuple(codec.words(example)),
         steps=_steps(output.encoder),
-        max_steps=config.max_steps,
+        max_steps=_most_steps(config, _steps(output.encoder)),
         halting=config.halts,
         facts=config.inputs.kind == "facts",
         supports=example.supports,
@@ -139,13 +140,18 @@ def _translate(model: EncoderDecoder, codec: Codec, example: Example) -> Story:
     return Story(
         labels=tuple(codec.words(example)),
         steps=tuple(found.source_steps),
-        max_steps=model.config.max_steps,
+        max_steps=_most_steps(model.config, (*found.source_steps, *_steps(output.decoder))),
         halting=model.config.halts,
         answer=codec.render(until_end(example.target, end_id=end)) if example.target else None,
         output=codec.render(found.tokens),
         output_labels=_labels(codec, written, model),
         output_steps=_steps(output.decoder),
     )
+
+
+def _most_steps(config: ModelConfig, steps: Sequence[float]) -> int:
+    """The largest number of steps that a picture has to show, of positions that took ``steps``."""
+    return int(max(steps)) if config.by_length(decoder=False) else config.max_steps
 
 
 def _continue(model: LanguageModel, codec: Codec, example: Example) -> Story:

@@ -17,6 +17,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.earlier import nested
 from universal_transformer.nn.config import (
     HALTING_RULES,
+    MOST_STEPS,
     TRANSITIONS,
     AttentionConfig,
     CoordinatesConfig,
@@ -188,6 +189,10 @@ class BaseConfig:
         """Return the first step at which positions of one side can halt."""
         return 0
 
+    def by_length(self, *, decoder: bool) -> bool:  # noqa: ARG002
+        """Whether each sequence of this side makes as many steps as it has positions, or at most as many."""
+        return False
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values, those of `generation` only where they are not the default."""
         return {"kind": self.kind, **_without_defaults(self, generation=GenerationConfig())}
@@ -252,7 +257,12 @@ class ModelConfig(BaseConfig):
 
     def max_steps_of(self, *, decoder: bool) -> int:
         """Return the largest number of steps of one side."""
-        return (decoder and self.depth.decoder_max_steps) or self.depth.max_steps
+        steps = (decoder and self.depth.decoder_max_steps) or self.depth.max_steps
+        return MOST_STEPS if steps == "length" else steps
+
+    def by_length(self, *, decoder: bool) -> bool:
+        """Whether each sequence of this side makes as many steps as it has positions, or at most as many (D15)."""
+        return not decoder and self.depth.max_steps == "length"
 
     def min_steps_of(self, *, decoder: bool) -> int:
         """Return the first step at which positions of one side can halt."""
@@ -325,6 +335,7 @@ def _base_rules(config: BaseConfig) -> Rules:
 def _rules(config: ModelConfig) -> Rules:
     yield from _size_rules(config)
     yield from _side_rules(config)
+    yield from _length_rules(config)
     yield from _source_rules(config)
     yield from _position_rules(config)
     pointer, tokens = config.outputs.pooling == "pointer", config.inputs.kind == "tokens"
@@ -368,6 +379,26 @@ def _side_rules(config: ModelConfig) -> Rules:
         least, most = config.min_steps_of(decoder=decoder), config.max_steps_of(decoder=decoder)
         side = "decoder_" if decoder and depth.decoder_min_steps else ""
         yield f"depth.{side}min_steps", least > most, f"at most max_steps={most}"
+
+
+def _length_rules(config: ModelConfig) -> Rules:
+    """Choices that do not fit as many steps as a sequence has positions (D15)."""
+    chosen, t2t = config.depth.max_steps == "length", config.tensor2tensor
+    decodes = config.architecture == "language_model" or (
+        config.architecture == "encoder_decoder" and not config.depth.decoder_max_steps
+    )
+    fix = "choose a number" if config.architecture == "language_model" else "set depth.decoder_max_steps to a number"
+    yield "depth.max_steps", chosen and decodes, f"a decoder does not know the length of what it writes: {fix}"
+    steps = "the steps are as many as positions, of any number"
+    yield "step.tied", chosen and not config.step.tied, f'depth.max_steps="length" needs step.tied=True: {steps}'
+    learned = config.coordinates.step == "learned"
+    yield "coordinates.step", chosen and learned, f'depth.max_steps="length" needs another step signal: {steps}'
+    yield "tensor2tensor.shift_positions_by_step", chosen and t2t.shift_positions_by_step, "needs a number of steps"
+    yield (
+        "halting.remainder_at_cap",
+        chosen and not config.halting.remainder_at_cap,
+        'depth.max_steps="length" needs remainder_at_cap=True, which ends each sequence at its own step',
+    )
 
 
 def _source_rules(config: ModelConfig) -> Rules:

@@ -45,7 +45,7 @@ def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = Fa
         ]
 
     choices: dict[str, Any] = {
-        "depth": Depth(max_steps, min_steps, config.halting.threshold),
+        "depth": Depth(max_steps, min_steps, config.halting.threshold, by_length=config.by_length(decoder=decoder)),
         "step": step,
         "decoder": decoder,
         "halting": HaltingUnit(sizes.width, config.halting) if config.halts_in(decoder=decoder) else None,

@@ -112,12 +112,18 @@ class StepConfig:
     """D14: blocks applied in one depth step."""
 
 
+MOST_STEPS = 2**16
+"""Limit of ``max_steps``: the signals of all steps are computed before the first one, and a typing error would fill
+the memory."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DepthConfig:
     """D15: how many steps the encoder and the decoder take."""
 
-    max_steps: Positive = 6
-    """T: the number of steps of a fixed depth, and the largest number of steps of a halting model."""
+    max_steps: Positive | Literal["length"] = 6
+    """T: the number of steps of a fixed depth, and the largest number of steps of a halting model. "length": the number
+    of real positions of each sequence, in encoders (paper, section 4)."""
     min_steps: Positive = 1
     """The halting unit decides from this step on: no position halts earlier."""
     decoder_max_steps: Count = 0

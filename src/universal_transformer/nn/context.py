@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from universal_transformer.axes import Bool, Padding, States, Tensor
+from universal_transformer.axes import Bool, Int, Padding, States, Tensor
 from universal_transformer.nn.attention import ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.coordinates import PositionEncoding
@@ -23,7 +23,8 @@ class AttentionContext:
 
     ``mask`` (True where a query may look) or ``causal`` (the plain causal mask) restricts self-attention. ``padding``
     covers the positions of this call, ``cached_padding`` also those that the cache holds already. ``record`` and
-    ``states`` take what a trace keeps: attention weights, and the states after each step.
+    ``states`` take what a trace keeps: attention weights, and the states after each step. ``lengths``: the last step of
+    each sequence, where these differ (decision D15).
     """
 
     encoding: PositionEncoding
@@ -34,4 +35,11 @@ class AttentionContext:
     cache: KeyValueCache | None
     cached_padding: Bool[Tensor, "batch stored"] | None
     record: AttentionRecord | None
+    lengths: Int[Tensor, "batch"] | None = None
     states: list[States] | None = None
+
+    def is_last(self, step: int, max_steps: int) -> bool | Bool[Tensor, "batch position"]:
+        """Whether ``step`` (from 0) is the last one, of the call or of each position."""
+        if self.lengths is None:
+            return step == max_steps - 1
+        return (self.lengths == step + 1).unsqueeze(1).expand(-1, self.encoding.positions.shape[1])

@@ -11,7 +11,7 @@ running ones share them.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -241,3 +241,19 @@ class HaltingUnit(nn.Module):
         """``p`` of each row, the same for all rows of a sequence where the scope is the sequence."""
         probability = self.probability(states)
         return probability if self.config.scope == "position" else sequences.mean(probability), memory
+
+
+@dataclass(frozen=True)
+class LengthUnit:
+    """Stops nobody by itself: a sequence of n positions makes n steps (paper, section 4; decision D15)."""
+
+    reads: ClassVar[Literal["timed"]] = "timed"
+    rule: ClassVar[Rule] = staticmethod(act)
+    config: ClassVar[HaltingConfig] = HaltingConfig(output="final")
+
+    def ask(
+        self, states: Float[Tensor, "*rows width"], memory: Memory, *, sequences: Sequences
+    ) -> tuple[Float[Tensor, "*rows"], Memory]:
+        """``p = 0``."""
+        del sequences
+        return states.new_zeros(states.shape[:-1], dtype=wide(states.dtype)), memory

@@ -13,18 +13,19 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from universal_transformer.axes import Bool, Float, Padding, PerPosition, States, Tensor
+from universal_transformer.axes import Bool, Float, Int, Padding, PerPosition, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.attention import ProjectedSource, self_mask
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.cache import KeyValueCache
-from universal_transformer.nn.config import StepConfig
+from universal_transformer.nn.config import MOST_STEPS, StepConfig
 from universal_transformer.nn.context import AttentionContext, AttentionRecord
 from universal_transformer.nn.coordinates import Coordinates, PositionEncoding
 from universal_transformer.nn.exits import ExitUnit
 from universal_transformer.nn.halting import (
     Halting,
     HaltingUnit,
+    LengthUnit,
     Memory,
     PaddedSequences,
     StopUnit,
@@ -34,11 +35,6 @@ from universal_transformer.nn.halting import (
 )
 from universal_transformer.nn.trace import NOTHING, Kept, Trace
 
-MOST_STEPS = 2**16
-"""Limit of ``max_steps``: the signals of all steps are computed before the first one, and a typing error would fill
-the memory."""
-
-
 call_checkpointed = partial(checkpoint, use_reentrant=False)
 """Activation checkpointing: keeps the arguments of a function for the backward pass, and not what it computes."""
 
@@ -47,13 +43,15 @@ class Depth(NamedTuple):
     """How deep a call goes: at most ``max_steps``, and no position halts before ``min_steps``.
 
     ``threshold``: the cumulative probability at which a position halts. ``exit`` stops positions in place of the
-    halting unit, if there is one.
+    halting unit, if there is one. ``by_length``: a sequence of n real positions makes at most n steps, and without a
+    halting unit exactly n (decision D15).
     """
 
     max_steps: int
     min_steps: int = 1
     threshold: float = 0.99
     exit: ExitUnit | None = None
+    by_length: bool = False
 
 
 @dataclass
@@ -134,6 +132,7 @@ class Recurrence(nn.Module):
         """
         trained = self.trained_depth
         steps = trained.max_steps if max_steps is None else max_steps
+        by_length = trained.by_length and max_steps is None
         most = len(self.blocks) // self.blocks_per_step
         if type(steps) is not int or not 1 <= steps <= MOST_STEPS:
             raise UserError(f"max_steps={steps}: a whole number of steps is needed, from 1 to {MOST_STEPS:,}")
@@ -141,16 +140,17 @@ class Recurrence(nn.Module):
             raise UserError(f"max_steps={steps}: an untied model has one block a step, and this one has {most}")
         limit = check_threshold(trained.threshold if threshold is None else threshold)
         if exit is None:
-            return Depth(steps, min(trained.min_steps, steps), limit)
+            return Depth(steps, min(trained.min_steps, steps), limit, by_length=by_length)
         if threshold is not None:
             raise UserError(
                 f"halting_threshold={threshold}: the exit {exit.exit} replaces the halting unit; choose one"
             )
-        return Depth(steps, min(max(trained.min_steps, exit.first_step), steps), exit.threshold, exit)
+        return Depth(steps, min(max(trained.min_steps, exit.first_step), steps), exit.threshold, exit, by_length)
 
     def stop_unit(self, depth: Depth | None = None) -> StopUnit | None:
         """What decides who stops at this depth: the exit, else the halting unit; None where all make all steps."""
-        return self.halting if depth is None or depth.exit is None else depth.exit
+        depth = self.trained_depth if depth is None else depth
+        return depth.exit or self.halting or (LengthUnit() if depth.by_length else None)
 
     def num_slots(self, max_steps: int) -> int:
         """Applications of a block in one pass: how many sets of keys and values a cache holds."""
@@ -187,6 +187,9 @@ class Recurrence(nn.Module):
         those stored, and ``cached_padding`` covers both. ``depth``: from :meth:`depth`, by default as trained.
         """
         depth = self.depth() if depth is None else depth
+        lengths = None
+        if depth.by_length:
+            depth, lengths = _by_length(depth, positions=states.shape[1], padding=padding)
         record = AttentionRecord() if keep.attention else None
         mask, causal = self_mask(
             states.shape[1],
@@ -206,6 +209,7 @@ class Recurrence(nn.Module):
             cached_padding=cached_padding,
             record=record,
             states=[] if keep.states else None,
+            lengths=lengths,
         )
         states = self.coordinates.add_to_input(states, encoding)
         states, trace = self.loop(states, context, depth=depth, padding=None if ponder_padding else padding)
@@ -227,7 +231,12 @@ class Recurrence(nn.Module):
         served = None
         if self.executor is not None:
             served = self.executor(self, states, context, depth=depth, padding=padding)
-        return self.halting_loop(states, context, depth=depth, padding=padding) if served is None else served
+        if served is None:
+            served = self.halting_loop(states, context, depth=depth, padding=padding)
+        states, trace = served
+        if isinstance(self.stop_unit(depth), LengthUnit):  # as of a fixed depth: nothing was decided
+            trace = replace(trace, remainder=torch.zeros_like(trace.steps), probability=None, weight=None)
+        return states, trace
 
     def fixed_loop(self, states: States, context: AttentionContext, *, depth: Depth) -> tuple[States, Trace]:
         """``max_steps`` steps of all positions."""
@@ -279,7 +288,7 @@ class Recurrence(nn.Module):
         """
         unit, active = self.stop_unit(depth), progress.halting.running
         assert unit is not None
-        rule, last = unit.config.output, step == depth.max_steps - 1
+        rule, last = unit.config.output, context.is_last(step, depth.max_steps)
         sequences = PaddedSequences(padding)
 
         def whole(
@@ -389,3 +398,15 @@ class Recurrence(nn.Module):
     ) -> States:
         """``X = H^{t-1} + P^t``."""
         return self.coordinates(states, context.encoding, step=step, num_steps=depth.max_steps, signals=signals)
+
+
+def _by_length(depth: Depth, *, positions: int, padding: Padding | None) -> tuple[Depth, Int[Tensor, "batch"] | None]:
+    """The depth of a call whose sequences make as many steps as they have positions, and these numbers.
+
+    They are None where they are equal.
+    """
+    if positions > depth.max_steps:
+        raise UserError(f'max_steps="length": a sequence of {positions:,} positions; at most {MOST_STEPS:,} steps')
+    most = max(1, positions)
+    depth = depth._replace(max_steps=most, min_steps=min(depth.min_steps, most), by_length=padding is not None)
+    return depth, None if padding is None else (~padding).sum(dim=1)

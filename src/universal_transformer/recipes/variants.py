@@ -84,7 +84,7 @@ def twice_the_depth(universal: ModelConfig) -> dict[str, object]:
 
     A position first halts with the probability ``1 / (2 T)`` at each step, and so it starts near the cap.
     """
-    cap = 2 * universal.depth.max_steps
+    cap = 2 * universal.max_steps_of(decoder=False)
     return {"halting.side": "both", "depth.max_steps": cap, "halting.bias": -round(math.log(2 * cap - 1), 2)}
 
 

@@ -191,6 +191,10 @@ class RunConfig:
     """The run whose weights it starts from."""
 
     def __post_init__(self) -> None:
+        if self.training.depth == "random" and self.model.by_length(decoder=False):
+            raise UserError(
+                "training.depth: 'random' draws up to model.depth.max_steps: that must be a number, not \"length\""
+            )
         sides = {self.model.max_steps_of(decoder=side) for side in (False, True)}
         if self.training.depth == "random" and len(sides) > 1:
             raise UserError(
