@@ -99,7 +99,7 @@ class Estimate:
 
     def lines(self) -> list[str]:
         """Return one line a figure."""
-        most = "at most " if self.config.model.halts else ""
+        most = "at most " if self.config.model.halts or self.config.model.by_length(decoder=False) else ""
         return [
             f"recipe      {self.config.recipe}",
             f"examples    {', '.join(f'{name} {count:,}' for name, count in self.examples.items())}",
