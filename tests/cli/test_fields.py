@@ -55,6 +55,12 @@ def test_a_field_may_be_written_without_its_groups(groups):
     assert changed == replaced(BASE, {"model.depth.max_steps": 8})
 
 
+def test_steps_may_be_as_many_as_positions():
+    with pytest.raises(UserError, match=r"--max-steps: expected a whole number, .* or one of length, found 'long'"):
+        change("--max-steps", "long")
+    assert change("--max-steps", "length").model.depth.max_steps == "length"
+
+
 def test_a_field_of_any_group_may_be_written_by_its_name():
     assert change("--halting.side", "none").model.halting.side == "none"
     assert change("--num-people", "3").data.num_people == 3

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 from operator import attrgetter
-from typing import Annotated, Literal, get_args, get_origin
+from typing import Annotated, Literal, Union, get_args, get_origin
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +24,8 @@ LANGUAGE_MODEL = {"architecture": "language_model"}
 
 
 def plain(hint):
-    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    """The type without its range; of ``max_steps`` the number, not "length"."""
+    return plain(get_args(hint)[0]) if get_origin(hint) in (Annotated, Union) else hint
 
 
 NUMBERS = [path for path, hint in FIELDS.items() if plain(hint) in (int, float)]
@@ -34,6 +35,8 @@ CHOICES = [path for path, hint in FIELDS.items() if get_origin(hint) is Literal]
 
 def values(hint):
     kind = plain(hint)
+    if get_origin(hint) is Union:
+        return st.one_of(*map(values, get_args(hint)))
     if get_origin(kind) is Literal:
         return st.sampled_from(get_args(kind))
     if kind is str:

@@ -79,9 +79,10 @@ def convert_word(word: str, hint: Any) -> Any:
     if type(None) in get_args(hint) and word == "None":
         return None
     for part in get_args(hint) or (hint,):
-        if part in (int, float):
+        number = get_args(part)[0] if get_origin(part) is Annotated else part
+        if number in (int, float):
             with suppress(ValueError):
-                return part(word)
+                return number(word)
     return Path(word) if hint is Path else word
 
 

@@ -245,7 +245,7 @@ class HaltingUnit(nn.Module):
 
 @dataclass(frozen=True)
 class LengthUnit:
-    """Stops nobody by itself: a sequence of n positions makes n steps (paper, section 4; decision D15)."""
+    """Stops no position by itself: a sequence of n positions makes n steps (paper, section 4; decision D15)."""
 
     reads: ClassVar[Literal["timed"]] = "timed"
     rule: ClassVar[Rule] = staticmethod(act)
