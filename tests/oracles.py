@@ -214,6 +214,45 @@ def advance(probabilities, *, threshold, remainder_at_cap):
     return weights, count, remainder
 
 
+def last_step(probabilities, *, quantile=None):
+    """``p_t`` of one position from its ``λ_t``, and the step at which their sum reaches ``quantile``."""
+    left, weights, total, steps = 1.0, [], 0.0, None
+    for t, p in enumerate(probabilities):
+        weights.append(left if t == len(probabilities) - 1 else left * p)
+        total += left * p
+        left *= 1 - p
+        if steps is None and quantile is not None and (total >= quantile or t == len(probabilities) - 1):
+            steps = t + 1
+    return weights, steps
+
+
+@torch.no_grad()
+def pondering(recurrence, states, *, max_steps, quantile, min_steps=1, source=None):
+    """PonderNet in inference for one sequence: a position stops where the sum of its ``p_t`` reaches the quantile."""
+    unit, count = recurrence.halting, len(states)
+    states, running, seen = list(states), [True] * count, [[] for _ in states]
+    run = Run(steps=[0] * count, remainder=[0.0] * count)
+    for step in range(max_steps):
+        new = timed(recurrence, states, step)
+        for module in step_blocks(recurrence, step):
+            new = block(module, new, causal=recurrence.decoder, source=source)
+        read = close(recurrence, new)
+        for i in range(count):
+            if not running[i]:
+                continue
+            states[i] = new[i]
+            p = 0.0 if step < min_steps - 1 else 1 / (1 + math.exp(-float(unit.weight[0] @ read[i] + unit.bias[0])))
+            before = 1 - math.prod(1 - q for q in seen[i])
+            seen[i].append(p)
+            total = 1 - math.prod(1 - q for q in seen[i])
+            run.margin = min(run.margin, abs(total - quantile))
+            run.steps[i] += 1
+            if total >= quantile or step == max_steps - 1:
+                running[i], run.remainder[i] = False, 1.0 - before
+    run.states = close(recurrence, states)
+    return run
+
+
 def distribution(head, state):
     """Softmax of an affine head, class by class."""
     powers = [math.exp(float(z)) for z in affine(state, head)]

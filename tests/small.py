@@ -8,15 +8,16 @@ from universal_transformer.nn.attention import CrossAttention, SelfAttention
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.config import (
+    HALTING_RULES,
     AttentionConfig,
     CoordinatesConfig,
     HaltingConfig,
     Sizes,
     StepConfig,
     TransitionConfig,
+    named,
 )
 from universal_transformer.nn.coordinates import Coordinates, count_positions
-from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.nn.recurrence import Depth, Recurrence
 
 WIDTH, HEADS, FILTER = 8, 2, 12
@@ -93,6 +94,10 @@ def block(
     )
 
 
+def unit_of(config, *, max_steps):
+    return named(HALTING_RULES[config.rule])(WIDTH, config, max_steps=max_steps)
+
+
 def small_recurrence(
     *,
     decoder=False,
@@ -123,7 +128,7 @@ def small_recurrence(
         step=StepConfig(norm=norm, tied=tied, blocks=layers_per_step, dropout=0.0),
         decoder=decoder,
         closing_norm=stir(nn.LayerNorm(WIDTH, eps=1e-6)) if norm == "pre" else None,
-        halting=HaltingUnit(WIDTH, HaltingConfig(bias=bias or 0.0, **choices)) if halting else None,
+        halting=unit_of(HaltingConfig(bias=bias or 0.0, **choices), max_steps=max_steps) if halting else None,
         checkpointed=checkpointed,
     )
     install(module, execution)

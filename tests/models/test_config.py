@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from configs import config_of, with_fields
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ExecutionConfig, GenerationConfig, ModelConfig
+from universal_transformer.models.config import ExecutionConfig, GenerationConfig, ModelConfig, VocabularyConfig
 from universal_transformer.models.earlier import PATHS
 from universal_transformer.models.presets import PRESETS, SIZES, preset
 from universal_transformer.nn.config import DepthConfig, HaltingConfig
+from universal_transformer.registry import build
 from universal_transformer.typed import leaves, replaced
 
 FIELDS = leaves(ModelConfig)
@@ -121,7 +122,7 @@ def test_dropout_is_a_probability_below_one(group, value):
         ({"halting_threshold": 0.0}, "halting.threshold: .*more than 0 and at most 1, found 0.0"),
         ({"halting_threshold": 1.01}, "halting.threshold: .*found 1.01"),
         ({"halting_threshold": math.nan}, "halting.threshold: .*found nan"),
-        ({"halting_bias": 101.0}, "halting.bias: .*at least -100 and at most 100, found 101.0"),
+        ({"halting_bias": 101.0}, "halting.bias: .*at least -100 and at most 100 or None, found 101.0"),
         ({"halting_bias": -math.inf}, "halting.bias: .*found -inf"),
         ({"norm_epsilon": 0.0}, "step.norm_epsilon: .*more than 0"),
         ({"norm_epsilon": math.inf}, "step.norm_epsilon: .*found inf"),
@@ -324,3 +325,51 @@ def test_presets_and_sizes_that_are_none_are_answered_with_those_that_are():
         preset("t2t")
     with pytest.raises(UserError, match="size='huge': allowed: tiny, small, base, big"):
         preset(size="huge")
+
+
+def test_the_default_bias_takes_about_all_steps_at_any_cap():
+    for steps in (2, 4, 8, 16):
+        config = ModelConfig(
+            architecture="language_model",
+            vocabulary=VocabularyConfig(size=9),
+            depth=DepthConfig(max_steps=steps),
+            halting=HaltingConfig(side="decoder"),
+        )
+        unit = build(config).target.recurrence.halting
+        assert unit.bias.sigmoid().item() == pytest.approx(1 / (2 * steps))
+        assert config.to_dict()["halting"]["bias"] is None
+        assert ModelConfig.from_dict(config.to_dict()) == config
+
+
+def test_files_of_models_without_halting_are_as_before():
+    """Their digests would change with the default of a field that means nothing there."""
+    config = ModelConfig()
+    assert config.to_dict()["halting"]["bias"] == -1.0
+    assert config.to_dict()["halting"].keys().isdisjoint({"prior", "prior_steps", "quantile"})
+    assert ModelConfig.from_dict(config.to_dict()) == config
+    assert replaced(ModelConfig.from_dict(config.to_dict()), {"halting.side": "both"}).halting.bias is None
+
+
+PONDER = {"architecture": "language_model", "halting.side": "decoder", "halting.rule": "ponder"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"architecture": "encoder_decoder", "halting.side": "both"}, "halting.side='both': ponder needs the output"),
+        ({"halting.output": "interpolate"}, "halting.output='interpolate': ponder reads the state of the last step"),
+        ({"halting.state": "evolving"}, "halting.state='evolving': ponder freezes"),
+        ({"halting.remainder_at_cap": False}, "halting.remainder_at_cap=False: with ponder the last step"),
+        ({"halting.threshold": 0.7}, "halting.threshold=0.7: ponder stops at halting.quantile"),
+        (
+            {"architecture": "tagger", "halting.side": "encoder", "depth.max_steps": "length"},
+            "ponder needs one last step",
+        ),
+        ({"halting.prior_steps": 0.5}, "halting.prior_steps=0.5: at least 1 step"),
+        ({"tensor2tensor.plain_layers_after": 1}, "tensor2tensor.plain_layers_after=1: ponder needs the output"),
+    ],
+)
+def test_what_ponder_cannot_be_combined_with(fields, message):
+    with pytest.raises(UserError, match=message):
+        replaced(ModelConfig(), {**PONDER, **fields})
+    replaced(ModelConfig(), PONDER)

@@ -7,6 +7,7 @@ from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.nn.trace import Kept
 from universal_transformer.registry import build
 from universal_transformer.training.objective import objective
+from universal_transformer.typed import replaced
 
 from . import tiny
 
@@ -107,3 +108,31 @@ def test_the_output_of_a_halting_model_counts_as_much_as_all_its_steps():
     loss = objective(model, batch, label_smoothing=0.0, ponder_weight=0.5, step_loss="mean")
     expected = (each.mean() + nats(output.logits, batch)) / 2 + 0.5 * output.ponder_cost
     torch.testing.assert_close(loss.total, expected)
+
+
+@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+def test_the_loss_of_ponder_is_the_expectation_over_the_last_step(architecture):
+    side = "decoder" if architecture in ("language_model", "encoder_decoder") else "encoder"
+    config = tiny.task(architecture).configure(tiny.model_config(dropout=0.0))
+    model = build(replaced(config, {"halting.side": side, "halting.rule": "ponder"})).train()
+    batch = collate(tiny.examples(architecture, count=7, seed=3), indices=range(7))
+    nn.init.normal_((model.target if side == "decoder" else model.source).recurrence.halting.weight)
+    found = objective(model, batch, label_smoothing=0.1, ponder_weight=0.3)
+    output = model(*inputs(architecture, batch), keep=Kept(states=True))
+    trace = output.decoder or output.encoder
+    total, count = 0.0, 0
+    for row, answer in enumerate(batch.target.view(len(batch.target), -1).tolist()):
+        for place, label in enumerate(answer):
+            if label == (NO_CLASS if batch.target.ndim == 1 else 0):
+                continue
+            count += 1
+            for step, logits in enumerate(output.step_logits):
+                one = logits[row] if batch.target.ndim == 1 else logits[row, place]
+                nats = nn.functional.cross_entropy(one, torch.tensor(label), label_smoothing=0.1)
+                total += trace.weight[step, row, place] * nats
+    wanted = total / count + 0.3 * output.ponder_cost
+    torch.testing.assert_close(found.total, wanted)
+    assert len(output.step_logits) == 3
+    assert found.total.requires_grad
+    model.eval()
+    assert objective(model, batch, label_smoothing=0.1, ponder_weight=0.0).mean_steps <= 3

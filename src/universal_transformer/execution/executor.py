@@ -41,7 +41,7 @@ def compacting_loop(
     unit = recurrence.stop_unit(depth)
     if unit is None or compaction_obstacle(recurrence, context, depth=depth) is not None:
         return None
-    progress = HaltingProgress.start(recurrence, states, depth=depth, padding=padding)
+    progress = HaltingProgress.start(recurrence, states, unit=unit, padding=padding)
     signals = recurrence.coordinates.step_signals(depth.max_steps, like=states)
     loop = CompactLoop(recurrence, context, depth=depth, signals=signals)
     positions, by_sequence = progress.halting.running.numel(), unit.config.scope == "sequence"
@@ -57,7 +57,7 @@ def compacting_loop(
             loop.run(progress, step=step, counts=counts)
             break
         recurrence.halting_step(progress, context, step=step, depth=depth, signals=signals, padding=padding)
-    return progress.output.to(states.dtype), progress.trace(padding)
+    return progress.output.to(states.dtype), progress.trace(padding, unit=unit, depth=depth)
 
 
 def cache_stores(recurrence: Recurrence, cache: KeyValueCache, *, depth: int) -> list[CacheStore]:

@@ -9,6 +9,7 @@ import math
 import torch
 
 from universal_transformer.nn.context import AttentionContext
+from universal_transformer.nn.ponder import PonderUnit
 from universal_transformer.nn.recurrence import Depth, Recurrence
 
 COMPACT_BELOW = 0.75
@@ -80,6 +81,8 @@ def compaction_obstacle(
     unit = recurrence.stop_unit(depth)
     if unit is None:
         return "no position halts: the depth is fixed"
+    if isinstance(unit, PonderUnit) and unit.training:
+        return "in training with the rule ponder all positions make all steps"
     if unit.config.state != "frozen":
         return 'halted positions go on changing (state="evolving")'
     if (reason := shared_call_obstacle(recurrence)) is not None or context is None:

@@ -43,7 +43,7 @@ def depth_loop(
         )
         return step + 1, *_carried(progress)
 
-    start = _carried(HaltingProgress.start(recurrence, states, depth=depth, padding=padding))
+    start = _carried(HaltingProgress.start(recurrence, states, unit=recurrence.unit, padding=padding))
     first = torch.zeros((), dtype=torch.int64, device=states.device)
     _, *carried = while_loop(runs, body, (first, *start))  # type: ignore[no-untyped-call]
     found = _progress(carried)
@@ -78,11 +78,12 @@ def _one_step(
     unit, active = recurrence.unit, halting.running
     rule, last = unit.config.output, step == depth.max_steps - 1
     timed = recurrence.coordinates(states, context.encoding, step=0, num_steps=1, signals=signal)
-    probability = torch.where(step < depth.min_steps - 1, 0.0, unit(timed, padding=padding))
+    new, entered = recurrence.step(timed, context, step=0, running=active, entered=before.entered)
+    asked = unit(timed if unit.reads == "timed" else recurrence.close(new), padding=padding)
+    probability = torch.where(step < depth.min_steps - 1, 0.0, asked)
     stop = last.expand_as(active) if unit.config.remainder_at_cap else False
     decision = unit.rule(halting.cumulative, probability, threshold=depth.threshold, stop=stop)
     halting, weight = halting.advance(decision)
-    new, entered = recurrence.step(timed, context, step=0, running=active, entered=before.entered)
     made = combine(output, weigh(new, weight, rule=rule), weight, rule=rule)
     if rule == "final":
         made = torch.where(active.unsqueeze(-1), made, output)

@@ -34,6 +34,8 @@ Rules = Iterator[tuple[str, bool, str]]
 Architecture = Literal["encoder_decoder", "language_model", "classifier", "tagger"]
 ENCODERS = ("classifier", "tagger")
 """Architectures without a decoder: their targets are classes, and have no start and no end."""
+UNUSED_BIAS = -1.0
+"""`halting.bias` in files of models without halting: the default of earlier versions."""
 AnyConfig = TypeVar("AnyConfig", bound="BaseConfig")
 
 
@@ -168,6 +170,11 @@ class BaseConfig:
         return self.halts_in(decoder=False) or self.halts_in(decoder=True)
 
     @property
+    def expects_loss(self) -> bool:
+        """Whether the loss is the expectation over the step at which positions stop."""
+        return False
+
+    @property
     def max_steps(self) -> int:
         """The largest number of steps of any side. 0: the model has no steps over depth."""
         return max(self.max_steps_of(decoder=False), self.max_steps_of(decoder=True))
@@ -281,9 +288,25 @@ class ModelConfig(BaseConfig):
         sequence = self.halts_in(decoder=True) and self.halting.scope == "sequence"
         return self.architecture not in ENCODERS and (sequence or self.tensor2tensor.shift_positions_by_step)
 
+    @property
+    def expects_loss(self) -> bool:
+        """Whether the loss is the expectation over the step at which positions stop (PonderNet)."""
+        return self.halts and self.halting.rule == "ponder"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values, those of `generation` and `execution` only where not the default."""
-        return _without_defaults(self, generation=GenerationConfig(), execution=ExecutionConfig())
+        found = _without_defaults(self, generation=GenerationConfig(), execution=ExecutionConfig())
+        if not self.halts and self.halting.bias is None:  # as earlier versions wrote it
+            found["halting"]["bias"] = UNUSED_BIAS
+        return found
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any], *, where: str = "model configuration") -> ModelConfig:
+        """Return the inverse of `to_dict`, also for files of earlier versions. Missing fields have their defaults."""
+        config = super().from_dict(fields, where=where)
+        if config.halts or config.halting.bias != UNUSED_BIAS:
+            return config
+        return dataclasses.replace(config, halting=dataclasses.replace(config.halting, bias=None))
 
 
 def _without_defaults(config: BaseConfig, **defaults: GenerationConfig | ExecutionConfig) -> dict[str, Any]:
@@ -342,6 +365,8 @@ def _rules(config: ModelConfig) -> Rules:
     classes = config.vocabulary.num_classes not in (0, config.vocabulary.size)
     yield "transition.kind", config.transition.kind not in TRANSITIONS, f"allowed: {listed(TRANSITIONS)}"
     yield "halting.rule", config.halting.rule not in HALTING_RULES, f"allowed: {listed(HALTING_RULES)}"
+    if config.expects_loss:
+        yield from _ponder_rules(config)
     yield "outputs.pooling", pointer and not tokens, 'points at a token: inputs.kind must be "tokens"'
     every = config.architecture == "tagger" and config.outputs.pooling != "mean"
     yield "outputs.pooling", every, "a tagger reads each position by itself: leave it out"
@@ -354,6 +379,23 @@ def _rules(config: ModelConfig) -> Rules:
         "lets a causal decoder depend on the length or the content of later tokens: use it with a classifier, or set "
         "tensor2tensor.allow_look_ahead to score official checkpoints that were trained so",
     )
+
+
+def _ponder_rules(config: ModelConfig) -> Rules:
+    """What PonderNet needs: an output after every step, which is the last state."""
+    halting, encoder = config.halting, config.architecture == "encoder_decoder" and config.halts_in(decoder=False)
+    reason = "ponder needs the output after every step, and an encoder has none: set it to decoder"
+    yield "halting.side", encoder, reason
+    yield "halting.output", halting.output == "interpolate", "ponder reads the state of the last step: set it to final"
+    yield "halting.state", halting.state != "frozen", "ponder freezes a position that stops: set it to frozen"
+    yield "halting.remainder_at_cap", not halting.remainder_at_cap, "with ponder the last step takes the rest"
+    length = config.by_length(decoder=False)
+    yield "depth.max_steps", length, "ponder needs one last step for all sequences: set a number"
+    other = halting.threshold not in (HaltingConfig().threshold, halting.quantile)
+    yield "halting.threshold", other, "ponder stops at halting.quantile: set that"
+    yield "halting.prior_steps", 0 < halting.prior_steps < 1, "at least 1 step, or 0 for (max_steps + 1) / 2"
+    plain = config.tensor2tensor.plain_layers_after > 0
+    yield "tensor2tensor.plain_layers_after", plain, "ponder needs the output after every step: leave it out"
 
 
 def _size_rules(config: ModelConfig) -> Rules:

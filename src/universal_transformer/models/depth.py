@@ -11,10 +11,13 @@ from universal_transformer.execution.install import install
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.plain_layers import MixedRecurrence
 from universal_transformer.nn.block import Block, residual_scale
-from universal_transformer.nn.config import CoordinatesConfig
+from universal_transformer.nn.config import HALTING_RULES, CoordinatesConfig, named
 from universal_transformer.nn.coordinates import Coordinates
 from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.nn.recurrence import Depth, Recurrence
+
+USUAL_LENGTH = 16
+"""The number of steps that the initial bias of halting is for, where each sequence has its own."""
 
 
 def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = False) -> Recurrence:
@@ -45,10 +48,10 @@ def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = Fa
         ]
 
     choices: dict[str, Any] = {
-        "depth": Depth(max_steps, min_steps, config.halting.threshold, by_length=config.by_length(decoder=decoder)),
+        "depth": Depth(max_steps, min_steps, config.halting.stops_at, by_length=config.by_length(decoder=decoder)),
         "step": step,
         "decoder": decoder,
-        "halting": HaltingUnit(sizes.width, config.halting) if config.halts_in(decoder=decoder) else None,
+        "halting": _halting_unit(config, decoder=decoder) if config.halts_in(decoder=decoder) else None,
         "closing_norm": nn.LayerNorm(sizes.width, eps=step.norm_epsilon) if step.norm == "pre" else None,
         "checkpointed": config.execution.activation_checkpointing,
     }
@@ -69,6 +72,17 @@ def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = Fa
     )
     install(made, config.execution.halting_execution)
     return made
+
+
+def _halting_unit(config: ModelConfig, *, decoder: bool) -> HaltingUnit:
+    """Return the unit of the chosen rule. With ponder the last state is read, and each answer has one distribution."""
+    chosen = config.halting
+    if chosen.rule == "ponder":
+        scope = "sequence" if config.architecture == "classifier" else chosen.scope
+        chosen = dataclasses.replace(chosen, output="final", scope=scope)
+    max_steps = USUAL_LENGTH if config.by_length(decoder=decoder) else config.max_steps_of(decoder=decoder)
+    unit: HaltingUnit = named(HALTING_RULES[chosen.rule])(config.sizes.width, chosen, max_steps=max_steps)
+    return unit
 
 
 def _plain_coordinates(config: ModelConfig) -> Coordinates | None:

@@ -10,7 +10,7 @@ token and fact embeddings, tables      normal, standard deviation ``width^-1/2``
 segment embeddings                     normal, standard deviation 1, that of scaled token embeddings
 word-position mask of facts            1 + normal noise of standard deviation 1, or ones
 depthwise convolutions                 uniform over ``± kernel^-1/2``
-halting unit                           weight Glorot uniform, bias ``halting_bias``
+halting unit                           weight Glorot uniform, bias ``halting.bias``; of ponder 0 and the prior's rate
 classifier                             Glorot uniform, bias 0
 =====================================  ==============================================================
 """
@@ -46,8 +46,7 @@ def initialise(model: nn.Module, *, noisy_masks: bool = True) -> None:
             init.ones_(module.weight)
             init.zeros_(module.bias)
         elif isinstance(module, HaltingUnit):
-            init.xavier_uniform_(module.weight)
-            init.constant_(module.bias, module.config.bias)
+            module.initialise()
         elif isinstance(module, Coordinates):
             for table in (module.position_table, module.grid_tables, module.step_table):
                 if table is not None:

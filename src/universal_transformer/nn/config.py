@@ -142,8 +142,9 @@ class HaltingConfig:
     """D16: name of the rule, an entry of ``HALTING_RULES``."""
     threshold: Annotated[float, Range(0, 1, above=True)] = 0.99
     """Cumulative probability at which a position halts (1 - epsilon)."""
-    bias: Annotated[float, Range(-100, 100)] = -1.0
-    """D11: initial bias of the halting unit: a lower value starts with more steps."""
+    bias: Annotated[float, Range(-100, 100)] | None = None
+    """D11: initial bias of the halting unit: a lower value starts with more steps. None: from max_steps, so that a
+    position takes about all of them at first."""
     remainder_at_cap: bool = True
     """D7: a position that still runs at the last step halts there and takes its remainder: its weights sum to 1."""
     output: Literal["mean", "interpolate", "final"] = "mean"
@@ -152,6 +153,17 @@ class HaltingConfig:
     """D9: others attend to the last state of a halted position, or to a state that still changes (tensor2tensor)."""
     scope: Literal["position", "sequence"] = "position"
     """D10: each position halts by itself, or all positions of a sequence halt together."""
+    prior: Literal["geometric", "uniform"] = field(default="geometric", metadata=ADDED)
+    """ponder: the distribution over steps that the loss compares with."""
+    prior_steps: Annotated[float, Range(0)] = field(default=0.0, metadata=ADDED)
+    """ponder: expected steps of the geometric prior. 0: (max_steps + 1) / 2."""
+    quantile: Annotated[float, Range(0, 1, above=True)] = field(default=0.5, metadata=ADDED)
+    """ponder: cumulative probability at which a position stops in inference."""
+
+    @property
+    def stops_at(self) -> float:
+        """The cumulative probability at which a position stops."""
+        return self.quantile if self.rule == "ponder" else self.threshold
 
 
 @dataclass(frozen=True)
@@ -192,10 +204,10 @@ class Exit:
 
 
 HALTING_RULES: dict[str, str] = {
-    "act": "universal_transformer.nn.halting:act",
-    "ponder": "universal_transformer.nn.halting:ponder",
+    "act": "universal_transformer.nn.halting:HaltingUnit",
+    "ponder": "universal_transformer.nn.ponder:PonderUnit",
 }
-"""Name of a rule -> ``module:function``. See docs/extending.md for how to add one."""
+"""Name of a rule -> ``module:class`` of its halting unit. See docs/extending.md for how to add one."""
 
 
 def named(path: str) -> Any:

@@ -27,7 +27,7 @@ from typing import ClassVar, Literal
 
 import torch
 
-from universal_transformer.axes import Bool, Float, Tensor
+from universal_transformer.axes import Bool, Float, PerStep, Scalar, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.config import Exit, HaltingConfig
 from universal_transformer.nn.halting import Memory, Rule, Sequences, act, wide
@@ -92,6 +92,10 @@ class ExitUnit:
         else:
             holds, memory = self._compare_outputs(states, memory, sequences=sequences)
         return holds.to(wide(states.dtype)), memory
+
+    def cost(self, weights: PerStep, memory: Memory, *, min_steps: int) -> Scalar | None:  # noqa: ARG002
+        """Nothing was trained to stop."""
+        return None
 
     def _compare_states(
         self, states: Vectors, memory: Memory, *, sequences: Sequences

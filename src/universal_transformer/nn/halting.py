@@ -9,6 +9,7 @@ asked about rows of states of any shape, so that the loop over all positions and
 running ones share them.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
@@ -17,13 +18,11 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from universal_transformer.axes import Bool, Float, Padding, PerPosition, Scalar, States, Tensor
+from universal_transformer.axes import Bool, Float, Padding, PerPosition, PerStep, Scalar, States, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.nn.config import HALTING_RULES, HaltingConfig, named
+from universal_transformer.nn.config import HaltingConfig
 
 Output = Literal["mean", "interpolate", "final"]
-READ_NEW = ("ponder",)
-"""Rules whose probability is that of stopping after a step, read from its new state; of others it is read before."""
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -80,6 +79,9 @@ class StopUnit(Protocol):
 
     def ask(self, states: Tensor, memory: Memory, *, sequences: Sequences) -> tuple[Tensor, Memory]:
         """``p`` of each row, and what the next step needs to know."""
+
+    def cost(self, weights: PerStep, memory: Memory, *, min_steps: int) -> Scalar | None:
+        """What the loss adds for thinking; None: ``N + R`` (:func:`ponder_cost`)."""
 
 
 @dataclass(frozen=True)
@@ -211,25 +213,51 @@ def ponder_cost(steps: PerPosition, remainder: PerPosition, *, padding: Padding 
 class HaltingUnit(nn.Module):
     """``p = sigmoid(w · x + b)``, at least in float32; ``scope="sequence"`` averages ``p`` over the real positions."""
 
-    def __init__(self, width: int, config: HaltingConfig) -> None:
+    reads: Literal["timed", "new"] = "timed"
+    rule: Rule = staticmethod(act)
+
+    def __init__(self, width: int, config: HaltingConfig, *, max_steps: int = 1) -> None:
         super().__init__()
-        self.config = config
-        self.rule: Rule = named(HALTING_RULES[config.rule])
-        self.reads: Literal["timed", "new"] = "new" if config.rule in READ_NEW else "timed"
+        self.config, self.max_steps = config, max_steps
         self.weight = nn.Parameter(torch.zeros(1, width))
-        self.bias = nn.Parameter(torch.full((1,), float(config.bias)))
+        self.bias = nn.Parameter(torch.full((1,), self.first_bias))
+
+    @property
+    def first_bias(self) -> float:
+        """The initial bias: that of the configuration, or ``-ln(2T - 1)``, with which ``p = 1 / (2T)`` (decision D11).
+
+        A position then takes all T steps at first, at any T.
+        """
+        return -math.log(2 * self.max_steps - 1) if self.config.bias is None else float(self.config.bias)
+
+    @torch.no_grad()
+    def initialise(self) -> None:
+        """Draw the weights that training starts with."""
+        nn.init.xavier_uniform_(self.weight)
+        nn.init.constant_(self.bias, self.first_bias)
+
+    def features(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
+        """What the affine map reads: the states."""
+        return states
+
+    def cost(self, weights: PerStep, memory: Memory, *, min_steps: int) -> Scalar | None:  # noqa: ARG002
+        """What the loss adds for thinking; None: ``N + R`` (:func:`ponder_cost`)."""
+        return None
+
+    def logit(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
+        """``w · x + b`` of every position by itself."""
+        if not torch.is_autocast_enabled(states.device.type):
+            return self._logit(states)
+        with torch.autocast(states.device.type, enabled=False):
+            return self._logit(states)
+
+    def _logit(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
+        dtype = wide(states.dtype)
+        return linear(self.features(states).to(dtype), self.weight.to(dtype), self.bias.to(dtype)).squeeze(-1)
 
     def probability(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
         """``p`` of every position by itself."""
-        if not torch.is_autocast_enabled(states.device.type):
-            return self._probability(states)
-        with torch.autocast(states.device.type, enabled=False):
-            return self._probability(states)
-
-    def _probability(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
-        dtype = wide(states.dtype)
-        logit = linear(states.to(dtype), self.weight.to(dtype), self.bias.to(dtype))
-        return torch.sigmoid(logit.squeeze(-1))
+        return torch.sigmoid(self.logit(states))
 
     def forward(self, states: States, *, padding: Padding | None = None) -> Float[Tensor, "batch position"]:
         """``p``, the same for all positions of a sequence where the scope is the sequence."""
@@ -257,3 +285,7 @@ class LengthUnit:
         """``p = 0``."""
         del sequences
         return states.new_zeros(states.shape[:-1], dtype=wide(states.dtype)), memory
+
+    def cost(self, weights: PerStep, memory: Memory, *, min_steps: int) -> Scalar | None:  # noqa: ARG002
+        """Nothing is trained to stop."""
+        return None

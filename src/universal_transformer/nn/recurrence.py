@@ -73,18 +73,18 @@ class HaltingProgress:
 
     @classmethod
     def start(
-        cls, recurrence: "Recurrence", states: States, *, depth: Depth, padding: Padding | None
+        cls, recurrence: "Recurrence", states: States, *, unit: StopUnit, padding: Padding | None
     ) -> "HaltingProgress":
         """Before the first step, where everything but ``padding`` runs."""
         zero = torch.zeros_like(states)
-        unit = recurrence.stop_unit(depth)
-        later = recurrence.blocks_per_step - 1 if unit is not None and unit.config.state == "frozen" else 0
+        later = recurrence.blocks_per_step - 1 if unit.config.state == "frozen" else 0
         return cls(states, zero, Halting.start(states, padding=padding), entered=(zero,) * later)
 
-    def trace(self, padding: Padding | None) -> Trace:
+    def trace(self, padding: Padding | None, *, unit: StopUnit, depth: Depth) -> Trace:
         """What happened over depth."""
         probabilities, weights = torch.stack(self.probabilities), torch.stack(self.weights)
-        return Trace(self.halting.steps, self.halting.remainder, padding, probabilities, weights)
+        cost = unit.cost(weights, self.memory, min_steps=depth.min_steps)
+        return Trace(self.halting.steps, self.halting.remainder, padding, probabilities, weights, cost=cost)
 
 
 Executor = Callable[..., tuple[States, Trace] | None]
@@ -263,13 +263,15 @@ class Recurrence(nn.Module):
         The loop ends when no position runs. With a cache it makes all steps, because later positions may run longer
         and then attend to these positions at every step.
         """
-        progress = HaltingProgress.start(self, states, depth=depth, padding=padding)
+        unit = self.stop_unit(depth)
+        assert unit is not None
+        progress = HaltingProgress.start(self, states, unit=unit, padding=padding)
         signals = self.coordinates.step_signals(depth.max_steps, like=states)
         for step in range(depth.max_steps):
             if step and context.cache is None and not bool(progress.halting.running.any()):
                 break
             self.halting_step(progress, context, step=step, depth=depth, signals=signals, padding=padding)
-        return progress.output.to(states.dtype), progress.trace(padding)
+        return progress.output.to(states.dtype), progress.trace(padding, unit=unit, depth=depth)
 
     def halting_step(
         self,

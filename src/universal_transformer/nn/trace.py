@@ -24,6 +24,8 @@ NOTHING = Kept()
 class Trace:
     """What happened over depth: read by the ponder cost, the plots and the explorer alike.
 
+    ``cost`` is the ponder cost of rules that define another one than ``N + R``.
+
     ``steps`` is N and ``remainder`` R, both 0 at padding; of a fixed depth N is T and R is 0. ``probability`` and
     ``weight`` (halting only) have one row a step made. ``self_attention`` and ``cross_attention`` have one row a
     layer application and are kept on request; so are ``states``: ``H^t`` after each step made, after the closing norm
@@ -38,6 +40,7 @@ class Trace:
     self_attention: Float[Tensor, "layer batch heads query key"] | None = None
     cross_attention: Float[Tensor, "layer batch heads query source"] | None = None
     states: Float[Tensor, "step batch position width"] | None = None
+    cost: Scalar | None = None
 
     def num_positions(self) -> Int[Tensor, ""]:
         """Number of real positions."""
@@ -48,7 +51,9 @@ class Trace:
         return mean_ponder(self.steps, torch.zeros_like(self.steps), padding=self.padding)
 
     def ponder_cost(self) -> Scalar:
-        """Mean N + R over real positions; 0 for a fixed depth, where there is nothing to decide."""
+        """Mean N + R over real positions, or ``cost``; 0 for a fixed depth, where there is nothing to decide."""
+        if self.cost is not None:
+            return self.cost
         if self.probability is None:
             return self.steps.new_zeros(())
         return mean_ponder(self.steps, self.remainder, padding=self.padding)

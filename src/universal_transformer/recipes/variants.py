@@ -62,7 +62,7 @@ def halting(base: Recipe) -> Recipe:
     """Return the recipe with dynamic halting; its name ends in -ut-halting."""
 
     def model(universal: ModelConfig) -> ModelConfig:
-        return replaced(universal, {"halting.side": "both"})
+        return replaced(universal, {"halting.side": "both", "halting.bias": -1.0})
 
     return _variant(base, model, suffix="ut-halting", title="UT, dynamic halting")
 

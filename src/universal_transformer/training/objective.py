@@ -16,7 +16,7 @@ from universal_transformer.evaluation.report import Side
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.nn.trace import Kept, Trace
-from universal_transformer.training.step_losses import cross_entropies, deep_supervision, stop_loss
+from universal_transformer.training.step_losses import cross_entropies, deep_supervision, expected_loss, stop_loss
 
 StepLoss = Literal["last", "mean", "increasing"]
 Stage = Literal["all", "halting"]
@@ -61,13 +61,15 @@ def objective(
 
     n counts the real targets of the batch: tokens that are not padding, examples of a classifier, or positions of a
     tagger that have a class. q is ``1 - label_smoothing`` at the right answer plus ``label_smoothing / classes``
-    everywhere (model.md, section 6). `max_steps` replaces the configured depth. With a `step_loss` other than "last" CE
-    is that of `deep_supervision`. In the stage "halting" L is `stop_loss`, of a call in which nothing halts.
+    everywhere (model.md, section 6). `max_steps` replaces the configured depth. In training with the rule ponder, CE is
+    its expectation over the last step, and ``N + R`` a divergence (`nn/ponder.py`). `step_loss`: `deep_supervision`.
+    In the stage "halting" L is `stop_loss`, of a call in which nothing halts.
     """
     depth: dict[str, float | Kept] = {} if max_steps is None else {"max_steps": max_steps}
     if stage == "halting":
         depth["halting_threshold"] = NEVER
-    if stage == "halting" or step_loss != "last":
+    expected = model.training and model.config.expects_loss
+    if stage == "halting" or step_loss != "last" or expected:
         depth["keep"] = Kept(states=True)
     match model.config.architecture:
         case "encoder_decoder":
@@ -96,6 +98,8 @@ def objective(
         if stage == "halting":
             least = model.config.min_steps_of(decoder=output.decoder is not None)
             trained = stop_loss(each.detach(), read, real=real.flatten(), min_steps=least)
+        elif expected:
+            trained = expected_loss(each, read) / count + ponder_weight * ponder
         elif step_loss != "last":
             mixed = None if read.probability is None else cross_entropy
             supervised = deep_supervision(each.sum(1) / count, mixed, weights=step_loss)

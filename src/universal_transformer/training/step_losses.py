@@ -1,6 +1,6 @@
 """Losses that read what a model predicts after every step, not its output alone.
 
-CE_t is the cross-entropy of the head on the state ``H^t`` (``keep_states=True``). A row is a target: a token, or the
+CE_t is the cross-entropy of the head on the state ``H^t`` (``Kept(states=True)``). A row is a target: a token, or the
 class of a sequence.
 """
 
@@ -57,6 +57,17 @@ def deep_supervision(
     value = torch.ones_like(each) if weights == "mean" else torch.arange(1.0, len(each) + 1, device=each.device)
     over_steps = (value * each).sum() / value.sum()
     return over_steps if output is None else (over_steps + output) / 2
+
+
+def expected_loss(each: Rows, trace: Trace) -> Scalar:
+    """``Σ_i Σ_t p_it CE_it`` over rows i, p_it the probability that step t is the last one (PonderNet).
+
+    The rows of `each` are the positions of the trace, or its sequences, of which all positions have the same p.
+    """
+    assert trace.weight is not None
+    by_position = trace.weight.flatten(1)
+    weights = by_position if by_position.shape[1] == each.shape[1] else trace.weight.amax(-1)
+    return (weights * each).sum()
 
 
 def stop_targets(each: Rows) -> Bool[Tensor, "before row"]:

@@ -123,6 +123,11 @@ def check_extras(config: RunConfig) -> None:
             raise UserError(
                 f"training.{name}: {value!r}, but this model has no depth to choose; allowed here: {allowed}"
             )
+    if config.training.step_loss != "last" and config.model.expects_loss:
+        raise UserError(
+            f"training.step_loss: {config.training.step_loss!r}, but the rule ponder weighs the loss of each step by "
+            "its probability; leave it out"
+        )
     if config.training.tensorboard and find_spec("tensorboard") is None:
         raise UserError(
             "training.tensorboard: TensorBoard is not installed; "
