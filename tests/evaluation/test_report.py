@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.collapse import collapse
+from universal_transformer.evaluation.collapse import collapse, fake
 from universal_transformer.evaluation.report import (
     CONFUSION,
     BySupports,
@@ -44,6 +44,11 @@ def test_step_counts_have_the_mean_and_deviation_of_what_was_counted(counts):
 def test_collapse(counts, reason):
     found = collapse(StepCounts("decoder", counts), max_steps=3)
     assert found is None if reason is None else reason in found
+
+
+def test_a_loss_above_its_expectation_is_collapse():
+    assert fake(0.5, expected=0.5) is None
+    assert "(fake): the validation loss where positions stop is 0.6000, above" in fake(0.6, expected=0.5)
 
 
 def test_one_step_is_no_collapse():

@@ -128,6 +128,14 @@ def test_a_collapsed_side_is_named_with_its_own_cap(tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize(("expected", "warned"), [(-1.0, True), (99.0, False)])
+def test_an_exit_that_is_worse_than_expected_is_warned_about_at_the_end(tmp_path, monkeypatch, expected, warned):
+    monkeypatch.setattr(validations.Validation, "expected_loss", lambda *_: expected)
+    model = replaced(tiny.model_config(), {"halting.side": "decoder", "halting.rule": "ponder"})
+    result = train(tiny.run_config(model), tmp_path / "run", task=tiny.task("encoder_decoder"), quiet=True)
+    assert any("collapsed (fake)" in text for text in result.warnings) == warned
+
+
 @pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
 def test_the_baseline_is_kept_and_a_run_that_does_not_beat_it_warns(tmp_path, capsys, architecture):
     classes, rows = architecture in ENCODERS, tiny.examples(architecture, count=1, seed=0)

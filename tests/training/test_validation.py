@@ -6,6 +6,7 @@ import torch
 from universal_transformer.data.batch import collate
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import build
+from universal_transformer.training.objective import objective
 from universal_transformer.training.validation import (
     COLLAPSE_LOOKS,
     COLLAPSE_UPDATES,
@@ -61,6 +62,20 @@ def test_it_gives_up_when_asked_to():
     asked = iter([False, True])
     with pytest.raises(Interrupted):
         validation(tiny.task().train, batch_tokens=20).score(model, stopped=lambda: next(asked))
+    assert model.training
+
+
+@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+def test_the_expected_loss_is_the_one_that_training_lowers(architecture):
+    """Without dropout; training freezes nothing, and so it makes the same steps."""
+    side = "decoder" if architecture in ("language_model", "encoder_decoder") else "encoder"
+    config = tiny.task(architecture).configure(tiny.model_config(dropout=0.0))
+    model = build(replaced(config, {"halting.side": side, "halting.rule": "ponder"}))
+    rows = tiny.examples(architecture, count=9, seed=2)
+    with torch.no_grad():
+        trained = objective(model, collate(rows, indices=range(9)), label_smoothing=0.0, ponder_weight=0.0)
+    found = validation(rows, batch_tokens=20).expected_loss(model)
+    assert found == pytest.approx(float(trained.total), rel=1e-5)
     assert model.training
 
 

@@ -8,9 +8,15 @@ kind       condition                                   what it means
 shallow    ``m < SHALLOW``                             positions stop after one step
 deep       ``m > DEEP · T``                            positions go on to the cap
 constant   ``s < CONSTANT``                            positions stop at the same step
+fake       ``CE > Σ_t p_t CE_t`` (rule ponder)         the loss where positions stop is above its expectation
 =========  ==========================================  =================================================
 
 ``python experiments/collapse.py`` compares the thresholds with all recorded runs that halt (``results/collapse.md``).
+The first three are of one side. ``fake`` is of the output: CE is the cross-entropy of validation, and the sum its
+expectation over the steps at which positions may stop. The output of ACT is a mean of states, and the logits are affine
+in it, so that its CE is at most this sum (Jensen; with pre-norm a LayerNorm stands in between). No recorded run has the
+rule ponder: the condition is not calibrated.
+
 The remainder is no criterion: with ACT it approaches 1 where positions go on to the cap, and also where they stop after
 one step. A side with one step cannot collapse.
 """
@@ -63,6 +69,16 @@ def describe(kind: Kind, mean: float, spread: float, *, side: Side, max_steps: i
     """Return what the positions of a side do, the figures that show it, and what to do about it."""
     what, remedy = MEANING[kind]
     return f"nearly all {side} positions {what} (steps {mean:.2f} ± {spread:.2f} of at most {max_steps}): {remedy}"
+
+
+def fake(cross_entropy: float, *, expected: float) -> str | None:
+    """Return a warning if the loss at the exit is above its expectation."""
+    if cross_entropy <= expected:
+        return None
+    return (
+        f"halting has collapsed (fake): the validation loss where positions stop is {cross_entropy:.4f}, above its "
+        f"expectation over all steps, {expected:.4f}: positions stop too early; try a larger halting.quantile"
+    )
 
 
 def collapse(steps: StepCounts, *, max_steps: int) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
@@ -82,10 +81,10 @@ def halting_2x(base: Recipe) -> Recipe:
 def twice_the_depth(universal: ModelConfig) -> dict[str, object]:
     """Return the changes that make a model halt with a cap T of twice its depth.
 
-    A position first halts with the probability ``1 / (2 T)`` at each step, and so it starts near the cap.
+    The bias follows from T, so that positions take about all steps at first.
     """
     cap = 2 * universal.max_steps_of(decoder=False)
-    return {"halting.side": "both", "depth.max_steps": cap, "halting.bias": -round(math.log(2 * cap - 1), 2)}
+    return {"halting.side": "both", "depth.max_steps": cap, "halting.bias": None}
 
 
 def post_norm(base: Recipe) -> Recipe:

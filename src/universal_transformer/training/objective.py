@@ -71,14 +71,7 @@ def objective(
     expected = model.training and model.config.expects_loss
     if stage == "halting" or step_loss != "last" or expected:
         depth["keep"] = Kept(states=True)
-    match model.config.architecture:
-        case "encoder_decoder":
-            output: ModelOutput = model(batch.source, batch.target, **depth)
-        case "language_model":
-            output = model(batch.target, **depth)
-        case _:
-            output = model(batch.source, **depth)
-    target = batch.target
+    output, target = answer(model, batch, depth), batch.target
     logits = output.logits.float()
     ignored = NO_CLASS if target.ndim == 1 else PADDING
     real = target != ignored
@@ -119,3 +112,18 @@ def objective(
         steps=steps,
         traces=traces,
     )
+
+
+def answer(model: Pretrained, batch: Batch, depth: Mapping[str, float | Kept]) -> ModelOutput:
+    """Return the output of a model for the targets of a batch, which the tokens before each target are given for.
+
+    `depth` are arguments of the call.
+    """
+    match model.config.architecture:
+        case "encoder_decoder":
+            output: ModelOutput = model(batch.source, batch.target, **depth)
+        case "language_model":
+            output = model(batch.target, **depth)
+        case _:
+            output = model(batch.source, **depth)
+    return output

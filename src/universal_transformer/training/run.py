@@ -13,6 +13,7 @@ from typing import Literal
 import torch
 
 from universal_transformer.axes import Tensor
+from universal_transformer.evaluation.collapse import fake
 from universal_transformer.evaluation.report import METRICS as SCORES
 from universal_transformer.evaluation.report import Side
 from universal_transformer.evaluation.trivial import TrivialBaseline
@@ -327,6 +328,13 @@ class TrainingRun:
         if score.rank(classes=self.classes)[0] >= self.baseline.rank(classes=self.classes)[0]:
             self._warn(f"validation {self.text(score)} is not better than the {text}")
         return text
+
+    def check_exit(self, score: Score) -> None:
+        """Warn if the loss of `score` is above its expectation over the steps at which positions may stop."""
+        if self.model.config.expects_loss and (
+            found := fake(score.cross_entropy, expected=self.validation.expected_loss(self.model))
+        ):
+            self._warn(found)
 
     def save(self) -> None:
         """Write a checkpoint; NonFiniteError instead of one with a number that is not finite."""

@@ -164,6 +164,8 @@ def finish(run: TrainingRun, *, reason: Reason, stop: StopRequest) -> TrainingRe
     model_folder = folders.save_model(run.folder, run.model, run.task.codec)
     figures = numbers(chosen.score) if chosen.score else {}
     baseline = run.check_baseline(chosen.score) if chosen.score else ""
+    if chosen.score and not interrupted:
+        run.check_exit(chosen.score)
     run.write("end", {"stopped": reason, "chosen": chosen.name, **figures})
     if reason == "interrupted":
         text = f"stopped by {stop.reason} after update {update}, saved; continue with: ut train --resume {run.folder}"

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import get_args
 
 import torch
 
 from universal_transformer.axes import Tensor
-from universal_transformer.data.batch import collate
-from universal_transformer.data.example import NO_CLASS, Example, sizes
+from universal_transformer.data.batch import Batch, collate
+from universal_transformer.data.example import NO_CLASS, PADDING, Example, sizes
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.collapse import describe, kind_of_collapse
 from universal_transformer.evaluation.report import METRICS, Side
 from universal_transformer.evaluation.trivial import TrivialBaseline, target_classes
-from universal_transformer.nn.trace import Trace
+from universal_transformer.nn.trace import Kept, Trace
 from universal_transformer.registry import Model
-from universal_transformer.training.objective import objective
+from universal_transformer.training.objective import NEVER, answer, objective
+from universal_transformer.training.step_losses import cross_entropies, expected_loss
 from universal_transformer.training.task_metric import TaskMetric
 from universal_transformer.typed import NumberOf
 
@@ -96,20 +97,13 @@ class Validation:
             if stopped():
                 raise Interrupted
 
-        was_training = model.training
-        model.eval()
-        devices = [self._device] if self._device.type == "cuda" else []
         totals = torch.zeros(3 + 2 * len(SIDES), dtype=torch.float64, device=self._device)
-        try:
-            # no inference mode: training uses the tables that the model caches here
-            with torch.random.fork_rng(devices), torch.no_grad():
-                with self._precision():
-                    for indices in self._batches:
-                        check()
-                        totals += self._batch_totals(model, indices)
-                metric = {} if self._metric is None else self._metric.score(model, check=check)
-        finally:
-            model.train(was_training)
+        with self._evaluating(model):
+            with self._precision():
+                for indices in self._batches:
+                    check()
+                    totals += self._batch_totals(model, indices)
+            metric = {} if self._metric is None else self._metric.score(model, check=check)
         loss, correct, targets, *counts = totals.tolist()
         targets = max(1.0, targets)
         made, positions = counts[: len(SIDES)], counts[len(SIDES) :]
@@ -122,9 +116,38 @@ class Validation:
             metric=metric,
         )
 
+    def expected_loss(self, model: Model) -> float:
+        """Return the mean over targets of ``Σ_t p_t CE_t`` (PonderNet), in calls in which nothing halts."""
+        total, count = 0.0, 0
+        with self._evaluating(model), self._precision():
+            for indices in self._batches:
+                batch = self._batch(indices)
+                output = answer(model, batch, {"halting_threshold": NEVER, "keep": Kept(states=True)})
+                read = output.decoder or output.encoder
+                assert output.step_logits is not None, "states are kept"
+                assert read is not None, "a model that halts has a recurrence"
+                ignored = NO_CLASS if batch.target.ndim == 1 else PADDING
+                total += float(expected_loss(cross_entropies(output.step_logits, batch.target, ignored=ignored), read))
+                count += int((batch.target != ignored).sum())
+        return total / max(1, count)
+
+    @contextmanager
+    def _evaluating(self, model: Model) -> Iterator[None]:
+        was_training = model.training
+        model.eval()
+        devices = [self._device] if self._device.type == "cuda" else []
+        try:
+            # no inference mode: training uses the tables that the model caches here
+            with torch.random.fork_rng(devices), torch.no_grad():
+                yield
+        finally:
+            model.train(was_training)
+
+    def _batch(self, indices: list[int]) -> Batch:
+        return collate([self._examples[index] for index in indices], indices=indices).to(self._device)
+
     def _batch_totals(self, model: Model, indices: list[int]) -> Tensor:
-        batch = collate([self._examples[index] for index in indices], indices=indices).to(self._device)
-        loss = objective(model, batch, label_smoothing=0.0, ponder_weight=0.0)
+        loss = objective(model, self._batch(indices), label_smoothing=0.0, ponder_weight=0.0)
         made, positions = [], []
         for side in SIDES:
             trace = loss.traces.get(side)
