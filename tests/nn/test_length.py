@@ -118,6 +118,7 @@ def test_models_take_it_and_files_keep_it():
         ({"tied": False}, r"step.tied=False: depth.max_steps=\"length\" needs step.tied=True"),
         ({"step_coordinates": "learned"}, "needs another step signal"),
         ({"halting": True, "remainder_at_cap": False}, "needs remainder_at_cap=True"),
+        ({"norm": "deep"}, "its residual needs a number of steps"),
         ({"max_steps": "long"}, "expected a whole number, at least 1"),
     ],
 )

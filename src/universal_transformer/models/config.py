@@ -436,6 +436,7 @@ def _length_rules(config: ModelConfig) -> Rules:
     learned = config.coordinates.step == "learned"
     yield "coordinates.step", chosen and learned, f'depth.max_steps="length" needs another step signal: {steps}'
     yield "tensor2tensor.shift_positions_by_step", chosen and t2t.shift_positions_by_step, "needs a number of steps"
+    yield "step.norm", chosen and config.step.norm == "deep", "its residual needs a number of steps: take post or pre"
     yield (
         "halting.remainder_at_cap",
         chosen and not config.halting.remainder_at_cap,
