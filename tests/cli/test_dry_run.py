@@ -62,7 +62,7 @@ EXTERNAL = {
     for name, recipe in RECIPES.items()
     if type(recipe().data) in SOURCES and not name.startswith("wmt14")
 }
-OWN_FILES = ("pairs", "text", "labelled")
+OWN_FILES = ("pairs", "text", "labelled", "tagged")
 NOT_FETCHED = tuple(name for name in RECIPES if name.startswith("wmt14"))
 
 
@@ -184,7 +184,7 @@ def test_missing_files_that_only_a_user_can_bring_are_named(name, capsys, tmp_pa
 @pytest.mark.parametrize("name", OWN_FILES)
 def test_your_own_files_dry_run(name, capsys, tmp_path):
     file = tmp_path / "own.tsv"
-    lines = (f"the number {number}\t{'odd' if number % 2 else 'even'}\n" for number in range(40))
+    lines = (f"the number {number}\t{'odd' if number % 2 else 'even'}\n\n" for number in range(40))
     file.write_text("".join(lines))
     assert main(["train", name, "--dry-run", "--data.train", str(file)]) == 0
     assert "parameters" in capsys.readouterr().out

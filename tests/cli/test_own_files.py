@@ -17,11 +17,13 @@ RECIPES = {
     "pairs": [f"{WORDS[n % 6]} {WORDS[n % 5]} {n}\t{WORDS[n % 3]} {n}\n" for n in range(60)],
     "labelled": [f"{WORDS[n % 6]} {WORDS[n % 5]} {n}\t{'ab'[n % 2]}\n" for n in range(60)],
     "text": [f"{WORDS[n % 6]} {WORDS[n % 5]} {n}\n" for n in range(60)],
+    "tagged": [f"{WORDS[n % 6]}\tA\n{WORDS[n % 5]}\tA\n{n}\tN\n\n" for n in range(60)],
 }
 MORE = {
     "pairs": "".join(f"zebra {n}\tzoo zoo zoo {n}\n" for n in range(300)),
     "labelled": "".join(f"zebra zebra {n}\t{'0c'[n % 2]}\n" for n in range(300)),
     "text": "".join(f"zebra § {n}\n" for n in range(300)),
+    "tagged": "".join(f"zebra\tZ\n{n}\tN\n\n" for n in range(300)),
 }
 
 
@@ -33,7 +35,8 @@ def runs(tmp_path_factory):
         (folder / f"{recipe}.tsv").write_text("".join(lines))
         given = ["--data.train", str(folder / f"{recipe}.tsv"), "--run", str(folder / recipe)]
         metric = ["--data.metric", "sequence"] if recipe == "pairs" else []
-        assert main(["train", recipe, "--tokenizer", "word", *given, *metric, *TINY]) == 0
+        words = [] if recipe == "tagged" else ["--tokenizer", "word"]
+        assert main(["train", recipe, *words, *given, *metric, *TINY]) == 0
     return folder
 
 
@@ -177,7 +180,7 @@ def test_a_run_trained_with_groups_keeps_them_for_the_rows_held_out(tmp_path, ca
             ["--data.test", "{a}", "--data.test-target", "x"],
             "--data.test-target: found 1 files; expected none",
         ),
-        ("text", ["--data.test", "{a}", "--data.group", "x"], "--data.group 'x': lines of text have no columns"),
+        ("text", ["--data.test", "{a}", "--data.group", "x"], "--data.group 'x': these files have no column of groups"),
         ("pairs", ["--data.group", "3"], "--data.group '3': name the files with --data.test"),
         (
             "pairs",

@@ -75,7 +75,7 @@ def _few(data):
     return counts
 
 
-@pytest.mark.parametrize("name", ["pairs", "text", "labelled"])
+@pytest.mark.parametrize("name", ["pairs", "text", "labelled", "tagged"])
 def test_recipes_of_your_own_files_ask_for_one(name):
     with pytest.raises(UserError, match=r"--data\.train"):
         RECIPES[name]().data.load()

@@ -164,7 +164,8 @@ def add_own_tests(parser: Parser) -> None:
         action="extend",
         default=[],
         metavar="[NAME=]FILE",
-        help="use these files in place of the test of the run, each as a test set of its own (pairs, text, labelled)",
+        help="use these files in place of the test of the run, each as a test set of its own (pairs, text, labelled, "
+        "tagged)",
     )
     parser.add_argument(
         "--data.test-target",

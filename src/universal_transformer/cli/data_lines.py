@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from universal_transformer.data.example import Example, spread
+from universal_transformer.data.example import spread
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.tasks.codecs import TextReader
 from universal_transformer.tasks.task import Task
@@ -28,7 +28,12 @@ def data_lines(task: Task) -> list[str]:
         if any(lengths):
             mean = sum(lengths) / len(lengths)
             lines.append(f"lengths     {name}: at most {max(lengths):,} tokens, {mean:.1f} on average")
-    held_out = [index for one in spread(task.validation, count=SAMPLE) for index in _both(one)]
+    tags = task.model_fields.get("architecture") == "tagger"  # classes, not tokens
+    held_out = [
+        index
+        for one in spread(task.validation, count=SAMPLE)
+        for index in (*_ids(one.source), *_ids(() if tags else one.target))
+    ]
     if held_out:
         lines.append(f"unknown     {held_out.count(UNKNOWN) / len(held_out):.2%} of the validation tokens")
     for example in sample[:SHOWN]:
@@ -39,8 +44,3 @@ def data_lines(task: Task) -> list[str]:
 
 def _ids(side: Sequence[object] | int) -> list[int]:
     return [] if isinstance(side, int) else [index for index in side if isinstance(index, int)]
-
-
-def _both(example: Example) -> Iterator[int]:
-    yield from _ids(example.source)
-    yield from _ids(example.target)

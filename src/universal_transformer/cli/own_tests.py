@@ -49,14 +49,14 @@ def load_own_tests(run: Run, own: OwnTests) -> Task:
     fields = {one.name for one in dataclasses.fields(data)}
     if "test" not in fields:
         raise UserError(
-            f"--data.test and --data.group are for runs on own files (pairs, text, labelled); the task of this run, "
-            f"{task_name(data)}, has its own test sets"
+            f"--data.test and --data.group are for runs on own files (pairs, text, labelled, tagged); the task of this "
+            f"run, {task_name(data)}, has its own test sets"
         )
     if own.targets and ("test_target" not in fields or len(own.targets) != len(files)):
         allowed = f"one for each of the {len(files)} files of --data.test" if "test_target" in fields else "none"
         raise UserError(f"--data.test-target: found {len(own.targets)} files; expected {allowed}")
     if own.group and ("group" not in fields or not files):
-        allowed = "name the files with --data.test" if "group" in fields else "lines of text have no columns"
+        allowed = "name the files with --data.test" if "group" in fields else "these files have no column of groups"
         raise UserError(f"--data.group {show(own.group)}: {allowed}")
     tasks: dict[str, Task] = {}
     for index, (name, file) in enumerate(files.items()):

@@ -36,6 +36,7 @@ MAIN: dict[str, Recipe] = {
     "pairs": own_files.pairs,
     "text": own_files.text,
     "labelled": own_files.labelled,
+    "tagged": own_files.tagged,
     "multi30k": translation.multi30k,
     "agreement": language.agreement,
     "lambada": language.lambada,

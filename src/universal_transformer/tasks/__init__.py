@@ -21,6 +21,7 @@ from universal_transformer.tasks.learning_to_execute import LearningToExecuteDat
 from universal_transformer.tasks.pairs import PairsData as PairsData
 from universal_transformer.tasks.stories import StoriesData as StoriesData
 from universal_transformer.tasks.sudoku import SudokuData as SudokuData
+from universal_transformer.tasks.tagged import TaggedData as TaggedData
 from universal_transformer.tasks.task import Codec as Codec
 from universal_transformer.tasks.task import Task as Task
 from universal_transformer.tasks.task import TaskData as TaskData
@@ -36,6 +37,7 @@ TASKS: dict[str, type[TaskData]] = {
     "pairs": PairsData,
     "text": TextData,
     "labelled": LabelledData,
+    "tagged": TaggedData,
     "translation": TranslationData,
     "agreement": AgreementData,
     "lambada": LambadaData,

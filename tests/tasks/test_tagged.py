@@ -1,0 +1,130 @@
+"""CoNLL columns to sentences, tags to classes, and what is wrong with a file in one line."""
+
+import pytest
+
+from universal_transformer.cli import main
+from universal_transformer.data.tokenizer import UNKNOWN
+from universal_transformer.errors import UserError
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.tasks import load_codec
+from universal_transformer.tasks.tagged import TaggedData, read_conll
+
+SENTENCES = [
+    [("the", "D"), ("cat", "N"), ("sat", "V")],
+    [("the", "D"), ("dog", "N"), ("saw", "V"), ("the", "D"), ("cat", "N")],
+    [("stop", "V")],
+] * 4
+
+
+def write(path, sentences=SENTENCES, *, line="{}\t{}\n", between="\n"):
+    path.write_text(between.join("".join(line.format(*pair) for pair in one) for one in sentences))
+    return str(path)
+
+
+def test_each_token_has_the_class_of_its_tag(tmp_path):
+    path = write(tmp_path / "a.conll")
+    task = TaggedData(train=path, validation=path, test=path).load()
+    assert task.codec.tags == ("D", "N", "V")
+    assert [example.target for example in task.train][:3] == [(1, 2, 3), (1, 2, 3, 1, 2), (3,)]
+    assert [task.codec.words(example) for example in task.train][:1] == [["the", "cat", "sat"]]
+    assert list(task.test["test"]) == list(task.validation) == list(task.train)
+    assert task.codec.render(task.train[0].target) == "D N V"
+    assert [task.codec.render(index) for index in (0, 1)] == ["_", "D"]
+    config = task.configure(ModelConfig())
+    assert (config.architecture, config.vocabulary.num_classes) == ("tagger", 4)
+    assert config.vocabulary.size == len(task.codec.tokenizer) == 4 + 6
+    assert (task.metric, config.generation.max_new_tokens) == ("tags", 0)
+    assert task.codec.pieces(task.train[2]) == (["stop"], ["V"])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "the D\ncat N\n\nstop V\n",
+        "the\tD\r\ncat\tN\r\n\r\n\r\nstop\tV",
+        "-DOCSTART- O\n\nthe  D\ncat   N\n  \nstop V\n\n\n",
+        "# sent_id = 1\n# text = the cat\nthe\tD\ncat\tN\n\n# text = stop\nstop\tV\n",
+        "the DT x D\ncat NN y N\n\nstop VB z V\n",
+    ],
+    ids=["blanks", "tabs", "documents", "comments", "more columns"],
+)
+def test_forms_of_one_file(tmp_path, content):
+    (tmp_path / "a").write_text(content, newline="")
+    rows = read_conll(tmp_path / "a").rows
+    assert [(row.first, row.second) for row in rows] == [("the cat", "D N"), ("stop", "V")]
+
+
+def test_columns_are_chosen_and_blanks_inside_of_a_token_are_kept_as_one_token(tmp_path):
+    (tmp_path / "a").write_text("1\t10 000\t_\tNUM\tCD\n2\t#\t_\tSYM\tX\n")
+    (row,) = read_conll(tmp_path / "a", token_column=2, tag_column=4).rows
+    assert (row.first, row.second) == ("10_000 #", "NUM SYM")
+
+
+def test_words_that_occur_once_are_unknown_and_long_sentences_are_left_out(tmp_path):
+    path = write(tmp_path / "a.conll", [*SENTENCES, [("rare", "N"), ("the", "D")]])
+    task = TaggedData(train=path, validation=path, max_length=3).load()
+    assert task.train[-1].source[0] == UNKNOWN
+    assert len(task.train) == 9
+    assert any("4 of 13 examples left out: longer than --data.max-length 3" in note for note in task.notes)
+    (example,) = task.codec.read([(1, "the  zebra\tsat")], name="lines")
+    assert (example.source[1], len(example.source), example.target) == (UNKNOWN, 3, ())
+    assert task.codec.unknown("the zebra") == ["zebra"]
+    with pytest.raises(UserError, match="lines:2: a sentence of 4 tokens; this run takes at most 3"):
+        list(task.codec.read([(2, "the cat sat on")], name="lines"))
+
+
+def test_sentences_are_held_out_whole_and_saved_with_the_codec(tmp_path):
+    path = write(tmp_path / "a.conll", [[(f"w{n % 9}", "A"), (f"v{n % 7}", "B")] for n in range(40)])
+    task = TaggedData(train=path).load()
+    texts = [{tuple(example.source) for example in part} for part in (task.train, task.validation)]
+    assert len(task.train) + len(task.validation) == 40
+    assert not texts[0] & texts[1]
+    assert all(set(row) == {"tokens", "tags"} for row in task.held_out["validation"])
+    task.codec.save(tmp_path)
+    again = load_codec(tmp_path)
+    assert (again.tags, again.max_length) == (task.codec.tags, task.codec.max_length)
+    assert again.tokenizer.encode("w1 v1") == task.codec.tokenizer.encode("w1 v1")
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ("the\tD\ncat\n", {}, "a:2: found 1 column in 'cat'; expected at least 2, a token and its tag"),
+        ("the D\n N\n", {}, "a:2: found 1 column in ' N'; expected at least 2, a token and its tag"),
+        ("the\tD\n\tN\n", {}, r"a:2: a tag without a token in '\\tN'; expected both in every line"),
+        ("the\tD\ncat\t\n", {}, r"a:2: a token without a tag in 'cat\\t'; expected both in every line"),
+        ("the D\n", {"tag_column": 4}, "a:1: found 2 columns in 'the D'; expected at least 4"),
+        ("\n\n", {}, "a:2: no sentence; expected one token a line, with its tag"),
+        ("the D\ncat D\n", {}, "a:1: up to this last sentence one tag only, 'D'; expected at least two"),
+    ],
+)
+def test_what_is_no_tagged_sentence_is_named(tmp_path, content, options, message):
+    (tmp_path / "a").write_text(content)
+    with pytest.raises(UserError, match=message):
+        TaggedData(train=str(tmp_path / "a"), **options).load()
+
+
+def test_a_tag_that_training_does_not_have_is_named(tmp_path):
+    path = write(tmp_path / "a.conll")
+    other = write(tmp_path / "b.conll", [*SENTENCES[:1], [("the", "D"), ("x", "Q")]])
+    with pytest.raises(UserError, match=r"b\.conll:5: unknown tag 'Q' in the sentence from this line on; those of the"):
+        TaggedData(train=path, validation=other).load()
+    with pytest.raises(UserError, match=r"data\.tag_column=1: the tokens are in this column"):
+        TaggedData(train=path, tag_column=1)
+
+
+def test_the_data_are_shown_before_training_and_lines_are_tagged_after_it(tmp_path, capsys):
+    path, run = write(tmp_path / "a.conll"), tmp_path / "run"
+    tiny = ["--width", "8", "--filter-width", "8", "--num-heads", "1", "--max-steps", "2"]
+    tiny += ["--data.validation", path]
+    assert main(["train", "tagged", "--data.train", path, *tiny, "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "3 tags" in shown
+    assert "→ D|N|V" in shown or "→ V" in shown
+    given = ["--minutes", "0", "--max-updates", "2", "--validate-every", "1", "--quiet", "--run", str(run)]
+    assert main(["train", "tagged", "--data.train", path, *tiny, *given]) == 0
+    (tmp_path / "lines").write_text("the cat\n\nstop zebra now\n")
+    assert main(["predict", str(run), str(tmp_path / "lines")]) == 2
+    found = capsys.readouterr()
+    assert [len(line.split()) for line in found.out.splitlines()[-3:]] == [2, 0, 3]
+    assert "the model does not know 'zebra', 'now'" in found.err
