@@ -11,20 +11,22 @@ from universal_transformer.training.config import RunConfig, TrainingConfig
 
 def sudoku_4() -> RunConfig:
     """Sudoku of 4 × 4 cells, 4 to 8 of them given."""
-    return _recipe(4, width=64, max_steps=8, batch_boards=64, updates=1000)
+    return _recipe(4, width=64, max_steps=8, batch_boards=64, updates=1000, learning_rate=3e-3)
 
 
 def sudoku_6() -> RunConfig:
     """Sudoku of 6 × 6 cells (boxes of 2 × 3), 10 to 16 of them given."""
-    return _recipe(6, width=128, max_steps=16, batch_boards=32, updates=10_000)
+    return _recipe(6, width=128, max_steps=16, batch_boards=32, updates=4000, learning_rate=2e-3)
 
 
 def sudoku_9() -> RunConfig:
     """Sudoku of 9 × 9 cells, 30 to 42 of them given."""
-    return _recipe(9, width=128, max_steps=16, batch_boards=32, updates=30_000)
+    return _recipe(9, width=128, max_steps=16, batch_boards=32, updates=24_000, learning_rate=1e-3)
 
 
-def _recipe(side: Side, *, width: int, max_steps: int, batch_boards: int, updates: int) -> RunConfig:
+def _recipe(
+    side: Side, *, width: int, max_steps: int, batch_boards: int, updates: int, learning_rate: float
+) -> RunConfig:
     return RunConfig(
         recipe=f"sudoku-{side}",
         data=SudokuData(side=side),
@@ -39,7 +41,7 @@ def _recipe(side: Side, *, width: int, max_steps: int, batch_boards: int, update
             minutes=0.0,
             max_updates=updates,
             batch_tokens=batch_boards * side**2,
-            learning_rate=3e-3,
+            learning_rate=learning_rate,
             schedule="cosine",
             warmup_updates=200,
             step_loss="mean",
