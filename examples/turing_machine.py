@@ -39,7 +39,7 @@ from universal_transformer.nn.config import (
 )
 from universal_transformer.nn.coordinates import Coordinates
 from universal_transformer.nn.halting import HaltingUnit
-from universal_transformer.nn.recurrence import Depth
+from universal_transformer.nn.progress import Depth
 
 HALT, EDGE, BLANK = ("halt", "#", "_")  # the edge ends the tape; a machine must not reach it
 WAVES = 6  # frequencies that encode positions

@@ -18,7 +18,8 @@ from universal_transformer.nn.config import (
     named,
 )
 from universal_transformer.nn.coordinates import Coordinates, count_positions
-from universal_transformer.nn.recurrence import Depth, Recurrence
+from universal_transformer.nn.progress import Depth
+from universal_transformer.nn.recurrence import Recurrence
 
 WIDTH, HEADS, FILTER = 8, 2, 12
 SIZES = Sizes(width=WIDTH, filter_width=FILTER, num_heads=HEADS)

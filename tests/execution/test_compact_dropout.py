@@ -28,8 +28,13 @@ def drawn(form, *, dropouts, norm):
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize(
     "dropouts",
-    [{"attention_dropout": 0.4}, {"dropout": 0.3}, {"transition_dropout": 0.4}],
-    ids=lambda chosen: next(iter(chosen)),
+    [
+        {"attention_dropout": 0.4},
+        {"dropout": 0.3},
+        {"transition_dropout": 0.4},
+        {"attention_dropout": 0.4, "layers_per_step": 2},
+    ],
+    ids=lambda chosen: "-".join(chosen),
 )
 def test_same_distribution(dropouts, norm, monkeypatch):
     ran = []

@@ -17,7 +17,8 @@ from universal_transformer import EncoderDecoder
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.config import CoordinatesConfig, Sizes, StepConfig, TransitionConfig
 from universal_transformer.nn.coordinates import Coordinates
-from universal_transformer.nn.recurrence import Depth, Recurrence
+from universal_transformer.nn.progress import Depth
+from universal_transformer.nn.recurrence import Recurrence
 
 WIDTH, FILTER, HEADS = 6, 10, 2
 CONVOLUTION = TransitionConfig(kind="separable_convolution")

@@ -86,10 +86,12 @@ def states_a_step(*, checkpointed, **choices):
         ({"tied": False}, 1.05),
         ({"halting": True}, 1.25),
         ({"halting": True, "halting_output": "interpolate"}, 2.25),
+        ({"halting": True, "layers_per_step": 2}, 2.25),
     ],
     ids=str,
 )
 def test_a_step_keeps_one_state(choices, most, norm):
-    """A halting position keeps a few numbers beside its state, and its output where that is interpolated."""
+    """A halting position keeps a few numbers beside its state, its output where that is interpolated, and what entered
+    the later blocks of a step."""
     assert 0.9 < states_a_step(checkpointed=True, norm=norm, **choices) <= most
     assert states_a_step(checkpointed=False, norm=norm, **choices) > 8

@@ -13,7 +13,7 @@ from universal_transformer.execution import executor
 from universal_transformer.execution.install import install
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import MOST_STEPS, DepthConfig
-from universal_transformer.nn.recurrence import Depth
+from universal_transformer.nn.progress import Depth
 from universal_transformer.registry import build
 
 LENGTHS = (6, 3, 1, 5)

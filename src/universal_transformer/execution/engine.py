@@ -15,7 +15,8 @@ from universal_transformer.execution.recompute import Recompute, compute, normal
 from universal_transformer.execution.rows import BatchLayout, RowState
 from universal_transformer.nn.block import Block, Sublayer
 from universal_transformer.nn.halting import combine, weigh
-from universal_transformer.nn.recurrence import Depth, Recurrence
+from universal_transformer.nn.progress import Depth
+from universal_transformer.nn.recurrence import Recurrence
 
 Attend = Callable[[Rows], Rows]
 

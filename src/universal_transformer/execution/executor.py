@@ -22,7 +22,8 @@ from universal_transformer.execution.store import BatchStore
 from universal_transformer.nn.attention import CrossAttention, ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.context import AttentionContext
-from universal_transformer.nn.recurrence import Depth, HaltingProgress, Recurrence, call_checkpointed
+from universal_transformer.nn.progress import Depth, HaltingProgress
+from universal_transformer.nn.recurrence import Recurrence, call_checkpointed
 from universal_transformer.nn.trace import Trace
 
 _PROJECTIONS: weakref.WeakKeyDictionary[KeyValueCache, HaltedProjection] = weakref.WeakKeyDictionary()
@@ -41,7 +42,7 @@ def compacting_loop(
     unit = recurrence.stop_unit(depth)
     if unit is None or compaction_obstacle(recurrence, context, depth=depth) is not None:
         return None
-    progress = HaltingProgress.start(recurrence, states, unit=unit, padding=padding)
+    progress = HaltingProgress.start(states, unit=unit, blocks=recurrence.blocks_per_step, padding=padding)
     signals = recurrence.coordinates.step_signals(depth.max_steps, like=states)
     loop = CompactLoop(recurrence, context, depth=depth, signals=signals)
     positions, by_sequence = progress.halting.running.numel(), unit.config.scope == "sequence"

@@ -10,7 +10,8 @@ import torch
 
 from universal_transformer.nn.context import AttentionContext
 from universal_transformer.nn.ponder import PonderUnit
-from universal_transformer.nn.recurrence import Depth, Recurrence
+from universal_transformer.nn.progress import Depth
+from universal_transformer.nn.recurrence import Recurrence
 
 COMPACT_BELOW = 0.75
 """Share of running positions below which halted ones are left out in training and with a cache: above it, moving rows

@@ -24,7 +24,8 @@ from universal_transformer.execution.rows import Places, RowState
 from universal_transformer.nn.attention import CrossAttention, ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.halting import wide
-from universal_transformer.nn.recurrence import Depth, Recurrence
+from universal_transformer.nn.progress import Depth
+from universal_transformer.nn.recurrence import Recurrence
 
 
 def stream_obstacle(recurrence: Recurrence, *, depth: Depth | None = None) -> str | None:

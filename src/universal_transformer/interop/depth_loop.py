@@ -16,7 +16,8 @@ from universal_transformer.axes import Float, Padding, States, Tensor
 from universal_transformer.nn.attention import ProjectedSource
 from universal_transformer.nn.context import AttentionContext
 from universal_transformer.nn.halting import Halting, combine, weigh
-from universal_transformer.nn.recurrence import Depth, HaltingProgress, Recurrence
+from universal_transformer.nn.progress import Depth, HaltingProgress
+from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
 
 
@@ -43,7 +44,9 @@ def depth_loop(
         )
         return step + 1, *_carried(progress)
 
-    start = _carried(HaltingProgress.start(recurrence, states, unit=recurrence.unit, padding=padding))
+    start = _carried(
+        HaltingProgress.start(states, unit=recurrence.unit, blocks=recurrence.blocks_per_step, padding=padding)
+    )
     first = torch.zeros((), dtype=torch.int64, device=states.device)
     _, *carried = while_loop(runs, body, (first, *start))  # type: ignore[no-untyped-call]
     found = _progress(carried)

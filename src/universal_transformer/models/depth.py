@@ -14,7 +14,8 @@ from universal_transformer.nn.block import Block, residual_scale
 from universal_transformer.nn.config import HALTING_RULES, CoordinatesConfig, named
 from universal_transformer.nn.coordinates import Coordinates
 from universal_transformer.nn.halting import HaltingUnit
-from universal_transformer.nn.recurrence import Depth, Recurrence
+from universal_transformer.nn.progress import Depth
+from universal_transformer.nn.recurrence import Recurrence
 
 USUAL_LENGTH = 16
 """The number of steps that the initial bias of halting is for, where each sequence has its own."""

@@ -14,7 +14,7 @@ from universal_transformer.models.target import DecoderState, TargetSide
 from universal_transformer.nn.attention import ProjectedSource
 from universal_transformer.nn.config import Exit
 from universal_transformer.nn.exits import ExitUnit
-from universal_transformer.nn.recurrence import Depth
+from universal_transformer.nn.progress import Depth
 from universal_transformer.nn.trace import NOTHING, Kept
 
 

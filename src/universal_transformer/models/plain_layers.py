@@ -10,7 +10,8 @@ from universal_transformer.errors import UserError
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.context import AttentionContext
 from universal_transformer.nn.coordinates import Coordinates
-from universal_transformer.nn.recurrence import Depth, Recurrence
+from universal_transformer.nn.progress import Depth
+from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
 
 

@@ -14,7 +14,7 @@ from universal_transformer.models.positions import (
     restart_positions,
     without_padding,
 )
-from universal_transformer.nn.recurrence import Depth
+from universal_transformer.nn.progress import Depth
 from universal_transformer.nn.trace import NOTHING, Kept, Trace
 
 

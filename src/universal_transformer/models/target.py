@@ -19,7 +19,7 @@ from universal_transformer.nn.attention import ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.config import Exit
 from universal_transformer.nn.exits import ExitUnit
-from universal_transformer.nn.recurrence import Depth
+from universal_transformer.nn.progress import Depth
 from universal_transformer.nn.trace import NOTHING, Kept, Trace
 
 

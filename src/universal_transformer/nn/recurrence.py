@@ -5,15 +5,14 @@ Universal Transformer) and untied (each step has its own blocks: the Transformer
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from universal_transformer.axes import Bool, Float, Int, Padding, PerPosition, States, Tensor
+from universal_transformer.axes import Bool, Float, Padding, PerPosition, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.attention import ProjectedSource, self_mask
 from universal_transformer.nn.block import Block
@@ -33,58 +32,11 @@ from universal_transformer.nn.halting import (
     combine,
     weigh,
 )
+from universal_transformer.nn.progress import Depth, HaltingProgress
 from universal_transformer.nn.trace import NOTHING, Kept, Trace
 
 call_checkpointed = partial(checkpoint, use_reentrant=False)
 """Activation checkpointing: keeps the arguments of a function for the backward pass, and not what it computes."""
-
-
-class Depth(NamedTuple):
-    """How deep a call goes: at most ``max_steps``, and no position halts before ``min_steps``.
-
-    ``threshold``: the cumulative probability at which a position halts. ``exit`` stops positions in place of the
-    halting unit, if there is one. ``by_length``: a sequence of n real positions makes at most n steps, and without a
-    halting unit exactly n (decision D15).
-    """
-
-    max_steps: int
-    min_steps: int = 1
-    threshold: float = 0.99
-    exit: ExitUnit | None = None
-    by_length: bool = False
-
-
-@dataclass
-class HaltingProgress:
-    """What the halting loop carries from step to step. ``probabilities`` and ``weights`` have one entry a step made.
-
-    ``memory`` is what the halting unit keeps.
-    ``entered``: what entered the second and each later block of a step, at the last step of each position (decision
-    D14); nothing where halted positions go on changing.
-    """
-
-    states: States
-    output: States
-    halting: Halting
-    entered: tuple[States, ...] = ()
-    memory: Memory = ()
-    probabilities: list[PerPosition] = field(default_factory=list)
-    weights: list[PerPosition] = field(default_factory=list)
-
-    @classmethod
-    def start(
-        cls, recurrence: "Recurrence", states: States, *, unit: StopUnit, padding: Padding | None
-    ) -> "HaltingProgress":
-        """Before the first step, where everything but ``padding`` runs."""
-        zero = torch.zeros_like(states)
-        later = recurrence.blocks_per_step - 1 if unit.config.state == "frozen" else 0
-        return cls(states, zero, Halting.start(states, padding=padding), entered=(zero,) * later)
-
-    def trace(self, padding: Padding | None, *, unit: StopUnit, depth: Depth) -> Trace:
-        """What happened over depth."""
-        probabilities, weights = torch.stack(self.probabilities), torch.stack(self.weights)
-        cost = unit.cost(weights, self.memory, min_steps=depth.min_steps)
-        return Trace(self.halting.steps, self.halting.remainder, padding, probabilities, weights, cost=cost)
 
 
 Executor = Callable[..., tuple[States, Trace] | None]
@@ -189,7 +141,7 @@ class Recurrence(nn.Module):
         depth = self.depth() if depth is None else depth
         lengths = None
         if depth.by_length:
-            depth, lengths = _by_length(depth, positions=states.shape[1], padding=padding)
+            depth, lengths = depth.of_lengths(positions=states.shape[1], padding=padding)
         record = AttentionRecord() if keep.attention else None
         mask, causal = self_mask(
             states.shape[1],
@@ -265,7 +217,7 @@ class Recurrence(nn.Module):
         """
         unit = self.stop_unit(depth)
         assert unit is not None
-        progress = HaltingProgress.start(self, states, unit=unit, padding=padding)
+        progress = HaltingProgress.start(states, unit=unit, blocks=self.blocks_per_step, padding=padding)
         signals = self.coordinates.step_signals(depth.max_steps, like=states)
         for step in range(depth.max_steps):
             if step and context.cache is None and not bool(progress.halting.running.any()):
@@ -400,15 +352,3 @@ class Recurrence(nn.Module):
     ) -> States:
         """``X = H^{t-1} + P^t``."""
         return self.coordinates(states, context.encoding, step=step, num_steps=depth.max_steps, signals=signals)
-
-
-def _by_length(depth: Depth, *, positions: int, padding: Padding | None) -> tuple[Depth, Int[Tensor, "batch"] | None]:
-    """The depth of a call whose sequences make as many steps as they have positions, and these numbers.
-
-    They are None where they are equal.
-    """
-    if positions > depth.max_steps:
-        raise UserError(f'max_steps="length": a sequence of {positions:,} positions; at most {MOST_STEPS:,} steps')
-    most = max(1, positions)
-    depth = depth._replace(max_steps=most, min_steps=min(depth.min_steps, most), by_length=padding is not None)
-    return depth, None if padding is None else (~padding).sum(dim=1)
