@@ -21,6 +21,7 @@ def test_a_record_names_what_the_figure_depends_on(tmp_path, monkeypatch, capsys
     assert kept["evaluate"] == "ut evaluate a --record kept.json"
     assert "--training.max-updates 3" in kept["train"]
     assert kept["ended"]["update"] == 3
+    assert "folder" not in kept["started"], "where the run was changes no figure"
     assert kept["hardware"]["threads"] >= 1
     assert kept["versions"]["torch"]
     assert kept["report"] == json.loads((tmp_path / "a" / "report.json").read_text())

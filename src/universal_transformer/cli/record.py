@@ -32,7 +32,7 @@ def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> Non
             "evaluate": shlex.join(["ut", "evaluate", *arguments]),
             "digest": run.config.digest(),
             "seed": run.config.training.seed,
-            "started": started,
+            "started": {name: value for name, value in started.items() if name != "folder"},
             "ended": _last(lines, "end"),
             "resumed": sum(line["event"] == "resume" for line in lines),
             "hardware": hardware(threads=started.get("threads", 0), device=started.get("device", "cpu")),
