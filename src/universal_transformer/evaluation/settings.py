@@ -77,16 +77,16 @@ def _values(model: Model, rule: Rule) -> tuple[float, ...]:
     config = model.config
     if not isinstance(config, ModelConfig):
         raise UserError(f"rule {rule}: {type(model).__name__} has no depth to choose")
+    sides = {config.max_steps_of(decoder=side) for side in (False, True)}
     match rule:
         case "max_steps" if config.by_length(decoder=False):
             raise UserError('rule max_steps: depth.max_steps="length" has no largest number of steps to begin with')
         case "max_steps":
-            sides = {config.max_steps_of(decoder=side) for side in (False, True)}
             return tuple(float(steps) for steps in range(min(sides) - (len(sides) == 1), 0, -1))
         case "halting_threshold":
             return tuple(round(share * config.halting.threshold, 6) for share in SHARES)
         case kind:  # an exit that first looks after the last step but one changes nothing
-            return THRESHOLDS[kind] if FIRST_STEP[kind] < config.max_steps else ()
+            return THRESHOLDS[kind] if FIRST_STEP[kind] < max(sides) else ()
 
 
 def served(model: Model, *, wanted: Rule | None = None) -> Mapping[Rule, tuple[Setting, ...]]:
