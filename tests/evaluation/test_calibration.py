@@ -95,8 +95,9 @@ def test_the_table_has_every_setting_and_the_chosen_one():
         ["max_steps", "1", "1.00", "1", "0.9000", "0.1", "%", "0.5"],
     ]
     assert lines[-1] == (
-        "chosen: max_steps 2: 2.00 steps instead of 4.00, 2 ms for an example instead of 2 (it saves no time here); at "
-        "most 0.5 % of the answers turn from right to wrong, with confidence 95 %"
+        "chosen: max_steps 2: 2.00 steps instead of 4.00, 2 ms for an example instead of 2 (it saves no time here; "
+        "--cheapest seconds chooses by time); at most 0.5 % of the answers turn from right to wrong, with confidence "
+        "95 %"
     )
     assert calibration(chosen=None).lines()[-1] == (
         "no setting with fewer steps is within 0.5 % with confidence 95 %: the run keeps the depth of training"

@@ -197,6 +197,7 @@ def model_of(**changes):
         ({"max_steps": 2}, ["max_steps", "halting_threshold", "confidence"]),
         ({"max_steps": 4}, ["max_steps", "halting_threshold", "state_change", "output_change", "confidence"]),
         ({"max_steps": 5, "halting": False}, ["max_steps", *EXITS]),
+        ({"max_steps": "length", "architecture": "classifier", "num_classes": 3}, ["halting_threshold", *EXITS]),
         ({"max_steps": 5, "architecture": "language_model", "plain_layers_after": 1},
          ["max_steps", "halting_threshold", "state_change", "second_difference"]),
     ],

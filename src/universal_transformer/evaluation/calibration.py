@@ -173,7 +173,7 @@ class Calibration:
                 f"{percent(self.goal.confidence)}: the run keeps the depth of training"
             )
         before, now = self.trained, point.cost
-        slower = "" if now.seconds < before.seconds else " (it saves no time here)"
+        slower = "" if now.seconds < before.seconds else " (it saves no time here; --cheapest seconds chooses by time)"
         return (
             f"chosen: {self.chosen}: {now.mean_steps:.2f} steps instead of {before.mean_steps:.2f}, "
             f"{1000 * now.seconds:.3g} ms for an example instead of {1000 * before.seconds:.3g}{slower}; {self.promise}"
