@@ -84,6 +84,10 @@ def test_a_name_works_everywhere_that_a_run_does(tmp_path, monkeypatch, capsys):
     assert main([*train, "--training.max-updates", "1", *few]) == 0
 
 
+def test_numbers_are_read_and_written_as_usual():
+    assert [answer.text for answer in load("addition")(["95+17", "123+456"])] == ["112", "579"]
+
+
 def test_a_folder_that_holds_a_model_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert is_pretrained(find("copy"))
