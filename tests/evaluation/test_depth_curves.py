@@ -206,6 +206,14 @@ def test_a_model_serves_the_rules_that_it_can(changes, rules):
     assert list(served(model_of(**changes))) == rules
 
 
+def test_thresholds_are_shares_of_the_models_own():
+    for rule, own in (("act", 0.99), ("ponder", 0.5)):
+        config = with_fields(TINY, vocabulary_size=12, architecture="language_model")
+        model = build(replaced(config, {"halting.rule": rule, "halting.output": "mean" if rule == "act" else "final"}))
+        values = [setting.value for setting in served(model)["halting_threshold"]]
+        assert values == pytest.approx([own * (1 - place / 20) for place in range(1, 20)])
+
+
 def test_every_rule_is_tested_to_its_end_whatever_its_losses_are():
     """The curve goes on after the test has stopped, and the same settings are run whatever the data."""
     model = scripted()

@@ -83,7 +83,7 @@ class InferenceOptions:
         """Say where the depth differs from the model's own."""
         own = {"max_steps": float(model.config.max_steps)}
         if isinstance(model.config, ModelConfig):
-            own["halting_threshold"] = model.config.halting.threshold
+            own["halting_threshold"] = model.config.halting.stops_at
         exits = [] if self.exit is None else [f"evaluated with the exit {self.exit}"]
         shown = {name: f"{value:g}" for name, value in own.items()}
         if model.config.by_length(decoder=False):

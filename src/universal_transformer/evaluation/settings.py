@@ -84,7 +84,7 @@ def _values(model: Model, rule: Rule) -> tuple[float, ...]:
         case "max_steps":
             return tuple(float(steps) for steps in range(min(sides) - (len(sides) == 1), 0, -1))
         case "halting_threshold":
-            return tuple(round(share * config.halting.threshold, 6) for share in SHARES)
+            return tuple(round(share * config.halting.stops_at, 6) for share in SHARES)
         case kind:  # an exit that first looks after the last step but one changes nothing
             return THRESHOLDS[kind] if FIRST_STEP[kind] < max(sides) else ()
 
