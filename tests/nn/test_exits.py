@@ -103,13 +103,15 @@ def test_an_exit_is_the_naive_loop(kind, together, norm, halting, form):
 
 
 @pytest.mark.parametrize(
-    ("decoder", "scope"), [(False, "position"), (False, "sequence"), (True, "position")], ids=lambda v: str(v)
+    ("decoder", "scope", "blocks"),
+    [(False, "position", 1), (False, "sequence", 1), (True, "position", 1), (True, "position", 2)],
+    ids=lambda v: str(v),
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_compact_is_masked(kind, decoder, scope, monkeypatch):
+def test_compact_is_masked(kind, decoder, scope, blocks, monkeypatch):
     ran, run = [], executor.CompactLoop.run
     monkeypatch.setattr(executor.CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
-    module = small_recurrence(decoder=decoder, cross_attention=decoder, norm="pre", max_steps=9)
+    module = small_recurrence(decoder=decoder, cross_attention=decoder, norm="pre", max_steps=9, layers_per_step=blocks)
     states, padding = torch.randn(8, 6, WIDTH, dtype=torch.float64), right_padding((6, 3, 5, 1, 2, 6, 4, 5), 6)
     source = torch.randn(8, 3, WIDTH, dtype=torch.float64) if decoder else None
     head, found = linear_head(), []
@@ -131,7 +133,14 @@ def test_compact_is_masked(kind, decoder, scope, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "choices", [{}, {"norm": "pre", "execution": "masked"}, {"transition": "separable_convolution"}, {"tied": False}]
+    "choices",
+    [
+        {},
+        {"norm": "pre", "execution": "masked"},
+        {"transition": "separable_convolution"},
+        {"tied": False},
+        {"layers_per_step": 2},
+    ],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_piece_by_piece_is_all_at_once(kind, choices):
