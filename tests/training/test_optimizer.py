@@ -6,6 +6,7 @@ import torch
 
 from universal_transformer.errors import UserError
 from universal_transformer.registry import build
+from universal_transformer.training import halting_schedule
 from universal_transformer.training import optimizer as optimizers
 from universal_transformer.training.config import TrainingConfig
 
@@ -59,17 +60,17 @@ def test_with_minutes_alone_the_clock_decides(schedule):
 
 def test_the_ponder_weight_rises_over_its_warm_up():
     config = TrainingConfig(max_updates=9, ponder_weight=0.4, ponder_warmup_updates=4)
-    weights = [optimizers.ponder_weight(config, update=update, seconds=0.0) for update in (1, 2, 4, 8)]
+    weights = [halting_schedule.ponder_weight(config, update=update, seconds=0.0) for update in (1, 2, 4, 8)]
     assert weights == pytest.approx([0.1, 0.2, 0.4, 0.4])
 
 
 def test_thinking_is_free_while_halting_is_delayed():
     config = TrainingConfig(max_updates=8, ponder_weight=0.4, ponder_warmup_updates=8, halting_delay=0.5)
-    weights = [optimizers.ponder_weight(config, update=update, seconds=0.0) for update in (1, 4, 5, 8)]
+    weights = [halting_schedule.ponder_weight(config, update=update, seconds=0.0) for update in (1, 4, 5, 8)]
     assert weights == pytest.approx([0, 0, 0.25, 0.4])
     timed = TrainingConfig(minutes=1.0, halting_delay=0.5)
-    assert optimizers.ponder_weight(timed, update=500, seconds=29.0) == 0
-    assert optimizers.ponder_weight(timed, update=2, seconds=30.0) == timed.ponder_weight
+    assert halting_schedule.ponder_weight(timed, update=500, seconds=29.0) == 0
+    assert halting_schedule.ponder_weight(timed, update=2, seconds=30.0) == timed.ponder_weight
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw"])

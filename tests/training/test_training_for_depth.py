@@ -1,9 +1,18 @@
 """Ways of training in which the depth of a model is the point."""
 
+import dataclasses
+
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.errors import UserError
+from universal_transformer.registry import build, load_pretrained
+from universal_transformer.training.checkpoint import _load
+from universal_transformer.training.running_mean import RunningMean
+from universal_transformer.training.state import Snapshot
+from universal_transformer.training.tracking import read_metrics
 from universal_transformer.training.trainer import train
 
 from . import tiny
@@ -33,3 +42,43 @@ def test_a_model_without_steps_over_depth_has_no_loss_after_each(tmp_path):
     with pytest.raises(UserError, match=r"training\.step_loss: 'mean', but this model has no depth .* here: last$"):
         train(config, tmp_path / "run", task=tiny.task(), quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_running_mean_of_the_weights_is_that_of_a_naive_loop():
+    model, mean, expected = build(tiny.task().configure(tiny.model_config())), RunningMean(0.9), None
+    for update in range(1, 100):
+        for tensor in model.tensors().values():
+            tensor.detach().fill_(float(update))
+        mean.add(model, update=update)
+        decay = min(0.9, (1 + update) / (10 + update))
+        expected = float(update) if expected is None else decay * expected + (1 - decay) * update
+        assert mean.weights.keys() == model.tensors().keys()
+        assert all(float(tensor.mean()) == pytest.approx(expected, rel=1e-4) for tensor in mean.weights.values())
+
+
+def test_a_run_with_a_running_mean_continues_bit_for_bit(tmp_path):
+    task, ends = tiny.task(), {}
+    whole = tiny.run_config(max_updates=8, ema_decay=0.5, learning_rate=0.05, schedule="constant")
+    half = tiny.run_config(**{**vars(whole.training), "max_updates": 4})
+    train(whole, tmp_path / "whole", task=task, quiet=True)
+    train(half, tmp_path / "halves", task=task, quiet=True)
+    train(whole, tmp_path / "halves", task=task, resume=True, quiet=True)
+    for name in ("whole", "halves"):
+        (newest,) = sorted((tmp_path / name / "checkpoints").iterdir())[-1:]
+        ends[name] = load_file(newest / "ema.safetensors")
+        lines = [line for line in read_metrics(tmp_path / name / "metrics.jsonl") if line.get("weights") == "ema"]
+        assert lines, "the running mean was not validated"
+    assert all(torch.equal(ends["whole"][part], ends["halves"][part]) for part in ends["whole"])
+    assert tiny.losses(tmp_path / "whole") == tiny.losses(tmp_path / "halves")
+
+
+def test_a_checkpoint_without_the_running_mean_that_it_should_hold_is_refused(tmp_path):
+    config = tiny.run_config(max_updates=4, ema_decay=0.5)
+    train(config, tmp_path / "run", task=tiny.task(), quiet=True)
+    newest = sorted((tmp_path / "run" / "checkpoints").iterdir())[-1]
+    snapshot = Snapshot.from_checkpoint(_load(newest), name=newest.name)
+    model = load_pretrained(tmp_path / "run" / "model")
+    snapshot.check_tensors(model)
+    without = {part: found for part, found in snapshot.tensors.items() if part != "ema"}
+    with pytest.raises(UserError, match=r"ema: .* or none where it does"):
+        dataclasses.replace(snapshot, tensors=without).check_tensors(model)

@@ -24,6 +24,7 @@ from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.registry import Model
 from universal_transformer.training import optimizer as optimizers
 from universal_transformer.training.config import TrainingConfig
+from universal_transformer.training.halting_schedule import prepare_units
 from universal_transformer.training.objective import objective
 
 LONGEST = 2.0
@@ -60,8 +61,7 @@ class MeasuredUpdates:
     ) -> None:
         self.examples, self.training, self.device = examples, training, device
         self.model = model.to(device).train()
-        if training.halting_delay:
-            optimizers.flatten_halting(model)
+        prepare_units(model, training)
         self.optimizer = optimizers.build_optimizer(model, training)
         for group in self.optimizer.param_groups:
             group["lr"] = 0.0
@@ -120,6 +120,7 @@ class MeasuredUpdates:
                 label_smoothing=training.label_smoothing,
                 ponder_weight=training.ponder_weight,
                 step_loss=training.step_loss,
+                stage=training.stage,
             )
         torch.autograd.backward(loss.total)
         self.steps.append(float(loss.mean_steps))

@@ -95,6 +95,9 @@ class TrainingConfig:
     """Validations without improvement after which training stops; 0 means never."""
     average_checkpoints: NumberOf = 0
     """Average the weights of this many last validations, used if better than the best; 0 or 1 means none."""
+    ema_decay: Fraction = field(default=0.0, metadata=ADDED)
+    """Decay of a running mean of the weights, used if better than the best; 0 means none. It helps where the learning
+    rate does not fall to 0."""
     save_minutes: NonNegative = 5.0
     """Minutes between two checkpoints; there is always one where validation improves and at the end."""
     log_every: AtLeastOne = 20

@@ -96,4 +96,5 @@ def _training(training: TrainingConfig) -> TrainingConfig:
         validate_every=UPDATES // 2,
         patience=0,
         average_checkpoints=0,
+        ema_decay=0.0,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,7 +12,6 @@ from torch.optim import Optimizer
 
 from universal_transformer.axes import Scalar, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.training.config import TrainingConfig
 
 #: The state of Adam for a parameter: update count, mean gradient (m), mean squared gradient (v).
@@ -51,48 +50,6 @@ def learning_rate(config: TrainingConfig, *, update: int, seconds: float) -> flo
         done = fraction_done(config, update=update, seconds=seconds)
     done = min(1.0, max(0.0, done))
     return peak * (1 - done) if config.schedule == "linear" else peak * (1 + math.cos(math.pi * done)) / 2
-
-
-def halting_delayed(config: TrainingConfig, *, update: int, seconds: float) -> bool:
-    """Return whether update `update`, which counts from 1, is one of those before halting is trained."""
-    return fraction_done(config, update=update - 1, seconds=seconds) < config.halting_delay
-
-
-def ponder_weight(config: TrainingConfig, *, update: int, seconds: float) -> float:
-    """Return the weight of the ponder cost at update `update`.
-
-    It rises over `ponder_warmup_updates`, and is 0 before halting is trained.
-    """
-    if halting_delayed(config, update=update, seconds=seconds):
-        return 0.0
-    return config.ponder_weight * min(1.0, update / max(1, config.ponder_warmup_updates))
-
-
-@torch.no_grad()
-def flatten_halting(model: nn.Module) -> None:
-    """Set the weights of halting units to 0: ``p = sigmoid(b)`` at every position and step.
-
-    With random initial weights, states that grow over depth would give each position a random depth.
-    """
-    for unit in _halting_units(model):
-        unit.weight.zero_()
-
-
-def freeze_all_but_halting(model: nn.Module) -> None:
-    """Let gradients reach the halting units alone."""
-    model.requires_grad_(False)
-    for unit in _halting_units(model):
-        unit.requires_grad_(True)
-
-
-def discard_halting_gradients(model: nn.Module) -> None:
-    """Delete the gradients of halting units, so that the next update does not change them."""
-    for unit in _halting_units(model):
-        unit.zero_grad(set_to_none=True)
-
-
-def _halting_units(model: nn.Module) -> Iterator[HaltingUnit]:
-    return (module for module in model.modules() if isinstance(module, HaltingUnit))
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:

@@ -14,7 +14,6 @@ import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.evaluation.collapse import fake
-from universal_transformer.evaluation.report import METRICS as SCORES
 from universal_transformer.evaluation.report import Side
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.files import write_json
@@ -24,6 +23,7 @@ from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import checkpoint as checkpoints
 from universal_transformer.training import folder as folders
+from universal_transformer.training import halting_schedule
 from universal_transformer.training import optimizer as optimizers
 from universal_transformer.training.batches import TrainingBatches
 from universal_transformer.training.config import BASELINE, CHECKPOINTS, CONFIG, METRICS, RunConfig
@@ -33,6 +33,8 @@ from universal_transformer.training.provenance import code_in_use
 from universal_transformer.training.randomness import depth_of, random_states, restore_random_states
 from universal_transformer.training.recorded_data import data_digest, data_files, read_data_file
 from universal_transformer.training.resume import GivenRun
+from universal_transformer.training.running_mean import RunningMean
+from universal_transformer.training.score_text import metric_text, numbers, steps_name
 from universal_transformer.training.state import AVERAGED, RunState, Snapshot, first_non_finite
 from universal_transformer.training.task_metric import TaskMetric
 from universal_transformer.training.tracking import Display, Metrics, TensorBoard, UpdateStatus, Value, steps_text
@@ -61,7 +63,7 @@ class TrainingRun:
         self.config, self.training, self.folder, self.task = config, config.training, folder, task
         self.model, self.device, self.shown = model, device, shown
         self.classes = model.config.architecture in ENCODERS
-        self._prepare_halting()
+        halting_schedule.prepare_units(model, self.training)
         self.optimizer = optimizers.build_optimizer(model, self.training)
         metric = TaskMetric.chosen(task, self.training)
         self.validation = Validation(
@@ -72,6 +74,7 @@ class TrainingRun:
             metric=metric,
         )
         self.averager = Averager(self.training.average_checkpoints)
+        self.running = RunningMean(self.training.ema_decay)
         self.best_weights: dict[str, Tensor] = {}
         self.state = RunState()
         self.saved_at = time.monotonic()
@@ -102,7 +105,7 @@ class TrainingRun:
                 self._restore(found)
             elif self.config.warm_start is not None:
                 taken = starting_weights(self.model, self.task.codec, self.config)
-                self._prepare_halting()
+                halting_schedule.prepare_units(self.model, self.training)
         checkpoints.remove_partial(folder)
         state = self.state
         if not resume:  # a folder with metrics and no configuration would be no run
@@ -125,12 +128,6 @@ class TrainingRun:
             self._warn(text)
         if accepted and state.saves:
             self.save()
-
-    def _prepare_halting(self) -> None:
-        if self.training.halting_delay or self.training.stage == "halting":
-            optimizers.flatten_halting(self.model)
-        if self.training.stage == "halting":
-            optimizers.freeze_all_but_halting(self.model)
 
     def _set_batches(self, state: RunState) -> None:
         self.batches = TrainingBatches(
@@ -158,6 +155,7 @@ class TrainingRun:
         restore_random_states(tensors["random"], device=self.device)
         self.best_weights = dict(tensors["best"])
         self.averager.load(tensors["averaged"])
+        self.running.load(tensors.get("ema", {}), like=self.model)
 
     def _surroundings(self) -> dict[str, int | str]:
         return {"threads": torch.get_num_threads(), "torch": torch.__version__, "device": self.device.type}
@@ -225,14 +223,14 @@ class TrainingRun:
                 model,
                 batch,
                 label_smoothing=training.label_smoothing,
-                ponder_weight=optimizers.ponder_weight(training, update=update, seconds=self.seconds),
+                ponder_weight=halting_schedule.ponder_weight(training, update=update, seconds=self.seconds),
                 max_steps=depth_of(training, update=update, most=model.config.max_steps),
                 step_loss=training.step_loss,
                 stage=training.stage,
             )
         torch.autograd.backward(loss.total)
         if self._halting_delayed():
-            optimizers.discard_halting_gradients(model)
+            halting_schedule.discard_gradients(model)
         norm = optimizers.gradient_norm(model)
         self.batches.advance()  # before the values are read: a GPU is still computing here
         parts = (loss.total.detach(), loss.cross_entropy, loss.ponder, loss.mean_steps, norm, *loss.steps.values())
@@ -245,6 +243,7 @@ class TrainingRun:
         optimizers.clip(model, norm=values["gradient_norm"], limit=training.clip_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        self.running.add(model, update=update)
         state.update, state.epoch, state.batch = update, self.batches.epoch, self.batches.index
         state.examples += len(batch.indices)
         state.targets += num_targets
@@ -254,7 +253,7 @@ class TrainingRun:
     def _halting_delayed(self) -> bool:
         """Return whether the next update is one of those before halting is trained."""
         update, halts = self.state.update + 1, self.model.config.halts
-        return halts and optimizers.halting_delayed(self.training, update=update, seconds=self.seconds)
+        return halts and halting_schedule.halting_delayed(self.training, update=update, seconds=self.seconds)
 
     def _log(self, traces: Mapping[Side, Trace], values: dict[str, float], *, rate: float) -> None:
         state, window = self.state, self.state.window
@@ -345,6 +344,7 @@ class TrainingRun:
             "random": random_states(self.device),
             "best": self.best_weights,
             "averaged": self.averager.tensors(),
+            **({"ema": self.running.weights} if self.running.decay else {}),
         }
         if (name := first_non_finite(tensors)) is not None:
             raise optimizers.NonFiniteError(
@@ -383,23 +383,3 @@ class TrainingRun:
         for writer in (self.metrics, self.board):
             if writer is not None:
                 writer.close()
-
-
-def numbers(score: Score) -> dict[str, Value]:
-    """Return a score as values of a line of metrics."""
-    steps = {steps_name(side): mean for side, mean in score.steps.items()}
-    plain = {"cross_entropy": score.cross_entropy, "error": score.error, "mean_steps": score.mean_steps}
-    metric: dict[str, Value] = {}
-    for name, value in score.metric.items():
-        metric = {"metric_name": name, "metric": value}
-    return {**plain, **steps, **metric, "perplexity": math.exp(min(score.cross_entropy, 100.0))}
-
-
-def metric_text(score: Score) -> list[str]:
-    """Return the score of the task as a text; an empty list where weights are not chosen by it."""
-    return [f"{SCORES[name].title} {value:.{SCORES[name].decimals}f}" for name, value in score.metric.items()]
-
-
-def steps_name(side: Side) -> str:
-    """Return the name that metrics.jsonl has for the mean steps of a side."""
-    return f"{side}_steps"

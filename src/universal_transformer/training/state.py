@@ -29,6 +29,8 @@ SUMMED = {*AVERAGED, "updates", "examples", "targets", "seconds"}
 """Names in `RunState.window`; the steps of each side are added to them."""
 PARTS = {"model", "optimizer", "random", "best", "averaged"}
 """Files of tensors of a checkpoint, without .safetensors."""
+OPTIONAL = {"ema"}
+"""The running mean of the weights, of a run that has one."""
 FORMAT = 2
 """Version of state.json. Files of the first have no "format", and no configuration, data files and tensor counts."""
 
@@ -126,7 +128,7 @@ class Snapshot:
         names = {"standing", "config", "data", "surroundings"}
         added = set() if earlier else {"configuration", "files", "tensors"}
         check_names(fields, expected=names | added, where=STATE)
-        check_names(dict(checkpoint.tensors), expected=PARTS, where="files of tensors")
+        check_names(dict(checkpoint.tensors), expected=PARTS, optional=OPTIONAL, where="files of tensors")
         check_names(fields["surroundings"], expected={"threads", "torch", "device"}, where=STATE, field="surroundings")
         snapshot = cls(
             state=RunState.from_dict(fields["standing"], where=f"{STATE}: standing"),
@@ -157,6 +159,12 @@ class Snapshot:
             raise UserError("optimizer: a state before the first update, or none after it")
         if self.tensors["best"]:
             check_weights(model, self.tensors["best"], where="best")
+        if self.tensors.get("ema"):
+            check_weights(model, self.tensors["ema"], where="ema")
+        if self.config is not None and bool(self.config.training.ema_decay) != ("ema" in self.tensors):
+            raise UserError("ema: a running mean that training.ema_decay does not ask for, or none where it does")
+        if "ema" in self.tensors and (self.state.update == 0) != (not self.tensors["ema"]):
+            raise UserError("ema: a running mean before the first update, or none after it")
         averaged = by_validation(self.tensors["averaged"])
         if set(averaged) != {str(index) for index in range(len(averaged))}:
             raise UserError(f"averaged: weights numbered {show(sorted(averaged))}; expected 0, 1, …")

@@ -27,13 +27,14 @@ from universal_transformer.training.config import CHECKPOINTS, RunConfig
 from universal_transformer.training.interruption import StopRequest, stop_on_signals
 from universal_transformer.training.optimizer import NonFiniteError
 from universal_transformer.training.randomness import repeatable
-from universal_transformer.training.run import Reason, TrainingRun, numbers
+from universal_transformer.training.run import Reason, TrainingRun
+from universal_transformer.training.score_text import numbers
 from universal_transformer.training.task_metric import TaskMetric
 from universal_transformer.training.tracking import display
 from universal_transformer.training.validation import Interrupted, Score
 from universal_transformer.training.warm_start import starting_weights
 
-Choice = Literal["best", "last", "average"]
+Choice = Literal["best", "last", "average", "ema"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class TrainingResult:
     seconds: float
     stopped: Reason
     chosen: Choice
-    """Which weights `folder`/model holds: of the best validation, the last, or the average of the last few."""
+    """Which weights `folder`/model holds: of the best validation, the last, the average of the last few, or the running
+    mean."""
     score: Score | None
     """Their validation score; None without a validation."""
     baseline: str
@@ -187,7 +189,7 @@ def finish(run: TrainingRun, *, reason: Reason, stop: StopRequest) -> TrainingRe
 
 
 def _choose(run: TrainingRun, *, stop: StopRequest) -> tuple[Candidate, bool]:
-    """Return the best on validation of: the best so far, the last weights, the average of the last few.
+    """Return the best on validation of: the best so far, the last weights, the mean of the last few, or of all.
 
     Also return whether the choice was interrupted: then some weights were not validated, and a resume repeats the
     choice. The choice is not part of the checkpoint, so that a run that continues later is not changed by it.
@@ -202,6 +204,8 @@ def _choose(run: TrainingRun, *, stop: StopRequest) -> tuple[Candidate, bool]:
         run.averager.add(last)
     if (average := run.averager.average()) is not None:
         others.append(("average", average))
+    if run.running.weights:
+        others.append(("ema", run.running.weights))
     for name, weights in others if run.validation else []:
         load_weights(run.model, weights)
         try:

@@ -1,0 +1,52 @@
+"""When halting units are trained: from the first update, after a delay, or alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from universal_transformer.nn.halting import HaltingUnit
+from universal_transformer.training.config import TrainingConfig
+from universal_transformer.training.optimizer import fraction_done
+
+
+def halting_delayed(config: TrainingConfig, *, update: int, seconds: float) -> bool:
+    """Return whether update `update`, which counts from 1, is one of those before halting is trained."""
+    return fraction_done(config, update=update - 1, seconds=seconds) < config.halting_delay
+
+
+def ponder_weight(config: TrainingConfig, *, update: int, seconds: float) -> float:
+    """Return the weight of the ponder cost at update `update`.
+
+    It rises over `ponder_warmup_updates`, and is 0 before halting is trained.
+    """
+    if halting_delayed(config, update=update, seconds=seconds):
+        return 0.0
+    return config.ponder_weight * min(1.0, update / max(1, config.ponder_warmup_updates))
+
+
+@torch.no_grad()
+def prepare_units(model: nn.Module, config: TrainingConfig) -> None:
+    """Set the weights of units that are trained later or alone to 0: ``p = sigmoid(b)`` at every position and step.
+
+    With random initial weights, states that grow over depth would give each position a random depth. Where units are
+    trained alone, no gradient reaches other weights.
+    """
+    alone = config.stage == "halting"
+    if alone:
+        model.requires_grad_(False)
+    for unit in _units(model) if alone or config.halting_delay else ():
+        unit.requires_grad_(True)
+        unit.weight.zero_()
+
+
+def discard_gradients(model: nn.Module) -> None:
+    """Delete the gradients of halting units, so that the next update does not change them."""
+    for unit in _units(model):
+        unit.zero_grad(set_to_none=True)
+
+
+def _units(model: nn.Module) -> Iterator[HaltingUnit]:
+    return (module for module in model.modules() if isinstance(module, HaltingUnit))
