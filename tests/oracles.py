@@ -253,6 +253,53 @@ def pondering(recurrence, states, *, max_steps, quantile, min_steps=1, source=No
     return run
 
 
+@torch.no_grad()
+def breaking(recurrence, states, *, max_steps, threshold, min_steps=1):
+    """Stick-breaking for one sequence: queries from H, keys and values from the expected state s."""
+    unit, count, module = recurrence.halting, len(states), recurrence.blocks[0]
+    width = states[0].shape[0]
+    states, shown, running = list(states), list(states), [True] * count
+    mass, output = [0.0] * count, [torch.zeros_like(x) for x in states]
+    run = Run(steps=[0] * count, remainder=[0.0] * count)
+    for step in range(max_steps):
+        asking, seen = timed(recurrence, states, step), timed(recurrence, shown, step)
+        post = module.after_attention.post
+        normed = (
+            [asking, seen]
+            if post
+            else [[layer_norm(x, module.after_attention.norm) for x in s] for s in (asking, seen)]
+        )
+        projected = [affine(x, module.attention.query_key_value) for x in normed[1]]
+        new = []
+        for i in range(count):
+            visible = projected[: i + 1] if recurrence.decoder else projected
+            query = affine(normed[0][i], module.attention.query_key_value)[:width]
+            keys, values = [p[width : 2 * width] for p in visible], [p[2 * width :] for p in visible]
+            mixed = affine(
+                attention(query, keys, values, num_heads=module.attention.num_heads), module.attention.output
+            )
+            x = asking[i] + mixed
+            new.append(layer_norm(x, module.after_attention.norm) if post else x)
+        new = sublayer(module.after_transition, new, lambda ys, i: feed_forward(module.transition, ys, i))
+        for i, x in enumerate(close(recurrence, new)):
+            if not running[i]:
+                continue
+            hidden = torch.nn.functional.gelu(affine(x, unit.inner))
+            p = 1 / (1 + math.exp(-float(unit.weight[0] @ hidden + unit.bias[0])))
+            p = 0.0 if step < min_steps - 1 else p
+            rest = 1 - mass[i]
+            states[i], shown[i] = new[i], output[i] + rest * new[i]
+            run.steps[i] += 1
+            run.margin = min(run.margin, abs(mass[i] + rest * p - threshold))
+            if mass[i] + rest * p > threshold or step == max_steps - 1:
+                running[i], run.remainder[i] = False, float(rest)
+            else:
+                output[i] = output[i] + rest * p * new[i]
+                mass[i] += rest * p
+    run.states = close(recurrence, shown)
+    return run
+
+
 def distribution(head, state):
     """Softmax of an affine head, class by class."""
     powers = [math.exp(float(z)) for z in affine(state, head)]

@@ -22,6 +22,8 @@ from universal_transformer.errors import UserError
 from universal_transformer.execution import policy
 from universal_transformer.execution.stream import RowStream, stream_obstacle
 from universal_transformer.nn.config import Exit
+from universal_transformer.registry import build
+from universal_transformer.typed import replaced
 
 HOT = Sampling(temperature=1.3, top_k=7, top_p=0.97, seed=5)
 STREAMS = {
@@ -106,6 +108,28 @@ def test_limits_and_thresholds_are_those_of_generate():
     for options in ({"max_new_tokens": 1}, {"max_new_tokens": 4}, {"halting_threshold": 0.3, "max_steps": 9}):
         for number, result in generate_continuously(model, requests, slots=2, capacity=30, **options):
             same(result, alone(model, requests[number // 3], **options))
+
+
+@pytest.mark.parametrize("rule", ["ponder", "stick_breaking"])
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
+def test_other_rules_too(architecture, rule):
+    changes = {"halting.side": "decoder", "halting.rule": rule, "halting.bias": 0.0}
+    model = build(replaced(small(architecture=architecture, max_steps=5).config, changes)).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+        model.target.recurrence.halting.weight.normal_(std=2.0)
+    assert stream_obstacle(model.target.recurrence) is None
+    _, requests = model_and_requests(architecture, {}, count=7)
+    for bias in range(-9, 9):  # until tokens differ in steps
+        torch.nn.init.constant_(model.target.recurrence.halting.bias, float(bias))
+        found = dict(generate_continuously(model, requests, slots=3, capacity=30, max_new_tokens=6))
+        if len({steps for each in found.values() for steps in each.token_steps}) > 1:
+            break
+    else:
+        pytest.fail("all tokens take as many steps: nothing is tested")
+    for request in requests:
+        same(found[request.number], alone(model, request, max_new_tokens=6))
 
 
 @pytest.mark.parametrize("kind", ["state_change", "second_difference", "output_change", "confidence"])

@@ -350,6 +350,21 @@ def test_files_of_models_without_halting_are_as_before():
     assert replaced(ModelConfig.from_dict(config.to_dict()), {"halting.side": "both"}).halting.bias is None
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"halting.output": "final"}, "halting.output='final': the output of stick_breaking is what others see"),
+        ({"halting.state": "evolving"}, "halting.state='evolving': stick_breaking freezes what others see"),
+        ({"halting.remainder_at_cap": False}, "halting.remainder_at_cap=False: with stick_breaking the last step"),
+        ({"step.blocks": 2}, "step.blocks=2: with stick_breaking"),
+    ],
+)
+def test_what_stick_breaking_cannot_be_combined_with(fields, message):
+    with pytest.raises(UserError, match=message):
+        replaced(ModelConfig(), {"halting.side": "both", "halting.rule": "stick_breaking", **fields})
+    replaced(ModelConfig(), {"halting.side": "both", "halting.rule": "stick_breaking"})
+
+
 PONDER = {"architecture": "language_model", "halting.side": "decoder", "halting.rule": "ponder"}
 
 

@@ -48,12 +48,13 @@ class CacheStore:
             return sequence + (self.first + step * self.stride) * self.sequences
         return torch.add(sequence, step * self.stride + self.first, alpha=self.sequences)
 
-    def query(self, states: Rows, *, slot: Index, position: Index) -> Rows:
-        """Queries of rows, whose keys and values are written to their slots first."""
+    def query(self, states: Rows, *, slot: Index, position: Index, shown: Rows | None = None) -> Rows:
+        """Queries of rows, whose keys and values (of ``shown``, if given) are written to their slots first."""
         width = states.shape[1]
         projected = self.attention.query_key_value(states)
+        both = projected if shown is None else self.attention.query_key_value(shown)
         entry = torch.add(position, slot, alpha=self.capacity)
-        self.flat.index_copy_(0, entry, projected[:, width:].to(self.flat.dtype))
+        self.flat.index_copy_(0, entry, both[:, width:].to(self.flat.dtype))
         return projected[:, :width]
 
     def keys_at(self, step: int, *, stored: int) -> tuple[Keys, Keys]:

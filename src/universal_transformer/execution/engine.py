@@ -6,6 +6,7 @@ only.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -17,8 +18,10 @@ from universal_transformer.nn.block import Block, Sublayer
 from universal_transformer.nn.halting import combine, weigh
 from universal_transformer.nn.progress import Depth
 from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.stick_breaking import expected_state
 
-Attend = Callable[[Rows], Rows]
+Attend = Callable[..., Rows]
+"""The attention of rows of states. ``shown=…``: what keys and values are computed from, where other than the states."""
 
 
 class RowAttention(NamedTuple):
@@ -68,11 +71,13 @@ class RowEngine:
         ``attention`` has one entry for each block of a step.
         """
         new = timed = rows.base
+        shown = rows.shown
         if self.signals is not None:
             signal = self.signals[rows.step] if isinstance(rows.step, int) else self.signals.index_select(0, rows.step)
             new = timed = compute(self.recompute, torch.add, rows.base, signal)
+            shown = None if shown is None else shown + signal
         for block, attend in zip(self.blocks, attention, strict=True):
-            new = self._block(block, new, attend)
+            new = self._block(block, new, attend, shown)
         result = None
         if self.unit is None:
             rows.output = new
@@ -96,6 +101,12 @@ class RowEngine:
         stop = last if config.remainder_at_cap else False
         decision = self.unit.rule(rows.cumulative, probability, threshold=depth.threshold, stop=stop)
         term = weigh(new.to(rows.output.dtype), decision.weight, rule=config.output)
+        if rows.shown is not None:
+            before = rows.output
+            if isinstance(rows.layout, BatchLayout):
+                before = before.index_select(0, rows.layout.index)
+            mean = expected_state(before, new, rows.cumulative)
+            rows.shown = mean if rows.signal is None else mean + rows.signal
         rows.cumulative = decision.cumulative
         if not isinstance(rows.layout, BatchLayout):
             rows.output = combine(rows.output, term, decision.weight, rule=config.output)
@@ -107,9 +118,13 @@ class RowEngine:
             rows.output.index_copy_(0, index, combined)
         return StepResult(probability, decision.weight, decision.halts, decision.cumulative < 1.0)
 
-    def _block(self, block: Block, states: Rows, attend: RowAttention) -> Rows:
+    def _block(self, block: Block, states: Rows, attend: RowAttention, shown: Rows | None) -> Rows:
         """The block, as ``Block.forward`` computes it."""
-        states = self._sublayer(block.after_attention, states, attend.own, self.recompute)
+        own = attend.own
+        if shown is not None:
+            seen = shown if block.after_attention.post else block.after_attention.norm(shown)
+            own = partial(attend.own, shown=seen)
+        states = self._sublayer(block.after_attention, states, own, self.recompute)
         if self.checkpoint is None:
             return self._after_attention(block, states, attend.source, self.recompute)
         return self.checkpoint(self._after_attention, block, states, attend.source, None)

@@ -156,11 +156,12 @@ class CompactLoop:
             self.recompute.forget()
 
     def _steps(self, progress: HaltingProgress, engine: RowEngine, layout: BatchLayout, *, step: int) -> None:
-        base, record = self.write_halted(progress, step=step), Record()
+        seen, record = self.write_halted(progress, step=step), Record()
+        base = seen if progress.shown is None else self._placed(progress.states)
         stores = [] if self.caches else self._stores(progress)
         first = stores[0] if stores else None
         if first is not None:
-            first.update(None, base, recompute=self.recompute)
+            first.update(None, seen, recompute=self.recompute)
         h, kind = progress.halting.cumulative.flatten(), progress.output.dtype
         rows = RowState(
             layout=layout,
@@ -170,6 +171,7 @@ class CompactLoop:
             output=progress.output.to(torch.promote_types(kind, h.dtype), copy=True).flatten(0, 1),
             cumulative=h.index_select(0, layout.index),
             memory=tuple(part.flatten(0, 1).index_select(0, layout.index) for part in progress.memory),
+            shown=None if progress.shown is None else seen.index_select(0, layout.index),
         )
         for number in range(step, self.depth.max_steps):
             result = engine.step(
@@ -182,12 +184,12 @@ class CompactLoop:
                 break
             further, kept = layout.choose(result.running)
             if len(kept) and first is not None:
-                first.update(layout.index, rows.base, recompute=self.recompute)
+                first.update(layout.index, rows.seen, recompute=self.recompute)
             if further is layout:
                 continue
             if self.caches:
                 left = indices_of(~result.running, count=len(layout.index) - len(kept))
-                self._write_deeper(rows.base, layout.index, left, step=number + 1)
+                self._write_deeper(rows.seen, layout.index, left, step=number + 1)
             if not len(kept):
                 break
             layout = further
@@ -195,20 +197,27 @@ class CompactLoop:
             rows.base = compute(self.recompute, torch.index_select, rows.base, 0, kept)
             rows.cumulative = rows.cumulative.index_select(0, kept)
             rows.memory = tuple(part.index_select(0, kept) for part in rows.memory)
+            rows.shown = None if rows.shown is None else rows.shown.index_select(0, kept)
         record.write(progress)
         progress.output = rows.output.view_as(progress.output)
 
     def write_halted(self, progress: HaltingProgress, *, step: int) -> Rows:
-        """``b = h + π`` of all positions. A cache receives those that have halted, in the slots from ``step`` on."""
-        base = progress.states.flatten(0, 1)
-        if self._signals is not None:
-            self._signals = self._signals.to(base.dtype)
-            base = compute(self.recompute, _add_positions, base, self._signals)
+        """What others see of all positions, without τ. A cache receives the halted ones, in the slots from ``step``."""
+        base = self._placed(progress.states if progress.shown is None else progress.shown)
         if self.caches:
             halted = ~progress.halting.running & (progress.halting.steps > 0)
             index = halted.flatten().nonzero().squeeze(1)
             self._write_deeper(base, None, index, step=step)
         return base
+
+    def _placed(self, states: States) -> Rows:
+        """``b = h + π`` of all positions."""
+        base = states.flatten(0, 1)
+        if self._signals is None:
+            return base
+        self._signals = self._signals.to(base.dtype)
+        found: Rows = compute(self.recompute, _add_positions, base, self._signals)
+        return found
 
     def _write_deeper(self, base: Rows, index: Index | None, rows: Int[Tensor, "halted"], *, step: int) -> None:
         """Write ``rows`` of ``base`` to the deeper slots; ``index`` has flat indices, None: the rows themselves."""
@@ -252,11 +261,13 @@ class CompactLoop:
             for attend, cross, source in zip(own, crosses, sources[: len(crosses)], strict=True)
         ]
 
-    def _attend(self, cache: CacheStore, states: Rows, *, step: int, layout: BatchLayout) -> Rows:
+    def _attend(
+        self, cache: CacheStore, states: Rows, *, step: int, layout: BatchLayout, shown: Rows | None = None
+    ) -> Rows:
         """Self-attention of running rows in a cache, to which their keys and values are written first."""
         context = self.context
         slot = cache.slot(step, layout.sequence)
-        query = cache.query(states, slot=slot, position=layout.position)
+        query = cache.query(states, slot=slot, position=layout.position, shown=shown)
         key, value = cache.keys_at(step, stored=layout.stored + layout.length)
         hidden = context.cached_padding
         mask = None if hidden is None else ~hidden[:, None, None, :]

@@ -189,6 +189,12 @@ class RowState:
     output: Float[Tensor, "position width"]  # in a batch of all positions, else of the rows
     cumulative: PerRow  # h of the halting rule
     memory: Memory = ()  # of the halting unit
+    shown: Rows | None = None  # what others see without τ, where that is not b
+
+    @property
+    def seen(self) -> Rows:
+        """What others see, without τ."""
+        return self.base if self.shown is None else self.shown
 
 
 def _earlier(position: Int[Tensor, "*rows"], keys: int) -> Bool[Tensor, "*rows key"]:

@@ -71,8 +71,9 @@ class BatchStore:
         """The states of the rows ``index`` (None: of all) are now ``b``."""
         self.new = self.projection.project(base, recompute=recompute), index
 
-    def attend(self, states: Rows, *, step: int, layout: BatchLayout) -> Rows:
-        """Self-attention of running rows."""
+    def attend(self, states: Rows, *, step: int, layout: BatchLayout, shown: Rows | None = None) -> Rows:
+        """Self-attention of running rows. What they show is known from :meth:`update`."""
+        del shown
         query = product(states, self.weight, self.bias)
         part, shift = self.projection.at(step), self.projection.shift(step) if self.dropout else None
         (rows, variance), index = self.new or self._entering(states, layout)

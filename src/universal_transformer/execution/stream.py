@@ -73,6 +73,7 @@ class RowStream:
         signal = coordinates.encode(torch.arange(reach, device=device).unsqueeze(0)).signal
         self.positions = None if signal is None else signal.squeeze(0).to(weight.dtype)  # π of every position
         self.numbers = torch.arange(capacity, device=device)
+        unit = recurrence.stop_unit(depth)
         number, base = torch.arange(rows, device=device), weight.new_zeros(rows, width)
         self.rows = RowState(
             layout=Places(number, torch.zeros_like(number)),
@@ -81,6 +82,7 @@ class RowStream:
             signal=base.clone() if coordinates.every_step and signal is not None else None,
             output=torch.zeros_like(base, dtype=wide(base.dtype)),
             cumulative=torch.zeros(rows, dtype=wide(base.dtype), device=device),
+            shown=base.clone() if unit is not None and unit.config.shows_mean else None,
         )
         self.sources: list[ProjectedSource] = []  # of each block, one a row, padded to the longest source so far
 
@@ -103,6 +105,8 @@ class RowStream:
             if rows.signal is not None:
                 rows.signal.index_copy_(0, at, signal)
         rows.base.index_copy_(0, at, states)
+        if rows.shown is not None:
+            rows.shown.index_copy_(0, at, states)
         rows.layout.position.index_copy_(0, at, position)
         for part in (rows.step, rows.output, rows.cumulative, *rows.memory):
             part.index_fill_(0, at, 0)
@@ -120,6 +124,7 @@ class RowStream:
             output=rows.output.index_select(0, kept),
             cumulative=rows.cumulative.index_select(0, kept),
             memory=tuple(part.index_select(0, kept) for part in rows.memory),
+            shown=None if rows.shown is None else rows.shown.index_select(0, kept),
         )
         self.sources = [
             ProjectedSource(key[kept], value[kept], None if mask is None else mask[kept])
@@ -165,7 +170,7 @@ class RowStream:
             step, sequence, position = (
                 part.index_select(0, ended) for part in (rows.step, rows.layout.sequence, rows.layout.position)
             )
-            base = rows.base.index_select(0, ended)
+            base = rows.seen.index_select(0, ended)
             for cache in self.caches:
                 cache.write_deeper(base, step=step, sequence=sequence, position=position)
         return ended
@@ -178,13 +183,13 @@ class RowStream:
         output = output.to(rows.base.dtype)
         return output if norm is None else norm(output), step.to(wide(output.dtype)), position
 
-    def _attend(self, cache: CacheStore, states: Rows) -> Rows:
+    def _attend(self, cache: CacheStore, states: Rows, *, shown: Rows | None = None) -> Rows:
         """Each row over the positions up to its own, in the slot of its step."""
         rows, attention, size = self.rows, cache.attention, len(states)
         position = rows.layout.position
         stored = int(position.max()) + 1
         slot = cache.slot(rows.step, rows.layout.sequence)
-        query = cache.query(states, slot=slot, position=position).view(size, attention.num_heads, 1, -1)
+        query = cache.query(states, slot=slot, position=position, shown=shown).view(size, attention.num_heads, 1, -1)
         if query.device.type == "cpu":
             size = max(1, min(size, policy.MOST_GATHERED // (2 * states.shape[1] * stored)))
         visible = (self.numbers[:stored] <= position.unsqueeze(1))[:, None, None]

@@ -111,6 +111,8 @@ def _exported_config(model: Model) -> ModelConfig:
         raise UserError('model.outputs.pooling="pointer": not exported, because the ONNX optimizer drops its 1e-9')
     if config.vocabulary.separator_id:
         raise UserError("model.vocabulary.separator_id: not exported, because ONNX has no cumulative maximum")
+    if config.halts and config.halting.shows_mean:
+        raise UserError("halting.rule='stick_breaking': not exported; the exported loop carries one state a position")
     if config.by_length(decoder=False):
         raise UserError('model.depth.max_steps="length": not exported; only a depth that is a number is')
     if config.halts and not config.step.tied:

@@ -367,6 +367,8 @@ def _rules(config: ModelConfig) -> Rules:
     yield "halting.rule", config.halting.rule not in HALTING_RULES, f"allowed: {listed(HALTING_RULES)}"
     if config.expects_loss:
         yield from _ponder_rules(config)
+    if config.halts and config.halting.rule == "stick_breaking":
+        yield from _stick_rules(config)
     yield "outputs.pooling", pointer and not tokens, 'points at a token: inputs.kind must be "tokens"'
     every = config.architecture == "tagger" and config.outputs.pooling != "mean"
     yield "outputs.pooling", every, "a tagger reads each position by itself: leave it out"
@@ -396,6 +398,16 @@ def _ponder_rules(config: ModelConfig) -> Rules:
     yield "halting.prior_steps", 0 < halting.prior_steps < 1, "at least 1 step, or 0 for (max_steps + 1) / 2"
     plain = config.tensor2tensor.plain_layers_after > 0
     yield "tensor2tensor.plain_layers_after", plain, "ponder needs the output after every step: leave it out"
+
+
+def _stick_rules(config: ModelConfig) -> Rules:
+    """What stick-breaking needs: others see the mean of the states, which is the output too."""
+    halting = config.halting
+    yield "halting.output", halting.output != "mean", "the output of stick_breaking is what others see: set it to mean"
+    yield "halting.state", halting.state != "frozen", "stick_breaking freezes what others see: set it to frozen"
+    yield "halting.remainder_at_cap", not halting.remainder_at_cap, "with stick_breaking the last step takes the rest"
+    several = "with stick_breaking, what others see is defined for one block a step"
+    yield "step.blocks", config.step.blocks > 1, several
 
 
 def _size_rules(config: ModelConfig) -> Rules:

@@ -134,14 +134,18 @@ class SelfAttention(nn.Module):
         rotary: Float[Tensor, "2 rows 1 position half"] | None = None,
         cache: LayerCache | None = None,
         record: list[Tensor] | None = None,
+        shown: States | None = None,
     ) -> States:
-        """With ``cache``, keys and values of earlier calls come first and those of this call are stored.
+        """``shown``: what keys and values are computed from, by default ``states`` as the queries.
+
+        With ``cache``, keys and values of earlier calls come first and those of this call are stored.
 
         ``record`` receives the attention weights (the explicit softmax, no gradient).
         """
-        query, key, value = (
-            split_heads(part, num_heads=self.num_heads) for part in self.query_key_value(states).chunk(3, dim=-1)
-        )
+        parts = self.query_key_value(states).chunk(3, dim=-1)
+        if shown is not None:
+            parts = parts[0], *self.query_key_value(shown).chunk(3, dim=-1)[1:]
+        query, key, value = (split_heads(part, num_heads=self.num_heads) for part in parts)
         if rotary is not None:
             query, key = rotate(query, rotary=rotary), rotate(key, rotary=rotary)
         if cache is not None:

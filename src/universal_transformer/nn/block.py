@@ -101,15 +101,20 @@ class Block(nn.Module):
         source: ProjectedSource | None = None,
         cache: LayerCache | None = None,
         record: AttentionRecord | None = None,
+        shown: States | None = None,
     ) -> States:
         """``mask`` and ``causal`` restrict self-attention; the transition ignores ``padding``.
 
-        ``record`` receives the attention weights.
+        ``record`` receives the attention weights. ``shown``: what others see of the positions, by default ``states``.
         """
+        if shown is not None and not self.after_attention.post:
+            shown = self.after_attention.norm(shown)
         weights = None if record is None else record.self_attention
         states = self.after_attention(
             states,
-            lambda x: self.attention(x, mask=mask, causal=causal, rotary=rotary, cache=cache, record=weights),
+            lambda x: self.attention(
+                x, mask=mask, causal=causal, rotary=rotary, cache=cache, record=weights, shown=shown
+            ),
         )
         if self.cross_attention is not None and self.after_cross_attention is not None and source is not None:
             attention, source_weights = (

@@ -165,6 +165,11 @@ class HaltingConfig:
         """The cumulative probability at which a position stops."""
         return self.quantile if self.rule == "ponder" else self.threshold
 
+    @property
+    def shows_mean(self) -> bool:
+        """Whether others attend to the expected state of a position in place of its last one."""
+        return self.rule == "stick_breaking"
+
 
 @dataclass(frozen=True)
 class Exit:
@@ -206,6 +211,7 @@ class Exit:
 HALTING_RULES: dict[str, str] = {
     "act": "universal_transformer.nn.halting:HaltingUnit",
     "ponder": "universal_transformer.nn.ponder:PonderUnit",
+    "stick_breaking": "universal_transformer.nn.stick_breaking:StickBreakingUnit",
 }
 """Name of a rule -> ``module:class`` of its halting unit. See docs/extending.md for how to add one."""
 

@@ -44,7 +44,8 @@ class HaltingProgress:
     """What the halting loop carries from step to step. ``probabilities`` and ``weights`` have one entry a step made.
 
     ``memory`` is what the halting unit keeps. ``entered``: what entered the second and each later block of a step, at
-    the last step of each position (decision D14); nothing where halted positions go on changing.
+    the last step of each position (decision D14); nothing where halted positions go on changing. ``shown``: what others
+    attend to, of a rule that shows another state than the last one.
     """
 
     states: States
@@ -52,6 +53,7 @@ class HaltingProgress:
     halting: Halting
     entered: tuple[States, ...] = ()
     memory: Memory = ()
+    shown: States | None = None
     probabilities: list[PerPosition] = field(default_factory=list)
     weights: list[PerPosition] = field(default_factory=list)
 
@@ -60,7 +62,8 @@ class HaltingProgress:
         """Before the first step, of ``blocks`` blocks, where everything but ``padding`` runs."""
         zero = torch.zeros_like(states)
         later = blocks - 1 if unit.config.state == "frozen" else 0
-        return cls(states, zero, Halting.start(states, padding=padding), entered=(zero,) * later)
+        shown = states if unit.config.shows_mean else None
+        return cls(states, zero, Halting.start(states, padding=padding), entered=(zero,) * later, shown=shown)
 
     def trace(self, padding: Padding | None, *, unit: StopUnit, depth: Depth) -> Trace:
         """What happened over depth."""

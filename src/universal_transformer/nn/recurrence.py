@@ -33,6 +33,7 @@ from universal_transformer.nn.halting import (
     weigh,
 )
 from universal_transformer.nn.progress import Depth, HaltingProgress
+from universal_transformer.nn.stick_breaking import expected_state
 from universal_transformer.nn.trace import NOTHING, Kept, Trace
 
 call_checkpointed = partial(checkpoint, use_reentrant=False)
@@ -246,12 +247,14 @@ class Recurrence(nn.Module):
         sequences = PaddedSequences(padding)
 
         def whole(
-            states: States, halting: Halting, memory: Memory, *entered: States
+            states: States, shown: States | None, halting: Halting, memory: Memory, *entered: States
         ) -> tuple[States, Halting, Memory, tuple[States, ...], PerPosition, PerPosition, States]:
             timed = self._timed(states, context, step, depth, signals)
             if unit.reads == "timed":
                 probability, memory = unit.ask(timed, memory, sequences=sequences)
-            new, entered = self.step(timed, context, step=step, running=active, entered=entered)
+            if shown is not None:
+                shown = self._timed(shown, context, step, depth, signals)
+            new, entered = self.step(timed, context, step=step, running=active, entered=entered, shown=shown)
             if unit.reads == "new":
                 probability, memory = unit.ask(self.close(new), memory, sequences=sequences)
             if step < depth.min_steps - 1:
@@ -265,10 +268,14 @@ class Recurrence(nn.Module):
             return new, halting, memory, entered, probability, weight, term
 
         run = partial(call_checkpointed, whole) if self.recomputes(context) else whole
-        made = run(progress.states, progress.halting, progress.memory, *progress.entered)
+        made = run(progress.states, progress.shown, progress.halting, progress.memory, *progress.entered)
+        before = progress.halting.cumulative
         progress.states, progress.halting, progress.memory, progress.entered, probability, weight, term = made
+        if progress.shown is not None:
+            mean = expected_state(progress.output, progress.states, before)
+            progress.shown = torch.where(active.unsqueeze(-1), mean, progress.shown)
         if context.states is not None:
-            context.states.append(progress.states)
+            context.states.append(progress.states if progress.shown is None else progress.shown)
         output = combine(progress.output, term, weight, rule=rule)
         if rule == "final":  # of the other rules a weight of 0 changes nothing
             output = torch.where(active.unsqueeze(-1), output, progress.output)
@@ -288,6 +295,7 @@ class Recurrence(nn.Module):
         step: int,
         running: Padding | None = None,
         entered: tuple[States, ...] = (),
+        shown: States | None = None,
     ) -> tuple[States, tuple[States, ...]]:
         """One depth step (counted from 0): the blocks of a step, one after another.
 
@@ -302,10 +310,12 @@ class Recurrence(nn.Module):
                 states = torch.where(running.unsqueeze(-1), states, entered[index - 1])
                 entering.append(states)
             slot = self.first_slot + step * self.blocks_per_step + index
-            states = self.layer(states, context, slot=slot, index=self.first_slot + first + index)
+            states = self.layer(states, context, slot=slot, index=self.first_slot + first + index, shown=shown)
         return states, tuple(entering)
 
-    def layer(self, states: States, context: AttentionContext, *, slot: int, index: int) -> States:
+    def layer(
+        self, states: States, context: AttentionContext, *, slot: int, index: int, shown: States | None = None
+    ) -> States:
         """Block ``index`` of :attr:`layers`, with its ``slot`` of the cache."""
         cache = context.cache
         return self.layers[index](
@@ -317,6 +327,7 @@ class Recurrence(nn.Module):
             source=None if context.source is None else context.source[index],
             cache=None if cache is None else cache.layer(slot),
             record=context.record,
+            shown=shown,
         )
 
     def recomputes(self, context: AttentionContext) -> bool:
