@@ -29,3 +29,11 @@ def test_babi_task_1_in_two_minutes(tmp_path):
     recipe = RECIPES["babi"]()
     config = dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, minutes=2.0))
     assert all(error <= 1.0 for error in errors(config, tmp_path / "run").values())
+
+
+def test_sudoku_of_4_x_4_cells_in_two_minutes(tmp_path):
+    config = RECIPES["sudoku-4"]()
+    task = config.data.load()
+    train(config, tmp_path / "run", task=task, quiet=True)
+    report = evaluate(load_pretrained(tmp_path / "run" / "model"), task)
+    assert report.totals[0].metrics["sequence_accuracy"] >= 0.99
