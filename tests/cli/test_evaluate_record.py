@@ -54,4 +54,4 @@ def test_a_record_names_what_the_figure_depends_on(tmp_path, monkeypatch, capsys
     ],
 )
 def test_another_search_has_a_report_of_its_own(arguments, name):
-    assert evaluate._file_name(evaluate.parser().parse(["a", *arguments])) == name
+    assert evaluate._file_name(evaluate.parser().parse(["a", *arguments]), calibrated=False) == name
