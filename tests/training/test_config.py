@@ -135,7 +135,9 @@ def test_recorded_models_are_read_with_the_values_that_they_have(path):
         known = leaves(type(config))
         for name, value in fields.items():
             path_now = PATHS[name] if PATHS.get(name) in known else name
-            if path_now in known and name not in VALUES:
+            if path_now == "halting.bias" and not config.halts:  # the value of earlier versions, which nothing used
+                assert config.halting.bias is None
+            elif path_now in known and name not in VALUES:
                 assert attrgetter(path_now)(config) == value
 
 
