@@ -118,7 +118,7 @@ def _description(run: Run, model: Exportable, found: Comparison, *, format: str)
         "ids": {"padding": config.vocabulary.padding_id, "start": config.start_id, "end": config.vocabulary.end_id},
         "max_steps": {sides[name]: config.max_steps_of(decoder=name == "target") for name in model.inputs},
         "halts": {sides[name]: config.halts_in(decoder=name == "target") for name in model.inputs},
-        "halting_threshold": config.halting.threshold,
+        "halting_threshold": config.halting.stops_at,
         "compared": found._asdict(),
         "weights": entry_of((run.folder / MODEL / WEIGHTS).read_bytes()).sha256,
         "versions": versions(),
