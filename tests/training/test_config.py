@@ -15,6 +15,7 @@ from jaxtyping import TypeCheckError
 
 from universal_transformer.errors import UserError
 from universal_transformer.kinds import config_from_dict
+from universal_transformer.models.config import UNUSED_BIAS
 from universal_transformer.models.earlier import PATHS, VALUES
 from universal_transformer.recipes import RECIPES
 from universal_transformer.tasks import TASKS
@@ -135,7 +136,7 @@ def test_recorded_models_are_read_with_the_values_that_they_have(path):
         known = leaves(type(config))
         for name, value in fields.items():
             path_now = PATHS[name] if PATHS.get(name) in known else name
-            if path_now == "halting.bias" and not config.halts:  # the value of earlier versions, which nothing used
+            if (path_now, value, config.halts) == ("halting.bias", UNUSED_BIAS, False):
                 assert config.halting.bias is None
             elif path_now in known and name not in VALUES:
                 assert attrgetter(path_now)(config) == value
