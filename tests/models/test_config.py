@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Annotated, Literal, Union, get_args, get_origin
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -348,6 +349,13 @@ def test_files_of_models_without_halting_are_as_before():
     assert config.to_dict()["halting"].keys().isdisjoint({"prior", "prior_steps", "quantile"})
     assert ModelConfig.from_dict(config.to_dict()) == config
     assert replaced(ModelConfig.from_dict(config.to_dict()), {"halting.side": "both"}).halting.bias is None
+
+
+@pytest.mark.parametrize("rule", ["act", "ponder", "stick_breaking"])
+def test_every_rule_is_built_where_tensors_have_no_values(rule):
+    changes = {"architecture": "language_model", "vocabulary.size": 9, "halting.side": "decoder", "halting.rule": rule}
+    with torch.device("meta"):
+        assert build(replaced(ModelConfig(), changes)).target.recurrence.halting.bias.is_meta
 
 
 @pytest.mark.parametrize(

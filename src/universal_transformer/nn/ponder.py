@@ -12,6 +12,8 @@ In training all positions make all steps and others see ``H^t``. In inference a 
 which ``Σ_{j≤t} p_j`` exceeds ``halting.quantile`` (0.5: the median), and then others see its last state.
 """
 
+import math
+
 import torch
 from torch.nn.functional import logsigmoid
 
@@ -29,12 +31,10 @@ def log_distribution(logits: Float[Tensor, "step *rows"]) -> Float[Tensor, "step
 
 def log_prior(steps: int, *, config: HaltingConfig, max_steps: int) -> list[float]:
     """``log g_t`` for ``steps`` steps; ``max_steps`` are those of the configuration."""
-    rate = torch.tensor(prior_rate(config, max_steps=max_steps), dtype=torch.float64)
     if config.prior == "uniform":
-        return [-float(torch.tensor(float(steps)).log())] * steps
-    number = torch.arange(steps, dtype=torch.float64)
-    found = number * torch.log1p(-rate) + torch.where(number < steps - 1, rate.log(), 0.0)
-    return [float(one) for one in found]
+        return [-math.log(steps)] * steps
+    rate = prior_rate(config, max_steps=max_steps)
+    return [t * math.log1p(-rate) + (math.log(rate) if t < steps - 1 else 0.0) for t in range(steps)]
 
 
 def prior_rate(config: HaltingConfig, *, max_steps: int) -> float:
@@ -54,8 +54,7 @@ class PonderUnit(HaltingUnit):
     def first_bias(self) -> float:
         """The initial bias: that of the configuration, or the logit of q."""
         rate = prior_rate(self.config, max_steps=self.max_steps)
-        logit = torch.logit(torch.tensor(rate, dtype=torch.float64))
-        return float(logit) if self.config.bias is None else float(self.config.bias)
+        return math.log(rate / (1.0 - rate)) if self.config.bias is None else float(self.config.bias)
 
     @torch.no_grad()
     def initialise(self) -> None:
