@@ -1,0 +1,198 @@
+"""Compare the rules of halting: error against mean steps, for each rule and each threshold.
+
+    python experiments/depth_rules.py FOLDER [TASK ...]
+
+Trains every rule on every task with `ut train`, runs each exit rule and threshold on the test set with `ut calibrate`,
+adds a line to results/depth_rules.jsonl for each run that has none, and writes results/depth_rules.md and one picture a
+task, docs/images/depth_TASK.png. Runs are in FOLDER; one that was stopped is continued. multi30k needs UT_DATA.
+
+| task     | recipe                      | what is scored                                |
+| -------- | --------------------------- | --------------------------------------------- |
+| stories  | stories                     | answers, by the facts that they need          |
+| sudoku   | sudoku-4                    | boards of 4 x 4, all cells right              |
+| addition | addition-distance-positions | sums of 400 digits, all digits right          |
+| multi30k | multi30k                    | BLEU of translations from English into German |
+
+| rule           | trained with                                                                                |
+| -------------- | ------------------------------------------------------------------------------------------- |
+| fixed          | a fixed depth                                                                               |
+| every step     | a fixed depth, and the loss after each step                                                 |
+| act            | adaptive computation time, the cap of the fixed depth                                       |
+| act 2x         | the same with twice the cap                                                                 |
+| ponder         | PonderNet, the cap of the fixed depth                                                       |
+| stick-breaking | the stick-breaking rule, the cap of the fixed depth                                         |
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from universal_transformer.explore.canvas import INK, MUTED, canvas, clean
+
+PROJECT = Path(__file__).parents[1]
+RESULTS = PROJECT / "results" / "depth_rules.jsonl"
+IMAGES = PROJECT / "docs" / "images"
+
+TASKS: dict[str, tuple[list[str], list[str], int]] = {
+    "stories": (["stories", "--training.minutes", "0", "--training.max-updates", "1500"], ["--split", "test"], 6),
+    "sudoku": (["sudoku-4"], ["--split", "test", "--limit", "500"], 16),
+    "addition": (["addition-distance-positions"], ["--split", "length 400", "--limit", "200"], 6),
+    "multi30k": (["multi30k", "--training.minutes", "8"], ["--split", "test", "--limit", "500"], 6),
+}
+"""Recipe with its budget, options of the calibration, and steps of the fixed depth."""
+FIXED = ["--model.halting.side", "none", "--training.halting-delay", "0"]
+HALTING = ["--model.halting.side", "both"]
+RULES = {
+    "fixed": FIXED,
+    "every step": [*FIXED, "--training.step-loss", "mean"],
+    "act": HALTING,
+    "act 2x": HALTING,
+    "ponder": [*HALTING, "--model.halting.rule", "ponder", "--training.halting-delay", "0"],
+    "stick-breaking": [*HALTING, "--model.halting.rule", "stick_breaking", "--training.halting-delay", "0"],
+}
+SEEDS = (0, 1, 2)
+TOLERANCE = 0.01
+"""Share of right answers that the setting in the table may lose."""
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#999999", "#000000")
+
+
+def ut(*arguments: str) -> str:
+    """Run a command; return its output."""
+    run = subprocess.run(
+        [sys.executable, "-m", "universal_transformer", *arguments], check=False, capture_output=True, text=True
+    )
+    if run.returncode:
+        sys.exit(f"ut {' '.join(arguments)}: {run.stderr.strip()[-500:]}")
+    return run.stdout
+
+
+def measure(task: str, rule: str, *, seed: int, folder: Path) -> dict[str, Any]:
+    """Train, or continue, and calibrate; return the line of results."""
+    recipe, options, steps = TASKS[task]
+    cap = ["--model.max-steps", str(2 * steps if rule == "act 2x" else steps)]
+    command = ["train", *recipe, *RULES[rule], *cap, "--training.seed", str(seed)]
+    place = str(folder)
+    if (folder / "checkpoints").exists():
+        ut("train", "--resume", place, "--quiet")
+    else:
+        ut(*command, "--run", place, "--quiet")
+    found = json.loads(ut("calibrate", place, *options, "--tolerance", str(TOLERANCE), "--json"))
+    return {
+        "task": task,
+        "rule": rule,
+        "seed": seed,
+        "command": " ".join(["ut", *command]),
+        "split": found["split"],
+        "count": found["count"],
+        "trained": {"steps": found["trained"]["mean_steps"], "score": found["trained"]["score"]},
+        "curves": {
+            curve["rule"]: [
+                {"value": point["value"], "steps": point["cost"]["mean_steps"], "score": point["cost"]["score"]}
+                for point in curve["points"]
+            ]
+            for curve in found["curves"]
+        },
+    }
+
+
+def recorded() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+
+
+def cheapest(line: dict[str, Any]) -> tuple[float, str]:
+    """Return the fewest mean steps at which the score falls by at most `TOLERANCE`, and the exit that reaches them."""
+    least = line["trained"]["score"] - TOLERANCE
+    found = [(line["trained"]["steps"], "as trained")]
+    for name, points in line["curves"].items():
+        found += [(point["steps"], f"{name} {point['value']:g}") for point in points if point["score"] >= least]
+    return min(found)
+
+
+def spread(values: list[float], *, form: str) -> str:
+    mean = format(statistics.mean(values), form)
+    return mean if len(values) == 1 else f"{mean} ± {format(statistics.stdev(values), form)}"
+
+
+def table(lines: list[dict[str, Any]]) -> Iterator[str]:
+    """All runs as Markdown, the mean and the standard deviation over seeds."""
+    yield "# Error and mean steps of each rule"
+    for task in TASKS:
+        rows = {rule: [line for line in lines if (line["task"], line["rule"]) == (task, rule)] for rule in RULES}
+        if not any(rows.values()):
+            continue
+        yield f"\n## {task}\n"
+        yield f"| trained with | seeds | error, % | steps | fewest steps within {TOLERANCE:.0%} | reached by (seed 0) |"
+        yield "|---|---|---|---|---|---|"
+        for rule, own in rows.items():
+            if own:
+                errors = spread([100 * (1 - line["trained"]["score"]) for line in own], form=".2f")
+                steps = spread([line["trained"]["steps"] for line in own], form=".2f")
+                fewest = spread([cheapest(line)[0] for line in own], form=".2f")
+                yield f"| {rule} | {len(own)} | {errors} | {steps} | {fewest} | {cheapest(own[0])[1]} |"
+
+
+def picture(task: str, lines: list[dict[str, Any]]) -> None:
+    """Draw error against mean steps: a panel for each way of training, a line for each rule that ends the depth."""
+    own = {rule: [line for line in lines if (line["task"], line["rule"]) == (task, rule)] for rule in RULES}
+    own = {rule: found for rule, found in own.items() if found}
+    names = list(dict.fromkeys(name for found in own.values() for line in found for name in line["curves"]))
+    columns = min(3, len(own))
+    rows = -(-len(own) // columns)
+    figure, axes = canvas(
+        width=3.4 * columns,
+        height=2.7 * rows,
+        rows=rows,
+        columns=columns,
+        title=f"Error against mean steps: {task}",
+        subtitle="A panel for each way of training; a line for each rule that ends the depth; diamond: as trained",
+    )
+    highest = max(100 * (1 - point["score"]) for found in own.values() for line in found
+                  for points in line["curves"].values() for point in points)  # fmt: skip
+    for ax, (rule, found) in zip(axes, own.items(), strict=False):
+        for line in found:
+            for name, points in line["curves"].items():
+                colour = COLOURS[names.index(name) % len(COLOURS)]
+                ordered = sorted((point["steps"], 100 * (1 - point["score"])) for point in points)
+                label = name.replace("_", " ") if line is found[0] else None
+                ax.plot(*zip(*ordered, strict=True), color=colour, linewidth=1, marker=".", markersize=4, label=label)
+            ax.plot(line["trained"]["steps"], 100 * (1 - line["trained"]["score"]), "D", color=INK, markersize=5)
+        ax.set_title(rule, fontsize=10, color=INK)
+        ax.set_ylim(0, 1.05 * highest)
+        ax.set_xlim(left=0)
+        ax.set_xlabel("mean steps", color=MUTED)
+        ax.set_ylabel("error, %", color=MUTED)
+        clean(ax, grid="y")
+    for ax in axes[len(own) :]:
+        ax.set_visible(False)
+    axes[0].legend(frameon=False, fontsize=7)
+    figure.savefig(IMAGES / f"depth_{task}.png", dpi=130)
+
+
+def main(folder: Path, tasks: list[str]) -> None:
+    for seed in SEEDS:
+        for task in tasks:
+            for rule in RULES:
+                if all((line["task"], line["rule"], line["seed"]) != (task, rule, seed) for line in recorded()):
+                    line = measure(task, rule, seed=seed, folder=folder / f"{task}-{rule.replace(' ', '-')}-{seed}")
+                    with RESULTS.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(line) + "\n")
+                report()
+
+
+def report() -> None:
+    lines = recorded()
+    RESULTS.with_suffix(".md").write_text("".join(f"{row}\n" for row in table(lines)), encoding="utf-8")
+    for task in {line["task"] for line in lines}:
+        picture(task, lines)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or not set(sys.argv[2:]) <= set(TASKS):
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]), sys.argv[2:] or list(TASKS))
