@@ -206,7 +206,7 @@ def test_a_saved_model_comes_back_bit_for_bit(fields, tmp_path):
         EncoderDecoder.from_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+@pytest.mark.parametrize("architecture", ["classifier", "encoder_decoder", "language_model"])
 def test_twenty_updates_lower_the_loss_and_a_resume_changes_no_bit(architecture, tmp_path):
     task = tiny.task(architecture)
     config = dataclasses.replace(

@@ -173,4 +173,6 @@ def test_an_unreadable_folder_does_not_hide_a_mistyped_run(somewhere, capsys, mo
 
     monkeypatch.setattr(os, "stat", closed)
     assert main(["evaluate", "begin"]) == 2
-    assert capsys.readouterr().err == "ut: begin: no such run folder (did you mean begun?)\n"
+    assert capsys.readouterr().err.startswith(
+        "ut: begin: no such run folder (did you mean begun?); pretrained models: "
+    )

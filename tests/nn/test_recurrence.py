@@ -261,6 +261,7 @@ def test_an_untied_model_has_no_more_steps_than_blocks():
 @pytest.mark.parametrize("halting", [False, True])
 def test_keeping_attention_changes_nothing_and_rows_sum_to_one(halting):
     module = small_recurrence(halting=halting, decoder=True, cross_attention=True, layers_per_step=2, max_steps=3)
+    module.executor = None  # compaction, which does not keep attention, differs by rounding
     states, source = batch(), torch.randn(3, 4, WIDTH, dtype=torch.float64)
     padding, hidden = right_padding(LENGTHS, 5), right_padding((4, 2, 1), 4)
     plain, _ = go(module, states, padding=padding, source=source, source_padding=hidden)

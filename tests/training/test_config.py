@@ -15,8 +15,8 @@ from jaxtyping import TypeCheckError
 
 from universal_transformer.errors import UserError
 from universal_transformer.kinds import config_from_dict
-from universal_transformer.models.config import UNUSED_BIAS
 from universal_transformer.models.earlier import PATHS, VALUES
+from universal_transformer.nn.config import UNUSED_BIAS
 from universal_transformer.recipes import RECIPES
 from universal_transformer.tasks import TASKS
 from universal_transformer.training.config import EARLIER_RECIPES, RunConfig, TrainingConfig

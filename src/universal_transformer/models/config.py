@@ -19,6 +19,7 @@ from universal_transformer.nn.config import (
     HALTING_RULES,
     MOST_STEPS,
     TRANSITIONS,
+    UNUSED_BIAS,
     AttentionConfig,
     CoordinatesConfig,
     DepthConfig,
@@ -34,8 +35,6 @@ Rules = Iterator[tuple[str, bool, str]]
 Architecture = Literal["encoder_decoder", "language_model", "classifier", "tagger"]
 ENCODERS = ("classifier", "tagger")
 """Architectures without a decoder: their targets are classes, and have no start and no end."""
-UNUSED_BIAS = -1.0
-"""`halting.bias` in files of models without halting: the default of earlier versions."""
 AnyConfig = TypeVar("AnyConfig", bound="BaseConfig")
 
 
@@ -296,17 +295,9 @@ class ModelConfig(BaseConfig):
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values, those of `generation` and `execution` only where not the default."""
         found = _without_defaults(self, generation=GenerationConfig(), execution=ExecutionConfig())
-        if not self.halts and self.halting.bias is None:  # as earlier versions wrote it
+        if self.halting.side == "none" and self.halting.bias is None:  # as earlier versions wrote it
             found["halting"]["bias"] = UNUSED_BIAS
         return found
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any], *, where: str = "model configuration") -> ModelConfig:
-        """Return the inverse of `to_dict`, also for files of earlier versions. Missing fields have their defaults."""
-        config = super().from_dict(fields, where=where)
-        if config.halts or config.halting.bias != UNUSED_BIAS:
-            return config
-        return dataclasses.replace(config, halting=dataclasses.replace(config.halting, bias=None))
 
 
 def _without_defaults(config: BaseConfig, **defaults: GenerationConfig | ExecutionConfig) -> dict[str, Any]:

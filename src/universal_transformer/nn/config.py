@@ -132,6 +132,10 @@ class DepthConfig:
     """The same for the decoder. 0: as the encoder."""
 
 
+UNUSED_BIAS = -1.0
+"""`HaltingConfig.bias` in files of models without halting: the default of earlier versions."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class HaltingConfig:
     """Dynamic halting (paper, section 2.2; Graves 2016)."""
@@ -144,7 +148,7 @@ class HaltingConfig:
     """Cumulative probability at which a position halts (1 - epsilon)."""
     bias: Annotated[float, Range(-100, 100)] | None = None
     """D11: initial bias of the halting unit: a lower value starts with more steps. None: from max_steps, so that a
-    position takes about all of them at first."""
+    position takes about all of them at first. Without halting -1, which files of such models hold, is read as None."""
     remainder_at_cap: bool = True
     """D7: a position that still runs at the last step halts there and takes its remainder: its weights sum to 1."""
     output: Literal["mean", "interpolate", "final"] = "mean"
@@ -159,6 +163,10 @@ class HaltingConfig:
     """ponder: expected steps of the geometric prior. 0: (max_steps + 1) / 2."""
     quantile: Annotated[float, Range(0, 1, above=True)] = field(default=0.5, metadata=ADDED)
     """ponder: cumulative probability at which a position stops in inference."""
+
+    def __post_init__(self) -> None:
+        if self.side == "none" and self.bias == UNUSED_BIAS:
+            object.__setattr__(self, "bias", None)
 
     @property
     def stops_at(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch.nn import functional
@@ -65,7 +65,7 @@ def objective(
     its expectation over the last step, and ``N + R`` a divergence (`nn/ponder.py`). `step_loss`: `deep_supervision`.
     In the stage "halting" L is `stop_loss`, of a call in which nothing halts.
     """
-    depth: dict[str, float | Kept] = {} if max_steps is None else {"max_steps": max_steps}
+    depth: dict[str, Any] = {} if max_steps is None else {"max_steps": max_steps}
     if stage == "halting":
         depth["halting_threshold"] = NEVER
     expected = model.training and model.config.expects_loss
@@ -114,7 +114,7 @@ def objective(
     )
 
 
-def answer(model: Pretrained, batch: Batch, depth: Mapping[str, float | Kept]) -> ModelOutput:
+def answer(model: Pretrained, batch: Batch, depth: Mapping[str, Any]) -> ModelOutput:
     """Return the output of a model for the targets of a batch, which the tokens before each target are given for.
 
     `depth` are arguments of the call.
