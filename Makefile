@@ -13,7 +13,7 @@ demo: $(VENV)/.installed
 	$(BIN)/ut demo
 
 test: $(VENV)/.installed-dev lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --jaxtyping-packages=universal_transformer,beartype.beartype -m "not slow and not compiled"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --dist worksteal --jaxtyping-packages=universal_transformer,beartype.beartype -m "not slow and not compiled"
 	$(BIN)/pytest -q -m "compiled and not slow"
 
 lint: $(VENV)/.installed-dev

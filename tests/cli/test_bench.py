@@ -14,7 +14,10 @@ from universal_transformer.cli import main
 from universal_transformer.cli.bench import CASES
 
 
-@pytest.mark.parametrize("case", ["halting", "train", "decode", "continuous", "sweep", "startup"])
+SLOW = [pytest.param(case, marks=pytest.mark.slow) for case in ("train", "continuous", "startup")]
+
+
+@pytest.mark.parametrize("case", ["halting", "decode", "sweep", *SLOW])
 def test_a_case_gives_a_table_and_json(case, tmp_path, capsys):
     target = tmp_path / "bench.json"
     with warnings.catch_warnings():

@@ -79,7 +79,7 @@ def test_an_answer_is_cut_at_the_limit_of_its_model_alone_and_then_says_so(copyi
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"sampling": Sampling(temperature=1.0, seed=3)}, {"exit": Exit("state_change", 1.0), "max_new_tokens": 6}],
+    [{}, {"sampling": Sampling(temperature=1.0, seed=3)}, {"exit": Exit("state_change", 1.0)}],
 )
 def test_a_halting_decoder_predicts_a_window_by_continuous_batching(copying, changes, monkeypatch):
     """The predictions are those of ordinary batches."""
@@ -91,7 +91,7 @@ def test_a_halting_decoder_predicts_a_window_by_continuous_batching(copying, cha
         "universal_transformer.evaluation.prediction.generate_stream",
         lambda *args, **more: streamed.append(1) or generate_stream(*args, **more),
     )
-    options = InferenceOptions(**changes)
+    options = InferenceOptions(max_new_tokens=8, **changes)
     for batches in ({}, {"batch_tokens": 40}, {"window": 3}):
         found = list(predict(model, copying.codec, examples, options=options, **batches))
         plain = list(predict(model, copying.codec, examples, options=options, window=1))

@@ -163,6 +163,7 @@ def test_fields_that_cannot_work(changes, message):
         AgreementData(**changes)
 
 
+@pytest.mark.slow
 def test_published_counts(shared_data):
     """SOURCE.txt: 7,489 sentences with 0 to 4 attractors, and beginnings with 1 to 5."""
     if not (shared_data / "sva").is_dir():

@@ -89,6 +89,7 @@ def test_too_large_a_set_is_refused(folder, monkeypatch):
         load_blimp(CODEC, data_dir=str(folder))
 
 
+@pytest.mark.slow
 def test_published_counts(shared_data):
     if not (shared_data / "blimp/BLiMP.zip").is_file():
         pytest.skip(f"no BLiMP in {shared_data}")
