@@ -182,7 +182,7 @@ def main(folder: Path, tasks: list[str]) -> None:
                     line = measure(task, rule, seed=seed, folder=folder / f"{task}-{rule.replace(' ', '-')}-{seed}")
                     with RESULTS.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(line) + "\n")
-                report()
+                    report()
 
 
 def report() -> None:

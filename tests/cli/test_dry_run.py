@@ -29,7 +29,15 @@ from universal_transformer.cli.dry_run import (
 from universal_transformer.models.config import ENCODERS, ModelConfig, VocabularyConfig
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
-from universal_transformer.tasks import AgreementData, BabiData, LambadaData, ReadingData, TranslationData
+from universal_transformer.tasks import (
+    AgreementData,
+    AlgorithmicData,
+    BabiData,
+    LambadaData,
+    ReadingData,
+    StoriesData,
+    TranslationData,
+)
 
 SIZES = {"width": 32, "filter_width": 48, "num_heads": 4, "max_steps": 3, "vocabulary_size": 23}
 VOCABULARY = VocabularyConfig(size=23, num_classes=7)
@@ -145,8 +153,9 @@ def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkey
     monkeypatch.setattr(dry_run, "COUNTED_BATCHES", 1)
     monkeypatch.setattr(dry_run, "measured_updates", lambda *_, **__: (COST, COST))
     monkeypatch.setattr(run_folder, "load_data", lambda config: loaded(config.data))
-    small = ["--train-examples", "500"] if name in ("copy", "reverse", "addition") else []
-    small += ["--train-stories", "200"] if name == "stories" else []
+    data = RECIPES[name]().data
+    small = ["--train-examples", "500"] if isinstance(data, AlgorithmicData) else []
+    small += ["--train-stories", "200"] if isinstance(data, StoriesData) else []
     few = ["--train-boards", "5", "--train-examples", "200", "--validation-boards", "2", "--test-boards", "2"]
     small += few if name.startswith("sudoku") else []
     small += ["--task", "1,4"] if name.endswith("-joint") else []
