@@ -36,6 +36,7 @@ from typing import Any
 from universal_transformer.explore.canvas import INK, MUTED, canvas, clean
 
 PROJECT = Path(__file__).parents[1]
+UT = Path(sys.executable).with_name("ut")
 RESULTS = PROJECT / "results" / "depth_rules.jsonl"
 IMAGES = PROJECT / "docs" / "images"
 
@@ -64,9 +65,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#9
 
 def ut(*arguments: str) -> str:
     """Run a command; return its output."""
-    run = subprocess.run(
-        [sys.executable, "-m", "universal_transformer", *arguments], check=False, capture_output=True, text=True
-    )
+    run = subprocess.run([str(UT), *arguments], check=False, capture_output=True, text=True)
     if run.returncode:
         sys.exit(f"ut {' '.join(arguments)}: {run.stderr.strip()[-500:]}")
     return run.stdout
