@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from universal_transformer import Classifier, ModelConfig
-from universal_transformer.models.config import VocabularyConfig
+from universal_transformer.models.components import VocabularyConfig
 from universal_transformer.nn.config import DepthConfig, HaltingConfig, StepConfig
 from universal_transformer.typed import replaced
 

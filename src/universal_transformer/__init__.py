@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from universal_transformer.evaluation.inference import InferenceOptions
     from universal_transformer.evaluation.pipeline import Pipeline, load
     from universal_transformer.models.classifier import Classifier
-    from universal_transformer.models.config import (
+    from universal_transformer.models.components import (
         ExecutionConfig,
         GenerationConfig,
         InputsConfig,
-        ModelConfig,
         OutputsConfig,
         Tensor2TensorConfig,
         VocabularyConfig,
     )
+    from universal_transformer.models.config import ModelConfig
     from universal_transformer.models.encoder_decoder import EncoderDecoder
     from universal_transformer.models.generated import Generated, Sampling
     from universal_transformer.models.language_model import LanguageModel

@@ -26,7 +26,8 @@ from universal_transformer.cli.dry_run import (
     forward_flops,
     halted_positions,
 )
-from universal_transformer.models.config import ENCODERS, ModelConfig, VocabularyConfig
+from universal_transformer.models.components import ENCODERS, VocabularyConfig
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
 from universal_transformer.tasks import (
@@ -125,6 +126,12 @@ def test_a_dry_run_prints_what_happens_to_halted_positions(capsys):
     fields = ["--train-stories", "200", "--halting.state", "evolving"]
     assert main(["train", "stories", "--dry-run", *fields]) == 0
     assert "halting     encoder: halted positions are computed: halted" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("fields", [["--training.step-loss", "mean"], ["--training.depth", "random"]])
+def test_a_dry_run_refuses_a_choice_of_depth_for_a_model_without_depth(fields, capsys):
+    assert main(["train", "copy-lstm", *fields, "--dry-run"]) == 2
+    assert "this model has no depth to choose; allowed here: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", CACHED)

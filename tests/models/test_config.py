@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from configs import config_of, with_fields
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ExecutionConfig, GenerationConfig, ModelConfig, VocabularyConfig
+from universal_transformer.models.components import ExecutionConfig, GenerationConfig, VocabularyConfig
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.earlier import PATHS
 from universal_transformer.models.presets import PRESETS, SIZES, preset
 from universal_transformer.nn.config import DepthConfig, HaltingConfig

@@ -5,7 +5,7 @@ import torch
 
 from small_models import small
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ENCODERS
+from universal_transformer.models.components import ENCODERS
 from universal_transformer.nn.config import Exit
 
 KINDS = {"state_change": 0.6, "second_difference": 1.0, "output_change": 0.02, "confidence": 0.3}

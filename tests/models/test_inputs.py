@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from configs import config_of
 from small_models import small
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import InputsConfig, ModelConfig, VocabularyConfig
+from universal_transformer.models.components import InputsConfig, VocabularyConfig
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.inputs import FactInput, TokenInput
 from universal_transformer.nn.config import Sizes
 from universal_transformer.registry import build

@@ -5,7 +5,7 @@ import torch
 
 from small_models import small
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ENCODERS
+from universal_transformer.models.components import ENCODERS
 from universal_transformer.nn.trace import Kept
 
 STEPS = 3

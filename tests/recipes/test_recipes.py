@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ModelConfig, VocabularyConfig
+from universal_transformer.models.components import VocabularyConfig
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
 from universal_transformer.tasks import AlgorithmicData, LearningToExecuteData, StoriesData, SudokuData

@@ -13,7 +13,7 @@ import torch
 from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.trivial import TrivialBaseline
-from universal_transformer.models.config import ENCODERS
+from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.registry import load_pretrained
 from universal_transformer.training import batches as training_batches

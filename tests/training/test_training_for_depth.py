@@ -37,11 +37,9 @@ def test_a_run_with_a_loss_after_each_step_continues_bit_for_bit(tmp_path, halti
     assert whole[0] != tiny.losses(plain.folder)[0]
 
 
-def test_a_model_without_steps_over_depth_has_no_loss_after_each(tmp_path):
-    config = tiny.run_config(LstmConfig(width=8), step_loss="mean")
+def test_a_model_without_steps_over_depth_has_no_loss_after_each():
     with pytest.raises(UserError, match=r"training\.step_loss: 'mean', but this model has no depth .* here: last$"):
-        train(config, tmp_path / "run", task=tiny.task(), quiet=True)
-    assert not (tmp_path / "run").exists()
+        tiny.run_config(LstmConfig(width=8), step_loss="mean")
 
 
 def test_a_running_mean_of_the_weights_is_that_of_a_naive_loop():

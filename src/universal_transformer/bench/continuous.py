@@ -26,7 +26,8 @@ from universal_transformer.bench.timing import Side, alternate, comparison
 from universal_transformer.decoding import Request, Sampling, generate, generate_continuously
 from universal_transformer.decoding.sampling import Continuation
 from universal_transformer.execution import policy
-from universal_transformer.models.config import ModelConfig, OutputsConfig, VocabularyConfig
+from universal_transformer.models.components import OutputsConfig, VocabularyConfig
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.nn.config import DepthConfig, HaltingConfig, StepConfig
 

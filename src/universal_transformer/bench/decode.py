@@ -14,7 +14,8 @@ from universal_transformer.bench.result import Measurement, Settings
 from universal_transformer.bench.timing import Side, alternate, comparison, medians
 from universal_transformer.decoding import generate
 from universal_transformer.execution.packing import PackedLinear, packs
-from universal_transformer.models.config import ModelConfig, VocabularyConfig
+from universal_transformer.models.components import VocabularyConfig
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.config import DepthConfig, StepConfig

@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 from universal_transformer.cli.arguments import convert_word
 from universal_transformer.errors import UserError, near
 from universal_transformer.files import show
-from universal_transformer.models.config import VocabularyConfig
+from universal_transformer.models.components import VocabularyConfig
 from universal_transformer.models.earlier import PATHS
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import expected, leaves, replaced, typed

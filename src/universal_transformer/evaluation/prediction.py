@@ -23,7 +23,7 @@ from universal_transformer.evaluation.tensors import (
 )
 from universal_transformer.execution import policy
 from universal_transformer.execution.stream import stream_obstacle
-from universal_transformer.models.config import ENCODERS
+from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.roles import AnyClassifier, AnyEncoderDecoder, AnyLanguageModel, AnyTagger

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -18,6 +19,7 @@ from universal_transformer.decoding import Generated
 from universal_transformer.decoding.generation import steps_of
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
+from universal_transformer.evaluation.report import Side
 from universal_transformer.evaluation.scores import ScoreSums, class_sums, position_sums
 from universal_transformer.evaluation.tensors import (
     device_of,
@@ -65,31 +67,28 @@ class Scorer:
         return collate(examples, indices=range(len(examples))).to(device_of(self.model))
 
     def _classes(self, model: AnyClassifier, examples: Sequence[Example]) -> list[ScoreSums]:
-        batch = self._batch(examples)
-        assert batch.source is not None
-        output = self.options.run(model, batch.source)
-        given = finite(output.logits).argmax(-1).tolist()
-        steps = steps_of(output.encoder, real=real_positions(model, batch.source))
         return [
-            class_sums(example, answer, metric=self.metric, steps={"encoder": Counter(map(int, taken))})
-            for example, answer, taken in zip(examples, given, steps, strict=True)
+            class_sums(example, answer, metric=self.metric, steps=steps)
+            for example, answer, steps in self._answers(model, examples)
         ]
 
     def _positions(self, model: AnyTagger, examples: Sequence[Example]) -> list[ScoreSums]:
+        return [
+            position_sums(example, answers[: len(example.source)], metric=self.metric, steps=steps)
+            for example, answers, steps in self._answers(model, examples)
+        ]
+
+    def _answers(
+        self, model: AnyClassifier | AnyTagger, examples: Sequence[Example]
+    ) -> Iterator[tuple[Example, Any, dict[Side, Counter[int]]]]:
+        """Return each example with the likeliest class, or that of each position, and the steps of its positions."""
         batch = self._batch(examples)
         assert batch.source is not None
         output = self.options.run(model, batch.source)
         given = finite(output.logits).argmax(-1).tolist()
-        steps = steps_of(output.encoder, real=real_positions(model, batch.source))
-        return [
-            position_sums(
-                example,
-                answer[: len(example.source)],
-                metric=self.metric,
-                steps={"encoder": Counter(map(int, taken))},
-            )
-            for example, answer, taken in zip(examples, given, steps, strict=True)
-        ]
+        taken = steps_of(output.encoder, real=real_positions(model, batch.source))
+        for example, answer, steps in zip(examples, given, taken, strict=True):
+            yield example, answer, {"encoder": Counter(map(int, steps))}
 
     def _sequences(self, model: AnyEncoderDecoder | NonAutoregressive, examples: Sequence[Example]) -> list[ScoreSums]:
         batch = self._batch(examples)

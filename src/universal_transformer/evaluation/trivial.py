@@ -19,7 +19,8 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.scores import ScoreSums, class_sums, position_sums
 from universal_transformer.evaluation.tensors import target_ids
 from universal_transformer.files import one_line, read_json, show, show_path, write_json
-from universal_transformer.models.config import ENCODERS, BaseConfig
+from universal_transformer.models.components import ENCODERS
+from universal_transformer.models.config import BaseConfig
 from universal_transformer.tasks.accuracy import character_accuracy, sequence_accuracy, until_end
 from universal_transformer.tasks.pairs import PairsCodec
 from universal_transformer.tasks.task import Codec, Measure

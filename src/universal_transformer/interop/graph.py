@@ -22,7 +22,8 @@ from torch.fx import GraphModule
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.interop.depth_loop import depth_loop
-from universal_transformer.models.config import ModelConfig, Tensor2TensorConfig
+from universal_transformer.models.components import Tensor2TensorConfig
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.registry import Model

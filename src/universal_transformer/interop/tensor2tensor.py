@@ -34,7 +34,8 @@ from universal_transformer.interop.tensor2tensor_names import (
     recurrence_variables,
     space_variable,
 )
-from universal_transformer.models.config import Architecture, ModelConfig
+from universal_transformer.models.components import Architecture
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import (
+from universal_transformer.models.components import (
     Architecture,
     InputsConfig,
-    ModelConfig,
     OutputsConfig,
     Tensor2TensorConfig,
     VocabularyConfig,
 )
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import (
     AttentionConfig,
     CoordinatesConfig,

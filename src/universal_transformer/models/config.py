@@ -2,18 +2,29 @@
 
 >>> ModelConfig(sizes=Sizes(width=512, num_heads=8), depth=DepthConfig(max_steps=8), halting=HaltingConfig(side="both"))
 
-`nn/config.py` has the components of the recurrence. This module adds what surrounds it and the rules for combinations.
+`nn/config.py` has the components of the recurrence, `components.py` those that surround it. This module has the whole
+and the rules for combinations.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from universal_transformer.errors import UserError
+from universal_transformer.models.components import (
+    ENCODERS,
+    Architecture,
+    ExecutionConfig,
+    GenerationConfig,
+    InputsConfig,
+    OutputsConfig,
+    Tensor2TensorConfig,
+    VocabularyConfig,
+)
 from universal_transformer.models.earlier import nested
 from universal_transformer.nn.config import (
     HALTING_RULES,
@@ -28,114 +39,11 @@ from universal_transformer.nn.config import (
     StepConfig,
     TransitionConfig,
 )
-from universal_transformer.typed import ADDED, Count, Positive, added_defaults, check, leaves, listed, typed
+from universal_transformer.typed import added_defaults, check, leaves, listed, typed
 
 Rules = Iterator[tuple[str, bool, str]]
 """Path of a field, whether its value does not fit the others, and the remedy."""
-Architecture = Literal["encoder_decoder", "language_model", "classifier", "tagger"]
-ENCODERS = ("classifier", "tagger")
-"""Architectures without a decoder: their targets are classes, and have no start and no end."""
 AnyConfig = TypeVar("AnyConfig", bound="BaseConfig")
-
-
-@dataclass(frozen=True, kw_only=True)
-class VocabularyConfig:
-    """Numbers of tokens and classes, and ids with a meaning. The tokenizer and the data determine them."""
-
-    size: Count = 0
-    """Source (or only) vocabulary."""
-    target_size: Count = 0
-    """Target vocabulary. 0: source and target share the vocabulary and its embedding."""
-    num_classes: Count = 0
-    """Classes of a classifier or a tagger."""
-    max_fact_words: Count = 0
-    """Words of the longest fact."""
-    padding_id: Count = 0
-    """Token id of padding."""
-    start_id: Count = 1
-    """Token id before the first target token."""
-    end_id: Count = 2
-    """Token id that ends a target."""
-    separator_id: Count = 0
-    """Token id after which source positions start from 0 again, in the next part of the source. 0: none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class InputsConfig:
-    """From ids to states."""
-
-    kind: Literal["tokens", "facts"] = "tokens"
-    """One position for each token, or one position for each fact (a short sentence)."""
-    fact_mask_init: Literal["noise", "ones"] = "noise"
-    """Initial word-position mask of facts: 1 + noise, or all ones (a bag of words)."""
-    scale_embeddings: bool = True
-    """Multiply embeddings by the square root of the width."""
-    segments: Positive = field(default=1, metadata=ADDED)
-    """Texts of the source, each with <end> after it; from 2 on, each has a learned segment embedding. The data
-    determine it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutputsConfig:
-    """From states to logits."""
-
-    tie_output: bool = True
-    """Use the target embedding as the output matrix."""
-    output_bias: bool = True
-    """Add a bias to the logits."""
-    pooling: Literal["mean", "last", "pointer"] = "mean"
-    """What a classifier reads: the mean over positions, the last position, or attention over the source tokens."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tensor2TensorConfig:
-    """Choices that exist for official checkpoints (tensor2tensor) only. The defaults switch all of them off."""
-
-    scale_step_table: bool = False
-    """Multiply a learned step table by the square root of its width."""
-    concatenate_coordinates: bool = False
-    """Concatenate coordinates to the state and project back, instead of adding them."""
-    shift_positions_by_step: bool = False
-    """Positions start at ``trunc(length * t / T)`` at step t."""
-    plain_layers_before: Count = 0
-    """Ordinary layers before the recurrence."""
-    plain_layers_after: Count = 0
-    """Ordinary layers after the recurrence."""
-    zero_padding: bool = False
-    """The feed-forward transition of the encoder gives 0 at padding (the pad remover)."""
-    ponder_padding: bool = False
-    """Padding takes steps like any other position."""
-    num_target_spaces: Count = 0
-    """Rows of an embedding of the problem, added to every source position. 0: none."""
-    start_is_padding: bool = False
-    """The token before the first target token has the id of padding."""
-    allow_look_ahead: bool = False
-    """Accept choices with which a decoder sees later positions. Generation is refused then."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExecutionConfig:
-    """How a model is computed: the numbers are the same. A file contains only values that are not the default."""
-
-    halting_execution: Literal["auto", "masked"] = "auto"
-    """Leave out halted positions where that is exact and saves time ("auto"), or always compute all positions."""
-    activation_checkpointing: bool = False
-    """Keep one state for each position and step, and recompute the rest in the backward pass: less memory, slower."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GenerationConfig:
-    """How long an answer may be. A file contains only values that are not the default."""
-
-    max_new_tokens: Count = 0
-    """Most tokens of an answer, <end> included. 0: the training data decide (their longest answer, with a margin)."""
-
-    def limit(self, given: int) -> int:
-        """Return how many tokens an answer to `given` tokens may have: `max_new_tokens`, or 2 · given + 10 if larger.
-
-        The second bound is for inputs that are longer than those of training.
-        """
-        return max(self.max_new_tokens, 2 * given + 10)
 
 
 @dataclass(frozen=True, kw_only=True)

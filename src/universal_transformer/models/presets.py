@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from universal_transformer.models.config import ModelConfig, OutputsConfig, Tensor2TensorConfig, refusal
+from universal_transformer.models.components import OutputsConfig, Tensor2TensorConfig
+from universal_transformer.models.config import ModelConfig, refusal
 from universal_transformer.nn.config import (
     CoordinatesConfig,
     HaltingConfig,

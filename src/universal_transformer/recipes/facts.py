@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from universal_transformer.models.config import InputsConfig, ModelConfig, OutputsConfig
+from universal_transformer.models.components import InputsConfig, OutputsConfig
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
 from universal_transformer.recipes.variants import twice_the_depth
 from universal_transformer.tasks import BabiData, StoriesData

@@ -19,7 +19,7 @@ from typing import Any
 from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, show, show_path
 from universal_transformer.kinds import config_from_dict
-from universal_transformer.models.config import ENCODERS
+from universal_transformer.models.components import ENCODERS
 from universal_transformer.pretrained_models.card import Figures as Figures
 from universal_transformer.tasks import TASKS
 from universal_transformer.training.config import EARLIER_RECIPES, TrainingConfig, digest

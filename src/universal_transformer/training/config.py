@@ -194,6 +194,19 @@ class RunConfig:
     """The run whose weights it starts from."""
 
     def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("depth", self.training.depth, "fixed"),
+            ("step_loss", self.training.step_loss, "last"),
+        ):
+            if value != allowed and not self.model.max_steps:
+                raise UserError(
+                    f"training.{name}: {value!r}, but this model has no depth to choose; allowed here: {allowed}"
+                )
+        if self.training.step_loss != "last" and self.model.expects_loss:
+            raise UserError(
+                f"training.step_loss: {self.training.step_loss!r}, but the rule ponder weighs the loss of each step by "
+                "its probability; leave it out"
+            )
         if self.training.depth == "random" and self.model.by_length(decoder=False):
             raise UserError(
                 "training.depth: 'random' draws up to model.depth.max_steps: that must be a number, not \"length\""
@@ -203,7 +216,6 @@ class RunConfig:
             raise UserError(
                 "training.depth: 'random' draws one number of steps for both sides: leave decoder_max_steps out"
             )
-
         if self.training.stage == "halting" and (self.warm_start is None or not self.model.halts):
             raise UserError(
                 "training.stage: 'halting' fits the halting unit of a trained run: ut train RUN --stage halting"

@@ -14,6 +14,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show_path
 from universal_transformer.kinds import AnyModelConfig, config_from_dict
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.training.config import CONFIG, MODEL, RunConfig, TrainingConfig
 from universal_transformer.training.warm_start import warm_start_of
 from universal_transformer.typed import replaced
@@ -67,7 +68,8 @@ def halting_model(model: AnyModelConfig, *, run: Path) -> ModelConfig:
         {
             "halting.side": "decoder" if decoder else "encoder",
             "halting.rule": "ponder",
-            "halting.threshold": 0.5,
+            "halting.threshold": HaltingConfig().threshold,
+            "halting.quantile": 0.5,
             "halting.bias": 0.0,
             "halting.remainder_at_cap": True,
             "halting.output": "final",

@@ -17,7 +17,7 @@ from universal_transformer.evaluation.collapse import fake
 from universal_transformer.evaluation.report import Side
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.files import write_json
-from universal_transformer.models.config import ENCODERS
+from universal_transformer.models.components import ENCODERS
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task

@@ -18,7 +18,7 @@ from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.tensors import pick_device
 from universal_transformer.files import show_path
-from universal_transformer.models.config import ENCODERS, ModelConfig
+from universal_transformer.models.components import ENCODERS
 from universal_transformer.registry import build
 from universal_transformer.tasks.task import Task, with_absolute_files
 from universal_transformer.training import folder as folders
@@ -116,20 +116,7 @@ def remedy(run: TrainingRun) -> str:
 
 
 def check_extras(config: RunConfig) -> None:
-    """Refuse fields that need a missing library, or a depth that the model does not have."""
-    for name, value, allowed in (
-        ("depth", config.training.depth, "fixed"),
-        ("step_loss", config.training.step_loss, "last"),
-    ):
-        if value != allowed and not isinstance(config.model, ModelConfig):
-            raise UserError(
-                f"training.{name}: {value!r}, but this model has no depth to choose; allowed here: {allowed}"
-            )
-    if config.training.step_loss != "last" and config.model.expects_loss:
-        raise UserError(
-            f"training.step_loss: {config.training.step_loss!r}, but the rule ponder weighs the loss of each step by "
-            "its probability; leave it out"
-        )
+    """Refuse fields that need a library that is missing."""
     if config.training.tensorboard and find_spec("tensorboard") is None:
         raise UserError(
             "training.tensorboard: TensorBoard is not installed; "
