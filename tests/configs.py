@@ -6,8 +6,9 @@ from universal_transformer.typed import replaced
 
 
 def config_of(**fields):
-    """A ModelConfig from flat names: ``config_of(width=8, halting=True)``."""
-    return ModelConfig.from_dict(fields)
+    """A ModelConfig from flat names, ``config_of(width=8, halting=True)``; newer fields have their paths as names."""
+    newer = {name: fields.pop(name) for name in list(fields) if "." in name}
+    return replaced(ModelConfig.from_dict(fields), newer)
 
 
 def with_fields(config, **fields):

@@ -33,31 +33,32 @@ def affine(x, linear):
     return result if linear.bias is None else result + linear.bias
 
 
-def attention(query, keys, values, *, num_heads):
+def attention(query, keys, values, *, num_heads, scale="head"):
     """One query against lists of keys and values, head by head."""
     size = query.shape[0] // num_heads
+    divisor = math.sqrt({"head": size, "width": query.shape[0]}[scale])
     heads = []
     for head in range(num_heads):
         part = slice(head * size, (head + 1) * size)
-        scores = [torch.exp(query[part] @ key[part] / math.sqrt(size)) for key in keys]
+        scores = [torch.exp(query[part] @ key[part] / divisor) for key in keys]
         heads.append(sum(s / sum(scores) * value[part] for s, value in zip(scores, values, strict=True)))
     return torch.cat(heads)
 
 
-def self_attention(module, xs, i, *, causal):
+def self_attention(module, xs, i, *, causal, scale="head"):
     width = xs[0].shape[0]
     seen = xs[: i + 1] if causal else xs
     projected = [affine(x, module.query_key_value) for x in seen]
     keys, values = [p[width : 2 * width] for p in projected], [p[2 * width :] for p in projected]
     query = affine(xs[i], module.query_key_value)[:width]
-    return affine(attention(query, keys, values, num_heads=module.num_heads), module.output)
+    return affine(attention(query, keys, values, num_heads=module.num_heads, scale=scale), module.output)
 
 
-def cross_attention(module, xs, i, *, source):
+def cross_attention(module, xs, i, *, source, scale="head"):
     width = xs[0].shape[0]
     projected = [affine(s, module.key_value) for s in source]
     keys, values = [p[:width] for p in projected], [p[width:] for p in projected]
-    looked = attention(affine(xs[i], module.query), keys, values, num_heads=module.num_heads)
+    looked = attention(affine(xs[i], module.query), keys, values, num_heads=module.num_heads, scale=scale)
     return affine(looked, module.output)
 
 
@@ -88,16 +89,22 @@ def transition(module, xs, i, *, causal):
     return convolution(module, xs, i, causal=causal)
 
 
-def sublayer(module, xs, function):
-    """Post: norm(x + f(x)), with DeepNorm norm(α x + f(x)); pre: x + f(norm(x))."""
+def sublayer(module, xs, function, *, base=None):
+    """Post: norm(x + f(x)), with DeepNorm norm(α x + f(x)); pre: x + f(norm(x)). ``base``: the x before the +."""
+    base = xs if base is None else base
     if module.post:
-        return [layer_norm(module.scale * x + function(xs, i), module.norm) for i, x in enumerate(xs)]
+        return [layer_norm(module.scale * x + function(xs, i), module.norm) for i, x in enumerate(base)]
     normed = [layer_norm(x, module.norm) for x in xs]
-    return [x + function(normed, i) for i, x in enumerate(xs)]
+    return [x + function(normed, i) for i, x in enumerate(base)]
 
 
-def block(module, xs, *, causal=False, source=None):
-    xs = sublayer(module.after_attention, xs, lambda ys, i: self_attention(module.attention, ys, i, causal=causal))
+def block(module, xs, *, causal=False, source=None, base=None):
+    xs = sublayer(
+        module.after_attention,
+        xs,
+        lambda ys, i: self_attention(module.attention, ys, i, causal=causal),
+        base=base,
+    )
     if source is not None:
         xs = sublayer(
             module.after_cross_attention,
@@ -140,9 +147,10 @@ def close(recurrence, states):
 def fixed(recurrence, states, *, max_steps, source=None):
     states = list(states)
     for step in range(max_steps):
+        base = states if recurrence.residual == "state" else None
         states = timed(recurrence, states, step)
         for module in step_blocks(recurrence, step):
-            states = block(module, states, causal=recurrence.decoder, source=source)
+            states, base = block(module, states, causal=recurrence.decoder, source=source, base=base), None
     return Run(close(recurrence, states), [max_steps] * len(states), [0.0] * len(states))
 
 
@@ -168,7 +176,9 @@ def halting(recurrence, states, *, max_steps, threshold, source=None):
             for i in range(count):
                 if number == 0 or running[i] or unit.config.state == "evolving":
                     entered[number, i] = new[i]
-            new = block(module, [entered[number, i] for i in range(count)], causal=recurrence.decoder, source=source)
+            base = states if number == 0 and recurrence.residual == "state" else None
+            given = [entered[number, i] for i in range(count)]
+            new = block(module, given, causal=recurrence.decoder, source=source, base=base)
         capped = unit.config.remainder_at_cap and step == max_steps - 1
         for i in range(count):
             if not running[i]:

@@ -107,6 +107,7 @@ def small_recurrence(
     transition="feed_forward",
     tied=True,
     layers_per_step=1,
+    residual="timed",
     max_steps=5,
     min_steps=1,
     halting=False,
@@ -126,7 +127,7 @@ def small_recurrence(
             for _ in range(count)
         ],
         depth=Depth(max_steps, min_steps, threshold),
-        step=StepConfig(norm=norm, tied=tied, blocks=layers_per_step, dropout=0.0),
+        step=StepConfig(norm=norm, tied=tied, blocks=layers_per_step, residual=residual, dropout=0.0),
         decoder=decoder,
         closing_norm=stir(nn.LayerNorm(WIDTH, eps=1e-6)) if norm == "pre" else None,
         halting=unit_of(HaltingConfig(bias=bias or 0.0, **choices), max_steps=max_steps) if halting else None,

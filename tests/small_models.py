@@ -22,6 +22,7 @@ COORDINATES = {
     "none": {"position_coordinates": "none", "step_coordinates": "none"},
     "concatenated": {"combine_coordinates": "concatenate"},
     "at the input": {"position_injection": "input"},
+    "as printed": {"step.residual": "state", "attention.scale": "width"},
 }
 
 ROTARY_SOURCE = {"position_coordinates": "rotary", "rotary_source": True}

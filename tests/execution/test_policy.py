@@ -5,8 +5,10 @@ import torch
 
 from configs import config_of
 from small import WIDTH, go, small_recurrence
+from small_models import small
 from universal_transformer.execution import policy
 from universal_transformer.execution.executor import CompactLoop
+from universal_transformer.execution.stream import stream_obstacle
 from universal_transformer.models.classifier import Classifier
 
 
@@ -49,3 +51,17 @@ def test_few_halted_stay_with_norms_in_front(norm, runs, monkeypatch):
     with torch.no_grad():
         go(module, states)
     assert len(ran) == runs
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"step.residual": "state"}, 'step.residual="state"'),
+        ({"attention.scale": "width"}, 'attention.scale="width"'),
+        ({}, None),
+    ],
+)
+def test_equations_as_printed_are_computed_for_all_positions(changes, reason):
+    recurrence = small(architecture="language_model", halting=True, **changes).target.recurrence
+    for obstacle in (policy.compaction_obstacle(recurrence), stream_obstacle(recurrence)):
+        assert obstacle is None if reason is None else reason in obstacle

@@ -33,6 +33,7 @@ OTHERS = {
     "final": {**HALTING, "halting_output": "final", "remainder_at_cap": False},
     "two blocks a step": {**HALTING, **ARCHITECTURES["language_model"], "layers_per_step": 2},
     "untied": {"tied": False, "position_injection": "input"},
+    "as printed": {**HALTING, "step.residual": "state", "attention.scale": "width"},
     "facts": {**HALTING, **ARCHITECTURES["classifier"], "inputs": "facts", "max_fact_words": 4},
     "whole sequences": {**HALTING, **ARCHITECTURES["classifier"], "halting_scope": "sequence"},
     "last": {**HALTING, **ARCHITECTURES["classifier"], "pooling": "last"},

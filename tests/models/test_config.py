@@ -156,6 +156,18 @@ def test_dropout_is_a_probability_below_one(group, value):
         ({**CLASSIFIER, "separator_id": 3}, "vocabulary.separator_id=3: an encoder_decoder"),
         ({"position_coordinates": "grid"}, "coordinates.position='grid': needs architecture"),
         (
+            {"step.residual": "state", "position_coordinates": "rotary", "step_coordinates": "none"},
+            "step.residual='state': no coordinates are added at a step",
+        ),
+        (
+            {"step.residual": "state", "position_injection": "input", "step_coordinates": "none"},
+            "step.residual='state': no coordinates are added at a step",
+        ),
+        (
+            {"step.residual": "state", "combine_coordinates": "concatenate"},
+            "step.residual='state': coordinates are concatenated",
+        ),
+        (
             {"architecture": "tagger", "position_coordinates": "grid", "position_offsets": "random"},
             "coordinates.offsets='random': cells of a board",
         ),
@@ -210,6 +222,8 @@ def test_what_cannot_work_is_refused_with_the_reason(fields, message):
         {"position_start": "step", "allow_look_ahead": True},
         {"width": 9, "num_heads": 3, "position_coordinates": "learned", "step_coordinates": "learned"},
         {**CLASSIFIER, "vocabulary_size": 1},
+        {"step.residual": "state", "position_injection": "input"},
+        {"step.residual": "state", "position_coordinates": "none"},
     ],
 )
 def test_what_can_is_not(fields):

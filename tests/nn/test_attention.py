@@ -67,6 +67,37 @@ def test_self_attention_is_the_naive_loop_over_heads_and_keys(causal, bias):
     assert (ours - module(x, causal=not causal)).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_printed_scale_is_the_square_root_of_the_width(causal):
+    module, x = self_attention(scale="width"), states(2, 4)
+    ours = module(x, causal=causal)
+    for row in range(2):
+        for i in range(4):
+            naive = oracles.self_attention(module, list(x[row]), i, causal=causal, scale="width")
+            torch.testing.assert_close(ours[row, i], naive)
+    usual = self_attention()
+    usual.load_state_dict(module.state_dict())
+    assert (ours - usual(x, causal=causal)).abs().max() > 1e-3
+
+
+def test_the_printed_scale_of_attention_to_a_source():
+    module, x, source = cross_attention(scale="width", num_heads=4), states(1, 3), states(1, 5)
+    record = []
+    ours = module(x, source=module.project_source(source), record=record)
+    for i in range(3):
+        naive = oracles.cross_attention(module, list(x[0]), i, source=list(source[0]), scale="width")
+        torch.testing.assert_close(ours[0, i], naive)
+    value = split_heads(module.key_value(source).chunk(2, dim=-1)[1], num_heads=4)
+    torch.testing.assert_close(module.output(merge_heads(record[0] @ value)), ours)
+
+
+def test_with_one_head_both_scales_are_the_same():
+    module, x = self_attention(scale="width", num_heads=1), states(1, 4)
+    usual = self_attention(num_heads=1)
+    usual.load_state_dict(module.state_dict())
+    assert torch.equal(usual(x), module(x))
+
+
 @pytest.mark.parametrize("padded", [right_padding, left_padding])
 def test_keys_that_are_padding_are_not_there(padded):
     module, lengths = self_attention(), [5, 2, 3]

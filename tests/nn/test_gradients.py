@@ -12,6 +12,7 @@ CHOICES = [
     {"halting": True},
     {"halting": True, "state": "evolving", "output": "interpolate", "remainder_at_cap": False},
     {"halting": True, "layers_per_step": 2},
+    {"halting": True, "residual": "state"},
     {"halting": True, "scope": "sequence", "output": "final", "norm": "pre"},
 ]
 

@@ -80,6 +80,26 @@ def test_halting_is_the_naive_loop_over_positions(choices, scope, form):
     assert len(trace.steps[~trace.padding].unique()) > 1, "no position halts before another: nothing is tested"
 
 
+@pytest.mark.parametrize("decoder", [False, True], ids=["encoder", "decoder"])
+@pytest.mark.parametrize(
+    ("norm", "halts"), [("post", False), ("pre", False), ("deep", False), ("post", True), ("pre", True)]
+)
+def test_the_printed_residual_leaves_the_coordinates_out(norm, decoder, halts):
+    choices = {"norm": norm, "decoder": decoder, "cross_attention": decoder, "halting": halts, "layers_per_step": 2}
+    module = small_recurrence(residual="state", **choices)
+    source = torch.randn(3, 4, WIDTH, dtype=torch.float64) if decoder else None
+    naive = (
+        naive_halting(module)
+        if halts
+        else lambda _, states, seen: oracles.fixed(module, states, max_steps=5, source=seen)
+    )
+    check_against(naive, module, padded=right_padding, source=source)
+    usual = small_recurrence(**choices)
+    usual.load_state_dict(module.state_dict())
+    states = batch()
+    assert (go(usual, states, source=source)[0] - go(module, states, source=source)[0]).abs().max() > 1e-3
+
+
 @pytest.mark.parametrize("choices", HALTING[::4], ids=lambda c: "-".join(map(str, c.values())))
 @pytest.mark.parametrize("padded", [right_padding, left_padding])
 @pytest.mark.parametrize("form", ["auto", "masked"])

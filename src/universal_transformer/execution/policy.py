@@ -68,6 +68,8 @@ def shared_call_obstacle(recurrence: Recurrence) -> str | None:
         "positions are shifted at every step": coordinates.shift_by_step,
         "coordinates are concatenated": coordinates.join is not None,
         "positions are rotary": coordinates.config.rotates,
+        'self-attention is added to states without coordinates (step.residual="state")': recurrence.residual != "timed",
+        'scores are divided by the square root of the width (attention.scale="width")': block.attention.factor != 1.0,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 

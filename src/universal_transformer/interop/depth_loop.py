@@ -81,7 +81,8 @@ def _one_step(
     unit, active = recurrence.unit, halting.running
     rule, last = unit.config.output, step == depth.max_steps - 1
     timed = recurrence.coordinates(states, context.encoding, step=0, num_steps=1, signals=signal)
-    new, entered = recurrence.step(timed, context, step=0, running=active, entered=before.entered)
+    instead = recurrence.substitutes(states)
+    new, entered = recurrence.step(timed, context, step=0, running=active, entered=before.entered, instead=instead)
     asked = unit(timed if unit.reads == "timed" else recurrence.close(new), padding=padding)
     probability = torch.where(step < depth.min_steps - 1, 0.0, asked)
     stop = last.expand_as(active) if unit.config.remainder_at_cap else False

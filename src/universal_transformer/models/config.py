@@ -390,6 +390,10 @@ def _position_rules(config: ModelConfig) -> Rules:
         "layers before the recurrence do not get positions that are learned inside it: needs "
         'coordinates.injection="input", or another coordinates.position',
     )
+    state, adds = config.step.residual == "state", (every_step and chosen.adds) or chosen.step != "none"
+    yield "step.residual", state and not adds, "no coordinates are added at a step: leave it out"
+    joined = config.tensor2tensor.concatenate_coordinates
+    yield "step.residual", state and joined, "coordinates are concatenated to the state, not added: leave it out"
     if chosen.position == "grid":
         path = "coordinates.position"
         yield path, config.architecture not in ENCODERS, 'needs architecture "tagger" or "classifier"'

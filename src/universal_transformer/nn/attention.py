@@ -76,6 +76,14 @@ def self_mask(
     return causal_mask(index, num_keys=before + new, padding=cached_padding), False
 
 
+def query_factor(sizes: Sizes, config: AttentionConfig) -> float:
+    """What queries are multiplied by before scores are divided by ``sqrt(d / k)`` (decision D17).
+
+    ``1 / sqrt(k)`` where the divisor is to be ``sqrt(d)``, as the equation of attention is printed; else 1.
+    """
+    return sizes.num_heads**-0.5 if config.scale == "width" else 1.0
+
+
 def attention_weights(
     query: Heads,
     key: Float[Tensor, "batch heads key head"],
@@ -121,7 +129,7 @@ class SelfAttention(nn.Module):
 
     def __init__(self, sizes: Sizes, config: AttentionConfig) -> None:
         super().__init__()
-        self.num_heads, self.dropout = sizes.num_heads, config.dropout
+        self.num_heads, self.dropout, self.factor = sizes.num_heads, config.dropout, query_factor(sizes, config)
         self.query_key_value = nn.Linear(sizes.width, 3 * sizes.width, bias=config.bias)
         self.output = nn.Linear(sizes.width, sizes.width, bias=config.bias)
 
@@ -146,6 +154,8 @@ class SelfAttention(nn.Module):
         if shown is not None:
             parts = parts[0], *self.query_key_value(shown).chunk(3, dim=-1)[1:]
         query, key, value = (split_heads(part, num_heads=self.num_heads) for part in parts)
+        if self.factor != 1.0:
+            query = query * self.factor
         if rotary is not None:
             query, key = rotate(query, rotary=rotary), rotate(key, rotary=rotary)
         if cache is not None:
@@ -171,6 +181,7 @@ class CrossAttention(nn.Module):
     def __init__(self, sizes: Sizes, config: AttentionConfig) -> None:
         super().__init__()
         self.num_heads, self.dropout, self.rotary = sizes.num_heads, config.dropout, config.rotary_source
+        self.factor = query_factor(sizes, config)
         self.sink = nn.Parameter(torch.zeros(sizes.width)) if config.source_sink else None
         self.query = nn.Linear(sizes.width, sizes.width, bias=config.bias)
         self.key_value = nn.Linear(sizes.width, 2 * sizes.width, bias=config.bias)
@@ -206,6 +217,8 @@ class CrossAttention(nn.Module):
     ) -> States:
         """``rotary``: of the queries' positions. ``record`` receives the weights, without those of the sink."""
         query = split_heads(self.query(states), num_heads=self.num_heads)
+        if self.factor != 1.0:
+            query = query * self.factor
         if self.rotary:
             assert rotary is not None, "rotary queries need their positions"
             query = rotate(query, rotary=rotary)

@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from torch import nn
 
@@ -46,14 +47,28 @@ class Sublayer(nn.Module):
         self,
         states: Float[Tensor, "*rows width"],
         function: Callable[[Float[Tensor, "*rows width"]], Float[Tensor, "*rows width"]],
+        *,
+        base: Float[Tensor, "*rows width"] | None = None,
     ) -> Float[Tensor, "*rows width"]:
+        """``base``: what the function's value is added to, by default ``states``."""
+        base = states if base is None else base
         if self.post:
-            return self.norm(self.residual(states) + self.dropout(function(states)))
-        return states + self.dropout(function(self.norm(states)))
+            return self.norm(self.residual(base) + self.dropout(function(states)))
+        return base + self.dropout(function(self.norm(states)))
 
     def residual(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
         """``α x``; after post-norm ``x`` itself."""
         return states if self.scale == 1.0 else self.scale * states
+
+
+class Substitutes(NamedTuple):
+    """States that a part of a block uses instead of those that the block is called with."""
+
+    shown: States | None = None  # what others see: keys and values of self-attention are computed from them
+    residual: States | None = None  # what self-attention is added to (decision D5)
+
+
+NO_SUBSTITUTES = Substitutes()
 
 
 class Block(nn.Module):
@@ -101,12 +116,13 @@ class Block(nn.Module):
         source: ProjectedSource | None = None,
         cache: LayerCache | None = None,
         record: AttentionRecord | None = None,
-        shown: States | None = None,
+        instead: Substitutes = NO_SUBSTITUTES,
     ) -> States:
         """``mask`` and ``causal`` restrict self-attention; the transition ignores ``padding``.
 
-        ``record`` receives the attention weights. ``shown``: what others see of the positions, by default ``states``.
+        ``record`` receives the attention weights.
         """
+        shown = instead.shown
         if shown is not None and not self.after_attention.post:
             shown = self.after_attention.norm(shown)
         weights = None if record is None else record.self_attention
@@ -115,6 +131,7 @@ class Block(nn.Module):
             lambda x: self.attention(
                 x, mask=mask, causal=causal, rotary=rotary, cache=cache, record=weights, shown=shown
             ),
+            base=instead.residual,
         )
         if self.cross_attention is not None and self.after_cross_attention is not None and source is not None:
             attention, source_weights = (

@@ -1,6 +1,6 @@
 """Choices of the paper's components, one frozen dataclass for each component. Importing this module needs no torch.
 
-A field names its decision (D1 to D16 of ``docs/model.md``). The default is the paper's choice.
+A field names its decision (D1 to D17 of ``docs/model.md``). The default is the paper's choice.
 """
 
 from __future__ import annotations
@@ -76,6 +76,8 @@ class AttentionConfig:
     """D13: rotate queries and keys of the attention to the source by their (rotary) positions too."""
     source_sink: bool = False
     """D13: the attention to the source has one more key, of zeros, with a learned value."""
+    scale: Literal["head", "width"] = field(default="head", metadata=ADDED)
+    """D17: divide scores by the square root of the channels of a head (d/k), or of the whole width (d), as printed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +112,8 @@ class StepConfig:
     """One block for all steps (Universal Transformer), or separate blocks for each step (Transformer)."""
     blocks: Positive = 1
     """D14: blocks applied in one depth step."""
+    residual: Literal["timed", "state"] = field(default="timed", metadata=ADDED)
+    """D5: what self-attention is added to: the state with its coordinates, or without them, as printed."""
 
 
 MOST_STEPS = 2**16

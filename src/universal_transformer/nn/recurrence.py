@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from universal_transformer.axes import Bool, Float, Padding, PerPosition, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.attention import ProjectedSource, self_mask
-from universal_transformer.nn.block import Block
+from universal_transformer.nn.block import NO_SUBSTITUTES, Block, Substitutes
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.config import MOST_STEPS, StepConfig
 from universal_transformer.nn.context import AttentionContext, AttentionRecord
@@ -71,7 +71,7 @@ class Recurrence(nn.Module):
         step = StepConfig() if step is None else step
         self.coordinates, self.blocks = coordinates, nn.ModuleList(blocks)
         self.trained_depth, self.blocks_per_step, self.tied = depth, step.blocks, step.tied
-        self.decoder, self.checkpointed = decoder, checkpointed
+        self.decoder, self.checkpointed, self.residual = decoder, checkpointed, step.residual
         self.closing_norm, self.halting = closing_norm, halting
         self.executor: Executor | None = None
 
@@ -196,7 +196,8 @@ class Recurrence(nn.Module):
         signals, recomputes = self.coordinates.step_signals(depth.max_steps, like=states), self.recomputes(context)
 
         def whole(states: States, step: int) -> States:
-            return self.step(self._timed(states, context, step, depth, signals), context, step=step)[0]
+            timed = self._timed(states, context, step, depth, signals)
+            return self.step(timed, context, step=step, instead=self.substitutes(states))[0]
 
         for step in range(depth.max_steps):
             states = call_checkpointed(whole, states, step) if recomputes else whole(states, step)
@@ -254,7 +255,8 @@ class Recurrence(nn.Module):
                 probability, memory = unit.ask(timed, memory, sequences=sequences)
             if shown is not None:
                 shown = self._timed(shown, context, step, depth, signals)
-            new, entered = self.step(timed, context, step=step, running=active, entered=entered, shown=shown)
+            instead = self.substitutes(states, shown=shown)
+            new, entered = self.step(timed, context, step=step, running=active, entered=entered, instead=instead)
             if unit.reads == "new":
                 probability, memory = unit.ask(self.close(new), memory, sequences=sequences)
             if step < depth.min_steps - 1:
@@ -283,6 +285,10 @@ class Recurrence(nn.Module):
         progress.probabilities.append(torch.where(active, probability, 0.0))
         progress.weights.append(weight)
 
+    def substitutes(self, states: States, *, shown: States | None = None) -> Substitutes:
+        """What the first block of a step uses instead of ``H + P^t``, where ``states`` are ``H`` (decision D5)."""
+        return Substitutes(shown, states if self.residual == "state" else None)
+
     def close(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
         """The closing norm, where there is one: states as the output reads them."""
         return states if self.closing_norm is None else self.closing_norm(states)
@@ -295,12 +301,12 @@ class Recurrence(nn.Module):
         step: int,
         running: Padding | None = None,
         entered: tuple[States, ...] = (),
-        shown: States | None = None,
+        instead: Substitutes = NO_SUBSTITUTES,
     ) -> tuple[States, tuple[States, ...]]:
         """One depth step (counted from 0): the blocks of a step, one after another.
 
-        Where ``entered`` is given, positions that are not ``running`` enter the later blocks with it. Returns the
-        states, and what entered these blocks at this step.
+        Where ``entered`` is given, positions that are not ``running`` enter the later blocks with it. ``instead`` is
+        for the first block. Returns the states, and what entered these blocks at this step.
         """
         first = 0 if self.tied else step * self.blocks_per_step
         entering: list[States] = []
@@ -310,11 +316,18 @@ class Recurrence(nn.Module):
                 states = torch.where(running.unsqueeze(-1), states, entered[index - 1])
                 entering.append(states)
             slot = self.first_slot + step * self.blocks_per_step + index
-            states = self.layer(states, context, slot=slot, index=self.first_slot + first + index, shown=shown)
+            states = self.layer(states, context, slot=slot, index=self.first_slot + first + index, instead=instead)
+            instead = NO_SUBSTITUTES
         return states, tuple(entering)
 
     def layer(
-        self, states: States, context: AttentionContext, *, slot: int, index: int, shown: States | None = None
+        self,
+        states: States,
+        context: AttentionContext,
+        *,
+        slot: int,
+        index: int,
+        instead: Substitutes = NO_SUBSTITUTES,
     ) -> States:
         """Block ``index`` of :attr:`layers`, with its ``slot`` of the cache."""
         cache = context.cache
@@ -327,7 +340,7 @@ class Recurrence(nn.Module):
             source=None if context.source is None else context.source[index],
             cache=None if cache is None else cache.layer(slot),
             record=context.record,
-            shown=shown,
+            instead=instead,
         )
 
     def recomputes(self, context: AttentionContext) -> bool:
