@@ -16,6 +16,7 @@ example = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(example)
 
 
+@pytest.mark.claim("section 4")
 @settings(max_examples=15)
 @given(
     seed=st.integers(0, 2**32),

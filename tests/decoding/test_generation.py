@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from small_models import SOURCES, small, variants
+from universal_transformer.decoding import generate
 from universal_transformer.decoding.generation import evaluating, prepared, start_generation
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import packs
@@ -106,6 +107,23 @@ def test_a_done_row_is_fed_padding_without_effect_on_the_others(fields):
             other.advance(tokens, done=torch.tensor([False, True, False]))
             torch.testing.assert_close(session.log_probabilities[::2], other.log_probabilities[::2])
             assert torch.equal(session.steps[::2], other.steps[::2])
+
+
+@pytest.mark.claim("US 1")
+@pytest.mark.parametrize("place", [0, 2, 6])
+def test_an_end_token_ends_generation(place, monkeypatch):
+    model = small()
+    end, other, advance = model.config.vocabulary.end_id, 5, model.advance
+
+    def written(tokens, state, **options):  # <end> is the likeliest token at this place alone
+        logits = torch.zeros_like(advance(tokens, state, **options))
+        logits[..., end if state.cache.length - 1 == place else other] = 9.0
+        return logits
+
+    monkeypatch.setattr(model, "advance", written)
+    (result,) = generate(model, sources(1), max_new_tokens=6)
+    assert result.finished == (place < 6)
+    assert result.tokens == [other] * place
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -76,6 +76,7 @@ def test_figures_have_a_title_and_named_axes(name):
     assert any(ax.get_xlabel() or ax.get_ylabel() for ax in figure.axes)
 
 
+@pytest.mark.claim("figure 3")
 def test_the_ponder_map_fills_as_many_cells_as_steps_were_taken():
     from matplotlib.colors import to_hex
 
@@ -95,6 +96,7 @@ def test_supporting_facts_are_marked_by_more_than_colour():
     assert "✗" in words(ponder_map(story(output="garage")))
 
 
+@pytest.mark.claim("figure 5", "figure 6", "figure 7")
 def test_attention_says_which_steps_came_after_the_question_halted():
     text = words(attention_maps(story(steps=(3.0, 3.0, 3.0, 2.0))))
     assert "step 2 " in text
@@ -166,6 +168,7 @@ def strange_report(text):
     return dataclasses.replace(found, rows=tuple(dataclasses.replace(row, group=text) for row in found.rows))
 
 
+@pytest.mark.claim("appendix F")
 def test_long_stories_keep_their_supporting_facts():
     long = story(labels=("fact",) * 300, steps=(1.0,) * 300, supports=(3, 50), attention=None)
     rows = shown_rows(long)

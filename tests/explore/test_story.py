@@ -26,6 +26,7 @@ def stories():
     return StoriesData(train_stories=30, validation_stories=5, test_stories=20).load()
 
 
+@pytest.mark.claim("figure 3")
 @pytest.mark.parametrize("halting", [True, False])
 def test_a_story_has_a_label_and_steps_for_each_fact(stories, halting):
     model, example = model_for(stories, halting=halting), stories.test["test"][0]

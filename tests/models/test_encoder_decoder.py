@@ -6,6 +6,7 @@ import torch
 from configs import config_of
 from small_models import COORDINATES, ROTARY_SOURCE, SIZES, SOURCES, small, variants
 from universal_transformer.errors import UserError
+from universal_transformer.nn.attention import CrossAttention, SelfAttention
 from universal_transformer.nn.trace import Kept
 from universal_transformer.registry import build
 from universal_transformer.typed import replaced
@@ -47,6 +48,7 @@ def test_rows_do_not_know_of_each_other(fields):
     torch.testing.assert_close(alone.logits[0], together.logits[1, :2], rtol=0, atol=1e-10)
 
 
+@pytest.mark.claim("US 1")
 @pytest.mark.parametrize("fields", SOME.values(), ids=SOME.keys())
 @torch.no_grad()
 def test_every_source_token_and_its_place_matter(fields):
@@ -105,6 +107,7 @@ def test_dropout_only_while_training():
         assert not torch.equal(model(source, LABELS).logits, model(source, LABELS).logits)
 
 
+@pytest.mark.claim("continuation 6")
 @torch.no_grad()
 def test_depth_is_chosen_at_run_time_on_both_sides():
     model, source = small(halting=True, max_steps=4), ragged()
@@ -115,6 +118,18 @@ def test_depth_is_chosen_at_run_time_on_both_sides():
     sooner = model(source, LABELS, halting_threshold=0.01)
     assert float(sooner.mean_steps) == 1.0
     assert float(sooner.ponder_cost) == 4.0  # N + R = 1 + 1 on each side
+
+
+@pytest.mark.claim("continuation 3")
+def test_a_side_has_one_self_attention_whatever_its_depth():
+    for max_steps in (1, 3, 50):
+        model = small(max_steps=max_steps)
+        for side, cross in ((model.source, 0), (model.target, 1)):
+            parts = list(side.recurrence.modules())
+            assert sum(isinstance(part, SelfAttention) for part in parts) == 1
+            assert sum(isinstance(part, CrossAttention) for part in parts) == cross
+    sizes = {sum(p.numel() for p in small(max_steps=steps).parameters()) for steps in (1, 3, 50)}
+    assert len(sizes) == 1
 
 
 def test_tables_that_are_too_short_for_the_source_are_refused():

@@ -101,6 +101,7 @@ def run(module, states, **arguments):
     return module(states, encoding=encoding, depth=Depth(states.shape[1]), **arguments)[0]
 
 
+@pytest.mark.claim("section 4")
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @given(length=st.integers(1, 9))
 def test_as_many_steps_as_positions_are_a_neural_gpu(norm, length):
@@ -152,6 +153,7 @@ def automaton(rule):
     return Recurrence(Coordinates(sizes, NO_COORDINATES), [block], depth=Depth(1)).eval()
 
 
+@pytest.mark.claim("appendix B")
 @given(rule=st.one_of(st.just(110), st.integers(0, 255)), cells=st.lists(st.booleans(), min_size=1, max_size=24))
 def test_cellular_automata_run_exactly_and_rule_110_is_one(rule, cells):
     """Norms and residuals stay in place, and every cell is right: rule 110 alone computes whatever can be computed."""

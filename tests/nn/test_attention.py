@@ -28,6 +28,7 @@ def states(batch, length):
     return torch.randn(batch, length, WIDTH, dtype=torch.float64)
 
 
+@pytest.mark.claim("equation 2")
 def test_heads_split_into_neighbouring_channels_and_merge_back():
     x = states(2, 3)
     heads = split_heads(x, num_heads=2)
@@ -35,6 +36,7 @@ def test_heads_split_into_neighbouring_channels_and_merge_back():
     assert torch.equal(merge_heads(heads), x)
 
 
+@pytest.mark.claim("equation 1")
 @given(
     batch=st.integers(1, 3),
     queries=st.integers(1, 5),
@@ -55,6 +57,7 @@ def test_fused_attention_is_the_explicit_softmax(batch, queries, keys, masked):
     torch.testing.assert_close(fused, weights @ value)
 
 
+@pytest.mark.claim("equation 2", "equation 3")
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 def test_self_attention_is_the_naive_loop_over_heads_and_keys(causal, bias):
@@ -67,6 +70,7 @@ def test_self_attention_is_the_naive_loop_over_heads_and_keys(causal, bias):
     assert (ours - module(x, causal=not causal)).abs().max() > 1e-3
 
 
+@pytest.mark.claim("equation 1")
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_printed_scale_is_the_square_root_of_the_width(causal):
     module, x = self_attention(scale="width"), states(2, 4)

@@ -15,6 +15,7 @@ def stacked(rows):
     return torch.stack([torch.stack(row) for row in rows])
 
 
+@pytest.mark.claim("equation 4", "equation 5", "figure 2")
 @pytest.mark.parametrize("norm", ["post", "pre", "deep"])
 @pytest.mark.parametrize("transition", ["feed_forward", "separable_convolution"])
 def test_encoder_block_is_the_naive_one(norm, transition):
@@ -23,6 +24,7 @@ def test_encoder_block_is_the_naive_one(norm, transition):
     torch.testing.assert_close(module(x), naive)
 
 
+@pytest.mark.claim("continuation 2", "continuation 13", "figure 2")
 @pytest.mark.parametrize("norm", ["post", "pre", "deep"])
 @pytest.mark.parametrize("transition", ["feed_forward", "separable_convolution"])
 def test_decoder_block_is_the_naive_one(norm, transition):
@@ -79,6 +81,7 @@ def test_recording_attention_changes_nothing():
     assert (own.triu(1) == 0).all()
 
 
+@pytest.mark.claim("figure 4")
 def test_dropout_stands_on_each_sublayer_and_only_while_training():
     module = block(norm="pre", dropout=0.999999).double()
     x = states(2, 5)

@@ -34,6 +34,7 @@ def test_the_future_changes_nothing(choices, at):
     assert found[at:].all()
 
 
+@pytest.mark.claim("figure 1")
 @pytest.mark.parametrize("choices", CHOICES[::5], ids=lambda c: "-".join(map(str, c.values())))
 def test_an_encoder_does_see_it(choices):
     assert moved(small_recurrence(decoder=False, **choices), at=4)[:4].any()

@@ -25,6 +25,7 @@ def timed(module, states, *, encoding, step, num_steps):
     return module(states, encoding, step=step, num_steps=num_steps, signals=signals)
 
 
+@pytest.mark.claim("equation 6")
 @given(
     index=st.lists(st.integers(0, 500), min_size=1, max_size=5),
     half=st.integers(1, 20),
@@ -44,6 +45,7 @@ def test_layouts_and_counts_differ():
     assert paper[0, 0].item() == pytest.approx(math.sin(1.0))  # counted from 1
 
 
+@pytest.mark.claim("equation 6", "equation 7")
 def test_first_equation_of_the_paper_position_plus_step():
     module = coordinates(8)
     encoding = module.encode(torch.arange(3).unsqueeze(0))

@@ -37,6 +37,7 @@ def run(probabilities, *, threshold, remainder_at_cap, padding=None):
     return halting, torch.stack(weights)
 
 
+@pytest.mark.claim("listing 2")
 @given(probabilities=PROBABILITIES, threshold=THRESHOLDS, remainder_at_cap=st.booleans())
 def test_advance_is_the_naive_loop_to_the_last_bit(probabilities, threshold, remainder_at_cap):
     halting, weights = run(probabilities, threshold=threshold, remainder_at_cap=remainder_at_cap)
@@ -102,6 +103,7 @@ def test_gradient_of_the_ponder_cost_flows_through_the_remainder_alone(probabili
             assert (0.0 if gradient is None else gradient[step, 0, i].item()) == pytest.approx(wanted)
 
 
+@pytest.mark.claim("listing 2")
 @given(data=st.data(), steps=st.integers(1, 4))
 def test_outputs_follow_their_rules(data, steps):
     weights = torch.tensor(data.draw(st.lists(st.floats(0, 1), min_size=steps, max_size=steps)))

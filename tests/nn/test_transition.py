@@ -22,6 +22,7 @@ def convolution(*, causal, **choices):
     return stir(SeparableConvolution(SIZES, TransitionConfig(**choices), causal=causal)).double().eval()
 
 
+@pytest.mark.claim("continuation 4")
 def test_feed_forward_is_the_naive_loop():
     module, x = feed_forward(), states(2, 3)
     naive = [[oracles.feed_forward(module, list(row), i) for i in range(3)] for row in x]
@@ -41,6 +42,7 @@ def test_a_block_gives_nothing_at_padding_when_asked():
     assert (second[0][padding] != 0).any()
 
 
+@pytest.mark.claim("continuation 5")
 @pytest.mark.parametrize("causal", [False, True])
 @given(length=st.integers(1, 9))
 def test_convolution_is_the_naive_loop(causal, length):

@@ -32,6 +32,7 @@ def row_of(text, *starts):
     raise AssertionError(f"no row {starts} in:\n{text}")
 
 
+@pytest.mark.claim("appendix E")
 @pytest.mark.parametrize("column", COLUMNS)
 def test_the_papers_single_tasks_agree_with_its_table(column):
     tasks = paper.TABLE1_TASKS[column]
@@ -161,6 +162,7 @@ def test_some_tasks_are_shown_one_by_one_and_have_no_mean():
     assert "1K joint, task" not in text
 
 
+@pytest.mark.claim("table 1")
 def test_twenty_tasks_have_a_mean_and_a_number_of_failures():
     rows = [f"10k-single/ut/{number}" for number in range(1, 21)]
     results = [result(row, error=10.0 if row.endswith("/19") else 0.0) for row in rows]
