@@ -77,7 +77,7 @@ def self_mask(
 
 
 def query_factor(sizes: Sizes, config: AttentionConfig) -> float:
-    """What queries are multiplied by before scores are divided by ``sqrt(d / k)`` (decision D17).
+    """What queries are multiplied by before scores are divided by ``sqrt(d / k)`` (decision D18).
 
     ``1 / sqrt(k)`` where the divisor is to be ``sqrt(d)``, as the equation of attention is printed; else 1.
     """

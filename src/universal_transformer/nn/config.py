@@ -77,7 +77,7 @@ class AttentionConfig:
     source_sink: bool = False
     """D13: the attention to the source has one more key, of zeros, with a learned value."""
     scale: Literal["head", "width"] = field(default="head", metadata=ADDED)
-    """D17: divide scores by the square root of the channels of a head (d/k), or of the whole width (d), as printed."""
+    """D18: divide scores by the square root of the channels of a head (d/k), or of the whole width (d), as printed."""
 
 
 @dataclass(frozen=True, kw_only=True)
