@@ -12,11 +12,11 @@ from universal_transformer.models.components import VocabularyConfig
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
-from universal_transformer.tasks import AlgorithmicData, LearningToExecuteData, StoriesData, SudokuData
+from universal_transformer.tasks import AlgorithmicData, LearningToExecuteData, ParsingData, StoriesData, SudokuData
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import replaced
 
-MADE_UP = (StoriesData, AlgorithmicData, LearningToExecuteData, SudokuData)
+MADE_UP = (StoriesData, AlgorithmicData, LearningToExecuteData, SudokuData, ParsingData)
 
 names = pytest.mark.parametrize("name", RECIPES)
 
@@ -70,6 +70,8 @@ def test_recipes_that_need_no_files_agree_with_their_data(name):
 def _few(data):
     if isinstance(data, SudokuData):
         return {"train_boards": 5, "train_examples": 10, "validation_boards": 2, "test_boards": 2}
+    if isinstance(data, ParsingData):
+        return {"train_sentences": 200, "test_sentences": 2, "longer": (10, 12)}
     counts = {"train_stories": 20, "validation_stories": 5, "test_stories": 5}
     if not hasattr(data, "train_stories"):
         counts = {"train_examples": 50, "validation_examples": 5, "test_examples": 2}

@@ -15,13 +15,14 @@ from universal_transformer.evaluation.collapse import collapse
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.memory_check import check_batches
 from universal_transformer.evaluation.report import BySupports, Confusion, Report, ScoreRow, Side
-from universal_transformer.evaluation.scores import GroupSums, ScoreSums, bleu_scorer, scores
+from universal_transformer.evaluation.scores import GroupSums, ScoreSums, scores
 from universal_transformer.evaluation.scoring import Scorer
+from universal_transformer.evaluation.texts import check_packages
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.files import show
 from universal_transformer.nn.config import MOST_STEPS
 from universal_transformer.registry import Model
-from universal_transformer.tasks.task import Task
+from universal_transformer.tasks.task import Measure, Task
 from universal_transformer.typed import AtLeastOne, typed
 
 Progress = Callable[[int, int], object]
@@ -35,11 +36,16 @@ ARCHITECTURES: Mapping[str, str] = {
     "tags": "tagger",
     "sequence": "encoder_decoder",
     "bleu": "encoder_decoder",
+    "rouge": "encoder_decoder",
+    "brackets": "encoder_decoder",
     "perplexity": "language_model",
     "last_word": "language_model",
     "ranking": "language_model",
 }
 """Which architecture a metric can score."""
+
+WRITTEN: tuple[Measure, ...] = ("sequence", "bleu", "rouge", "brackets")
+"""Metrics of output that a model writes freely, without a target token."""
 
 LOGITS = 2**27
 """Most logits of a batch of a language model: half a gigabyte."""
@@ -68,6 +74,9 @@ def evaluate(
     |            | the right class at every position, and the confusion matrix                               |
     | sequence   | character and sequence accuracy of free-running output (`tasks.accuracy`)                 |
     | bleu       | sacreBLEU and chrF of free-running output; needs the extra `metrics`                     |
+    | rouge      | ROUGE-1, -2 and -L (F1) of free-running output (`evaluation.rouge`)                       |
+    | brackets   | labelled bracket F1, share of valid trees, share of right trees, of free-running output   |
+    |            | (`evaluation.brackets`)                                                                  |
     | perplexity | ``exp(-1/n Σ log p)``, accuracy, bits per character, teacher-forced, over n tokens       |
     | last_word  | perplexity and accuracy over the last token of each example alone; unknown words are wrong |
     |            | (known_perplexity: of those whose last token is not unknown; 1 where there is none)       |
@@ -86,7 +95,7 @@ def evaluate(
     scorer = Scorer(model, task.codec, task.metric, options)
     sets, notes = choose(task, split=split, limit=limit)
     batch_tokens = most_tokens(model, task, batch_tokens=batch_tokens)
-    if task.metric in ("sequence", "bleu"):
+    if task.metric in WRITTEN:
         notes.append(f"free-running output, {options.search_name}")
     sums, trivial = GroupSums(), GroupSums()
     done, total = 0, sum(map(len, sets.values()))
@@ -128,11 +137,10 @@ def check_call(model: Model, task: Task, *, options: InferenceOptions, batch_tok
             f"task {task.name} is scored by {task.metric}, which needs architecture "
             f'"{ARCHITECTURES[task.metric]}"; this model has "{architecture}"'
         )
-    if task.metric == "bleu":
-        bleu_scorer(task.bleu_tokenizer)
-    if options.beams > 1 and task.metric not in ("sequence", "bleu"):
+    check_packages(task)
+    if options.beams > 1 and task.metric not in WRITTEN:
         raise UserError(f"beams={options.beams}: task {task.name} is scored without writing text; leave it out")
-    if options.max_new_tokens is not None and task.metric not in ("sequence", "bleu"):
+    if options.max_new_tokens is not None and task.metric not in WRITTEN:
         raise UserError(
             f"max_new_tokens={options.max_new_tokens}: task {task.name} is scored without writing text; leave it out"
         )

@@ -40,6 +40,11 @@ METRICS: Mapping[str, Metric] = {
     "sequence_accuracy": Metric("sequence accuracy", 3, "high"),
     "bleu": Metric("BLEU", 2, "high"),
     "chrf": Metric("chrF", 2, "high"),
+    "rouge1": Metric("ROUGE-1", 2, "high"),
+    "rouge2": Metric("ROUGE-2", 2, "high"),
+    "rouge_l": Metric("ROUGE-L", 2, "high"),
+    "bracket_f1": Metric("bracket F1", 3, "high"),
+    "valid_trees": Metric("valid trees", 3, "high"),
     "perplexity": Metric("perplexity", 2, "low"),
     "accuracy": Metric("accuracy", 3, "high"),
     "macro_f1": Metric("macro-F1", 3, "high"),
@@ -47,7 +52,7 @@ METRICS: Mapping[str, Metric] = {
     "known_perplexity": Metric("perplexity, known words", 2, "low"),
     "bits_per_character": Metric("bits per character", 3, "low"),
 }
-"""Every score a row can hold; accuracies and macro-F1 lie in [0, 1], error, BLEU and chrF in [0, 100]."""
+"""Every score a row can hold; accuracies and F1 lie in [0, 1], error, BLEU, chrF and ROUGE in [0, 100]."""
 
 DECISIVE: Mapping[Measure, str] = {
     "error": "error",
@@ -55,6 +60,8 @@ DECISIVE: Mapping[Measure, str] = {
     "accuracy": "accuracy",
     "sequence": "sequence_accuracy",
     "bleu": "bleu",
+    "rouge": "rouge_l",
+    "brackets": "bracket_f1",
     "perplexity": "perplexity",
     "last_word": "perplexity",
     "ranking": "accuracy",

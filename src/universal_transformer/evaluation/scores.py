@@ -11,7 +11,9 @@ from typing import Any
 
 from universal_transformer.data.example import PADDING, Example
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.brackets import SIGNATURE, bracket_f1
 from universal_transformer.evaluation.report import Side, StepCounts
+from universal_transformer.evaluation.rouge import ROUGE, rouge_signature
 from universal_transformer.files import show
 from universal_transformer.tasks.task import BleuTokenizer, Codec, Measure
 from universal_transformer.tasks.text import TextCodec
@@ -135,6 +137,12 @@ def scores(
             return {"position_accuracy": _right(sums), "macro_f1": f1, "sequence_accuracy": whole}, {}
         case "bleu":
             return corpus_scores(found.texts, tokenizer=bleu_tokenizer)
+        case "rouge":
+            return {name: 100 * sums[name] / found.count for name in ROUGE}, {"rouge_l": rouge_signature()}
+        case "brackets":
+            shares = {"valid_trees": "valid", "sequence_accuracy": "right"}
+            found_shares = {name: sums[key] / found.count for name, key in shares.items()}
+            return {"bracket_f1": bracket_f1(sums), **found_shares}, {"bracket_f1": SIGNATURE}
     tokens = max(1.0, sums["tokens"])
     result = {"perplexity": _exp(sums["nats"] / tokens), "accuracy": sums["right"] / tokens}
     if metric == "last_word":
@@ -160,6 +168,10 @@ def example_score(found: ScoreSums, *, metric: Measure) -> float:
             return sums["sequences"]
         case "tags":
             return sums["right"] / max(1.0, sums["positions"])
+        case "rouge":
+            return sums["rouge_l"]
+        case "brackets":
+            return bracket_f1(sums)
         case "bleu":
             ((hypothesis, reference),) = found.texts
             return min(1.0, load_sacrebleu().CHRF().sentence_score(hypothesis, [reference]).score / 100)

@@ -27,6 +27,7 @@ from universal_transformer.evaluation.tensors import (
     real_positions,
     target_ids,
 )
+from universal_transformer.evaluation.texts import sequence_sums, text_sums
 from universal_transformer.models.roles import (
     AnyClassifier,
     AnyEncoderDecoder,
@@ -35,7 +36,6 @@ from universal_transformer.models.roles import (
     NonAutoregressive,
 )
 from universal_transformer.registry import Model
-from universal_transformer.tasks.accuracy import character_accuracy, sequence_accuracy, until_end
 from universal_transformer.tasks.task import Codec, Measure
 
 Logits = Float[Tensor, "batch target classes"]
@@ -102,20 +102,15 @@ class Scorer:
         found = [cut(output, length=bound) for output, bound in zip(found, bounds, strict=True)]
         result = []
         for example, output, limit in zip(examples, found, limits, strict=True):
-            decoder = map(int, output.token_steps if model.config.max_steps else ())
-            sums = ScoreSums(
-                steps={"encoder": Counter(map(int, output.source_steps)), "decoder": Counter(decoder)},
-                answer=tuple(output.tokens),
-            )
-            at_limit = self.metric == "bleu" or len(output.tokens) >= limit
-            sums.sums["unfinished"] = float(at_limit and not output.finished)
-            target, end = target_ids(example), model.config.vocabulary.end_id
             if self.metric == "sequence":
-                sums.sums["characters"] = character_accuracy(output.tokens, target, end_id=end)
-                sums.sums["sequences"] = sequence_accuracy(output.tokens, target, end_id=end)
+                sums = sequence_sums(output.tokens, example)
             else:
-                reference = self.codec.render(until_end(target, end_id=end))
-                sums.texts.append((self.codec.render(output.tokens), reference))
+                sums = text_sums(self.codec.render(output.tokens), example, metric=self.metric, codec=self.codec)
+            decoder = map(int, output.token_steps if model.config.max_steps else ())
+            sums.steps = {"encoder": Counter(map(int, output.source_steps)), "decoder": Counter(decoder)}
+            sums.answer = tuple(output.tokens)
+            at_limit = self.metric != "sequence" or len(output.tokens) >= limit
+            sums.sums["unfinished"] = float(at_limit and not output.finished)
             result.append(sums)
         return result
 

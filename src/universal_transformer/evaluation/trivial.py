@@ -18,12 +18,14 @@ from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.scores import ScoreSums, class_sums, position_sums
 from universal_transformer.evaluation.tensors import target_ids
+from universal_transformer.evaluation.texts import first_sentence, sequence_sums, text_sums
 from universal_transformer.files import one_line, read_json, show, show_path, write_json
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.config import BaseConfig
-from universal_transformer.tasks.accuracy import character_accuracy, sequence_accuracy, until_end
+from universal_transformer.tasks.accuracy import until_end
 from universal_transformer.tasks.pairs import PairsCodec
 from universal_transformer.tasks.task import Codec, Measure
+from universal_transformer.tasks.trees import flat
 from universal_transformer.typed import NumberOf, typed
 
 MOST_SHOWN = 40
@@ -39,6 +41,8 @@ class TrivialBaseline:
     | positions, tags          | the most frequent class, at every position                                     |
     | sequence                 | the most frequent target                                                       |
     | bleu                     | the source as it is (another codec than of pairs: the most frequent target)    |
+    | rouge                    | the first sentence of the source                                               |
+    | brackets                 | one bracket around the sentence, with the label of the most frequent target    |
     | perplexity, last_word    | ``p(token) = (count + 1) / (tokens + vocabulary)``, whatever stands before it  |
     | ranking                  | the text that these probabilities prefer; half of an example if they are equal |
     """
@@ -97,11 +101,9 @@ class TrivialBaseline:
             case "positions" | "tags":
                 return position_sums(example, [self.most_frequent] * len(example.source), metric=metric)
             case "sequence":
-                names = {"characters": character_accuracy, "sequences": sequence_accuracy}
-                return ScoreSums(sums={name: of(self.target, target_ids(example)) for name, of in names.items()})
-            case "bleu":
-                reference = codec.render(until_end(target_ids(example)))
-                return ScoreSums(texts=[(self._translation(example, codec), reference)])
+                return sequence_sums(self.target, example)
+            case "bleu" | "rouge" | "brackets":
+                return text_sums(self._text(example, metric, codec), example, metric=metric, codec=codec)
             case "ranking":
                 wrong = [index for index in example.source if isinstance(index, int)]
                 gain = math.fsum(self.nats[wrong]) - math.fsum(self.nats[list(target_ids(example))])
@@ -122,18 +124,24 @@ class TrivialBaseline:
             }
         )
 
-    def _translation(self, example: Example, codec: Codec) -> str:
+    def _text(self, example: Example, metric: Measure, codec: Codec) -> str:
+        frequent = codec.render(until_end(self.target))
+        if metric == "brackets":
+            return flat(frequent, words=len(example.source))
         if not isinstance(codec, PairsCodec):
-            return codec.render(until_end(self.target))
-        return one_line(codec.source.decode(until_end([index for index in example.source if isinstance(index, int)])))
+            return frequent
+        source = one_line(codec.source.decode(until_end([index for index in example.source if isinstance(index, int)])))
+        return first_sentence(source) if metric == "rouge" else source
 
     def describe(self, *, metric: Measure, codec: Codec) -> str:
         """Return in words what is answered."""
-        if metric == "bleu" and isinstance(codec, PairsCodec):
-            return "the source as it is"
+        if metric in ("bleu", "rouge") and isinstance(codec, PairsCodec):
+            return "the source as it is" if metric == "bleu" else "the first sentence of the source"
+        if metric == "brackets":
+            return "one bracket around the sentence"
         if metric in ("error", "classes", "accuracy", "positions", "tags"):
             return f"always {show(codec.render(self.most_frequent), limit=MOST_SHOWN)}, the most frequent class"
-        if metric in ("sequence", "bleu"):
+        if metric in ("sequence", "bleu", "rouge"):
             text = codec.render(until_end(self.target))
             return f"always {show(text, limit=MOST_SHOWN)}, the most frequent target"
         return "the frequency of each token, whatever stands before it"

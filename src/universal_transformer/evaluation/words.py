@@ -7,14 +7,20 @@ import re
 from collections.abc import Sequence
 
 from universal_transformer.tasks.codecs import TextReader
-from universal_transformer.tasks.task import AlignedCodec, Codec, Prediction, Token
+from universal_transformer.tasks.task import AlignedCodec, Codec, CompletingCodec, Prediction, Token
 
 
 def with_words(prediction: Prediction, *, codec: Codec, line: str) -> Prediction:
-    """Return a prediction with the words of the `line` that it answers, and those that the codec does not know."""
+    """Return a prediction with the words of the `line` that it answers, those that the codec does not know, and answers
+    that repeat words of the line.
+    """
     unknown = codec.unknown(line) if isinstance(codec, TextReader) else []
     words = words_of(prediction.tokens, codec=codec, line=line)
-    return dataclasses.replace(prediction, words=words, unknown=unknown)
+    prediction = dataclasses.replace(prediction, words=words, unknown=unknown)
+    if not isinstance(codec, CompletingCodec):
+        return prediction
+    choices = [(codec.completed(text, line), score) for text, score in prediction.choices]
+    return dataclasses.replace(prediction, text=codec.completed(prediction.text, line), choices=choices)
 
 
 def words_of(tokens: Sequence[Token], *, codec: Codec, line: str) -> list[Token]:

@@ -6,7 +6,16 @@
 
 from __future__ import annotations
 
-from universal_transformer.recipes import algorithmic, execute, facts, language, own_files, puzzles, translation
+from universal_transformer.recipes import (
+    algorithmic,
+    execute,
+    facts,
+    language,
+    own_files,
+    puzzles,
+    sequences,
+    translation,
+)
 from universal_transformer.recipes.variants import (
     Recipe,
     halting,
@@ -37,6 +46,7 @@ MAIN: dict[str, Recipe] = {
     "text": own_files.text,
     "labelled": own_files.labelled,
     "tagged": own_files.tagged,
+    "parsing": sequences.parsing,
     "multi30k": translation.multi30k,
     "agreement": language.agreement,
     "lambada": language.lambada,

@@ -19,6 +19,7 @@ from universal_transformer.tasks.lambada import LambadaData as LambadaData
 from universal_transformer.tasks.lambada import ReadingData as ReadingData
 from universal_transformer.tasks.learning_to_execute import LearningToExecuteData as LearningToExecuteData
 from universal_transformer.tasks.pairs import PairsData as PairsData
+from universal_transformer.tasks.parsing import ParsingData as ParsingData
 from universal_transformer.tasks.stories import StoriesData as StoriesData
 from universal_transformer.tasks.sudoku import SudokuData as SudokuData
 from universal_transformer.tasks.tagged import TaggedData as TaggedData
@@ -38,6 +39,7 @@ TASKS: dict[str, type[TaskData]] = {
     "text": TextData,
     "labelled": LabelledData,
     "tagged": TaggedData,
+    "parsing": ParsingData,
     "translation": TranslationData,
     "agreement": AgreementData,
     "lambada": LambadaData,

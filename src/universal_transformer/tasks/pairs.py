@@ -139,8 +139,8 @@ class PairsData:
     """Seed of what is held out."""
     group: str = field(default="", metadata=ADDED)
     """Column whose values group the figures: a key of JSON lines, or the number of a TSV column, from 1 on."""
-    metric: Literal["bleu", "sequence"] = "bleu"
-    """Score by BLEU (translation), or by the part of targets that are right as a whole."""
+    metric: Literal["bleu", "sequence", "rouge"] = "bleu"
+    """Score by BLEU (translation), by the part of targets that are right as a whole, or by ROUGE (summaries)."""
     bleu_tokenizer: BleuTokenizer = field(default="13a", metadata=ADDED)
     """How sacreBLEU cuts texts into words: zh for Chinese, ja-mecab for Japanese, ko-mecab for Korean (the last two
     need extra packages), char for characters, flores200 for many languages (downloads a model), none for blanks."""
@@ -183,8 +183,10 @@ class PairsData:
         )
 
     def _task(self, codec: PairsCodec, found: Encoded) -> Task:
-        words = self.metric == "bleu" and (self.tokenizer in ("word", "whitespace") or self.lower_case)
-        note = "BLEU is over text after the tokeniser: not comparable with published BLEU"
+        changed = self.tokenizer in ("word", "whitespace") or self.lower_case
+        words = self.metric != "sequence" and changed
+        score = self.metric.upper()
+        note = f"{score} is over text after the tokeniser: not comparable with published {score}"
         return Task(
             name="pairs",
             codec=codec,

@@ -22,7 +22,18 @@ LIMIT = "generation.max_new_tokens"
 LOOKED_AT = 1000
 
 Measure = Literal[
-    "error", "sequence", "bleu", "perplexity", "accuracy", "last_word", "ranking", "classes", "positions", "tags"
+    "error",
+    "sequence",
+    "bleu",
+    "perplexity",
+    "accuracy",
+    "last_word",
+    "ranking",
+    "classes",
+    "positions",
+    "tags",
+    "rouge",
+    "brackets",
 ]
 """How a task is scored; `evaluation.evaluate` says what each is."""
 
@@ -126,6 +137,14 @@ class AlignedCodec(Protocol):
         """Return the first character of each source position of the line `text`, and the one after its last; the same
         character twice for an end.
         """
+
+
+@runtime_checkable
+class CompletingCodec(Protocol):
+    """A codec of answers that have places for parts of the line that they answer."""
+
+    def completed(self, text: str, line: str) -> str:
+        """Return the text of an answer with these parts of `line`."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from universal_transformer.data.example import Example, sizes, spread
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.report import DECISIVE
-from universal_transformer.evaluation.scores import ScoreSums, bleu_scorer, scores
+from universal_transformer.evaluation.scores import ScoreSums, scores
 from universal_transformer.evaluation.scoring import Scorer
+from universal_transformer.evaluation.texts import check_packages
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
@@ -32,12 +33,11 @@ class TaskMetric:
     def chosen(cls, task: Task, training: TrainingConfig) -> TaskMetric | None:
         """Return what `training.select_by` asks for; None where the loss, or the error of classes, decides.
 
-        UserError if a package for BLEU is missing.
+        UserError if a package of the metric is missing.
         """
         if training.select_by == "loss" or task.metric in OF_VALIDATION:
             return None
-        if task.metric == "bleu":
-            bleu_scorer(task.bleu_tokenizer)
+        check_packages(task)
         examples = spread(task.validation, count=training.select_examples)
         return cls(task, examples, training.batch_tokens)
 

@@ -1,0 +1,62 @@
+"""ROUGE (Lin 2004): words, pairs of words and longest common subsequences that an answer shares with its reference.
+
+rouge-score computes it; the words are ours, because those of the library are runs of a-z and 0-9 only, so that every
+text in another script would score 0. Here a word is a run of letters, marks and digits of any script, without regard to
+case. Each Chinese or Japanese character is a word, because these scripts have no blanks between words.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+from universal_transformer.errors import UserError
+
+ROUGE = {"rouge1": "rouge1", "rouge2": "rouge2", "rouge_l": "rougeL"}
+"""Name of a score -> its name in rouge-score."""
+_WITHOUT_BLANKS = (("\u3040", "\u30ff"), ("\u3400", "\u9fff"), ("\uf900", "\ufaff"), ("\U00020000", "\U0003ffff"))
+
+
+class Words:
+    """The tokenizer that is given to rouge-score."""
+
+    def tokenize(self, text: str) -> list[str]:
+        """Return the words of a text."""
+        return "".join(map(_spaced, unicodedata.normalize("NFKC", text).casefold())).split()
+
+
+def rouge_sums(text: str, reference: str) -> dict[str, float]:
+    """Return the F1, from 0 to 1, of each kind of ROUGE.
+
+    ``F1 = 2 P R / (P + R)``, where ``P`` is the share of what the text has that the reference has too, and ``R`` the
+    share of what the reference has that the text has too.
+    """
+    found = _scorer().score(reference, text)
+    return {name: float(found[kind].fmeasure) for name, kind in ROUGE.items()}
+
+
+def rouge_signature() -> str:
+    """Return how the scores are computed."""
+    return f"rouge-score {version('rouge-score')}, mean F1; words of any script, case ignored, no stemmer"
+
+
+def load_rouge() -> Any:
+    try:
+        from rouge_score import rouge_scorer
+    except ImportError as error:
+        raise UserError("ROUGE needs rouge-score: run pip install 'universal-transformer[rouge]'") from error
+    return rouge_scorer
+
+
+@cache
+def _scorer() -> Any:
+    return load_rouge().RougeScorer(list(ROUGE.values()), tokenizer=Words())
+
+
+def _spaced(character: str) -> str:
+    if unicodedata.category(character)[0] not in "LMN":
+        return " "
+    alone = any(first <= character <= last for first, last in _WITHOUT_BLANKS)
+    return f" {character} " if alone else character
