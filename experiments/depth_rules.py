@@ -54,7 +54,15 @@ RULES = {
     "every step": [*FIXED, "--training.step-loss", "mean"],
     "act": HALTING,
     "act 2x": HALTING,
-    "ponder": [*HALTING, "--model.halting.rule", "ponder", "--training.halting-delay", "0"],
+    "ponder": [
+        *HALTING,
+        "--model.halting.rule",
+        "ponder",
+        "--training.halting-delay",
+        "0",
+        "--training.step-loss",
+        "last",
+    ],
     "stick-breaking": [*HALTING, "--model.halting.rule", "stick_breaking", "--training.halting-delay", "0"],
 }
 SEEDS = (0, 1, 2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import combinations, permutations, product
 from random import Random
@@ -67,41 +67,13 @@ class BoardShape:
 
         Of the blank cells, the one with the fewest candidates is filled first.
         """
-        free, found, filled = self.free(cells), [], list(cells)
+        free = self.free(cells)
         if free is None:
             return []
-        blanks = [place for place, digit in enumerate(filled) if not digit]
-
-        def fill() -> None:
-            fewest, best, candidates = self.side + 1, -1, 0
-            for index, place in enumerate(blanks):
-                row, column, box = self.units[place]
-                mask = free[row] & free[column] & free[box]
-                if (count := mask.bit_count()) < fewest:
-                    fewest, best, candidates = count, index, mask
-                    if count <= 1:
-                        break
-            if best < 0:
-                found.append(tuple(filled))
-                return
-            place = blanks.pop(best)
-            digits = [digit for digit in range(1, self.side + 1) if candidates >> digit & 1]
-            if draw is not None:
-                draw.shuffle(digits)
-            for digit in digits:
-                for unit in self.units[place]:
-                    free[unit] ^= 1 << digit
-                filled[place] = digit
-                fill()
-                for unit in self.units[place]:
-                    free[unit] ^= 1 << digit
-                if len(found) == limit:
-                    break
-            filled[place] = 0
-            blanks.insert(best, place)
-
-        fill()
-        return found
+        blanks = [place for place, digit in enumerate(cells) if not digit]
+        search = _Search(self.side, self.units, free, list(cells), blanks, limit, draw)
+        search.fill()
+        return search.found
 
     def solved(self, draw: Random) -> Cells:
         """Draw a full board."""
@@ -235,3 +207,46 @@ def _cycle_type(one: Cells, other: Cells) -> tuple[int, ...]:
             digit, length = following.pop(digit), length + 1
         lengths.append(length)
     return tuple(sorted(lengths))
+
+
+@dataclass
+class _Search:
+    """A depth-first search for solutions of a board: what is filled, what is blank, and the digits each unit lacks."""
+
+    side: int
+    units: tuple[tuple[int, int, int], ...]
+    free: list[int]
+    filled: list[int]
+    blanks: list[int]
+    limit: int
+    draw: Random | None
+    found: list[Cells] = field(default_factory=list)
+
+    def fill(self) -> None:
+        """Fill the blank cell with the fewest candidates with each of them, and then the others."""
+        free, units, fewest, best, candidates = self.free, self.units, self.side + 1, -1, 0
+        for index, place in enumerate(self.blanks):
+            row, column, box = units[place]
+            mask = free[row] & free[column] & free[box]
+            if (count := mask.bit_count()) < fewest:
+                fewest, best, candidates = count, index, mask
+                if count <= 1:
+                    break
+        if best < 0:
+            self.found.append(tuple(self.filled))
+            return
+        place = self.blanks.pop(best)
+        digits = [digit for digit in range(1, self.side + 1) if candidates >> digit & 1]
+        if self.draw is not None:
+            self.draw.shuffle(digits)
+        for digit in digits:
+            for unit in units[place]:
+                free[unit] ^= 1 << digit
+            self.filled[place] = digit
+            self.fill()
+            for unit in units[place]:
+                free[unit] ^= 1 << digit
+            if len(self.found) == self.limit:
+                break
+        self.filled[place] = 0
+        self.blanks.insert(best, place)

@@ -1,0 +1,75 @@
+"""Count the boards that a trained Sudoku model solves with more and fewer steps than in training.
+
+    python experiments/sudoku_steps.py RUN
+
+Draws 3,000 boards of the test part that no evaluation of the recipe has (another seed), with as many given cells as in
+training and with fewer, and writes results/sudoku_steps.jsonl and results/sudoku_steps.md. A line that exists is kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from universal_transformer.evaluation.inference import InferenceOptions
+from universal_transformer.evaluation.measure import evaluate
+from universal_transformer.registry import load_pretrained
+from universal_transformer.tasks.sudoku import SudokuData
+from universal_transformer.training.config import RunConfig
+
+RESULTS = Path(__file__).parents[1] / "results" / "sudoku_steps"
+STEPS = (8, 12, 16, 24, 32, 48)
+FEWER = (8, 9)
+"""Given cells of boards of 6 × 6 cells that are harder than those of training."""
+BOARDS, SEED = 3000, 7
+
+
+def recorded() -> list[dict[str, Any]]:
+    path = RESULTS.with_suffix(".jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def table(lines: list[dict[str, Any]]) -> Iterator[str]:
+    """One row for each number of given cells, one column for each number of steps."""
+    yield "# Sudoku: boards solved with other numbers of steps than in training\n"
+    yield f"`python experiments/sudoku_steps.py RUN`, one seed of training; share of {BOARDS:,} boards solved, in %.\n"
+    yield "| trained steps | given cells | " + " | ".join(f"{steps} steps" for steps in STEPS) + " |"
+    yield "|---|---|" + "---|" * len(STEPS)
+    for trained, givens in dict.fromkeys((line["trained_steps"], tuple(line["givens"])) for line in lines):
+        own = {line["steps"]: line for line in lines if tuple(line["givens"]) == givens}
+        cells = [f"{100 * own[steps]['solved'] / BOARDS:.2f}" if steps in own else "" for steps in STEPS]
+        yield f"| {trained} | {givens[0]} to {givens[1]} | " + " | ".join(cells) + " |"
+
+
+def main(run: str) -> None:
+    config, model = RunConfig.load(Path(run) / "config.json"), load_pretrained(run)
+    assert isinstance(config.data, SudokuData), "a run of a Sudoku recipe"
+    for givens in (config.data.numbers, FEWER):
+        data = dataclasses.replace(config.data, givens=givens, test_boards=BOARDS, validation_boards=1, seed=SEED)
+        done = {(tuple(line["givens"]), line["steps"]) for line in recorded()}
+        task = None
+        for steps in STEPS:
+            if (givens, steps) in done:
+                continue
+            task = task or data.load()
+            (total,) = evaluate(model, task, options=InferenceOptions(max_steps=steps)).totals
+            line = {
+                "config": config.digest(),
+                "trained_steps": config.model.max_steps,
+                "givens": givens,
+                "steps": steps,
+                "solved": round(total.metrics["sequence_accuracy"] * total.count),
+                "count": total.count,
+            }
+            with RESULTS.with_suffix(".jsonl").open("a") as file:
+                file.write(json.dumps(line) + "\n")
+            print(json.dumps(line), flush=True)
+            RESULTS.with_suffix(".md").write_text("\n".join(table(recorded())) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
