@@ -167,6 +167,7 @@ def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkey
     few = ["--train-boards", "5", "--train-examples", "200", "--validation-boards", "2", "--test-boards", "2"]
     small += few if name.startswith("sudoku") else []
     small += ["--train-sentences", "300", "--longer", "10", "12"] if isinstance(data, ParsingData) else []
+    small += ["--train-pairs", "300", "--test-pairs", "10"] if name in ("summaries", "records") else []
     small += ["--task", "1,4"] if name.endswith("-joint") else []
     code = main(["train", name, "--dry-run", *small])
     shown = capsys.readouterr()

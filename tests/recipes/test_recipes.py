@@ -12,7 +12,14 @@ from universal_transformer.models.components import VocabularyConfig
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
-from universal_transformer.tasks import AlgorithmicData, LearningToExecuteData, ParsingData, StoriesData, SudokuData
+from universal_transformer.tasks import (
+    AlgorithmicData,
+    LearningToExecuteData,
+    PairsData,
+    ParsingData,
+    StoriesData,
+    SudokuData,
+)
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import replaced
 
@@ -57,6 +64,7 @@ def test_a_recipes_model_can_be_built(name):
 
 
 WITHOUT_FILES = [name for name, recipe in RECIPES.items() if isinstance(recipe().data, MADE_UP)]
+WITHOUT_FILES += ["summaries", "records"]
 
 
 @pytest.mark.parametrize("name", WITHOUT_FILES)
@@ -70,6 +78,8 @@ def test_recipes_that_need_no_files_agree_with_their_data(name):
 def _few(data):
     if isinstance(data, SudokuData):
         return {"train_boards": 5, "train_examples": 10, "validation_boards": 2, "test_boards": 2}
+    if isinstance(data, PairsData):
+        return {"train_pairs": 50, "test_pairs": 2}
     if isinstance(data, ParsingData):
         return {"train_sentences": 200, "test_sentences": 2, "longer": (10, 12)}
     counts = {"train_stories": 20, "validation_stories": 5, "test_stories": 5}

@@ -47,6 +47,8 @@ MAIN: dict[str, Recipe] = {
     "labelled": own_files.labelled,
     "tagged": own_files.tagged,
     "parsing": sequences.parsing,
+    "summaries": sequences.summaries,
+    "records": sequences.records,
     "multi30k": translation.multi30k,
     "agreement": language.agreement,
     "lambada": language.lambada,

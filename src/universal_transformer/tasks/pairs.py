@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -26,9 +27,10 @@ from universal_transformer.data.tokenizer_files import check_choice, make_tokeni
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, show, show_path, write_json
 from universal_transformer.tasks.codecs import CODEC_FILE, encode_lines, read_kind, token_fields
+from universal_transformer.tasks.synthetic import Synthetic, synthetic_pairs
 from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import BleuTokenizer, Codec, Saved, Task
-from universal_transformer.typed import ADDED, AtLeastTwo, NumberOf, Share, check
+from universal_transformer.typed import ADDED, AtLeastOne, AtLeastTwo, NumberOf, Share, check
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,13 @@ class PairsData:
     """How sacreBLEU cuts texts into words: zh for Chinese, ja-mecab for Japanese, ko-mecab for Korean (the last two
     need extra packages), char for characters, flores200 for many languages (downloads a model), none for blanks."""
 
+    synthetic: Literal["none"] | Synthetic = field(default="none", metadata=ADDED)
+    """Synthetic pairs for a first try, if no training file is named: summaries or records."""
+    train_pairs: AtLeastOne = field(default=20_000, metadata=ADDED)
+    """Synthetic pairs to train on."""
+    test_pairs: AtLeastOne = field(default=500, metadata=ADDED)
+    """Synthetic pairs to validate on, and as many to test on."""
+
     def __post_init__(self) -> None:
         check(self, field="data")
         check_choice(self.tokenizer, self.vocabulary_size, lower_case=self.lower_case)
@@ -160,7 +169,8 @@ class PairsData:
 
     def load(self) -> Task:
         """Read the files, learn the tokenisers from the training pairs, encode all pairs."""
-        check_file("train", self.train, needs=("source<TAB>target lines", "JSON lines", "the source side"))
+        if self.synthetic == "none":
+            check_file("train", self.train, needs=("source<TAB>target lines", "JSON lines", "the source side"))
         tables, notes = self._tables.split(self._tables.given())
         codec = self.learn(tables["train"].rows)
         return self._task(codec, self._tables.encode(tables, notes, partial(self.encode, codec)))
@@ -176,7 +186,7 @@ class PairsData:
         return OwnTables(
             columns=self._columns,
             read=self._read,
-            named=[part for part in ("train", "validation", "test") if getattr(self, part)],
+            named=[part for part in ("train", "validation", "test") if getattr(self, part) or self._is_synthetic],
             fraction=self.validation_fraction,
             seed=self.seed,
             what="pairs",
@@ -187,8 +197,9 @@ class PairsData:
         words = self.metric != "sequence" and changed
         score = self.metric.upper()
         note = f"{score} is over text after the tokeniser: not comparable with published {score}"
+        made = "all training examples are synthetic, and scores say nothing about real texts"
         return Task(
-            name="pairs",
+            name="pairs" if self.synthetic == "none" else self.synthetic,
             codec=codec,
             train=found.train,
             validation=found.validation,
@@ -196,11 +207,20 @@ class PairsData:
             metric=self.metric,
             bleu_tokenizer=self.bleu_tokenizer,
             model_fields=codec.model_fields,
-            notes=(*found.notes, *([note] if words else [])),
+            notes=(*found.notes, *[note] * words, *[made] * self._is_synthetic),
             held_out=found.held_out,
         )
 
+    @property
+    def _is_synthetic(self) -> bool:
+        return self.synthetic != "none" and not self.train
+
     def _read(self, part: str) -> TextTable:
+        if self.synthetic != "none" and not getattr(self, part):
+            count = self.train_pairs if part == "train" else self.test_pairs
+            pairs = islice(synthetic_pairs(self.synthetic, part, seed=self.seed), count)
+            rows = [TextRow(number, *pair) for number, pair in enumerate(pairs, start=1)]
+            return TextTable(f"synthetic ({part})", tuple(rows))
         path, target = getattr(self, part), getattr(self, f"{part}_target")
         if target and self.group:
             raise UserError(f"--data.group {self.group}: {show_path(path)} has one column; leave --data.group out")

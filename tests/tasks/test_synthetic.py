@@ -1,0 +1,89 @@
+"""Synthetic pairs: seeded, in one part each, right by rules of their own, and named as synthetic on every page."""
+
+import re
+from itertools import islice
+
+import pytest
+
+from universal_transformer.cli import main
+from universal_transformer.errors import UserError
+from universal_transformer.tasks import load_codec, synthetic
+from universal_transformer.tasks.pairs import PairsData
+from universal_transformer.tasks.synthetic import KINDS, MONTHS, NUMBERS, PARTS, synthetic_pairs
+from universal_transformer.tasks.task import Saved
+
+TINY = ["--width", "8", "--filter-width", "8", "--num-heads", "1", "--max-steps", "2", "--minutes", "0", "--quiet"]
+NOTE = "all training examples are synthetic, and scores say nothing about real texts"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pairs_follow_from_the_seed_and_no_source_is_in_two_parts(kind):
+    found = {part: [*islice(synthetic_pairs(kind, part, seed=0), 200)] for part in PARTS}
+    assert found["train"][:50] == [*islice(synthetic_pairs(kind, "train", seed=0), 50)]
+    assert found["train"][:50] != [*islice(synthetic_pairs(kind, "train", seed=1), 50)]
+    assert len({pair.source for pairs in found.values() for pair in pairs}) == 600
+
+
+def test_a_record_has_the_fields_of_its_order():
+    for source, target in islice(synthetic_pairs("records", "train", seed=0), 300):
+        fields = dict(field.split("=") for field in target.split("; "))
+        assert list(fields) == ["order", "item", "colour", "number", "name", "town", "date"]
+        for key in ("order", "item", "colour", "name", "town"):
+            assert fields[key] == "-" or re.search(rf"\b{fields[key]}", source)
+        number = int(fields["number"])
+        assert re.search(rf"\b({number}|{NUMBERS[number - 1]}) ", source)
+        if fields["date"] == "-":
+            assert " on " not in source
+            continue
+        month, day = map(int, fields["date"].split("-"))
+        written = (f"on {day} {MONTHS[month - 1]}", f"on {MONTHS[month - 1]} {day}", f"on {day}.{month}.")
+        assert any(date in source for date in written)
+
+
+def test_a_summary_has_the_facts_of_its_report():
+    for source, target in islice(synthetic_pairs("summaries", "train", seed=0), 300):
+        pattern = r"(\w+) will (\w+ the [\w ]+) for (\d+),000 euros, decided with (\d+) to (\d+) votes\."
+        town, work, cost, votes, against = re.fullmatch(pattern, target).groups()
+        (decision,) = [one for one in re.split(r"(?<=\.) ", source) if f" to {work}" in one]
+        assert town in source
+        assert int(votes) > int(against)
+        assert sorted(re.findall(r"\d+", decision)) == sorted([votes, against])
+        assert f"{cost},000 euros" in source
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_report_says_that_the_examples_are_synthetic(kind, tmp_path, capsys):
+    run, few = tmp_path / "run", ["--train-pairs", "40", "--test-pairs", "2", "--data.tokenizer", "word"]
+    given = ["--max-updates", "1", "--validate-every", "1", "--training.select-by", "loss", "--run", str(run)]
+    assert main(["train", kind, *TINY, *few, *given]) == 0
+    assert main(["evaluate", str(run), "--max-new-tokens", "4"]) == 0
+    shown = capsys.readouterr().out
+    assert f"{kind} · test · 2 examples" in shown
+    assert f"note: {NOTE}" in shown
+    assert ("ROUGE-L" if kind == "summaries" else "sequence accuracy") in shown
+
+
+def test_own_files_take_the_place_of_synthetic_pairs(tmp_path):
+    (tmp_path / "a.tsv").write_text("".join(f"one {n}\ttwo {n}\n" for n in range(40)))
+    task = PairsData(train=str(tmp_path / "a.tsv"), tokenizer="word", synthetic="records").load()
+    assert (task.name, len(task.train) + len(task.validation), list(task.test)) == ("records", 40, ["validation"])
+    assert NOTE not in task.notes
+    with pytest.raises(UserError, match=r"--data\.train is not set"):
+        PairsData().load()
+
+
+def test_a_saved_task_is_the_task_that_was_trained_on(tmp_path):
+    data = PairsData(synthetic="records", train_pairs=30, test_pairs=4, tokenizer="character")
+    task = data.load()
+    task.codec.save(tmp_path)
+    again = data.reload(Saved(codec=load_codec(tmp_path), held_out=tmp_path))
+    assert [*again.train] == [*task.train]
+    assert {name: [*found] for name, found in again.test.items()} == {name: [*one] for name, one in task.test.items()}
+    assert NOTE in again.notes
+
+
+def test_too_many_pairs_are_refused(monkeypatch):
+    monkeypatch.setitem(KINDS, "records", lambda draw: synthetic.Pair(str(draw.randint(0, 9)), "x"))
+    monkeypatch.setattr(synthetic, "TRIES", 100)
+    with pytest.raises(UserError, match="no other synthetic pair in 100 draws"):
+        list(synthetic_pairs("records", "train", seed=0))
