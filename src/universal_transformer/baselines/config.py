@@ -38,6 +38,10 @@ class LstmConfig(BaseConfig):
         if self.architecture == "tagger":
             remedy = "an LSTM gives a class to a sequence, not to each position: choose a recipe of another model"
             raise refusal("architecture", "tagger", remedy)
+        if self.inputs.kind in ("frames", "patches"):
+            raise refusal(
+                "inputs.kind", self.inputs.kind, "an LSTM reads tokens or facts: choose a recipe of another model"
+            )
         if self.bidirectional and self.width % 2:
             raise refusal("width", self.width, "two directions share it: an even width is needed")
         if self.bidirectional and self.architecture == "language_model":

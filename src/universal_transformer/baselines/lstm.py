@@ -237,7 +237,7 @@ class LstmEncoderDecoder(AnyEncoderDecoder):
         exit: Exit | None = None,
     ) -> ModelOutput:
         """Logits for every label of ``target`` (with end token, padded on the right), given those to its left."""
-        check_pairs(source, target)
+        check_pairs(source, target, config=self.config)
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=self)
         return ModelOutput(self.target(target, self.source(source)))
 

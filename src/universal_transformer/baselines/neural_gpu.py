@@ -136,7 +136,7 @@ class NeuralGpu(NonAutoregressive):
         UserError when a target is longer than the output of its source.
         """
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=self)
-        check_pairs(source, target)
+        check_pairs(source, target, config=self.config)
         real = target != self.config.vocabulary.padding_id
         written = torch.where(real, torch.arange(1, target.shape[1] + 1, device=target.device), 0).amax(dim=1)
         logits, _ = self.output_logits(source)

@@ -42,7 +42,7 @@ def products(model: EncoderDecoder, *, batch: int, length: int, tokens: int) -> 
 
     Matrices are packed where a CPU packs them.
     """
-    kind = model.source.input.weight.dtype
+    kind = model.target.embedding.weight.dtype
     rows: dict[tuple[int, int], Tensor] = {}  # by number and width
 
     def times(weight: Tensor, count: int) -> Callable[[], Tensor]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from universal_transformer.data.example import spread
+import numpy as np
+
+from universal_transformer.data.example import Frames, spread
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.tasks.codecs import TextReader
 from universal_transformer.tasks.task import Task
@@ -42,5 +44,5 @@ def data_lines(task: Task) -> list[str]:
     return lines
 
 
-def _ids(side: Sequence[object] | int) -> list[int]:
-    return [] if isinstance(side, int) else [index for index in side if isinstance(index, int)]
+def _ids(side: Sequence[object] | int | Frames) -> list[int]:
+    return [] if isinstance(side, int | np.ndarray) else [index for index in side if isinstance(index, int)]

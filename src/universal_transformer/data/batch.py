@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
-from universal_transformer.axes import Int, Tensor
+from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.data.example import PADDING, Example
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Examples as rows of tensors, all of them int64.
+    """Examples as rows of tensors, int64 but for frames.
 
-    `source` is [batch, source] for tokens, [batch, facts, words] for facts, None for a language model;
+    `source` is [batch, source] for tokens, [batch, facts, words] for facts, None for a language model, and float32
+    [batch, frame, feature] for frames, padded with NaN;
     `target` is [batch, target] for ids and classes of positions, [batch] for classes of examples; `indices` says which
     example each row is.
     """
 
-    source: Int[Tensor, "batch source"] | Int[Tensor, "batch facts words"] | None
+    source: Int[Tensor, "batch source"] | Int[Tensor, "batch facts words"] | Float[Tensor, "batch frame feature"] | None
     target: Int[Tensor, "batch target"] | Int[Tensor, " batch"]
     indices: Int[Tensor, " batch"]
 
@@ -39,9 +42,9 @@ class Batch:
 
 
 def collate(examples: Sequence[Example], *, indices: Sequence[int]) -> Batch:
-    """Put `examples` (numbered `indices` in their set) into one batch, padded on the right with 0.
+    """Put `examples` (numbered `indices` in their set) into one batch, padded on the right with 0, frames with NaN.
 
-    Raises ValueError for no examples, and for mixed kinds (tokens and facts, ids and classes).
+    Raises ValueError for no examples, and for mixed kinds (tokens, facts and frames; ids and classes).
     """
     if not examples:
         raise ValueError("a batch needs at least one example, found none")
@@ -55,6 +58,11 @@ def collate(examples: Sequence[Example], *, indices: Sequence[int]) -> Batch:
 
 
 def _pad_sources(sources: list) -> Tensor | None:
+    frames = [isinstance(source, np.ndarray) for source in sources]
+    if any(frames):
+        if not all(frames):
+            raise ValueError("a batch holds either sources of frames or of ids, found both")
+        return pad_sequence([torch.from_numpy(source) for source in sources], batch_first=True, padding_value=math.nan)
     facts = [bool(source) and isinstance(source[0], tuple) for source in sources]
     if any(facts):
         if not all(facts):

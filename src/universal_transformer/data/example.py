@@ -5,21 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 PADDING = 0
 NO_CLASS = -100  # the class of an unknown answer: cross entropy ignores it, and no prediction equals it
+
+Frames = NDArray[np.float32]
+"""Numbers [frame, feature]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
     """One example.
 
-    `source` has token ids, or for stories one tuple of word ids for each fact and for the question; it is empty for a
-    language model. `target` has ids with the end id, a class, the tokens of a language model, or (of a tagger) a class
-    for each source position, from 1 on, and 0 where a position has none. It is ``()`` or `NO_CLASS` where the answer is
-    not known.
+    `source` has token ids, or for stories one tuple of word ids for each fact and for the question, or finite frames of
+    a sound, of observations or of a picture (its columns of pixels); it is empty for a language model. `target` has ids
+    with the end id (intensities have none), a class, the tokens of a language model, or (of a tagger) a class for each
+    source position, from 1 on, and 0 where a position has none. It is ``()`` or `NO_CLASS` where the answer is unknown.
     """
 
-    source: tuple[int, ...] | tuple[tuple[int, ...], ...]
+    source: tuple[int, ...] | tuple[tuple[int, ...], ...] | Frames
     target: tuple[int, ...] | int
     group: str = ""
     """Row of an error table, such as "task 1" or "length 40"."""
@@ -27,8 +33,13 @@ class Example:
     """Indices into `source` of the supporting facts."""
 
 
+def has_numbers(example: Example) -> bool:
+    """Return whether the source is frames."""
+    return isinstance(example.source, np.ndarray)
+
+
 def size(example: Example) -> int:
-    """Positions of an example in a batch: max(source, target), where a class counts as one."""
+    """Positions of an example in a batch: max(source, target), where a class or a frame counts as one."""
     target = len(example.target) if isinstance(example.target, tuple) else 1
     return max(len(example.source), target)
 

@@ -149,7 +149,7 @@ def generate_stream(
 
 def _shares(model: Generator, options: DecodingOptions) -> TypeGuard[EncoderDecoder | LanguageModel]:
     """Whether rows of the model can be at different depth steps."""
-    if not isinstance(model, EncoderDecoder | LanguageModel):
+    if not isinstance(model, EncoderDecoder | LanguageModel) or model.config.outputs.kind != "tokens":
         return False
     autocast = torch.is_autocast_enabled(next(model.parameters()).device.type)
     if autocast:

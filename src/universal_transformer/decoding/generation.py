@@ -15,11 +15,12 @@ import torch
 from torch import nn
 
 from universal_transformer.axes import Bool, Float, Int, Tensor
-from universal_transformer.decoding.ids import prompts_of, sources_of
+from universal_transformer.decoding.ids import lengths_of, prompts_of, sources_of
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import PackedLinear, packed
 from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.models.inputs import padding_of
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.roles import (
     AnyEncoderDecoder,
@@ -110,7 +111,8 @@ def prepared(model: AnyModel) -> AnyModel:
 def next_log_probabilities(
     logits: Float[Tensor, "rows classes"], *, config: BaseConfig, done: Bool[Tensor, "rows"] | None = None
 ) -> Float[Tensor, "rows classes"]:
-    """``log softmax(logits)``, then minus infinity for padding and the start token, which are never generated.
+    """``log softmax(logits)``, then minus infinity for what is never generated: padding and the start token, and in
+    answers of fixed length the end token.
 
     A score is therefore the log-likelihood that the same model gives to the same target under teacher forcing.
     UserError when a row that is not ``done`` has logits that are not finite.
@@ -124,6 +126,8 @@ def next_log_probabilities(
     result[:, config.vocabulary.padding_id] = float("-inf")
     if config.start_id != config.vocabulary.end_id:
         result[:, config.start_id] = float("-inf")
+    if config.generation.fixed_length:
+        result[:, config.vocabulary.end_id] = float("-inf")
     return result
 
 
@@ -155,11 +159,11 @@ def start_generation(
     depth = {"max_steps": max_steps, "halting_threshold": halting_threshold, "exit": exit}
     if isinstance(model, AnyEncoderDecoder):
         source = sources_of(source, model=model)
-        lengths = (source != config.vocabulary.padding_id).sum(dim=1).tolist()
+        lengths = lengths_of(source, padding_id=config.vocabulary.padding_id)
         limits = _limits(lengths, [1] * len(lengths), max_new_tokens=max_new_tokens, config=config)
         state = model.start(source, capacity=max(limits) if reserve else 1, **depth)
-        source_steps = steps_of(state.trace, real=source != config.vocabulary.padding_id)
-        tokens, padding = torch.full_like(source[:, :1], config.start_id), None
+        source_steps = steps_of(state.trace, real=~padding_of(source, config=config))
+        tokens, padding = torch.full((len(lengths), 1), config.start_id, device=source.device), None
     else:
         prompts = prompts_of(source, model=model)
         tokens, padding = _pad_left(prompts, model=model)

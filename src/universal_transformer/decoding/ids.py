@@ -3,21 +3,28 @@
 from collections.abc import Sequence
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
-from universal_transformer.axes import Int, Tensor
+from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
+from universal_transformer.models.frames import blank_frames, check_frames
 from universal_transformer.models.inputs import check_tokens
 from universal_transformer.models.roles import AnyEncoderDecoder, AnyLanguageModel, NonAutoregressive
 
 
-def sources_of(source: object, *, model: AnyEncoderDecoder | NonAutoregressive) -> Int[Tensor, "batch source"]:
+def sources_of(
+    source: object, *, model: AnyEncoderDecoder | NonAutoregressive
+) -> Int[Tensor, "batch source"] | Float[Tensor, "batch frame feature"]:
     """Return sources as one tensor on the model's device, padded on the right.
 
-    ``source`` is a tensor [batch, source] or a list of ids for each row. UserError for other shapes and types, for no
+    ``source`` is a tensor [batch, source] or a list of ids for each row; frames are a tensor [batch, frame, feature] or
+    an array [frame, feature] for each row. UserError for other shapes and types, for no
     rows, for a row without a token, and for ids outside of the vocabulary.
     """
     vocabulary, device = model.config.vocabulary, next(model.parameters()).device
+    if model.config.inputs.kind in ("frames", "patches"):
+        return _frames(source, features=model.config.inputs.features).to(device)
     if not isinstance(source, Tensor):
         rows = _lists(source, what="source")
         longest = max(map(len, rows))
@@ -35,6 +42,13 @@ def sources_of(source: object, *, model: AnyEncoderDecoder | NonAutoregressive) 
     if least < 0 or most >= vocabulary.size:
         raise UserError(f"source: token id {least if least < 0 else most}: allowed are 0 to {vocabulary.size - 1}")
     return source.to(device=device, dtype=torch.long)
+
+
+def lengths_of(source: Tensor, *, padding_id: int) -> list[int]:
+    """Return how many tokens or frames each row has."""
+    real = ~blank_frames(source) if source.is_floating_point() else source != padding_id
+    lengths: list[int] = real.sum(dim=1).tolist()
+    return lengths
 
 
 def prompts_of(source: object, *, model: AnyLanguageModel) -> list[list[int]]:
@@ -57,6 +71,20 @@ def prompts_of(source: object, *, model: AnyLanguageModel) -> list[list[int]]:
             if not 0 <= token < size or token == padding_id:
                 raise UserError(f"prompt {number}: token id {token}: allowed are 0 to {size - 1} without {padding_id=}")
     return prompts
+
+
+def _frames(source: object, *, features: int) -> Float[Tensor, "batch frame feature"]:
+    """Return frames as one tensor, padded on the right with NaN; ``source`` has an array [frame, feature] a row."""
+    if not isinstance(source, Tensor):
+        expected = f"expected an array [frame, {features}] for each row"
+        if not isinstance(source, Sequence) or not source:
+            raise UserError(f"sources: found {show(source)}; {expected}")
+        rows = [torch.as_tensor(row) for row in source]
+        if wrong := [list(row.shape) for row in rows if row.ndim != 2]:
+            raise UserError(f"sources: found an array of shape {wrong[0]}; {expected}")
+        source = pad_sequence([row.float() for row in rows], batch_first=True, padding_value=float("nan"))
+    check_frames(source, features=features)
+    return source
 
 
 def _lists(rows: object, *, what: str) -> list[list[int]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from universal_transformer.data.batch import collate
-from universal_transformer.data.example import PADDING, Example, size
+from universal_transformer.data.example import PADDING, Example, has_numbers, size
 from universal_transformer.data.tokenizer import END, SPECIAL
 from universal_transformer.decoding import Generated, Request, generate_stream
 from universal_transformer.decoding.generation import Source, evaluating, prepared, steps_of
@@ -127,7 +127,7 @@ class _Predictor:
             Prediction(
                 text=self.codec.render(best[0].tokens),
                 score=best[0].score,
-                finished=best[0].finished,
+                finished=best[0].finished or model.config.generation.fixed_length,
                 tokens=self._tokens(example, taken),
                 output=self._output(best[0]),
                 choices=[(self.codec.render(one.tokens), one.score) for one in best],
@@ -137,7 +137,7 @@ class _Predictor:
 
     def _tokens(self, example: Example, steps: Sequence[float]) -> list[Token]:
         """Return the source positions of an example with their steps."""
-        names = self.codec.words(example)
+        names = list(map(str, range(len(steps)))) if has_numbers(example) else self.codec.words(example)
         if not steps:
             return [Token(name, None) for name in names]
         return [Token(name, made) for name, made in zip(names, steps, strict=True)]

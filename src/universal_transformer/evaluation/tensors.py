@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from universal_transformer.axes import Bool, Float, Int, Tensor
+from universal_transformer.axes import Bool, Float, Tensor
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
+from universal_transformer.models.inputs import padding_of
 from universal_transformer.registry import Model
 
 
-def real_positions(model: Model, source: Int[Tensor, "batch source *words"]) -> Bool[Tensor, "batch source"]:
-    """Where there is a token, or a fact of at least one word."""
-    real = source != model.config.vocabulary.padding_id
-    return real.any(dim=-1) if real.ndim == 3 else real
+def real_positions(model: Model, source: Tensor) -> Bool[Tensor, "batch source"]:
+    """Where there is a token, a fact of at least one word, or a frame."""
+    return ~padding_of(source, config=model.config)
 
 
 def finite(logits: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch classes"]:

@@ -3,15 +3,15 @@
 import torch
 from torch import nn
 
-from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
+from universal_transformer.axes import Float, Padding, Positions, States, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import check_tokens
+from universal_transformer.models.inputs import check_source
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.pointer import Pointer
-from universal_transformer.models.positions import check_positions, draw_positions, without_padding
+from universal_transformer.models.positions import without_padding
 from universal_transformer.models.roles import AnyClassifier, check_threshold_applies
-from universal_transformer.models.source import SourceSide
+from universal_transformer.models.source import Source, SourceSide
 from universal_transformer.nn.config import Exit
 from universal_transformer.nn.exits import ExitUnit
 from universal_transformer.nn.trace import NOTHING, Kept
@@ -28,7 +28,7 @@ def pool(states: States, *, padding: Padding | None, how: str) -> Float[Tensor, 
 
 
 class Classifier(AnyClassifier):
-    """Tokens or facts to one of ``num_classes``."""
+    """A source to one of ``num_classes``."""
 
     config: ModelConfig
 
@@ -46,7 +46,7 @@ class Classifier(AnyClassifier):
 
     def forward(
         self,
-        source: Int[Tensor, "batch source *words"],
+        source: Source,
         *,
         source_positions: Positions | None = None,
         max_steps: int | None = None,
@@ -60,11 +60,11 @@ class Classifier(AnyClassifier):
 
         Raises UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
         """
-        check_tokens(source, name="source", words=self.config.inputs.kind == "facts")
-        check_positions(source_positions, of=source, name="source_positions")
+        check_source(source, config=self.config)
+        self.source.check_positions(source_positions, of=source)
         check_threshold_applies(halting_threshold, config=self.config)
         if self.training and self.config.coordinates.offsets != "none" and source_positions is None:
-            source_positions = draw_positions(self.config.coordinates, *source.shape[:2], device=source.device)
+            source_positions = self.source.draw_positions(source)
         padding = without_padding(self.source.input.padding(source))
 
         def read(states: States) -> Float[Tensor, "batch classes"]:

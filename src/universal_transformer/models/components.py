@@ -38,8 +38,9 @@ class VocabularyConfig:
 class InputsConfig:
     """From ids to states."""
 
-    kind: Literal["tokens", "facts"] = "tokens"
-    """One position for each token, or one position for each fact (a short sentence)."""
+    kind: Literal["tokens", "facts", "frames", "patches"] = "tokens"
+    """One position for each token, for each fact (a short sentence), for one or several frames (of a sound, or of
+    observations), or for each square patch of a picture."""
     fact_mask_init: Literal["noise", "ones"] = "noise"
     """Initial word-position mask of facts: 1 + noise, or all ones (a bag of words)."""
     scale_embeddings: bool = True
@@ -47,12 +48,23 @@ class InputsConfig:
     segments: Positive = field(default=1, metadata=ADDED)
     """Texts of the source, each with <end> after it; from 2 on, each has a learned segment embedding. The data
     determine it."""
+    features: Count = field(default=0, metadata=ADDED)
+    """Numbers of a frame, or rows of pixels of a picture. The data determine it."""
+    stride: Positive = field(default=1, metadata=ADDED)
+    """Frames that one position joins, or pixels of a side of a patch."""
+    stem: Literal["linear", "convolution"] = field(default="linear", metadata=ADDED)
+    """How frames or pixels are joined: by one linear map, or by convolutions of stride 2, which need a stride that is a
+    power of 2."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputsConfig:
     """From states to logits."""
 
+    kind: Literal["tokens", "raster"] = field(default="tokens", metadata=ADDED)
+    """What a decoder writes: a text, or the intensities of the pixels of a picture, row by row."""
+    columns: Count = field(default=0, metadata=ADDED)
+    """Pixels of a row of the picture that is written. The data determine it."""
     tie_output: bool = True
     """Use the target embedding as the output matrix."""
     output_bias: bool = True
@@ -103,10 +115,12 @@ class GenerationConfig:
 
     max_new_tokens: Count = 0
     """Most tokens of an answer, <end> included. 0: the training data decide (their longest answer, with a margin)."""
+    fixed_length: bool = False
+    """Every answer has `max_new_tokens` tokens and no <end>, such as the pixels of a picture. The data determine it."""
 
     def limit(self, given: int) -> int:
         """Return how many tokens an answer to `given` tokens may have: `max_new_tokens`, or 2 · given + 10 if larger.
 
-        The second bound is for inputs that are longer than those of training.
+        The second bound is for inputs that are longer than those of training. An answer of fixed length has no such.
         """
-        return max(self.max_new_tokens, 2 * given + 10)
+        return self.max_new_tokens if self.fixed_length else max(self.max_new_tokens, 2 * given + 10)

@@ -182,6 +182,12 @@ class ModelConfig(BaseConfig):
         """Return the first step at which positions of one side can halt."""
         return (decoder and self.depth.decoder_min_steps) or self.depth.min_steps
 
+    def line_of(self, *, decoder: bool) -> int:
+        """Return how many positions a line of a picture has on one side; 0 where positions have one dimension (D17)."""
+        if decoder:
+            return self.outputs.columns if self.outputs.kind == "raster" else 0
+        return self.inputs.features // self.inputs.stride if self.inputs.kind == "patches" else 0
+
     @property
     def source_attention(self) -> AttentionConfig:
         """Return `attention` with what the position "distance" means for attention to a source (D13)."""
@@ -241,6 +247,7 @@ def _base_rules(config: BaseConfig) -> Rules:
     facts, size = config.inputs.kind == "facts" and architecture != "classifier", vocabulary.size
     yield "inputs.kind", facts, f'architecture must be "classifier", not "{architecture}"'
     one_text = architecture != "classifier" or config.inputs.kind != "tokens"
+    yield from _number_rules(config)
     segments = config.inputs.segments > 1 and one_text
     yield "inputs.segments", segments, 'several texts need architecture "classifier" and inputs.kind "tokens"'
     ids, name = {"vocabulary.padding_id": vocabulary.padding_id}, "vocabulary.size"
@@ -254,12 +261,47 @@ def _base_rules(config: BaseConfig) -> Rules:
         yield path, 0 < size <= value, f"{name}={size} ends at id {size - 1}"
 
 
+def _number_rules(config: BaseConfig) -> Rules:
+    """Choices for frames and patches."""
+    inputs, vocabulary = config.inputs, config.vocabulary
+    numbers, stride = inputs.kind in ("frames", "patches"), inputs.stride
+    language_model = config.architecture == "language_model"
+    yield "inputs.kind", numbers and language_model, "a language model reads what it writes: tokens"
+    yield "inputs.features", inputs.features > 0 and not numbers, "is of frames and patches: leave it out"
+    yield "inputs.stride", stride > 1 and not numbers, 'needs inputs.kind "frames" or "patches"'
+    yield "vocabulary.separator_id", vocabulary.separator_id > 0 and numbers, "numbers have no separator token"
+    convolves = inputs.stem == "convolution"
+    yield "inputs.stem", convolves and not numbers, 'needs inputs.kind "frames" or "patches"'
+    yield "inputs.stride", convolves and stride.bit_count() != 1, "convolutions of stride 2 need a power of 2"
+    uneven = inputs.kind == "patches" and inputs.features % stride > 0
+    yield "inputs.stride", uneven, f"must divide the height of the pictures, inputs.features={inputs.features}"
+
+
+def _picture_rules(config: ModelConfig) -> Rules:
+    """Choices for a side that reads or writes pictures (D17)."""
+    outputs, position = config.outputs, config.coordinates.position
+    raster = outputs.kind == "raster"
+    yield "outputs.kind", raster and config.architecture != "encoder_decoder", 'needs architecture "encoder_decoder"'
+    yield "outputs.columns", raster != (outputs.columns > 0), "is the width of a raster: take it from the data"
+    yield "vocabulary.target_size", raster and not config.vocabulary.target_size, "a raster has intensities of its own"
+    if raster or config.inputs.kind == "patches":
+        other = position not in ("sinusoidal", "learned", "none")
+        yield "coordinates.position", other, "pictures need sinusoidal (of row and column), learned or none"
+        pairs = position == "sinusoidal" and config.sizes.width % 4 > 0
+        yield "sizes.width", pairs, "sinusoids of row and column come in pairs: a multiple of 4 is needed"
+        yield "coordinates.from_end", config.coordinates.from_end, "the end of a picture says nothing: leave it out"
+        yield "coordinates.offsets", config.coordinates.offsets != "none", "rows and columns are not shifted"
+        shifted = config.tensor2tensor.shift_positions_by_step
+        yield "tensor2tensor.shift_positions_by_step", shifted, "rows and columns are not shifted"
+
+
 def _rules(config: ModelConfig) -> Rules:
     yield from _size_rules(config)
     yield from _side_rules(config)
     yield from _length_rules(config)
     yield from _source_rules(config)
     yield from _position_rules(config)
+    yield from _picture_rules(config)
     pointer, tokens = config.outputs.pooling == "pointer", config.inputs.kind == "tokens"
     classes = config.vocabulary.num_classes not in (0, config.vocabulary.size)
     yield "transition.kind", config.transition.kind not in TRANSITIONS, f"allowed: {listed(TRANSITIONS)}"

@@ -64,6 +64,7 @@ def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = Fa
             sizes,
             coordinates,
             max_steps=max_steps,
+            line=config.line_of(decoder=decoder),
             scale_step_table=t2t.scale_step_table,
             concatenate=t2t.concatenate_coordinates,
             shift_by_step=t2t.shift_positions_by_step,

@@ -5,11 +5,11 @@ import torch
 from universal_transformer.axes import Int, Padding, Positions, States, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput, check_pairs, check_tokens
+from universal_transformer.models.inputs import RasterInput, TokenInput, check_pairs, check_source
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions import check_positions, draw_positions, source_angles
 from universal_transformer.models.roles import AnyEncoderDecoder, check_threshold_applies
-from universal_transformer.models.source import SourceSide
+from universal_transformer.models.source import Source, SourceSide
 from universal_transformer.models.target import DecoderState, TargetSide
 from universal_transformer.nn.attention import ProjectedSource
 from universal_transformer.nn.config import Exit
@@ -19,7 +19,7 @@ from universal_transformer.nn.trace import NOTHING, Kept
 
 
 class EncoderDecoder(AnyEncoderDecoder):
-    """Source tokens to target tokens.
+    """A source to target tokens.
 
     >>> model = EncoderDecoder(ModelConfig(vocabulary=VocabularyConfig(size=100)))
     >>> logits = model(source, target).logits  # teacher forced: [batch, target, vocabulary]
@@ -31,11 +31,12 @@ class EncoderDecoder(AnyEncoderDecoder):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         self.source = SourceSide(config)
-        shared = self.source.input
-        assert isinstance(shared, TokenInput)
-        if config.vocabulary.target_size:
-            shared = TokenInput(config, config.sizes.width, size=config.vocabulary.target_size)
-        self.target = TargetSide(config, embedding=shared, cross_attention=True)
+        embedding, size = self.source.input, config.vocabulary.target_size
+        if config.outputs.kind == "raster":
+            embedding = RasterInput(config, config.sizes.width, size=size)
+        elif size or not isinstance(embedding, TokenInput):
+            embedding = TokenInput(config, config.sizes.width, size=size or config.vocabulary.size)
+        self.target = TargetSide(config, embedding=embedding, cross_attention=True)
         initialise(self)
 
     def _draw(self, source: int, target: int, *, batch: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -64,7 +65,7 @@ class EncoderDecoder(AnyEncoderDecoder):
 
     def forward(
         self,
-        source: Int[Tensor, "batch source"],
+        source: Source,
         target: Int[Tensor, "batch target"],
         *,
         source_positions: Int[Tensor, "#batch source"] | None = None,
@@ -83,13 +84,14 @@ class EncoderDecoder(AnyEncoderDecoder):
 
         Raises UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
         """
-        check_pairs(source, target)
-        check_positions(source_positions, of=source, name="source_positions")
+        check_pairs(source, target, config=self.config)
+        self.source.check_positions(source_positions, of=source)
         check_positions(target_positions, of=target, name="target_positions")
         check_threshold_applies(halting_threshold, config=self.config)
         given = source_positions is not None and target_positions is not None
         if self.training and self.config.coordinates.offsets != "none" and not given:
-            drawn = self._draw(source.shape[1], target.shape[1], batch=source.shape[0], device=source.device)
+            rows, length = self.source.input.padding(source).shape
+            drawn = self._draw(length, target.shape[1], batch=rows, device=source.device)
             source_positions = drawn[0] if source_positions is None else source_positions
             target_positions = drawn[1] if target_positions is None else target_positions
         source_positions = self.source.positions(source, drawn=source_positions)
@@ -112,7 +114,7 @@ class EncoderDecoder(AnyEncoderDecoder):
 
     def start(
         self,
-        source: Int[Tensor, "batch source"],
+        source: Source,
         *,
         capacity: int,
         max_steps: int | None = None,
@@ -120,7 +122,7 @@ class EncoderDecoder(AnyEncoderDecoder):
         exit: Exit | None = None,
     ) -> DecoderState:
         """Encode ``source`` and return the state for up to ``capacity`` tokens (the start token included)."""
-        check_tokens(source, name="source")
+        check_source(source, config=self.config)
         check_threshold_applies(halting_threshold, config=self.config)
         positions = self.source.positions(source)
         depth = self._source_depth(max_steps=max_steps, threshold=halting_threshold, exit=exit)

@@ -9,6 +9,7 @@ LayerNorm                              scale 1, shift 0
 token and fact embeddings, tables      normal, standard deviation ``width^-1/2``
 segment embeddings                     normal, standard deviation 1, that of scaled token embeddings
 word-position mask of facts            1 + normal noise of standard deviation 1, or ones
+convolutions of frames and of pixels   Glorot uniform, bias 0
 depthwise convolutions                 uniform over ``± kernel^-1/2``
 halting unit                           weight Glorot uniform, bias ``halting.bias``; of ponder 0 and the prior's rate
 classifier                             Glorot uniform, bias 0
@@ -19,7 +20,8 @@ import torch
 from torch import nn
 from torch.nn import init
 
-from universal_transformer.models.inputs import FactInput, TokenInput
+from universal_transformer.models.frames import FrameInput, PatchInput
+from universal_transformer.models.inputs import FactInput, RasterInput, TokenInput
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.coordinates import Coordinates
@@ -55,6 +57,8 @@ def initialise(model: nn.Module, *, noisy_masks: bool = True) -> None:
             init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
             if isinstance(module, TokenInput) and module.segments is not None:
                 init.normal_(module.segments)
+            if isinstance(module, RasterInput):
+                init.normal_(module.above, std=module.above.shape[1] ** -0.5)
             if isinstance(module, FactInput):
                 init.normal_(module.mask, mean=1.0, std=1.0 if noisy_masks else 0.0)
     for module in model.modules():  # fused projections: each part by its own fan
@@ -64,6 +68,9 @@ def initialise(model: nn.Module, *, noisy_masks: bool = True) -> None:
         elif isinstance(module, CrossAttention):
             for part in module.key_value.weight.chunk(2):
                 init.xavier_uniform_(part)
+        elif isinstance(module, FrameInput | PatchInput):
+            for parameter in module.stem.parameters():
+                (init.xavier_uniform_ if parameter.ndim > 1 else init.zeros_)(parameter)
     for module in model.modules():
         if isinstance(module, Block) and module.scale != 1.0:
             _shrink(module, by=module.scale * 2**0.5)

@@ -1,4 +1,7 @@
-"""From ids to states: an embedding of each token, or one state for each short sentence."""
+"""From ids to states: an embedding of each token, or one state for each short sentence.
+
+`frames.py` has the inputs that are numbers.
+"""
 
 import math
 
@@ -9,6 +12,7 @@ from torch.nn.functional import embedding
 from universal_transformer.axes import Float, Int, Padding, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import BaseConfig
+from universal_transformer.models.frames import FrameInput, PatchInput, check_frames, number_padding
 
 
 def check_ids(ids: Int[Tensor, "..."], *, size: int) -> None:
@@ -34,17 +38,42 @@ def check_tokens(ids: Tensor, *, name: str, words: bool = False) -> None:
         raise UserError(f"{name} of shape {shape}: expected {axes}, at least one row of at least one position")
 
 
-def check_pairs(source: Tensor, target: Tensor) -> None:
-    """UserError unless ``source`` and ``target`` are token ids of the same number of rows."""
-    check_tokens(source, name="source")
+def check_source(source: Tensor, *, config: BaseConfig) -> None:
+    """UserError unless ``source`` has the type and the axes of the input of ``config``."""
+    kind = config.inputs.kind
+    if kind in ("frames", "patches"):
+        check_frames(source, features=config.inputs.features)
+    else:
+        check_tokens(source, name="source", words=kind == "facts")
+
+
+def check_pairs(source: Tensor, target: Tensor, *, config: BaseConfig) -> None:
+    """UserError unless ``source`` fits the input of ``config``, and ``target`` has token ids of as many rows."""
+    check_source(source, config=config)
     check_tokens(target, name="target")
     if source.shape[0] != target.shape[0]:
         raise UserError(f"{source.shape[0]} sources, but {target.shape[0]} targets: row n of one belongs to row n")
 
 
-def source_input(config: BaseConfig, width: int) -> "TokenInput | FactInput":
-    """Return the input module of the source: tokens or facts."""
-    return (TokenInput if config.inputs.kind == "tokens" else FactInput)(config, width)
+def padding_of(source: Tensor, *, config: BaseConfig) -> Padding:
+    """Return which positions of a source are padding: no token, no word of a fact, or no frame."""
+    if source.is_floating_point():
+        return number_padding(source, config=config)
+    blank = source == config.vocabulary.padding_id
+    return blank.all(dim=-1) if source.ndim == 3 else blank
+
+
+def source_input(config: BaseConfig, width: int) -> "TokenInput | FactInput | FrameInput | PatchInput":
+    """Return the input module of the source."""
+    match config.inputs.kind:
+        case "tokens":
+            return TokenInput(config, width)
+        case "facts":
+            return FactInput(config, width)
+        case "frames":
+            return FrameInput(config, width)
+        case _:
+            return PatchInput(config, width)
 
 
 class _Embedding(nn.Module):
@@ -115,3 +144,19 @@ class FactInput(_Embedding):
         if words > self.mask.shape[0]:
             raise UserError(f"a fact of {words} words: this model takes at most {self.mask.shape[0]}")
         return (self.embed(ids) * self.mask[:words]).sum(dim=-2)
+
+
+class RasterInput(TokenInput):
+    """``E[left] * sqrt(width) + A[above]``: the pixel before, in the order of rows, and the pixel above.
+
+    In the first row the second term is 0.
+    """
+
+    def __init__(self, config: BaseConfig, width: int, *, size: int) -> None:
+        super().__init__(config, width, size=size)
+        self.above = nn.Parameter(torch.empty(size, width))
+
+    def embed_above(self, ids: Int[Tensor, "batch position"]) -> States:
+        """``A[id] * sqrt(width)``, 0 where the id is that of padding."""
+        blank = self.padding(ids).unsqueeze(-1)
+        return (self.scale * embedding(ids, self.above)).masked_fill(blank, 0.0)

@@ -3,19 +3,24 @@
 import torch
 from torch import nn
 
-from universal_transformer.axes import Int, Padding, Positions, States, Tensor
+from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.inputs import source_input
 from universal_transformer.models.positions import (
+    check_positions,
     count_separators,
     default_positions,
+    draw_positions,
     restart_positions,
     without_padding,
 )
 from universal_transformer.nn.progress import Depth
 from universal_transformer.nn.trace import NOTHING, Kept, Trace
+
+Source = Int[Tensor, "batch source *words"] | Float[Tensor, "batch frame feature"]
+"""Token ids, ids of the words of facts, or frames."""
 
 
 class SourceSide(nn.Module):
@@ -32,7 +37,17 @@ class SourceSide(nn.Module):
         self.dropout = nn.Dropout(config.step.dropout)
         self.recurrence = recurrence(config, decoder=False)
 
-    def positions(self, source: Int[Tensor, "batch source *words"], *, drawn: Positions | None = None) -> Positions:
+    def check_positions(self, positions: Tensor | None, *, of: Source) -> None:
+        """UserError unless there is a position for each state that the input makes of a source."""
+        if positions is not None:
+            check_positions(positions, of=self.input.padding(of), name="source_positions")
+
+    def draw_positions(self, source: Source) -> Positions:
+        """Return random positions, to train on."""
+        rows, length = self.input.padding(source).shape
+        return draw_positions(self.config.coordinates, rows, length, device=source.device)
+
+    def positions(self, source: Source, *, drawn: Positions | None = None) -> Positions:
         """Positions of the tokens: ``drawn``, or 0, 1, 2 …; after each separator they start again."""
         padding = self.input.padding(source)
         if drawn is None:
@@ -44,7 +59,7 @@ class SourceSide(nn.Module):
 
     def forward(
         self,
-        source: Int[Tensor, "batch source *words"],
+        source: Source,
         *,
         positions: Positions | None = None,
         target_space: int = 0,

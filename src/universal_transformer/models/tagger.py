@@ -2,14 +2,13 @@
 
 from torch import nn
 
-from universal_transformer.axes import Int, Positions, Tensor
+from universal_transformer.axes import Positions
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import check_tokens
+from universal_transformer.models.inputs import check_source
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.positions import check_positions, draw_positions
 from universal_transformer.models.roles import AnyTagger, check_threshold_applies
-from universal_transformer.models.source import SourceSide
+from universal_transformer.models.source import Source, SourceSide
 from universal_transformer.nn.config import Exit
 from universal_transformer.nn.exits import ExitUnit
 from universal_transformer.nn.trace import NOTHING, Kept
@@ -28,7 +27,7 @@ class Tagger(AnyTagger):
 
     def forward(
         self,
-        source: Int[Tensor, "batch source"],
+        source: Source,
         *,
         source_positions: Positions | None = None,
         max_steps: int | None = None,
@@ -42,11 +41,11 @@ class Tagger(AnyTagger):
 
         Raises UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
         """
-        check_tokens(source, name="source")
-        check_positions(source_positions, of=source, name="source_positions")
+        check_source(source, config=self.config)
+        self.source.check_positions(source_positions, of=source)
         check_threshold_applies(halting_threshold, config=self.config)
         if self.training and self.config.coordinates.offsets != "none" and source_positions is None:
-            source_positions = draw_positions(self.config.coordinates, *source.shape, device=source.device)
+            source_positions = self.source.draw_positions(source)
         unit = None if exit is None else ExitUnit(exit, self.head)
         states, _, trace = self.source(
             source,

@@ -7,13 +7,13 @@ import torch
 from torch import nn
 from torch.nn.functional import linear, pad
 
-from universal_transformer.axes import Bool, Float, Int, Padding, Positions, Tensor
+from universal_transformer.axes import Bool, Float, Int, Padding, Positions, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.execution.memory import allocate_cache, reorder_cache
 from universal_transformer.execution.packing import PackedLinear, packs
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
-from universal_transformer.models.inputs import TokenInput, check_ids
+from universal_transformer.models.inputs import RasterInput, TokenInput, check_ids
 from universal_transformer.models.positions import default_positions, without_padding
 from universal_transformer.nn.attention import ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
@@ -25,7 +25,9 @@ from universal_transformer.nn.trace import NOTHING, Kept, Trace
 
 @dataclass
 class DecoderState:
-    """State of generation between two tokens. ``lengths`` counts real tokens, ``padding`` the stored blanks."""
+    """State of generation between two tokens. ``lengths`` counts real tokens, ``padding`` the stored blanks, and
+    ``tokens`` holds what a raster was fed.
+    """
 
     cache: KeyValueCache
     source: list[ProjectedSource] | None
@@ -34,11 +36,14 @@ class DecoderState:
     padded: bool = False
     depth: Depth | None = None
     trace: Trace | None = None
+    tokens: Int[Tensor, "batch capacity"] | None = None
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
         """Rows ``index`` in place of the present ones (beam search); the source moves along."""
         reorder_cache(self.cache, index)
         self.lengths, self.padding = self.lengths[index], self.padding[index]
+        if self.tokens is not None:
+            self.tokens = self.tokens[index]
         if self.source is not None:
             self.source = [
                 ProjectedSource(key[index], value[index], None if mask is None else mask[index])
@@ -104,7 +109,7 @@ class TargetSide(nn.Module):
         if positions is None:
             positions = default_positions(labels.shape[1], padding=padding, device=labels.device)
         states, trace = self.recurrence(
-            self.dropout(self.embedding(ids)),
+            self.dropout(self._embed(ids, labels)),
             encoding=self.recurrence.coordinates.encode(positions, padding=padding),
             padding=padding,
             source=source,
@@ -112,6 +117,24 @@ class TargetSide(nn.Module):
             keep=keep,
         )
         return self.logits(states), trace
+
+    def _embed(self, ids: Int[Tensor, "batch target"], labels: Int[Tensor, "batch target"]) -> States:
+        """Return the embeddings of the labels shifted right, and for a raster those of the pixels above."""
+        if not isinstance(self.embedding, RasterInput):
+            return self.embedding(ids)
+        columns = self.config.outputs.columns
+        above = pad(labels, (columns, 0), value=self.config.vocabulary.padding_id)[:, : labels.shape[1]]
+        return self.embedding(ids) + self.embedding.embed_above(above)
+
+    def _embed_next(self, tokens: Int[Tensor, "batch new"], state: DecoderState) -> States:
+        """Return the embeddings of new tokens, and for a raster those of the pixels above the next ones."""
+        if not isinstance(self.embedding, RasterInput) or state.tokens is None:
+            return self.embedding(tokens)
+        begin, new = state.cache.length, tokens.shape[1]
+        state.tokens[:, begin : begin + new] = tokens
+        place = torch.arange(begin, begin + new, device=tokens.device) - self.config.outputs.columns + 1
+        above = state.tokens[:, place.clamp(min=0)].masked_fill(place < 1, self.config.vocabulary.padding_id)
+        return self.embedding(tokens) + self.embedding.embed_above(above)
 
     def start(
         self,
@@ -140,12 +163,15 @@ class TargetSide(nn.Module):
         )
         if source is not None:  # a few queries read these many times: one stretch of memory for each head
             source = [ProjectedSource(each.key.contiguous(), each.value.contiguous(), each.mask) for each in source]
+        raster = isinstance(self.embedding, RasterInput)
+        pixels = torch.zeros(batch, capacity, dtype=torch.long, device=weight.device) if raster else None
         return DecoderState(
             cache=cache,
             source=source,
             lengths=torch.zeros(batch, dtype=torch.long, device=weight.device),
             padding=torch.zeros(batch, capacity, dtype=torch.bool, device=weight.device),
             depth=depth,
+            tokens=pixels,
         )
 
     def advance(
@@ -171,7 +197,7 @@ class TargetSide(nn.Module):
             positions = torch.arange(cache.length, end, device=tokens.device).unsqueeze(0)
             state.lengths = state.lengths + new
         states, state.trace = self.recurrence(
-            self.embedding(tokens),
+            self._embed_next(tokens, state),
             encoding=self.recurrence.coordinates.encode(positions),
             padding=blank,
             source=state.source,

@@ -84,6 +84,9 @@ class Coordinates(nn.Module):
 
     On a board (``position="grid"``), ``π_i = R[row] + C[column] + B[box]`` of three learned tables.
 
+    In a picture, ``π_i = [S(⌊i / L⌋); S(i mod L)]``: a sinusoid ``S`` of the line and one of the place in it, each in
+    half of the channels, where ``line`` L is the number of positions in a line (decision D17).
+
     ``max_steps``: rows of a learned step table. Variants of tensor2tensor: ``scale_step_table`` by the square root of
     its width, ``concatenate`` (``W [H; π; τ]``), ``shift_by_step`` (positions start at ``trunc(length * t / T)``).
     """
@@ -94,6 +97,7 @@ class Coordinates(nn.Module):
         config: CoordinatesConfig | None = None,
         *,
         max_steps: int = 6,
+        line: int = 0,
         scale_step_table: bool = False,
         concatenate: bool = False,
         shift_by_step: bool = False,
@@ -101,7 +105,7 @@ class Coordinates(nn.Module):
         super().__init__()
         config = CoordinatesConfig() if config is None else config
         width = sizes.width
-        self.sizes, self.config = sizes, config
+        self.sizes, self.config, self.line = sizes, config, line
         self.every_step, self.shift_by_step = config.injection == "every_step", shift_by_step
         adds_positions = self.every_step and config.adds
         self.step_width = 2 * width if concatenate and adds_positions else width
@@ -143,6 +147,10 @@ class Coordinates(nn.Module):
     def _signal(self, positions: Positions, *, highest: int) -> Float[Tensor, "rows position width"]:
         if self.grid_tables is not None:
             return self._grid_signal(self.grid_tables, positions, highest=highest)
+        if self.position_table is None and self.line:
+            half = self.sizes.width // 2
+            both = (positions // self.line, positions % self.line)
+            return torch.cat([sinusoid(each, width=half, layout=self.config.layout) for each in both], dim=-1)
         if self.position_table is None:
             return sinusoid(positions, width=self.sizes.width, layout=self.config.layout)
         rows = self.position_table.shape[0]

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from universal_transformer.data.example import Example
 from universal_transformer.files import show_path
 from universal_transformer.tasks.task import TaskData, file_fields
@@ -62,5 +64,9 @@ def data_digest(*sets: Sequence[Example]) -> str:
     for examples in sets:
         digest.update(f"{len(examples)} examples\n".encode())
         for example in examples:
-            digest.update(f"{example.source}{example.target}".encode())
+            if isinstance(example.source, np.ndarray):
+                digest.update(f"{example.source.shape}".encode() + example.source.tobytes())
+                digest.update(f"{example.target}".encode())
+            else:
+                digest.update(f"{example.source}{example.target}".encode())
     return digest.hexdigest()[:12]

@@ -1,0 +1,131 @@
+"""From numbers to states: frames of a sound or of observations, and patches of a picture.
+
+Frames are ``[batch, frame, feature]``. A picture is a sequence of frames too: its columns of pixels, from left to
+right, each from top to bottom. Padding is a frame that is NaN in all features.
+"""
+
+import torch
+from torch import nn
+from torch.nn.functional import gelu, pad
+
+from universal_transformer.axes import Bool, Float, Padding, States, Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.models.config import BaseConfig
+
+Frames = Float[Tensor, "batch frame feature"]
+
+
+def check_frames(source: Tensor, *, features: int) -> None:
+    """UserError unless ``source`` is [batch, frame, feature], with NaN only in whole frames (on a CPU)."""
+    if torch.compiler.is_compiling():
+        return
+    shape = list(source.shape)
+    if not source.is_floating_point() or source.ndim != 3 or shape[2] != features or 0 in shape:
+        raise UserError(
+            f"source of type {source.dtype} and shape {shape}: expected floating-point numbers [batch, frame, "
+            f"{features}], at least one row of at least one frame"
+        )
+    if source.device.type == "cpu":
+        blank = source.isnan()
+        if bool((blank.any(dim=-1) & ~blank.all(dim=-1)).any()) or bool(source.isinf().any()):
+            raise UserError("source: a number that is not finite; only padding is NaN, in all features of a frame")
+        if bool(blank.flatten(1).all(dim=1).any()):
+            raise UserError("source: a row without a frame; each row needs one at least")
+
+
+def blank_frames(source: Frames) -> Bool[Tensor, "batch frame"]:
+    """Return which frames are padding."""
+    return source.isnan().all(dim=-1)
+
+
+def join_blank(blank: Bool[Tensor, "batch frame"], *, stride: int) -> Bool[Tensor, "batch position"]:
+    """Return which groups of ``stride`` frames are padding in all frames; the last group is filled with padding."""
+    whole = pad(blank, (0, -blank.shape[1] % stride), value=True)
+    return whole.reshape(blank.shape[0], -1, stride).all(dim=-1)
+
+
+def number_padding(source: Frames, *, config: BaseConfig) -> Padding:
+    """Return which positions of frames or patches are padding."""
+    inputs = config.inputs
+    blank = join_blank(blank_frames(source), stride=inputs.stride)
+    return blank if inputs.kind == "frames" else blank.repeat_interleave(inputs.features // inputs.stride, dim=1)
+
+
+class _NumberInput(nn.Module):
+    """A linear map to states, after convolutions with stride 2 if there are any."""
+
+    def __init__(
+        self, config: BaseConfig, width: int, *, channels: int, joined: int, convolution: type[nn.Conv1d | nn.Conv2d]
+    ) -> None:
+        super().__init__()
+        self.config, chosen = config, config.inputs
+        self.stride = chosen.stride
+        if chosen.features < 1:
+            raise UserError(f"inputs.features=0: {chosen.kind} need the number of features; take it from the data")
+        halvings = chosen.stride.bit_length() - 1 if chosen.stem == "convolution" else 0
+        self.stem = nn.ModuleList(
+            [convolution(width if layer else channels, width, 3, stride=2, padding=1) for layer in range(halvings)]
+        )
+        self.project = nn.Linear(width if halvings else joined, width)
+
+    def padding(self, source: Frames) -> Padding:
+        """Return which positions are padding."""
+        return number_padding(source, config=self.config)
+
+    def numbers(self, source: Frames) -> Frames:
+        """Return the numbers of the source, 0 at padding, in the type of the weights."""
+        return source.nan_to_num().to(self.project.weight.dtype)
+
+
+class FrameInput(_NumberInput):
+    """``h_i = W [f_{is}; …; f_{is+s-1}] + b``: one position for each ``inputs.stride`` s frames, 0 at padding.
+
+    With ``inputs.stem="convolution"``, ``log2 s`` convolutions of 3 frames with stride 2, each followed by GELU, and
+    then ``W h + b``. Numbers of padding are 0 in every layer, so that padding changes no position.
+    """
+
+    def __init__(self, config: BaseConfig, width: int) -> None:
+        features = config.inputs.features
+        joined = config.inputs.stride * features
+        super().__init__(config, width, channels=features, joined=joined, convolution=nn.Conv1d)
+
+    def forward(self, source: Frames) -> States:
+        blank, frames = blank_frames(source), self.numbers(source)
+        for convolution in self.stem:
+            blank = join_blank(blank, stride=2)
+            made = gelu(convolution(frames.transpose(1, 2))).transpose(1, 2)
+            frames = made.masked_fill(blank.unsqueeze(-1), 0.0)
+        if not self.stem:
+            blank = join_blank(blank, stride=self.stride)
+            whole = pad(frames, (0, 0, 0, -frames.shape[1] % self.stride))
+            frames = whole.reshape(whole.shape[0], -1, self.stride * whole.shape[2])
+        return self.project(frames).masked_fill(blank.unsqueeze(-1), 0.0)
+
+
+class PatchInput(_NumberInput):
+    """``h_p = W pixels_p + b``: one position for each square patch of ``inputs.stride`` s × s pixels, 0 at padding.
+
+    A picture of ``inputs.features`` rows has ``L = features / s`` patches in each column of patches. Position ``p`` is
+    the patch in row ``p mod L`` and column ``⌊p / L⌋``: pictures are padded on the right. With
+    ``inputs.stem="convolution"``, ``log2 s`` convolutions of 3 × 3 pixels with stride 2, each followed by GELU, and
+    then ``W h + b``.
+    """
+
+    def __init__(self, config: BaseConfig, width: int) -> None:
+        super().__init__(config, width, channels=1, joined=config.inputs.stride**2, convolution=nn.Conv2d)
+
+    def forward(self, source: Frames) -> States:
+        blank, pixels, stride = blank_frames(source), self.numbers(source), self.stride
+        if self.stem:
+            picture = pixels.unsqueeze(1)
+            for convolution in self.stem:
+                blank = join_blank(blank, stride=2)
+                picture = gelu(convolution(picture)).masked_fill(blank[:, None, :, None], 0.0)
+            patches = picture.permute(0, 2, 3, 1)
+        else:
+            whole = pad(pixels, (0, 0, 0, -pixels.shape[1] % stride))
+            rows, columns, height = whole.shape
+            squares = whole.reshape(rows, columns // stride, stride, height // stride, stride)
+            patches = squares.transpose(2, 3).flatten(3)
+        states = self.project(patches.flatten(1, 2))
+        return states.masked_fill(self.padding(source).unsqueeze(-1), 0.0)
