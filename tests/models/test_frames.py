@@ -206,7 +206,7 @@ def test_frames_are_generated_from_in_any_form():
     model, source = model_of("frames", "encoder_decoder"), frames(5, 3)
     expected = [one.tokens for one in generate(model, source, max_new_tokens=4)]
     assert [one.tokens for one in generate(model, [source[0].numpy(), source[1, :3]], max_new_tokens=4)] == expected
-    for wrong in ([], "sound", [[1, 2]]):
+    for wrong in ([], [[1, 2]]):
         with pytest.raises(UserError, match=r"expected an array \[frame, 4\] for each row"):
             generate(model, wrong, max_new_tokens=4)
 
@@ -220,9 +220,9 @@ def test_frames_are_generated_from_in_any_form():
         ({"inputs": InputsConfig(kind="frames", stride=3, stem="convolution")}, "need a power of 2"),
         ({"inputs": InputsConfig(kind="patches", features=7, stride=2)}, "must divide the height of the pictures"),
         ({"inputs": InputsConfig(kind="frames"), "architecture": "language_model"}, "a language model reads what it"),
-        ({"outputs": OutputsConfig(kind="raster")}, "outputs.columns=0: is the width of a raster"),
+        ({"outputs": OutputsConfig(kind="raster")}, "outputs.kind='raster': needs outputs.columns, the width"),
         ({"outputs": OutputsConfig(columns=3)}, "outputs.columns=3: is the width of a raster"),
-        ({"outputs": OutputsConfig(kind="raster", columns=3)}, "a raster has intensities of its own"),
+        ({"outputs": OutputsConfig(kind="raster", columns=3)}, "and vocabulary.target_size, for the intensities"),
         (
             {"outputs": OutputsConfig(kind="raster", columns=3), "architecture": "classifier"},
             'needs architecture "encoder_decoder"',

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from universal_transformer.axes import Bool, Float, Int, Tensor
+from universal_transformer.data.example import Frames
 from universal_transformer.decoding.ids import lengths_of, prompts_of, sources_of
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import PackedLinear, packed
@@ -34,8 +35,8 @@ from universal_transformer.nn.trace import Trace
 
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 Generator = AnyEncoderDecoder | AnyLanguageModel
-Source = Tensor | Sequence[Sequence[int]]
-"""Ids of sources or prompts: [batch, position], padded, or one list for each row."""
+Source = Tensor | Sequence[Sequence[int] | Tensor | Frames]
+"""Ids of sources or prompts: [batch, position], padded, or one list for each row; or frames, an array for each row."""
 
 
 @contextmanager

@@ -282,8 +282,12 @@ def _picture_rules(config: ModelConfig) -> Rules:
     outputs, position = config.outputs, config.coordinates.position
     raster = outputs.kind == "raster"
     yield "outputs.kind", raster and config.architecture != "encoder_decoder", 'needs architecture "encoder_decoder"'
-    yield "outputs.columns", raster != (outputs.columns > 0), "is the width of a raster: take it from the data"
-    yield "vocabulary.target_size", raster and not config.vocabulary.target_size, "a raster has intensities of its own"
+    missing = not (outputs.columns and config.vocabulary.target_size)
+    remedy = (
+        "needs outputs.columns, the width, and vocabulary.target_size, for the intensities: take them from the data"
+    )
+    yield "outputs.kind", raster and missing, remedy
+    yield "outputs.columns", outputs.columns > 0 and not raster, 'is the width of a raster: outputs.kind="raster"'
     if raster or config.inputs.kind == "patches":
         other = position not in ("sinusoidal", "learned", "none")
         yield "coordinates.position", other, "pictures need sinusoidal (of row and column), learned or none"
