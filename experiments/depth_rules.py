@@ -21,6 +21,8 @@ task, docs/images/depth_TASK.png. Runs are in FOLDER; one that was stopped is co
 | act 2x         | the same with twice the cap                                                                 |
 | ponder         | PonderNet, the cap of the fixed depth                                                       |
 | stick-breaking | the stick-breaking rule, the cap of the fixed depth                                         |
+
+The recipe of Sudoku has the loss after each step. It stays in act, act 2x and stick-breaking there.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ TASKS: dict[str, tuple[list[str], list[str], int]] = {
 FIXED = ["--model.halting.side", "none", "--training.halting-delay", "0"]
 HALTING = ["--model.halting.side", "both"]
 RULES = {
-    "fixed": FIXED,
+    "fixed": [*FIXED, "--training.step-loss", "last"],
     "every step": [*FIXED, "--training.step-loss", "mean"],
     "act": HALTING,
     "act 2x": HALTING,
@@ -161,13 +163,14 @@ def picture(task: str, lines: list[dict[str, Any]]) -> None:
     )
     highest = max(100 * (1 - point["score"]) for found in own.values() for line in found
                   for points in line["curves"].values() for point in points)  # fmt: skip
+    handles: dict[str, Any] = {}
     for ax, (rule, found) in zip(axes, own.items(), strict=False):
         for line in found:
             for name, points in line["curves"].items():
                 colour = COLOURS[names.index(name) % len(COLOURS)]
                 ordered = sorted((point["steps"], 100 * (1 - point["score"])) for point in points)
-                label = name.replace("_", " ") if line is found[0] else None
-                ax.plot(*zip(*ordered, strict=True), color=colour, linewidth=1, marker=".", markersize=4, label=label)
+                (drawn,) = ax.plot(*zip(*ordered, strict=True), color=colour, linewidth=1, marker=".", markersize=4)
+                handles.setdefault(name.replace("_", " "), drawn)
             ax.plot(line["trained"]["steps"], 100 * (1 - line["trained"]["score"]), "D", color=INK, markersize=5)
         ax.set_title(rule, fontsize=10, color=INK)
         ax.set_ylim(0, 1.05 * highest)
@@ -177,7 +180,7 @@ def picture(task: str, lines: list[dict[str, Any]]) -> None:
         clean(ax, grid="y")
     for ax in axes[len(own) :]:
         ax.set_visible(False)
-    axes[0].legend(frameon=False, fontsize=7)
+    axes[0].legend(handles.values(), handles.keys(), frameon=False, fontsize=7)
     figure.savefig(IMAGES / f"depth_{task}.png", dpi=130)
 
 
