@@ -118,6 +118,7 @@ def test_padding_and_other_rows_change_nothing(given, output, depth):
         torch.testing.assert_close(there, alone, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.claim("JP 1")
 @pytest.mark.parametrize("given", INPUTS)
 @torch.no_grad()
 def test_every_frame_reaches_the_answer_and_no_later_label_does(given):

@@ -13,13 +13,17 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.generated import Sampling
 from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
 from universal_transformer.registry import build
+from universal_transformer.typed import replaced
 
 ROWS, COLUMNS, LEVELS = 4, 3, 5
 FIRST = 3
 """The id of intensity 0; smaller ones are padding, start and end."""
 
 
-def model_of(*, halting="none", position="sinusoidal", seed=0):
+PRINTED = {"step.residual": "state", "attention.scale": "width"}
+
+
+def model_of(*, halting="none", seed=0, **changes):
     torch.manual_seed(seed)
     config = ModelConfig(
         vocabulary=VocabularyConfig(size=9, target_size=FIRST + LEVELS),
@@ -30,7 +34,7 @@ def model_of(*, halting="none", position="sinusoidal", seed=0):
         halting=HaltingConfig(side=halting, bias=0.0),
         generation=GenerationConfig(max_new_tokens=ROWS * COLUMNS, fixed_length=True),
     )
-    return build(config).eval()
+    return build(replaced(config, changes)).eval()
 
 
 SOURCE = torch.tensor([[4, 5, 2, 0], [6, 7, 8, 2]])
@@ -42,10 +46,10 @@ def pictures(rows=2, seed=0):
 
 
 @pytest.mark.parametrize("halting", ["none", "both"])
-@pytest.mark.parametrize("parts", [[1] * 12, [4, 5, 3], [12]])
+@pytest.mark.parametrize(("parts", "changes"), [([1] * 12, {}), ([4, 5, 3], {}), ([12], {}), ([1] * 12, PRINTED)])
 @torch.no_grad()
-def test_pixels_one_by_one_have_the_logits_of_the_whole_picture(halting, parts):
-    model, target = model_of(halting=halting), pictures()
+def test_pixels_one_by_one_have_the_logits_of_the_whole_picture(halting, parts, changes):
+    model, target = model_of(halting=halting, **changes), pictures()
     whole = model(SOURCE, target).logits
     fed = torch.cat((torch.full((2, 1), model.config.start_id), target[:, :-1]), dim=1)
     state = model.start(SOURCE, capacity=ROWS * COLUMNS)
@@ -53,6 +57,7 @@ def test_pixels_one_by_one_have_the_logits_of_the_whole_picture(halting, parts):
     torch.testing.assert_close(torch.cat(found, dim=1), whole, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.claim("JP 1")
 @torch.no_grad()
 def test_the_input_of_a_pixel_is_the_pixel_before_and_the_pixel_above():
     model, target = model_of(), pictures(rows=1)
@@ -79,6 +84,7 @@ def test_a_picture_has_all_its_pixels_and_no_end(halting):
         assert [len(one.tokens) for one in best] == [ROWS * COLUMNS]
 
 
+@pytest.mark.claim("JP 1")
 @torch.no_grad()
 def test_the_greedy_picture_is_that_of_a_naive_loop():
     model = model_of(seed=1)
@@ -115,6 +121,7 @@ def test_requests_of_pictures_are_generated_in_batches():
         assert found[request.number].tokens == generate(model, [list(request.tokens)])[0].tokens
 
 
+@pytest.mark.claim("JP 1", "JP 2")
 @torch.no_grad()
 def test_another_text_gives_other_intensities():
     model, target = model_of(), pictures(rows=1)

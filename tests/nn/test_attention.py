@@ -141,6 +141,7 @@ def test_causal_mask_is_the_naive_rule(stored, new, lengths):
                 assert bool(mask[row, 0, i, j]) == allowed
 
 
+@pytest.mark.claim("JP 1")
 @pytest.mark.parametrize("bias", [False, True])
 def test_cross_attention_is_the_naive_loop_and_sees_no_padding(bias):
     module, x, source = cross_attention(bias=bias), states(2, 3), states(2, 5)
