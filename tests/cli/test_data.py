@@ -73,3 +73,20 @@ def test_every_main_recipe_is_listed_with_its_summary(capsys):
     for name, recipe in MAIN.items():
         assert f"{name} " in shown
         assert recipe.__doc__.split("\n")[0] in shown
+
+
+def test_the_data_of_a_recipe_are_checked_as_its_training_reads_them(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.tsv").write_text("".join(f"one {n}\ttwo {n}\n" for n in range(40)))
+    (tmp_path / "bad.tsv").write_text("one\ttwo\nthree\n")
+    files = set(tmp_path.iterdir())
+    assert main(["data", "check", "records", "--data.train", "good.tsv", "--data.tokenizer", "word"]) == 0
+    shown = capsys.readouterr().out
+    assert "examples    train 38, validation 2" in shown
+    assert "vocabulary" in shown
+    assert "note        validation: 2 pairs of good.tsv held out" in shown
+    assert main(["data", "check", "records", "--data.train", "bad.tsv"]) == 2
+    assert "bad.tsv:2: found 1 column in 'three'" in capsys.readouterr().err
+    assert main(["data", "check", "records", "--data.trian", "good.tsv"]) == 2
+    assert "trian" in capsys.readouterr().err
+    assert set(tmp_path.iterdir()) == files

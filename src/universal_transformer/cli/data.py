@@ -1,4 +1,4 @@
-"""``ut data``: list the data sets, fetch one from its official source, or check its files."""
+"""``ut data``: list the data sets, fetch one from its official source, or check its files or the data of a recipe."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from universal_transformer.cli.arguments import DATA_DIR, FAILED, Parser, note, say
+from universal_transformer.cli.arguments import DATA_DIR, FAILED, Parser, data_dir, note, say, take
 from universal_transformer.errors import UserError, near
 from universal_transformer.files import show_path
 
@@ -18,9 +18,16 @@ ACTIONS = ("list", "fetch", "check")
 
 def run(arguments: list[str]) -> int:
     """List, fetch or check; return 1 if a checked data set is incomplete or changed."""
+    if arguments[:1] == ["check"] and len(arguments) > 1 and _is_recipe(arguments[1]):
+        return _check_recipe(arguments[1], arguments[2:])
     parser = Parser("data", description="Data sets: list them, fetch one from its official source, check them.")
     parser.add_argument("action", metavar="list|fetch|check", choices=ACTIONS)
-    parser.add_argument("name", nargs="?", help="the data set, for fetch and check (check without a name: all)")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        help="the data set, for fetch and check (check without a name: all); or a recipe and its fields, for check: "
+        "ut data check pairs --data.train FILE",
+    )
     parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
     options = parser.parse(arguments)
     if options.action == "list":
@@ -87,6 +94,30 @@ def _check(name: str, folder: str) -> int:
             say(f"{one.state:>7}  {show_path(one.path)}" + (f"  from {one.url}" if one.url else ""))
     say(f"{name}: {_counts(states)}")
     return 0 if overall(states) == "ok" else FAILED
+
+
+def _is_recipe(name: str) -> bool:
+    from universal_transformer.data.sources import DATASETS
+    from universal_transformer.recipes import RECIPES
+
+    return name in RECIPES and name not in DATASETS
+
+
+def _check_recipe(name: str, fields: list[str]) -> int:
+    """Load the data of a recipe as its training does, and print what they look like; nothing is trained or written."""
+    from universal_transformer.cli.data_lines import data_lines
+    from universal_transformer.cli.fields import override
+    from universal_transformer.cli.run_folder import load_data
+    from universal_transformer.recipes import RECIPES
+
+    taken = take(fields, values=("--data-dir",), flags=())
+    with data_dir(taken.get("--data-dir")):
+        task = load_data(override(RECIPES[name](), fields, prog=f"ut data check {name}"))
+    counts = {"train": len(task.train), "validation": len(task.validation)}
+    counts |= {part: len(examples) for part, examples in task.test.items()}
+    lines = [f"examples    {', '.join(f'{part} {count:,}' for part, count in counts.items())}", *data_lines(task)]
+    say("\n".join([*lines, *(f"note        {text}" for text in task.notes)]))
+    return 0
 
 
 def _counts(states: Sequence[FileState]) -> str:
