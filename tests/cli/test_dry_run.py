@@ -34,8 +34,10 @@ from universal_transformer.tasks import (
     AgreementData,
     AlgorithmicData,
     BabiData,
+    CaptionsData,
     LambadaData,
     ParsingData,
+    PicturesData,
     ReadingData,
     StoriesData,
     TranslationData,
@@ -66,6 +68,8 @@ SOURCES = {
     AgreementData: "sva",
     LambadaData: "lambada",
     ReadingData: "lambada",
+    PicturesData: "mnist10k",
+    CaptionsData: "mnist10k",
 }
 EXTERNAL = {
     name: SOURCES[type(recipe().data)]
@@ -168,6 +172,8 @@ def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkey
     small += few if name.startswith("sudoku") else []
     small += ["--train-sentences", "300", "--longer", "10", "12"] if isinstance(data, ParsingData) else []
     small += ["--train-pairs", "300", "--test-pairs", "10"] if name in ("summaries", "records") else []
+    small += ["--data.limit", "100"] if EXTERNAL.get(name) == "mnist10k" else []
+    small += ["--data.train-examples", "200", "--data.rows", "10"] if name == "captions" else []
     small += ["--task", "1,4"] if name.endswith("-joint") else []
     code = main(["train", name, "--dry-run", *small])
     shown = capsys.readouterr()

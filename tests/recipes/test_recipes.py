@@ -59,6 +59,8 @@ def test_a_recipes_model_can_be_built(name):
     model = RECIPES[name]().model
     if isinstance(model, ModelConfig) and model.coordinates.position == "grid":
         sizes |= {"coordinates.box_rows": 2, "coordinates.box_columns": 2}
+    if model.inputs.kind in ("frames", "patches"):
+        sizes |= {"inputs.features": 4 * model.inputs.stride}
     with torch.device("meta"):
         assert build(replaced(model, sizes)).num_parameters() > 0
 

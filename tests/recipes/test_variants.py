@@ -18,6 +18,14 @@ def counted(config):
 
 VOCABULARIES = {"multi30k": 4000, "agreement": 7151, "lambada": 20_000, "lambada-reading": 34_781, "wmt14": 32_000}
 """Of tasks that need files."""
+PICTURES = {
+    "vocabulary.size": 17,
+    "vocabulary.target_size": 259,
+    "outputs.kind": "raster",
+    "outputs.columns": 14,
+    "generation.max_new_tokens": 196,
+    "generation.fixed_length": True,
+}
 FEW = {"train_examples": 9, "validation_examples": 3, "test_examples": 3}
 
 
@@ -27,6 +35,8 @@ def test_rows_of_equal_parameters_have_them_with_their_data(name):
     task = name.removesuffix("-transformer-small")
     if task in VOCABULARIES:
         sizes = {"vocabulary.size": VOCABULARIES[task], "vocabulary.num_classes": VOCABULARIES[task]}
+    elif task == "pictures":
+        sizes = PICTURES
     else:
         sizes = dataclasses.replace(base.data, **FEW).load().model_fields
     ours, theirs = (counted(replaced(one.model, sizes)) for one in (base, small))

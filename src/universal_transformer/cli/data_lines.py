@@ -30,7 +30,8 @@ def data_lines(task: Task) -> list[str]:
         if any(lengths):
             mean = sum(lengths) / len(lengths)
             lines.append(f"lengths     {name}: at most {max(lengths):,} tokens, {mean:.1f} on average")
-    tags = task.model_fields.get("architecture") == "tagger"  # classes, not tokens
+    fields = task.model_fields  # classes and intensities are no tokens
+    tags = fields.get("architecture") == "tagger" or fields.get("outputs.kind") == "raster"
     held_out = [
         index
         for one in spread(task.validation, count=SAMPLE)

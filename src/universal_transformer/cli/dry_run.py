@@ -260,8 +260,13 @@ def forward_flops(model: Model, shape: BatchShape) -> int:
     config = model.config
     if isinstance(config, ModelConfig) and config.halts:
         model = build_on_meta(replaced(config, {"halting.side": "none"}))
-    words = (config.vocabulary.max_fact_words,) if config.inputs.kind == "facts" else ()
-    source = torch.zeros(shape.rows, shape.source, *words, dtype=torch.long, device="meta")
+    inside = {
+        "facts": (config.vocabulary.max_fact_words,),
+        "frames": (config.inputs.features,),
+        "patches": (config.inputs.features,),
+    }.get(config.inputs.kind, ())
+    kind = torch.float32 if config.inputs.kind in ("frames", "patches") else torch.long
+    source = torch.zeros(shape.rows, shape.source, *inside, dtype=kind, device="meta")
     target = torch.zeros(shape.rows, shape.target, dtype=torch.long, device="meta")
     inputs = {"encoder_decoder": (source, target), "language_model": (target,)}
     # torch counts the attention that forms its scores, which is the kernel MATH

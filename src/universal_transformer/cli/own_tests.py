@@ -49,8 +49,8 @@ def load_own_tests(run: Run, own: OwnTests) -> Task:
     fields = {one.name for one in dataclasses.fields(data)}
     if "test" not in fields:
         raise UserError(
-            f"--data.test and --data.group are for runs on own files (pairs, text, labelled, tagged, parsing); "
-            f"the task of this run, {task_name(data)}, has its own test sets"
+            "--data.test and --data.group are for runs on own files (pairs, text, labelled, tagged, parsing, pictures, "
+            f"captions); the task of this run, {task_name(data)}, has its own test sets"
         )
     if own.targets and ("test_target" not in fields or len(own.targets) != len(files)):
         allowed = f"one for each of the {len(files)} files of --data.test" if "test_target" in fields else "none"

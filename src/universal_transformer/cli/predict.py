@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,9 +31,15 @@ from universal_transformer.training.config import MODEL
 
 if TYPE_CHECKING:
     from universal_transformer.data.example import Example
+    from universal_transformer.models.config import BaseConfig
     from universal_transformer.tasks.task import Codec, Prediction
 
 LINES_AT_ONCE = 512
+FILE = (
+    "UTF-8 text, plain or .gz (default: standard input); a model that reads files takes one path a line, or the files"
+)
+PREDICTIONS = "predictions"
+OUTPUT = f"where answers that are files are written, such as pictures (default: {PREDICTIONS})"
 MOST_UNKNOWN = 10
 """Unknown words of a line that are named."""
 
@@ -46,7 +53,7 @@ def run(arguments: list[str]) -> int:
         raise UserError(
             "--top-k and --top-p are for sampling: give --temperature too (1: the model's own distribution)"
         )
-    stdin = options.file in (None, "-")
+    stdin = options.files in ([], ["-"])
     if stdin and sys.stdin is None:
         raise UserError("standard input is closed; give lines to predict from on standard input, or name a file")
     from universal_transformer.cli.run_folder import open_run
@@ -58,7 +65,9 @@ def run(arguments: list[str]) -> int:
 
     inference = InferenceOptions(
         **search_of(options),
-        sampling=Sampling(temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed),
+        sampling=Sampling(
+            temperature=options.temperature or 0.0, top_k=options.top_k, top_p=options.top_p, seed=options.seed
+        ),
         max_new_tokens=options.max_new_tokens,
         max_steps=options.max_steps,
         halting_threshold=options.halting_threshold,
@@ -70,11 +79,18 @@ def run(arguments: list[str]) -> int:
         inference, found = calibrated(run.folder, inference, model=run.folder / MODEL, generates_text=writes)
         if found:
             note(f"ut: {found}")
-    results = _Results(run.codec, jsonl=options.jsonl, remedy=inference.longer_answers(run.model))
+    if options.temperature is None and options.beams == 1 and _draws(run.model.config):
+        inference = replace(inference, sampling=replace(inference.sampling, temperature=1.0))
+    results = _Results(
+        run.codec,
+        jsonl=options.jsonl,
+        output=options.output,
+        remedy=inference.longer_answers(run.model),
+    )
     answers = predict(
         run.model,
         run.codec,
-        results.examples(_outcomes(run.codec, None if stdin else options.file)),
+        results.examples(_outcomes(run.codec, [None] if stdin else options.files)),
         options=inference,
         num_choices=options.choices,
         batch_tokens=options.batch_tokens,
@@ -89,7 +105,8 @@ def parser() -> Parser:
     """Return the parser of ``ut predict``."""
     parser = Parser("predict", description="Predict from a file or from standard input: one result a line.")
     parser.add_argument("run", metavar="RUN", help=RUN)
-    parser.add_argument("file", metavar="FILE", nargs="?", help="UTF-8 text, plain or .gz (default: standard input)")
+    parser.add_argument("files", metavar="FILE", nargs="*", help=FILE)
+    parser.add_argument("--output", metavar="FOLDER", default="", help=OUTPUT)
     parser.add_argument("--jsonl", action="store_true", help="one JSON object a line, with scores and steps")
     parser.add_argument(
         "--choices",
@@ -103,9 +120,8 @@ def parser() -> Parser:
     parser.add_argument(
         "--temperature",
         type=number(least=0.0),
-        default=0.0,
         metavar="T",
-        help="temperature of sampling (default: 0, the likeliest token)",
+        help="temperature of sampling (default: 0, the likeliest token; of pictures 1)",
     )
     parser.add_argument(
         "--top-k", type=whole(0), default=0, metavar="K", help="sample from the K likeliest tokens (0: all)"
@@ -126,8 +142,13 @@ def parser() -> Parser:
 class _Results:
     """Prints one result for each line in the order of the lines, each as soon as all earlier ones are printed."""
 
-    def __init__(self, codec: Codec, *, jsonl: bool, remedy: str) -> None:
+    def __init__(self, codec: Codec, *, jsonl: bool, output: str, remedy: str) -> None:
+        from universal_transformer.tasks.codecs import FileWriter
+
+        if output and not isinstance(codec, FileWriter):
+            raise UserError(f"--output {output}: the answers of this model are lines of text; leave it out")
         self._codec, self._jsonl, self._remedy = codec, jsonl, remedy
+        self._folder = Path(output or PREDICTIONS)
         self._pending: deque[tuple[Example, str] | str] = deque()
         self._failures = self._shown = 0
         self._cut: list[int] = []
@@ -158,9 +179,29 @@ class _Results:
             self._cut.append(self._shown)
         answer = with_words(answer, codec=self._codec, line=outcome[1])
         self._note_unknown(answer.unknown)
-        say(json.dumps(answer.to_dict(), ensure_ascii=False) if self._jsonl else one_line(answer.text))
+        for text in outcome[0].notes:
+            note(error_line(text))
+        file = {"file": self._write(answer.content)} if answer.content else {}
+        fields = answer.to_dict() | file
+        say(json.dumps(fields, ensure_ascii=False) if self._jsonl else one_line(file.get("file", answer.text)))
         if not self._pending:
             sys.stdout.flush()
+
+    def _write(self, content: bytes) -> str:
+        """Write an answer that is a file, named by the number of its line of output; return its path."""
+        from universal_transformer.files import refuse_link, write_bytes
+        from universal_transformer.tasks.codecs import FileWriter
+
+        assert isinstance(self._codec, FileWriter)
+        path = self._folder / f"{self._shown:04d}{self._codec.suffix}"
+        try:
+            refuse_link(self._folder, folder=True)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            refuse_link(path)
+            write_bytes(path, content)
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written ({error.strerror or error})") from error
+        return str(path)
 
     def _note_unknown(self, unknown: list[str]) -> None:
         if unknown:
@@ -188,7 +229,34 @@ class _Results:
             say(json.dumps({"error": reason}, ensure_ascii=False) if self._jsonl else "")
 
 
-def _outcomes(codec: Codec, file: str | None) -> Iterator[tuple[Example, str] | str]:
+def _draws(config: BaseConfig) -> bool:
+    """Return whether a model writes pictures."""
+    from universal_transformer.models.config import ModelConfig
+
+    return isinstance(config, ModelConfig) and config.outputs.kind == "raster"
+
+
+def _outcomes(codec: Codec, files: Sequence[str | None]) -> Iterator[tuple[Example, str] | str]:
+    """Yield, for each line of the file (None: standard input), its example and the line, or an error message.
+
+    There are several files only if the codec reads files, each of which is an input itself.
+    """
+    from universal_transformer.tasks.codecs import FileReader
+
+    suffixes = codec.suffixes if isinstance(codec, FileReader) else ()
+    if len(files) > 1 and not suffixes:
+        raise UserError(f"{len(files)} files: this model reads lines of text; name one file of them")
+    for file in files:
+        if file is None or not suffixes or not file.lower().endswith(suffixes):
+            yield from _lines(codec, file)
+            continue
+        try:
+            yield next(codec.read([(1, file)], name=file)), file
+        except UserError as error:
+            yield str(error)
+
+
+def _lines(codec: Codec, file: str | None) -> Iterator[tuple[Example, str] | str]:
     """Yield, for each line of `file` (None: standard input), its example and the line, or an error message."""
     from universal_transformer.files import read_lines, read_stream, try_lines, try_stream
     from universal_transformer.tasks.facts import FactCodec

@@ -71,18 +71,34 @@ def find(name: str, folder: str | Path | None = None, *, file: str = "") -> Path
     return wanted[0] if file else root
 
 
+def folder_of(name: str, folder: str | Path | None = None) -> Path:
+    """Return the folder in which a data set lies, or else that into which `fetch` would put it."""
+    return _locate(name, folder)[1]
+
+
 def check(name: str, folder: str | Path | None = None) -> list[FileState]:
-    """Return the state of every file of a data set; it is complete if all are "ok" or "first seen"."""
+    """Return the state of every file of a data set; it is complete if all are "ok" or "first seen".
+
+    A file that is missing has the state of the archive that lies in its place, if there is one.
+    """
     dataset, root = _locate(name, folder)
-    recorded = _recorded(root)
-    return [
-        FileState(
-            path=root / file.path,
-            state=_state(root / file.path, file.sha256, recorded.get(file.path)),
-            url=file.url,
-        )
-        for file in dataset.files
-    ]
+    recorded, packed = _recorded(root), _packed(dataset, root)
+    states = []
+    for file in dataset.files:
+        path = root / file.path
+        state = _state(path, file.sha256, recorded.get(file.path))
+        if state == "missing" and packed is not None:
+            states.append(packed)
+        else:
+            states.append(FileState(path=path, state=state, url=file.url))
+    return states
+
+
+def _packed(dataset: Dataset, root: Path) -> FileState | None:
+    """Return the state of the archive in the place of the files, if there is one."""
+    if dataset.packed is None or not (path := root / dataset.packed.path).is_file():
+        return None
+    return FileState(path=path, state=_state(path, dataset.packed.sha256, None))
 
 
 def overall(states: Sequence[FileState]) -> str:
@@ -154,7 +170,8 @@ def _locate(name: str, folder: str | Path | None) -> tuple[Dataset, Path]:
         raise UserError(f"no data set {show(name)}; known are {', '.join(DATASETS)}")
     dataset, base = DATASETS[name], data_folder(folder)
     for place in dataset.places:
-        if any((base / place / file.path).is_file() for file in dataset.files):
+        files = (*dataset.files, *([dataset.packed] if dataset.packed else ()))
+        if any((base / place / file.path).is_file() for file in files):
             return dataset, base / place
     return dataset, base / dataset.places[0]
 

@@ -31,6 +31,8 @@ class Example:
     """Row of an error table, such as "task 1" or "length 40"."""
     supports: tuple[int, ...] = ()
     """Indices into `source` of the supporting facts."""
+    notes: tuple[str, ...] = ()
+    """What was changed when the source was read, one sentence each."""
 
 
 def has_numbers(example: Example) -> bool:

@@ -38,6 +38,8 @@ class Dataset:
     files: tuple[File, ...]
     archives: tuple[File, ...] = ()
     """Archives with the files that have no address of their own. The first that can be downloaded is used."""
+    packed: File | None = None
+    """An archive that may lie in the place of files, and from which they are read as it is; it has no address."""
     archive_prefix: str = ""
     """The folder of the files inside the archive, with a slash at its end."""
 
@@ -57,7 +59,8 @@ def _dataset(entry: dict[str, Any]) -> Dataset:
     for pattern, values in entry.pop("patterns").items():
         files += [File(path=pattern.format(*chosen), sha256=None) for chosen in product(*values)]
     archives = tuple(File(**archive) for archive in entry.pop("archives"))
-    return Dataset(files=tuple(files), archives=archives, places=tuple(entry.pop("places")), **entry)
+    packed = File(**entry.pop("packed")) if "packed" in entry else None
+    return Dataset(files=tuple(files), archives=archives, packed=packed, places=tuple(entry.pop("places")), **entry)
 
 
 DATASETS: Mapping[str, Dataset] = {name: _dataset(entry) for name, entry in read_json(REGISTRY).items()}

@@ -78,6 +78,12 @@ class InferenceOptions:
         """Refuse a threshold of a model without halting, where it changes nothing, and an exit that is not served."""
         check_threshold_applies(self.halting_threshold, config=model.config)
         check_exit_applies(self.exit, model=model)
+        generation = model.config.generation
+        if generation.fixed_length and self.max_new_tokens is not None:
+            raise UserError(
+                f"max_new_tokens={self.max_new_tokens}: every answer of this model has {generation.max_new_tokens} "
+                "tokens; leave it out"
+            )
 
     def notes(self, model: Model) -> list[str]:
         """Say where the depth differs from the model's own."""

@@ -41,6 +41,7 @@ ARCHITECTURES: Mapping[str, str] = {
     "perplexity": "language_model",
     "last_word": "language_model",
     "ranking": "language_model",
+    "intensities": "encoder_decoder",
 }
 """Which architecture a metric can score."""
 
@@ -80,6 +81,7 @@ def evaluate(
     | perplexity | ``exp(-1/n Σ log p)``, accuracy, bits per character, teacher-forced, over n tokens       |
     | last_word  | perplexity and accuracy over the last token of each example alone; unknown words are wrong |
     |            | (known_perplexity: of those whose last token is not unknown; 1 where there is none)       |
+    | intensities | ``-1/n Σ log2 p``, teacher-forced, over n pixels                                         |
     | ranking    | share of examples whose text has a higher probability than the same with a wrong form    |
 
     `split` is "test" (all test sets), "validation", "train", or the name of one test set; `limit` scores so many

@@ -28,6 +28,7 @@ from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.roles import AnyClassifier, AnyEncoderDecoder, AnyLanguageModel, AnyTagger
 from universal_transformer.registry import Model
+from universal_transformer.tasks.codecs import FileWriter
 from universal_transformer.tasks.task import Codec, Prediction, Token
 from universal_transformer.typed import AtLeastOne, typed
 
@@ -130,6 +131,7 @@ class _Predictor:
                 finished=best[0].finished or model.config.generation.fixed_length,
                 tokens=self._tokens(example, taken),
                 output=self._output(best[0]),
+                content=self.codec.content(best[0].tokens) if isinstance(self.codec, FileWriter) else b"",
                 choices=[(self.codec.render(one.tokens), one.score) for one in best],
             )
             for example, taken, best in zip(examples, steps, found, strict=True)
@@ -166,7 +168,7 @@ class _Predictor:
     def _continuous(self, examples: Sequence[Example], *, sizes: Sequence[int], first: int) -> dict[int, Generated]:
         """Return outputs by number of the example, where continuous batching serves a halting decoder; else nothing."""
         model, options = self.model, self.options
-        if not isinstance(model, EncoderDecoder | LanguageModel) or options.beams > 1:
+        if not isinstance(model, EncoderDecoder | LanguageModel) or options.beams > 1 or has_numbers(examples[0]):
             return {}
         recurrence = model.target.recurrence
         if (

@@ -51,6 +51,7 @@ METRICS: Mapping[str, Metric] = {
     "position_accuracy": Metric("position accuracy", 3, "high"),
     "known_perplexity": Metric("perplexity, known words", 2, "low"),
     "bits_per_character": Metric("bits per character", 3, "low"),
+    "bits_per_pixel": Metric("bits per pixel", 3, "low"),
 }
 """Every score a row can hold; accuracies and F1 lie in [0, 1], error, BLEU, chrF and ROUGE in [0, 100]."""
 
@@ -67,6 +68,7 @@ DECISIVE: Mapping[Measure, str] = {
     "ranking": "accuracy",
     "positions": "sequence_accuracy",
     "tags": "position_accuracy",
+    "intensities": "bits_per_pixel",
 }
 """The score of each measure by which models are compared, and weights are chosen if they are chosen by a score."""
 

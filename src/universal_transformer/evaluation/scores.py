@@ -135,6 +135,8 @@ def scores(
             whole = sums["sequences"] / found.count
             f1 = macro_f1(found.confusion)
             return {"position_accuracy": _right(sums), "macro_f1": f1, "sequence_accuracy": whole}, {}
+        case "intensities":
+            return {"bits_per_pixel": sums["nats"] / max(1.0, sums["pixels"]) / math.log(2)}, {}
         case "bleu":
             return corpus_scores(found.texts, tokenizer=bleu_tokenizer)
         case "rouge":
@@ -156,7 +158,8 @@ def example_score(found: ScoreSums, *, metric: Measure) -> float:
     """Return the score of one example, from 0 to 1.
 
     Of a class, a ranking, a sequence or a board it is 1 for a right answer and 0 for a wrong one, of a text the share
-    of tokens or tags that are right, and of a translation its chrF, because BLEU is a score of a whole corpus.
+    of tokens or tags that are right, of a translation its chrF, because BLEU is a score of a whole corpus, and of a
+    picture the geometric mean of the probabilities of its pixels.
     """
     sums = found.sums
     match metric:
@@ -175,6 +178,8 @@ def example_score(found: ScoreSums, *, metric: Measure) -> float:
         case "bleu":
             ((hypothesis, reference),) = found.texts
             return min(1.0, load_sacrebleu().CHRF().sentence_score(hypothesis, [reference]).score / 100)
+        case "intensities":
+            return math.exp(-sums["nats"] / max(1.0, sums["pixels"]))
         case "perplexity" | "last_word":
             return sums["right"] / max(1.0, sums["tokens"])
 

@@ -60,6 +60,8 @@ class Scorer:
                 return self._ranks(model, examples)
             case AnyLanguageModel() as model:
                 return self._tokens(model, examples)
+            case model if self.metric == "intensities":
+                return self._intensities(model, examples)
             case model:
                 return self._sequences(model, examples)
 
@@ -113,6 +115,22 @@ class Scorer:
             sums.sums["unfinished"] = float(at_limit and not output.finished)
             result.append(sums)
         return result
+
+    def _intensities(self, model: Model, examples: Sequence[Example]) -> list[ScoreSums]:
+        """Return what the probabilities of the pixels of each picture add, given its text and the pixels before."""
+        batch = self._batch(examples)
+        assert batch.source is not None
+        output = self.options.run(model, batch.source, batch.target)
+        nats = cross_entropy(finite(output.logits).float().transpose(1, 2), batch.target, reduction="none").double()
+        read = steps_of(output.encoder, real=real_positions(model, batch.source))
+        written = steps_of(output.decoder, real=torch.ones_like(batch.target, dtype=torch.bool))
+        return [
+            ScoreSums(
+                sums={"nats": total, "pixels": float(batch.target.shape[1])},
+                steps={"encoder": Counter(map(int, of_text)), "decoder": Counter(map(int, of_pixels))},
+            )
+            for total, of_text, of_pixels in zip(nats.sum(1).tolist(), read, written, strict=True)
+        ]
 
     def _limit(self, example: Example) -> int:
         """Return how many tokens the answer may have, as in prediction.

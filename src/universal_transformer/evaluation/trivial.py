@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -16,17 +17,19 @@ import numpy as np
 from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.neighbours import NeighbourTable
 from universal_transformer.evaluation.scores import ScoreSums, class_sums, position_sums
 from universal_transformer.evaluation.tensors import target_ids
 from universal_transformer.evaluation.texts import first_sentence, sequence_sums, text_sums
 from universal_transformer.files import one_line, read_json, show, show_path, write_json
 from universal_transformer.models.components import ENCODERS
-from universal_transformer.models.config import BaseConfig
+from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.tasks.accuracy import until_end
 from universal_transformer.tasks.pairs import PairsCodec
+from universal_transformer.tasks.pictures import FIRST
 from universal_transformer.tasks.task import Codec, Measure
 from universal_transformer.tasks.trees import flat
-from universal_transformer.typed import NumberOf, typed
+from universal_transformer.typed import ADDED, NumberOf, typed
 
 MOST_SHOWN = 40
 
@@ -44,13 +47,16 @@ class TrivialBaseline:
     | rouge                    | the first sentence of the source                                               |
     | brackets                 | one bracket around the sentence, with the label of the most frequent target    |
     | perplexity, last_word    | ``p(token) = (count + 1) / (tokens + vocabulary)``, whatever stands before it  |
+    | intensities              | a table of the intensities by their four neighbours (`NeighbourTable`)         |
     | ranking                  | the text that these probabilities prefer; half of an example if they are equal |
     """
 
     counts: tuple[NumberOf, ...]
     """How often each class, or each token of the target vocabulary, occurs in the targets, by id."""
     target: tuple[NumberOf, ...] = ()
-    """The most frequent target with its end id; empty for classes and for a language model."""
+    """The most frequent target with its end id; empty for classes, for pictures and for a language model."""
+    neighbours: NeighbourTable | None = field(default=None, metadata=ADDED)
+    """Of pictures."""
 
     @classmethod
     def learn(cls, examples: Iterable[Example], config: BaseConfig) -> TrivialBaseline:
@@ -58,15 +64,22 @@ class TrivialBaseline:
         targets = [example.target for example in examples]
         counts = Counter(chain.from_iterable(map(target_classes, targets)))
         frequent: tuple[int, ...] = ()
-        if config.architecture == "encoder_decoder":
+        neighbours = None
+        if isinstance(config, ModelConfig) and config.outputs.kind == "raster":
+            columns, levels = config.outputs.columns, num_target_ids(config) - FIRST
+            pictures = [target for target in targets if isinstance(target, tuple)]
+            neighbours = NeighbourTable.learn(pictures, columns=columns, levels=levels)
+        elif config.architecture == "encoder_decoder":
             ((found, _),) = Counter(targets).most_common(1)
             assert isinstance(found, tuple)
             frequent = found
-        return cls(counts=tuple(counts[index] for index in range(num_target_ids(config))), target=frequent)
+        counted = tuple(counts[index] for index in range(num_target_ids(config)))
+        return cls(counts=counted, target=frequent, neighbours=neighbours)
 
     def save(self, path: Path) -> None:
         """Write a JSON file."""
-        write_json(path, {"counts": self.counts, "target": self.target})
+        pictures = {} if self.neighbours is None else {"neighbours": dataclasses.asdict(self.neighbours)}
+        write_json(path, {"counts": self.counts, "target": self.target, **pictures})
 
     @classmethod
     def load(cls, path: Path, config: BaseConfig) -> TrivialBaseline:
@@ -104,6 +117,10 @@ class TrivialBaseline:
                 return sequence_sums(self.target, example)
             case "bleu" | "rouge" | "brackets":
                 return text_sums(self._text(example, metric, codec), example, metric=metric, codec=codec)
+            case "intensities":
+                target = target_ids(example)
+                assert self.neighbours is not None, "a model of pictures learns this table"
+                return ScoreSums(sums={"nats": self.neighbours.nats(target), "pixels": float(len(target))})
             case "ranking":
                 wrong = [index for index in example.source if isinstance(index, int)]
                 gain = math.fsum(self.nats[wrong]) - math.fsum(self.nats[list(target_ids(example))])
@@ -144,6 +161,8 @@ class TrivialBaseline:
         if metric in ("sequence", "bleu", "rouge"):
             text = codec.render(until_end(self.target))
             return f"always {show(text, limit=MOST_SHOWN)}, the most frequent target"
+        if metric == "intensities":
+            return "the frequency of each intensity, given four neighbours: left, above, above left and above right"
         return "the frequency of each token, whatever stands before it"
 
 

@@ -15,6 +15,7 @@ from universal_transformer.recipes import (
     puzzles,
     sequences,
     translation,
+    vision,
 )
 from universal_transformer.recipes.variants import (
     Recipe,
@@ -50,6 +51,9 @@ MAIN: dict[str, Recipe] = {
     "summaries": sequences.summaries,
     "records": sequences.records,
     "multi30k": translation.multi30k,
+    "pictures": vision.pictures,
+    "pictures-28": vision.pictures_28,
+    "captions": vision.captions,
     "agreement": language.agreement,
     "lambada": language.lambada,
     "lambada-reading": language.lambada_reading,
@@ -58,6 +62,9 @@ MAIN: dict[str, Recipe] = {
 
 RECIPES: dict[str, Recipe] = {
     **MAIN,
+    "pictures-transformer": transformer(vision.pictures),
+    "pictures-transformer-small": small_transformer(vision.pictures, width=64, filter_width=287),
+    "pictures-ut-halting": halting(vision.pictures),
     "agreement-lstm": lstm(language.agreement),
     "agreement-transformer": transformer(language.agreement),
     "agreement-transformer-small": small_transformer(language.agreement, width=80, filter_width=399),

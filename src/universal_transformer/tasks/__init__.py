@@ -13,6 +13,7 @@ from universal_transformer.files import read_json, show, show_path
 from universal_transformer.tasks.agreement import AgreementData as AgreementData
 from universal_transformer.tasks.algorithmic import AlgorithmicData as AlgorithmicData
 from universal_transformer.tasks.babi import BabiData as BabiData
+from universal_transformer.tasks.captions import CaptionsData as CaptionsData
 from universal_transformer.tasks.codecs import CODEC_FILE
 from universal_transformer.tasks.labelled import LabelledData as LabelledData
 from universal_transformer.tasks.lambada import LambadaData as LambadaData
@@ -20,6 +21,7 @@ from universal_transformer.tasks.lambada import ReadingData as ReadingData
 from universal_transformer.tasks.learning_to_execute import LearningToExecuteData as LearningToExecuteData
 from universal_transformer.tasks.pairs import PairsData as PairsData
 from universal_transformer.tasks.parsing import ParsingData as ParsingData
+from universal_transformer.tasks.pictures import PicturesData as PicturesData
 from universal_transformer.tasks.stories import StoriesData as StoriesData
 from universal_transformer.tasks.sudoku import SudokuData as SudokuData
 from universal_transformer.tasks.tagged import TaggedData as TaggedData
@@ -44,6 +46,8 @@ TASKS: dict[str, type[TaskData]] = {
     "agreement": AgreementData,
     "lambada": LambadaData,
     "reading": ReadingData,
+    "pictures": PicturesData,
+    "captions": CaptionsData,
 }
 """Name in a configuration file -> the class of its data."""
 

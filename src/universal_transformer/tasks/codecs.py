@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -68,6 +68,28 @@ class TextReader(Protocol):
 
     def pieces(self, example: Example) -> tuple[list[str], list[str]]:
         """Return the tokens of source and target with their blanks visible."""
+
+
+@runtime_checkable
+class FileReader(Protocol):
+    """A codec whose lines of input are paths of files, such as sounds."""
+
+    suffixes: ClassVar[tuple[str, ...]]
+    """Endings of these files, in small letters."""
+
+    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
+        """Yield the example of each file."""
+
+
+@runtime_checkable
+class FileWriter(Protocol):
+    """A codec whose answers are files, such as pictures."""
+
+    suffix: ClassVar[str]
+    """Ending of these files."""
+
+    def content(self, target: Sequence[int]) -> bytes:
+        """Return the content of the file of an answer."""
 
 
 def encode_lines(

@@ -34,6 +34,7 @@ Measure = Literal[
     "tags",
     "rouge",
     "brackets",
+    "intensities",
 ]
 """How a task is scored; `evaluation.evaluate` says what each is."""
 
@@ -80,6 +81,8 @@ class Prediction:
     """The tokens of the answer, its end included; empty for a class."""
     unknown: list[str] = field(default_factory=list)
     """Parts of the input that the model does not know, as they were written."""
+    content: bytes = b""
+    """The answer as the content of a file, where the codec writes files (`codecs.FileWriter`)."""
     choices: list[tuple[str, float]] = field(default_factory=list)
     """The best answers with their scores, best first as the search ranks them; the first is `text`."""
 

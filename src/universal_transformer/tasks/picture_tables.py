@@ -1,0 +1,36 @@
+"""Captions files: lines of ``picture<TAB>caption``, or JSON lines with these keys.
+
+A picture is a file, named from the folder of the captions file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from universal_transformer.data.picture_files import note_changes
+from universal_transformer.data.text_table import Columns, TextTable, read_table
+from universal_transformer.errors import UserError
+from universal_transformer.files import show_path
+
+COLUMNS = Columns("picture", "caption")
+
+
+def read_captions(path: str | Path) -> TextTable:
+    """Return the rows of a captions file with the absolute path of each picture; UserError for one that is missing."""
+    table, folder = read_table(path, COLUMNS), Path(path).absolute().parent
+    rows = []
+    for row in table.rows:
+        picture = folder / row.first.strip()
+        if not picture.is_file():
+            raise UserError(f"{table.name}:{row.line}: {show_path(picture)}: no such picture; this line names it")
+        rows.append(row._replace(first=str(picture)))
+    return replace(table, rows=tuple(rows))
+
+
+def changed_pictures(table: TextTable, *, height: int, width: int = 0) -> list[str]:
+    """Return a note if pictures of a table are scaled or turned to grey when they are read."""
+    changed = [note for row in table.rows if (note := note_changes(row.first, height=height, width=width))]
+    if not changed:
+        return []
+    return [f"{table.name}: {len(changed):,} of {len(table.rows):,} pictures are changed; the first is {changed[0]}"]

@@ -1,0 +1,114 @@
+"""Commands of pictures, from end to end: text to picture files, and picture files to text."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from small_pictures import write_captions, write_digits, write_picture
+from universal_transformer.cli import main
+
+SMALL = [
+    *("--model.sizes.width", "8", "--model.sizes.filter-width", "8", "--model.sizes.num-heads", "2"),
+    *("--model.depth.max-steps", "2", "--training.max-updates", "2", "--training.validate-every", "2", "--quiet"),
+]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The data, a run that draws digits of 4 × 4 pixels, and one that reads digits."""
+    folder = tmp_path_factory.mktemp("pictures")
+    data = ["--data-dir", str(write_digits(folder / "data"))]
+    drawing = ["--data.side", "4", "--data.levels", "4"]
+    reading = ["--data.rows", "4", "--data.train-examples", "20", "--batch-tokens", "400"]
+    assert main(["train", "pictures", *data, *drawing, *SMALL, "--run", str(folder / "drawing")]) == 0
+    assert main(["train", "captions", *data, *reading, *SMALL, "--run", str(folder / "reading")]) == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_text_becomes_a_picture_file(trained, tmp_path, capsys):
+    (tmp_path / "texts").write_text("a seven\nan eight\n")
+    assert main(["predict", str(trained / "drawing"), "texts"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["predictions/0001.png", "predictions/0002.png"]
+    for name in ("0001", "0002"):
+        with Image.open(tmp_path / "predictions" / f"{name}.png") as picture:
+            assert (picture.size, picture.mode) == ((4, 4), "L")
+            assert set(np.array(picture).ravel()) <= {0, 85, 170, 255}
+
+
+def test_pictures_are_sampled_by_their_seed_unless_a_temperature_is_given(trained, tmp_path, capsys):
+    (tmp_path / "texts").write_text("a seven\n")
+
+    def drawn(*options):
+        command = ["predict", str(trained / "drawing"), "texts", "--jsonl", "--output", "out", *options]
+        assert main(command) == 0
+        fields = json.loads(capsys.readouterr().out)
+        assert fields["file"] == "out/0001.png"
+        assert len(fields["output"]) == 16
+        assert fields["finished"]
+        return fields["text"]
+
+    assert drawn() == drawn("--temperature", "1") != drawn("--seed", "1")
+    assert drawn("--temperature", "0") == drawn("--temperature", "0", "--seed", "1")
+
+
+def test_a_line_that_is_refused_writes_nothing(trained, tmp_path, capsys):
+    (tmp_path / "texts").write_text("\n")
+    assert main(["predict", str(trained / "drawing"), "texts", "--max-new-tokens", "5"]) == 2
+    assert "every answer of this model has 16 tokens" in capsys.readouterr().err
+    assert main(["predict", str(trained / "reading"), "texts", "--output", "out"]) == 2
+    assert "--output out: the answers of this model are lines of text" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"texts"}
+
+
+def test_picture_files_become_text_as_arguments_and_as_lines(trained, tmp_path, capsys):
+    for name in ("a.png", "b.png"):
+        write_picture(tmp_path / name, np.zeros((28, 28), dtype=np.uint8))
+    (tmp_path / "list").write_text("a.png\nb.png\n")
+    assert main(["predict", str(trained / "reading"), "a.png", "b.png"]) == 0
+    given = capsys.readouterr().out.splitlines()
+    assert main(["predict", str(trained / "reading"), "list"]) == 0
+    assert capsys.readouterr().out.splitlines() == given
+    assert len(given) == 2
+
+
+def test_a_bad_picture_is_one_line_beside_the_results_of_the_others(trained, tmp_path, capsys):
+    write_picture(tmp_path / "a.png", mode="RGB", size=(14, 14))
+    (tmp_path / "bad.png").write_bytes(b"\x89PNG")
+    assert main(["predict", str(trained / "reading"), "a.png", "bad.png", "missing.png"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[1:] == ["", ""]
+    lines = shown.err.splitlines()
+    assert sum("14 × 14 pixels of mode RGB, read as 28 × 28 grey pixels" in line for line in lines) == 1
+    assert sum("bad.png: not a whole picture" in line for line in lines) == 1
+    assert sum("missing.png: no such picture" in line for line in lines) == 1
+
+
+def test_a_model_of_text_takes_one_file(trained, tmp_path, capsys):
+    assert main(["predict", str(trained / "drawing"), "a", "b"]) == 2
+    assert "name one file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("run", "scores"), [("drawing", "bits per pixel"), ("reading", "sequence accuracy")])
+def test_runs_are_evaluated_beside_their_baseline(run, scores, trained, capsys):
+    assert main(["evaluate", str(trained / run)]) == 0
+    shown = capsys.readouterr().out
+    assert scores in shown
+    assert "baseline" in shown
+
+
+def test_pictures_of_a_user_are_trained_on_and_scored_again(tmp_path, capsys):
+    captions = write_captions(tmp_path / "own")
+    run = ["train", "captions", "--data.train", str(captions), "--data.height", "8", *SMALL, "--run", "run"]
+    assert main(run) == 0
+    assert main(["evaluate", "run", "--data.test", str(captions)]) == 0
+    assert "12 examples" in capsys.readouterr().out
+    (tmp_path / "own" / "5.png").unlink()
+    assert main(["evaluate", "run", "--data.test", str(captions)]) == 2
+    assert "captions.tsv:6: " in capsys.readouterr().err
