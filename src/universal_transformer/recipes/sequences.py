@@ -10,24 +10,22 @@ from universal_transformer.training.config import RunConfig, TrainingConfig
 
 def parsing() -> RunConfig:
     """Trees of sentences, generated from a grammar, or of your own treebank: --data.train FILE."""
-    return _recipe("parsing", ParsingData(), dropout=0.0)
+    return _recipe("parsing", ParsingData(), max_updates=3000)
 
 
 def summaries() -> RunConfig:
     """Summaries of texts: --data.train FILE (as for pairs); without it, synthetic reports and their summaries."""
-    return _recipe(
-        "summaries",
-        PairsData(vocabulary_size=4000, metric="rouge", synthetic="summaries"),
-        dropout=0.1,
-    )
+    data = PairsData(vocabulary_size=4000, metric="rouge", synthetic="summaries")
+    return _recipe("summaries", data, max_updates=1500)
 
 
 def records() -> RunConfig:
     """Fields of a text: --data.train FILE (as for pairs); without it, synthetic orders and their records."""
-    return _recipe("records", PairsData(vocabulary_size=1000, metric="sequence", synthetic="records"), dropout=0.1)
+    data = PairsData(vocabulary_size=1000, metric="sequence", synthetic="records")
+    return _recipe("records", data, max_updates=1500)
 
 
-def _recipe(name: str, data: ParsingData | PairsData, *, dropout: float) -> RunConfig:
+def _recipe(name: str, data: ParsingData | PairsData, *, max_updates: int) -> RunConfig:
     return RunConfig(
         recipe=name,
         data=data,
@@ -35,15 +33,16 @@ def _recipe(name: str, data: ParsingData | PairsData, *, dropout: float) -> RunC
             sizes=Sizes(width=128, filter_width=512, num_heads=4),
             coordinates=CoordinatesConfig(position="distance"),
             depth=DepthConfig(max_steps=4),
-            step=StepConfig(norm="pre", dropout=dropout),
+            step=StepConfig(norm="pre", dropout=0.1),
         ),
         training=TrainingConfig(
-            minutes=10.0,
+            minutes=0.0,
+            max_updates=max_updates,
             batch_tokens=1024,
-            learning_rate=2e-3,
+            learning_rate=1.5e-3,
             schedule="cosine",
             warmup_updates=200,
-            validate_every=200,
+            validate_every=500,
             save_minutes=1.0,
         ),
     )

@@ -134,9 +134,9 @@ class ParsingData:
     """Generated sentences to train on."""
     test_sentences: AtLeastOne = 500
     """Generated sentences of each of the sets validation, test and longer."""
-    lengths: tuple[AtLeastOne, AtLeastOne] = (3, 15)
+    lengths: tuple[AtLeastOne, AtLeastOne] = (3, 20)
     """Fewest and most words of a generated sentence of training, validation and test, its last mark included."""
-    longer: tuple[AtLeastOne, AtLeastOne] = (16, 25)
+    longer: tuple[AtLeastOne, AtLeastOne] = (21, 30)
     """Fewest and most words of the generated sentences of the test set longer."""
 
     def __post_init__(self) -> None:
