@@ -67,6 +67,7 @@ BABI = Description(
     limit=400,
 )
 TOO_LONG = "Sources of 1,000 symbols are answered wrongly: training has no distances of more than 512."
+UNTESTED = "Sources of more than 2,000 symbols were not tested; training has no distances of more than 2,560."
 LONG = {"test_lengths": [40, 400], "test_examples": 2}
 
 MODELS: dict[str, Description] = {
@@ -74,7 +75,7 @@ MODELS: dict[str, Description] = {
         summary="Copies digits, also sequences much longer than the 40 digits that it was trained with.",
         usage="Takes a sequence of the digits 0 to 9 and answers the same sequence.",
         example="31415926535897932384626433832795",
-        failures=(TOO_LONG, "Symbols that are no digits are refused."),
+        failures=(UNTESTED, "Symbols that are no digits are refused."),
         data=GENERATED,
         licence=OURS,
         recorded="results/table4.md",
@@ -84,7 +85,7 @@ MODELS: dict[str, Description] = {
         summary="Reverses digits, also sequences much longer than the 40 digits that it was trained with.",
         usage="Takes a sequence of the digits 0 to 9 and answers its digits from the last to the first.",
         example="31415926535897932384626433832795",
-        failures=(TOO_LONG, "Symbols that are no digits are refused."),
+        failures=(UNTESTED, "Symbols that are no digits are refused."),
         data=GENERATED,
         licence=OURS,
         recorded="results/table4.md",
