@@ -1,7 +1,7 @@
 """Train a parser on a treebank of your own, and score and use it in Python.
 
-The script writes a small treebank, one tree in brackets a line, trains for a few updates on it, and parses a sentence. A
-treebank of thousands of trees and `max_updates` of thousands make a parser of it.
+The script writes a small treebank, one tree in brackets a line, trains for a few updates on it, and parses a sentence.
+A treebank of thousands of trees and `max_updates` of thousands make a parser of it.
 """
 
 import tempfile
