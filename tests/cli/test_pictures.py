@@ -1,6 +1,9 @@
 """Commands of pictures, from end to end: text to picture files, and picture files to text."""
 
+import importlib.util
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -112,3 +115,43 @@ def test_pictures_of_a_user_are_trained_on_and_scored_again(tmp_path, capsys):
     (tmp_path / "own" / "5.png").unlink()
     assert main(["evaluate", "run", "--data.test", str(captions)]) == 2
     assert "captions.tsv:6: " in capsys.readouterr().err
+
+
+def script(path):
+    """The module of a script outside of the package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+PROJECT = Path(__file__).parents[2]
+
+
+def test_the_figures_of_the_page_are_drawn(trained, tmp_path, monkeypatch):
+    command = ["make_pictures.py", str(trained / "drawing"), "--exit", "confidence:0.3", "--folder", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", command)
+    script(PROJECT / "docs" / "make_pictures.py").main()
+    for name in ("pictures.png", "picture_steps.png"):
+        with Image.open(tmp_path / name) as picture:
+            assert min(picture.size) > 300
+
+
+def test_the_judge_is_judged_on_real_digits_first(trained, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("sklearn", reason="the judge needs the extra judge")
+    command = ["pictures_judge.py", str(trained / "drawing"), "--count", "2", "--record", str(tmp_path / "found.json")]
+    monkeypatch.setattr(sys, "argv", [*command, "--data-dir", str(trained / "data")])
+    assert script(PROJECT / "experiments" / "pictures_judge.py").main() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("judge accuracy on real test pictures")
+    found = json.loads((tmp_path / "found.json").read_text())["figures"]
+    assert found["drawn"] == 20
+    assert 0 <= found["read_as_asked"] <= 1
+    assert found["distance_to_nearest_training_picture"] > 0
+
+
+@pytest.mark.parametrize("run", ["drawing", "reading"])
+def test_a_plot_of_a_run_shows_a_picture(run, trained):
+    assert main(["plot", str(trained / run), "--again"]) == 0
+    assert (trained / run / "plots" / "picture_1.png").is_file()
+    assert "<h2>Pictures</h2>" in (trained / run / "report.html").read_text()

@@ -62,7 +62,8 @@ def find(name: str, folder: str | Path | None = None, *, file: str = "") -> Path
     Raises `UserError` that names the missing file, the data folder, and how to get the file.
     """
     dataset, root = _locate(name, folder)
-    wanted = [root / file] if file else [root / known.path for known in dataset.files]
+    packed = () if dataset.packed is None else (dataset.packed,)
+    wanted = [root / file] if file else [root / known.path for known in (*dataset.files, *packed)]
     if not any(path.is_file() for path in wanted):
         raise UserError(
             f"{show_path(wanted[0])}: no such file in the data folder {show_path(data_folder(folder))}; get it with "

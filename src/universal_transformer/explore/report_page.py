@@ -21,6 +21,7 @@ from universal_transformer.explore.figures import (
     ponder_histogram,
     training_curve,
 )
+from universal_transformer.explore.picture_figures import drawn_picture, read_picture
 from universal_transformer.explore.story import Story
 from universal_transformer.explore.story_figures import attention_maps, ponder_map
 from universal_transformer.files import read_json, refuse_link, write_bytes, write_text
@@ -75,6 +76,8 @@ def draw(
             figures[f"ponder_map{suffix}"] = ponder_map(story)
         if story.attention is not None:
             figures[f"attention{suffix}"] = attention_maps(story)
+    for number, story in enumerate((story for story in stories if story.pixels is not None), start=1):
+        figures[f"picture_{number}"] = drawn_picture(story) if story.source_attention is None else read_picture(story)
     if any(line.get("event") == "update" for line in metrics):
         figures["training"] = training_curve(metrics)
     return {name: png(figure) for name, figure in figures.items()}
@@ -109,6 +112,7 @@ def render(
         ),
         _ponder_time(report, pictures),
         *_stories(stories, pictures),
+        _pictures(stories, pictures),
         _samples(stories),
         page.section("Training", _picture(pictures, "training", alt="loss, error and steps over training")),
         _settings(config, metrics),
@@ -204,10 +208,18 @@ def _stories(stories: Sequence[Story], pictures: Mapping[str, bytes]) -> list[st
     return sections
 
 
+def _pictures(stories: Sequence[Story], figures: Mapping[str, bytes]) -> str:
+    """Return the pictures that were written or read."""
+    names = [name for name in figures if name.startswith("picture_")]
+    shown = [_picture(figures, name, alt="a picture and its text") for name in names]
+    fixed = "" if not names or any(story.halting for story in stories) else FIXED.format(stories[0].max_steps)
+    return page.section("Pictures", *shown, hint=fixed) if names else ""
+
+
 def _samples(stories: Sequence[Story]) -> str:
     """Return the sequences: input and output, each token with its steps."""
     samples = []
-    for story in (story for story in stories if not story.facts):
+    for story in (story for story in stories if not story.facts and story.pixels is None):
         most, halting = story.max_steps, story.halting
         entries = [("in", page.tokens(story.labels, story.steps, most=most, halting=halting))]
         sure = "" if story.probability is None else f" ({100 * story.probability:.0f} %)"

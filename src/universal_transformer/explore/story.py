@@ -11,7 +11,7 @@ import torch
 from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import NO_CLASS, PADDING, Example, spread
-from universal_transformer.decoding import generate
+from universal_transformer.decoding import Sampling, generate
 from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
@@ -23,6 +23,7 @@ from universal_transformer.models.tagger import Tagger
 from universal_transformer.nn.trace import Kept, Trace
 from universal_transformer.registry import Model
 from universal_transformer.tasks.accuracy import until_end
+from universal_transformer.tasks.pictures import PictureCodec
 from universal_transformer.tasks.task import Codec, Task
 
 SHOWN = range(8, 17)  # numbers of positions that suit a figure
@@ -60,6 +61,10 @@ class Story:
     """Self-attention [layer application, head, query, key] of the source positions (classifiers)."""
     layers_per_step: int = 1
     """Layer applications in one step; 0 where layers stand before or after the recurrence."""
+    pixels: np.ndarray | None = None
+    """Grey picture [row, column] that was read or written; a written one has the `output_steps` of its pixels."""
+    source_attention: np.ndarray | None = None
+    """Attention of each token written to the patches of `pixels` [token, row, column], the mean over heads."""
 
 
 def examine(model: Model, codec: Codec, example: Example) -> Story:
@@ -71,6 +76,10 @@ def examine(model: Model, codec: Codec, example: Example) -> Story:
         match model:
             case Classifier() | Tagger():
                 return _classify(model, codec, example)
+            case EncoderDecoder() if isinstance(codec, PictureCodec):
+                return _draw(model, codec, example)
+            case EncoderDecoder() if model.config.inputs.kind == "patches":
+                return _caption(model, codec, example)
             case EncoderDecoder():
                 return _translate(model, codec, example)
             case LanguageModel():
@@ -146,6 +155,46 @@ def _translate(model: EncoderDecoder, codec: Codec, example: Example) -> Story:
         output=codec.render(found.tokens),
         output_labels=_labels(codec, written, model),
         output_steps=_steps(output.decoder),
+    )
+
+
+def _draw(model: EncoderDecoder, codec: PictureCodec, example: Example) -> Story:
+    """Return a picture sampled at temperature 1: the likeliest pixels one after the other are no likely picture."""
+    found = generate(model, _source(example, model), sampling=Sampling(temperature=1.0))[0]
+    return Story(
+        labels=tuple(codec.words(example)),
+        steps=tuple(found.source_steps),
+        max_steps=_most_steps(model.config, (*found.source_steps, *found.token_steps)),
+        halting=model.config.halts,
+        output=f"a picture of {codec.side} × {codec.side} pixels",
+        output_steps=tuple(found.token_steps),
+        pixels=codec.pixels(found.tokens),
+    )
+
+
+def _caption(model: EncoderDecoder, codec: Codec, example: Example) -> Story:
+    """Return the caption of a picture, and where the decoder attends to at the last step of each token."""
+    assert isinstance(example.target, tuple)
+    assert isinstance(example.source, np.ndarray)
+    source, end = _source(example, model), model.config.vocabulary.end_id
+    found = generate(model, source)[0]
+    written = [*found.tokens, *([end] if found.finished else [])]
+    output = model(source, torch.tensor([written], device=source.device), keep=Kept(attention=True))
+    assert output.decoder is not None
+    assert output.decoder.cross_attention is not None
+    attention = output.decoder.cross_attention[-1, 0].mean(dim=0).float().cpu().numpy()
+    columns_first = attention.reshape(len(written), -1, model.config.line_of(decoder=False))
+    return Story(
+        labels=(),
+        steps=(),
+        max_steps=_most_steps(model.config, (*found.source_steps, *_steps(output.decoder))),
+        halting=model.config.halts,
+        answer=codec.render(until_end(example.target, end_id=end)) if example.target else None,
+        output=codec.render(found.tokens),
+        output_labels=_labels(codec, written, model),
+        output_steps=_steps(output.decoder),
+        pixels=np.rint(255 * example.source.T).astype(np.uint8),
+        source_attention=columns_first.transpose(0, 2, 1),
     )
 
 

@@ -1,0 +1,77 @@
+"""Figures of a picture that a model wrote or read: steps by pixel, and attention to patches by token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from universal_transformer.explore.canvas import INK, MUTED, bare, canvas, label, shades
+from universal_transformer.explore.story import Story
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_TOKENS = 12
+"""Tokens of a caption that are shown."""
+
+
+def drawn_picture(story: Story) -> Figure:
+    """Return a picture that was written, and for a model that halts the steps of each of its pixels."""
+    assert story.pixels is not None
+    figure, axes = canvas(
+        width=3.4 * (1 + story.halting),
+        height=2.9,
+        title=label(" ".join(text for text in story.labels if text != "<end>")),
+        subtitle="sampled at temperature 1" + (", and the steps of each pixel" if story.halting else ""),
+        columns=1 + story.halting,
+    )
+    _show(axes[0], story.pixels)
+    if story.halting:
+        steps = np.array(story.output_steps).reshape(story.pixels.shape)
+        _steps_by_pixel(figure, axes[1], steps, most=story.max_steps)
+    return figure
+
+
+def read_picture(story: Story) -> Figure:
+    """Return a picture that was read, with the attention to its patches at the last step of each token written."""
+    assert story.pixels is not None
+    assert story.source_attention is not None
+    shown = story.output_labels[:MOST_TOKENS]
+    rows, columns = story.pixels.shape
+    width = min(8.8, max(4.2, 1.3 * columns / rows))
+    mark = (
+        "" if story.answer is None else f" · right answer: {label(story.answer)} " + "✗✓"[story.answer == story.output]
+    )
+    figure, axes = canvas(
+        width=width,
+        height=(width * 0.86 * rows / columns + 0.22) * (1 + len(shown)),
+        title="Attention as each character is written",
+        subtitle=f"model: {label(story.output)}{mark}",
+        rows=1 + len(shown),
+    )
+    _show(axes[0], story.pixels)
+    for ax, text, weights in zip(axes[1:], shown, story.source_attention, strict=False):
+        _show(ax, 255 - story.pixels // 3)
+        ax.imshow(weights, cmap=shades(), alpha=0.72, extent=(-0.5, columns - 0.5, rows - 0.5, -0.5), aspect="equal")
+        ax.set_ylabel(label(text), rotation=0, ha="right", va="center", color=INK, fontsize=12, parse_math=False)
+    return figure
+
+
+def _show(ax: Axes, pixels: np.ndarray) -> None:
+    ax.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest", aspect="equal")
+    ax.set_xticks([])
+    ax.set_yticks([])
+    bare(ax)
+
+
+def _steps_by_pixel(figure: Figure, ax: Axes, steps: np.ndarray, *, most: int) -> None:
+    mesh: Any = ax.imshow(steps, cmap=shades(), vmin=1, vmax=max(2, most), interpolation="nearest", aspect="equal")
+    ax.set_xticks([])
+    ax.set_yticks([])
+    bare(ax)
+    bar = figure.colorbar(mesh, ax=ax, pad=0.02, fraction=0.05, ticks=range(1, max(2, most) + 1))
+    bar.set_label("steps", color=MUTED, fontsize=9.5)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=0, labelsize=8.5, labelcolor=MUTED)
