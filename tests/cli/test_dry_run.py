@@ -39,6 +39,7 @@ from universal_transformer.tasks import (
     ParsingData,
     PicturesData,
     ReadingData,
+    SpeechData,
     StoriesData,
     TranslationData,
 )
@@ -70,6 +71,7 @@ SOURCES = {
     ReadingData: "lambada",
     PicturesData: "mnist10k",
     CaptionsData: "mnist10k",
+    SpeechData: "fsdd",
 }
 EXTERNAL = {
     name: SOURCES[type(recipe().data)]
@@ -166,7 +168,7 @@ def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkey
     monkeypatch.setattr(dry_run, "measured_updates", lambda *_, **__: (COST, COST))
     monkeypatch.setattr(run_folder, "load_data", lambda config: loaded(config.data))
     data = RECIPES[name]().data
-    small = ["--train-examples", "500"] if isinstance(data, AlgorithmicData) else []
+    small = ["--train-examples", "500"] if isinstance(data, AlgorithmicData | SpeechData) else []
     small += ["--train-stories", "200"] if isinstance(data, StoriesData) else []
     few = ["--train-boards", "5", "--train-examples", "200", "--validation-boards", "2", "--test-boards", "2"]
     small += few if name.startswith("sudoku") else []

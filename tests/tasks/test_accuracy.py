@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.tasks.accuracy import character_accuracy, sequence_accuracy, until_end
+from universal_transformer.tasks.accuracy import character_accuracy, sequence_accuracy, until_end, word_errors
 
 IDS = st.lists(st.integers(3, 9), max_size=8)
 
@@ -41,3 +41,38 @@ def test_a_right_sequence_has_right_characters_and_the_score_is_a_share(predicte
 def test_ids_are_cut_at_the_first_end(ids, rest, end):
     assert list(until_end([*ids, end, *rest, end], end_id=end)) == ids == list(until_end(ids, end_id=end))
     assert character_accuracy([*ids, end, *rest], ids, end_id=end) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "reference", "errors"),
+    [
+        ("", "", 0),
+        ("one two", "one two", 0),
+        ("one", "two", 1),
+        ("", "one two three", 3),
+        ("one two three", "", 3),
+        ("two three", "one two three", 1),
+        ("one two two three", "one two three", 1),
+        ("three one two", "one two three", 2),
+        ("one  two", " one two ", 0),
+    ],
+)
+def test_hand_made_word_errors(given, reference, errors):
+    found = word_errors(given, reference)
+    assert found == {"errors": errors, "words": len(reference.split()), "sequences": float(errors == 0)}
+
+
+def fewest_changes(given, wanted):
+    """Levenshtein's distance by its recursive definition."""
+    if not given or not wanted:
+        return len(given) + len(wanted)
+    exchanged = fewest_changes(given[1:], wanted[1:]) + (given[0] != wanted[0])
+    return min(exchanged, fewest_changes(given[1:], wanted) + 1, fewest_changes(given, wanted[1:]) + 1)
+
+
+WORDS = st.lists(st.sampled_from("abc"), max_size=5)
+
+
+@given(WORDS, WORDS)
+def test_word_errors_are_the_fewest_changes(given, wanted):
+    assert word_errors(" ".join(given), " ".join(wanted))["errors"] == fewest_changes(given, wanted)

@@ -37,6 +37,7 @@ ARCHITECTURES: Mapping[str, str] = {
     "sequence": "encoder_decoder",
     "bleu": "encoder_decoder",
     "rouge": "encoder_decoder",
+    "words": "encoder_decoder",
     "brackets": "encoder_decoder",
     "perplexity": "language_model",
     "last_word": "language_model",
@@ -45,7 +46,7 @@ ARCHITECTURES: Mapping[str, str] = {
 }
 """Which architecture a metric can score."""
 
-WRITTEN: tuple[Measure, ...] = ("sequence", "bleu", "rouge", "brackets")
+WRITTEN: tuple[Measure, ...] = ("sequence", "bleu", "rouge", "words", "brackets")
 """Metrics of output that a model writes freely, without a target token."""
 
 LOGITS = 2**27
@@ -78,6 +79,8 @@ def evaluate(
     | rouge      | ROUGE-1, -2 and -L (F1) of free-running output (`evaluation.rouge`)                       |
     | brackets   | labelled bracket F1, share of valid trees, share of right trees, of free-running output   |
     |            | (`evaluation.brackets`)                                                                  |
+    | words      | words exchanged, left out or added in free-running output, per cent of those of the      |
+    |            | targets (word error rate), and share of examples without one                             |
     | perplexity | ``exp(-1/n Σ log p)``, accuracy, bits per character, teacher-forced, over n tokens       |
     | last_word  | perplexity and accuracy over the last token of each example alone; unknown words are wrong |
     |            | (known_perplexity: of those whose last token is not unknown; 1 where there is none)       |

@@ -21,6 +21,7 @@ from universal_transformer.evaluation.tensors import (
     real_positions,
     target_ids,
 )
+from universal_transformer.evaluation.words import source_names
 from universal_transformer.execution import policy
 from universal_transformer.execution.stream import stream_obstacle
 from universal_transformer.models.components import ENCODERS
@@ -139,7 +140,7 @@ class _Predictor:
 
     def _tokens(self, example: Example, steps: Sequence[float]) -> list[Token]:
         """Return the source positions of an example with their steps."""
-        names = list(map(str, range(len(steps)))) if has_numbers(example) else self.codec.words(example)
+        names = source_names(example, codec=self.codec, config=self.model.config)
         if not steps:
             return [Token(name, None) for name in names]
         return [Token(name, made) for name, made in zip(names, steps, strict=True)]

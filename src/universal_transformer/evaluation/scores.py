@@ -141,6 +141,9 @@ def scores(
             return corpus_scores(found.texts, tokenizer=bleu_tokenizer)
         case "rouge":
             return {name: 100 * sums[name] / found.count for name in ROUGE}, {"rouge_l": rouge_signature()}
+        case "words":
+            errors = 100 * sums["errors"] / max(1.0, sums["words"])
+            return {"word_error": errors, "sequence_accuracy": sums["sequences"] / found.count}, {}
         case "brackets":
             shares = {"valid_trees": "valid", "sequence_accuracy": "right"}
             found_shares = {name: sums[key] / found.count for name, key in shares.items()}
@@ -158,8 +161,8 @@ def example_score(found: ScoreSums, *, metric: Measure) -> float:
     """Return the score of one example, from 0 to 1.
 
     Of a class, a ranking, a sequence or a board it is 1 for a right answer and 0 for a wrong one, of a text the share
-    of tokens or tags that are right, of a translation its chrF, because BLEU is a score of a whole corpus, and of a
-    picture the geometric mean of the probabilities of its pixels.
+    of tokens or tags that are right, of speech 1 less its word error, of a translation its chrF, because BLEU is a
+    score of a whole corpus, and of a picture the geometric mean of the probabilities of its pixels.
     """
     sums = found.sums
     match metric:
@@ -173,6 +176,8 @@ def example_score(found: ScoreSums, *, metric: Measure) -> float:
             return sums["right"] / max(1.0, sums["positions"])
         case "rouge":
             return sums["rouge_l"]
+        case "words":
+            return max(0.0, 1.0 - sums["errors"] / max(1.0, sums["words"]))
         case "brackets":
             return bracket_f1(sums)
         case "bleu":

@@ -10,7 +10,7 @@ from universal_transformer.evaluation.brackets import bracket_sums, load_pyevalb
 from universal_transformer.evaluation.rouge import load_rouge, rouge_sums
 from universal_transformer.evaluation.scores import ScoreSums, bleu_scorer
 from universal_transformer.evaluation.tensors import target_ids
-from universal_transformer.tasks.accuracy import character_accuracy, sequence_accuracy, until_end
+from universal_transformer.tasks.accuracy import character_accuracy, sequence_accuracy, until_end, word_errors
 from universal_transformer.tasks.task import Codec, Measure, Task
 
 _SENTENCE = re.compile(r".*?(?:[.!?](?=\s)|[。！？])")
@@ -23,11 +23,13 @@ def sequence_sums(tokens: Sequence[int], example: Example) -> ScoreSums:
 
 
 def text_sums(text: str, example: Example, *, metric: Measure, codec: Codec) -> ScoreSums:
-    """Return what the text of an answer adds to the metrics "bleu", "rouge" and "brackets"."""
+    """Return what the text of an answer adds to the metrics "bleu", "rouge", "words" and "brackets"."""
     reference = codec.render(until_end(target_ids(example)))
     match metric:
         case "rouge":
             return ScoreSums(sums=rouge_sums(text, reference))
+        case "words":
+            return ScoreSums(sums=word_errors(text, reference))
         case "brackets":
             return ScoreSums(sums=bracket_sums(text, reference, words=codec.words(example)))
     return ScoreSums(texts=[(text, reference)])

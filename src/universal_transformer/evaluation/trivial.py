@@ -42,7 +42,7 @@ class TrivialBaseline:
     | ------------------------ | ------------------------------------------------------------------------------ |
     | error, classes, accuracy | the most frequent class                                                        |
     | positions, tags          | the most frequent class, at every position                                     |
-    | sequence                 | the most frequent target                                                       |
+    | sequence, words          | the most frequent target                                                       |
     | bleu                     | the source as it is (another codec than of pairs: the most frequent target)    |
     | rouge                    | the first sentence of the source                                               |
     | brackets                 | one bracket around the sentence, with the label of the most frequent target    |
@@ -115,7 +115,7 @@ class TrivialBaseline:
                 return position_sums(example, [self.most_frequent] * len(example.source), metric=metric)
             case "sequence":
                 return sequence_sums(self.target, example)
-            case "bleu" | "rouge" | "brackets":
+            case "bleu" | "rouge" | "words" | "brackets":
                 return text_sums(self._text(example, metric, codec), example, metric=metric, codec=codec)
             case "intensities":
                 target = target_ids(example)
@@ -158,7 +158,7 @@ class TrivialBaseline:
             return "one bracket around the sentence"
         if metric in ("error", "classes", "accuracy", "positions", "tags"):
             return f"always {show(codec.render(self.most_frequent), limit=MOST_SHOWN)}, the most frequent class"
-        if metric in ("sequence", "bleu", "rouge"):
+        if metric in ("sequence", "bleu", "rouge", "words"):
             text = codec.render(until_end(self.target))
             return f"always {show(text, limit=MOST_SHOWN)}, the most frequent target"
         if metric == "intensities":

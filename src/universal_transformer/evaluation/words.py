@@ -6,6 +6,8 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
+from universal_transformer.data.example import Example, has_numbers
+from universal_transformer.models.config import BaseConfig
 from universal_transformer.tasks.codecs import TextReader
 from universal_transformer.tasks.task import AlignedCodec, Codec, CompletingCodec, Prediction, Token
 
@@ -21,6 +23,16 @@ def with_words(prediction: Prediction, *, codec: Codec, line: str) -> Prediction
         return prediction
     choices = [(codec.completed(text, line), score) for text, score in prediction.choices]
     return dataclasses.replace(prediction, text=codec.completed(prediction.text, line), choices=choices)
+
+
+def source_names(example: Example, *, codec: Codec, config: BaseConfig) -> list[str]:
+    """Return a label for each source position: of frames that of the first that it joins, of patches a number."""
+    if not has_numbers(example):
+        return codec.words(example)
+    stride, frames = config.inputs.stride, len(example.source)
+    if config.inputs.kind == "frames":
+        return codec.words(example)[::stride]
+    return list(map(str, range(-(-frames // stride) * (config.inputs.features // stride))))
 
 
 def words_of(tokens: Sequence[Token], *, codec: Codec, line: str) -> list[Token]:

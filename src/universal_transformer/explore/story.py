@@ -15,6 +15,7 @@ from universal_transformer.decoding import Sampling, generate
 from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
+from universal_transformer.evaluation.words import source_names
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
@@ -125,7 +126,7 @@ def _classify(model: Classifier | Tagger, codec: Codec, example: Example) -> Sto
         classes = [index if truth != PADDING else PADDING for truth, index in zip(answer, classes, strict=True)]
     plain = config.tensor2tensor.plain_layers_before + config.tensor2tensor.plain_layers_after
     return Story(
-        labels=tuple(codec.words(example)),
+        labels=tuple(source_names(example, codec=codec, config=model.config)),
         steps=_steps(output.encoder),
         max_steps=_most_steps(config, _steps(output.encoder)),
         halting=config.halts,
@@ -147,7 +148,7 @@ def _translate(model: EncoderDecoder, codec: Codec, example: Example) -> Story:
     output = model(source, torch.tensor([written], device=source.device))
     assert output.decoder is not None
     return Story(
-        labels=tuple(codec.words(example)),
+        labels=tuple(source_names(example, codec=codec, config=model.config)),
         steps=tuple(found.source_steps),
         max_steps=_most_steps(model.config, (*found.source_steps, *_steps(output.decoder))),
         halting=model.config.halts,

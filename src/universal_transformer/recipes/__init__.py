@@ -14,6 +14,7 @@ from universal_transformer.recipes import (
     own_files,
     puzzles,
     sequences,
+    spoken,
     translation,
     vision,
 )
@@ -50,6 +51,7 @@ MAIN: dict[str, Recipe] = {
     "parsing": sequences.parsing,
     "summaries": sequences.summaries,
     "records": sequences.records,
+    "speech": spoken.speech,
     "multi30k": translation.multi30k,
     "pictures": vision.pictures,
     "pictures-28": vision.pictures_28,

@@ -22,6 +22,7 @@ from universal_transformer.tasks.learning_to_execute import LearningToExecuteDat
 from universal_transformer.tasks.pairs import PairsData as PairsData
 from universal_transformer.tasks.parsing import ParsingData as ParsingData
 from universal_transformer.tasks.pictures import PicturesData as PicturesData
+from universal_transformer.tasks.speech import SpeechData as SpeechData
 from universal_transformer.tasks.stories import StoriesData as StoriesData
 from universal_transformer.tasks.sudoku import SudokuData as SudokuData
 from universal_transformer.tasks.tagged import TaggedData as TaggedData
@@ -41,6 +42,7 @@ TASKS: dict[str, type[TaskData]] = {
     "text": TextData,
     "labelled": LabelledData,
     "tagged": TaggedData,
+    "speech": SpeechData,
     "parsing": ParsingData,
     "translation": TranslationData,
     "agreement": AgreementData,

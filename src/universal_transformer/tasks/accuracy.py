@@ -33,3 +33,19 @@ def character_accuracy(predicted: Sequence[int], target: Sequence[int], *, end_i
 def sequence_accuracy(predicted: Sequence[int], target: Sequence[int], *, end_id: int = END) -> float:
     """Return 1.0 where prediction and target are the same up to their ends, else 0.0."""
     return float(list(until_end(predicted, end_id=end_id)) == list(until_end(target, end_id=end_id)))
+
+
+def word_errors(given: str, reference: str) -> dict[str, float]:
+    """Return the counts of which a word error rate is made: errors, words of the reference, and exact matches.
+
+    Errors are the fewest words that have to be exchanged, left out and added to turn the one text into the other
+    (Levenshtein); words stand between blanks.
+    """
+    words, wanted = given.split(), reference.split()
+    row = list(range(len(wanted) + 1))
+    for count, word in enumerate(words, start=1):
+        before, row[0] = row[0], count
+        for place, other in enumerate(wanted, start=1):
+            exchanged = before + (word != other)
+            before, row[place] = row[place], min(exchanged, row[place] + 1, row[place - 1] + 1)
+    return {"errors": float(row[-1]), "words": float(len(wanted)), "sequences": float(words == wanted)}

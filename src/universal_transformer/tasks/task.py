@@ -33,6 +33,7 @@ Measure = Literal[
     "positions",
     "tags",
     "rouge",
+    "words",
     "brackets",
     "intensities",
 ]

@@ -1,0 +1,102 @@
+"""The Free Spoken Digit Dataset: ten digits by six speakers, fifty recordings of each.
+
+The official split is by the number of a recording: 0 to 4 are the test, 5 to 49 are for training. Here 5 to 7 are the
+validation. The recordings lie in the folder ``recordings``, or in ``recordings.tar.xz``.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+from universal_transformer.data.download import find
+from universal_transformer.data.example import Frames
+from universal_transformer.data.sound import Sound, decode_sound, log_mel, read_sound
+from universal_transformer.errors import UserError
+from universal_transformer.files import show, show_path
+
+Part = Literal["test", "validation", "train"]
+SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
+PARTS: Mapping[Part, range] = {"test": range(5), "validation": range(5, 8), "train": range(8, 50)}
+"""Numbers of the recordings of a part."""
+FOLDER, ARCHIVE = "recordings", "recordings.tar.xz"
+MOST_BYTES = 2**20  # of one recording; the longest has 37,000
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recording by its name."""
+
+    digit: int
+    speaker: str
+    number: int
+
+    @property
+    def path(self) -> str:
+        """Its path in the data set."""
+        return f"{FOLDER}/{self.digit}_{self.speaker}_{self.number}.wav"
+
+    @property
+    def part(self) -> Part:
+        """The part that has it."""
+        return next(part for part, numbers in PARTS.items() if self.number in numbers)
+
+
+RECORDINGS = tuple(Recording(*named) for named in product(range(10), SPEAKERS, range(50)))
+
+
+class RecordedFrames:
+    """The frames of mel bands of the recordings, each made when it is first asked for."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._frames: dict[Recording, Frames] = {}
+
+    def __getitem__(self, recording: Recording) -> Frames:
+        """Return the frames of a recording; UserError if it is missing or damaged."""
+        if recording not in self._frames:
+            self._frames[recording] = log_mel(self.sound(recording).samples)
+        return self._frames[recording]
+
+    def sound(self, recording: Recording) -> Sound:
+        """Return a recording itself."""
+        if (content := self._archived.get(recording.path)) is None:
+            return read_sound(find("fsdd", file=recording.path))
+        where = f"{show_path(self._root / ARCHIVE)}: {recording.path}"
+        return decode_sound(io.BytesIO(content), size=len(content), where=where)
+
+    @cached_property
+    def _archived(self) -> Mapping[str, bytes]:
+        """The recordings in the archive; none where there is a folder of them."""
+        archive = self._root / ARCHIVE
+        return dict(_members(archive)) if archive.is_file() and not (self._root / FOLDER).is_dir() else {}
+
+
+def recorded_frames() -> RecordedFrames:
+    """Return the recordings of the data folder; UserError, which says how to get them, where there is none."""
+    return _recorded(find("fsdd"))
+
+
+@lru_cache(maxsize=1)
+def _recorded(root: Path) -> RecordedFrames:
+    return RecordedFrames(root)
+
+
+def _members(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the recordings of an archive by their paths, each read within a limit of size."""
+    wanted = {recording.path for recording in RECORDINGS}
+    try:
+        with tarfile.open(path, "r:xz") as archive:
+            for member in archive:
+                if member.name in wanted and member.isfile() and member.size <= MOST_BYTES:
+                    stream = archive.extractfile(member)
+                    assert stream is not None, "a plain file has content"
+                    yield member.name, stream.read(MOST_BYTES)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise UserError(f"{show_path(path)}: a damaged archive ({show(str(error))})") from error

@@ -1,0 +1,213 @@
+"""Spoken digits to words: recordings of the Free Spoken Digit Dataset, alone or joined to strings of digits.
+
+A source has frames of mel bands (`data.sound`), a target one token for each digit. A string joins recordings of one
+speaker with pauses between them. Training examples are made when they are needed, and each is distorted: its pace by up
+to a quarter and the heights of its bands by up to an eighth, noise is added, and some frames and bands are blanked
+(SpecAugment, Park et al. 2019, arXiv 1904.08779). Test and validation recordings are not distorted, and belong to no
+other part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+
+from universal_transformer.data.example import Example, Frames
+from universal_transformer.data.recordings import PARTS, RECORDINGS, Part, RecordedFrames, Recording, recorded_frames
+from universal_transformer.data.sound import FLOOR, HEARD, log_mel, read_sound
+from universal_transformer.data.tokenizer import BLANK, END
+from universal_transformer.tasks.codecs import SavedCodec, token_fields
+from universal_transformer.tasks.lazy import LazyExamples
+from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
+
+WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+FIRST_DIGIT = 3
+"""Token id of the digit 0."""
+LONGEST_STRING = 5
+MIDDLE, SPREAD = -2.0, 3.0
+"""Log energies are ``(F - MIDDLE) / SPREAD`` in a model, so that their mean is near 0 and their spread near 1."""
+LONGEST_PAUSE = 20  # frames
+PACE, HEIGHT = 0.25, 0.125
+LOUDEST_NOISE = -4.0
+"""Log energy of the bands of the loudest noise that is added; the quietest is that of silence."""
+MASKS, WIDEST_MASK = 2, 8
+
+Speaker = Literal["", "george", "jackson", "lucas", "nicolas", "theo", "yweweler"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechCodec(SavedCodec):
+    """Sound files to frames, and digits to words."""
+
+    kind: ClassVar[str] = "speech"
+    suffixes: ClassVar[tuple[str, ...]] = (".wav", ".flac")
+    bands: int = HEARD.bands
+
+    @property
+    def model_fields(self) -> dict[str, Any]:
+        """Return the fields of a model that follow from the frames and the words."""
+        fields = token_fields("encoder_decoder", size=0, target_size=FIRST_DIGIT + len(WORDS))
+        return fields | {"inputs.kind": "frames", "inputs.features": self.bands}
+
+    def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
+        """Yield one example a line, which is the path of a WAV or FLAC file; empty lines are left out."""
+        del name  # messages name the sound
+        for _, line in lines:
+            if line.strip():
+                sound = read_sound(line.strip())
+                yield Example(source=scaled(log_mel(sound.samples)), target=(), notes=sound.notes)
+
+    def render(self, target: int | Sequence[int]) -> str:
+        """Return the words of digits with blanks between them; what is no digit is left out."""
+        ids = (target,) if isinstance(target, int) else target
+        return BLANK.join(WORDS[index - FIRST_DIGIT] for index in ids if index >= FIRST_DIGIT)
+
+    def words(self, example: Example) -> list[str]:
+        return [f"{10 * frame} ms" for frame in range(len(example.source))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechData:
+    """Spoken digits of six speakers, alone and joined to strings."""
+
+    codec_class: ClassVar[type[Codec]] = SpeechCodec
+    unseen_speaker: Speaker = ""
+    """A speaker of the test alone; all recordings of this speaker are the test. Empty: the official split, with all
+    speakers in all parts."""
+    strings: Annotated[float, Range(0, 1)] = 0.0
+    """Part of the training examples that are strings of 2 to 5 digits; the others are single digits."""
+    distorted: bool = True
+    """Distort training examples: pace, heights of bands, noise, blanked frames and bands."""
+    train_examples: AtLeastOne = 12_000
+    """Training examples in an epoch, made when they are needed."""
+    validation_strings: AtLeastOne = 120
+    """Strings of the validation, besides all of its single digits."""
+    test_strings: AtLeastOne = 400
+    """Strings of the test set "strings", of each length in turn."""
+    seed: NumberOf = 0
+    """Chooses the strings and the distortions: the same seed gives the same examples."""
+
+    def __post_init__(self) -> None:
+        check(self, field="data")
+
+    def load(self) -> Task:
+        """Read the recordings and join those of validation and test."""
+        codec, unseen = SpeechCodec(), self.unseen_speaker
+        digits = "unseen speaker" if unseen else "digits"
+        return Task(
+            name="speech",
+            codec=codec,
+            train=LazyExamples(self._training_example, count=self.train_examples),
+            validation=self._single("validation") + self._strings("validation", self.validation_strings),
+            test={digits: self._single("test"), "strings": self._strings("test", self.test_strings)},
+            metric="words",
+            model_fields=codec.model_fields,
+            notes=(f"all recordings of {unseen} are test recordings",) if unseen else (),
+        )
+
+    @cached_property
+    def _frames(self) -> RecordedFrames:
+        return recorded_frames()
+
+    @cached_property
+    def _parts(self) -> Mapping[Part, Mapping[tuple[str, int], Sequence[Recording]]]:
+        """The recordings of each part, by speaker and digit."""
+        parts: dict[Part, dict[tuple[str, int], list[Recording]]] = {part: {} for part in PARTS}
+        for one in RECORDINGS:
+            of_test = one.speaker == self.unseen_speaker
+            if of_test or not self.unseen_speaker or one.part != "test":
+                part: Part = "test" if of_test else one.part
+                parts[part].setdefault((one.speaker, one.digit), []).append(one)
+        return parts
+
+    def _single(self, part: Part) -> list[Example]:
+        found = [one for recordings in self._parts[part].values() for one in recordings]
+        return [_example([self._frames[one]], [one.digit], group=one.speaker) for one in found]
+
+    def _strings(self, part: Part, count: int) -> list[Example]:
+        draw = np.random.default_rng((self.seed, list(PARTS).index(part)))
+        found = []
+        for index in range(count):
+            length = 2 + index % (LONGEST_STRING - 1)
+            pieces, digits = self._joined(part, length, draw)
+            found.append(_example(pieces, digits, group=f"{length} digits"))
+        return found
+
+    def _joined(self, part: Part, length: int, draw: np.random.Generator) -> tuple[list[Frames], list[int]]:
+        """Draw recordings of one speaker, with pauses around them if there are several."""
+        recordings = self._parts[part]
+        speakers = sorted({speaker for speaker, _ in recordings})
+        speaker = speakers[draw.integers(len(speakers))]
+        digits = draw.integers(len(WORDS), size=length).tolist()
+        pieces: list[Frames] = []
+        for digit in digits:
+            chosen = recordings[speaker, digit]
+            recording = chosen[int(draw.integers(len(chosen)))]
+            pieces += [self._frames[recording], pause(int(draw.integers(LONGEST_PAUSE + 1)))]
+        return pieces[:-1], digits
+
+    def _training_example(self, index: int) -> Example:
+        draw = np.random.default_rng((self.seed, len(PARTS), index))
+        length = int(draw.integers(2, LONGEST_STRING + 1)) if draw.random() < self.strings else 1
+        pieces, digits = self._joined("train", length, draw)
+        if not self.distorted:
+            return _example(pieces, digits)
+        around = [pause(int(draw.integers(LONGEST_PAUSE // 2 + 1))) for _ in range(2)]
+        frames = warped(np.concatenate([around[0], *pieces, around[1]]), draw)
+        begin = draw.integers(len(self._noise) - len(frames))
+        noise = self._noise[begin : begin + len(frames)] + np.float32(draw.uniform(np.log(FLOOR), LOUDEST_NOISE))
+        return _example([np.maximum(frames, noise)], digits, draw=draw)
+
+    @cached_property
+    def _noise(self) -> Frames:
+        """Log energies of noise around 0, longer than any example."""
+        draw = np.random.default_rng(self.seed)
+        return (draw.standard_normal((10_000, HEARD.bands)) / 2).astype(np.float32)
+
+
+def pause(length: int) -> Frames:
+    """Return frames of silence."""
+    return np.full((length, HEARD.bands), np.log(FLOOR), dtype=np.float32)
+
+
+def scaled(frames: Frames) -> Frames:
+    """Return log energies as a model reads them."""
+    return ((frames - MIDDLE) / SPREAD).astype(np.float32)
+
+
+def warped(frames: Frames, draw: np.random.Generator) -> Frames:
+    """Return frames at another pace and with bands at other heights, by linear interpolation in both directions."""
+    pace, height = draw.uniform(1 - PACE, 1 + PACE), draw.uniform(1 - HEIGHT, 1 + HEIGHT)
+    length, bands = frames.shape
+    slow = _mixing(np.linspace(0, length - 1, max(1, round(length * pace))), length) @ frames
+    return np.asarray(slow @ _mixing(np.minimum(np.arange(bands) * height, bands - 1), bands).T, dtype=np.float32)
+
+
+def _mixing(places: np.ndarray[Any, np.dtype[np.float64]], length: int) -> Frames:
+    """Return the matrix [place, row] that gives rows at places between the `length` given rows."""
+    return np.maximum(0.0, 1.0 - np.abs(places[:, None] - np.arange(length))).astype(np.float32)
+
+
+def blanked(frames: Frames, draw: np.random.Generator) -> Frames:
+    """Return frames with `MASKS` stretches of frames and as many of bands set to 0, each of at most `WIDEST_MASK`."""
+    found = frames.copy()
+    for rows in (found, found.T):
+        for _ in range(MASKS):
+            width = int(draw.integers(min(WIDEST_MASK, len(rows) // 4) + 1))
+            begin = int(draw.integers(len(rows) - width + 1))
+            rows[begin : begin + width] = 0.0
+    return found
+
+
+def _example(
+    pieces: Sequence[Frames], digits: Sequence[int], *, group: str = "", draw: np.random.Generator | None = None
+) -> Example:
+    """Return the example of frames that follow each other; with `draw`, parts of them are blanked."""
+    frames = scaled(np.concatenate(pieces))
+    target = (*[FIRST_DIGIT + digit for digit in digits], END)
+    return Example(source=frames if draw is None else blanked(frames, draw), target=target, group=group)
