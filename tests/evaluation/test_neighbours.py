@@ -17,6 +17,7 @@ from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, S
 from universal_transformer.registry import build
 from universal_transformer.tasks import PicturesData
 from universal_transformer.tasks.pictures import FIRST
+from universal_transformer.training.validation import trivial_score
 
 COLUMNS, ROWS = 4, 3
 
@@ -99,5 +100,6 @@ def test_bits_per_pixel_are_those_of_the_probabilities(halting, tmp_path):
     assert baseline.neighbours is not None
     expected = sum(baseline.neighbours.nats(example.target) for example in examples) / 16 / len(examples) / math.log(2)
     assert total.baseline == {"bits_per_pixel": pytest.approx(expected)}
+    assert trivial_score(baseline, examples, metric=None).cross_entropy / math.log(2) == pytest.approx(expected)
     assert {steps.side: steps.num_positions for steps in total.steps} == {"encoder": 30, "decoder": 160}
     assert "given four neighbours" in report.baseline

@@ -320,6 +320,8 @@ class TrainingRun:
         if self.baseline is None:
             return ""
         how = "most frequent class" if self.classes else "frequency of each token"
+        if self.trivial.neighbours is not None:
+            how = "four neighbours of each pixel"
         text = f"baseline ({how}) {self.text(self.baseline)}"
         if self.baseline.metric:
             how = self.trivial.describe(metric=self.task.metric, codec=self.task.codec)

@@ -58,9 +58,12 @@ def trivial_score(baseline: TrivialBaseline, examples: Sequence[Example], *, met
     ids = [index for row in examples for index in target_classes(row.target) if index != NO_CLASS]
     if not ids:
         return None
+    nats = float(baseline.nats[ids].mean())
+    if baseline.neighbours is not None:
+        nats = sum(baseline.neighbours.nats(target_classes(row.target)) for row in examples) / len(ids)
     wrong = sum(index != baseline.most_frequent for index in ids)
     return Score(
-        cross_entropy=float(baseline.nats[ids].mean()),
+        cross_entropy=nats,
         error=wrong / len(ids),
         mean_steps=0.0,
         metric={} if metric is None else metric.trivial(baseline),
