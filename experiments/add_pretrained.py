@@ -21,7 +21,7 @@ from universal_transformer import load
 from universal_transformer.cli.models import score_sample
 from universal_transformer.cli.run_folder import load_task, open_run
 from universal_transformer.evaluation.measure import evaluate
-from universal_transformer.files import write_bytes, write_json, write_text
+from universal_transformer.files import from_here, write_bytes, write_json, write_text
 from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of, read_manifest
 from universal_transformer.models.pretrained import WEIGHTS
 from universal_transformer.pretrained_models import CARD, FOLDER, PAGE
@@ -58,12 +58,16 @@ BABI = Description(
     usage="Takes a story in the format of bAbI: numbered lines, each a fact or a question. A line that begins with 1 "
     "begins a story. Answers each question with one word, or with several and commas between them.",
     example="1 Mary went to the kitchen.\n2 John moved to the garden.\n3 Where is Mary?",
-    failures=("Words that are not in bAbI are refused.", "The table above shows which tasks it does not solve."),
+    failures=(
+        "Words that are not in bAbI are refused.",
+        "The table above shows which tasks it does not solve.",
+        "Training began with the weights of a run of tasks 15 to 18; docs/reproduction.md has both commands.",
+    ),
     data="the bAbI tasks, version 1.2 (Weston et al. 2015), 10,000 training stories of each task, CC BY 3.0; "
     "the training file of task 3 is incomplete here",
     licence=f"{OURS}; data: Creative Commons Attribution 3.0 Unported, (c) 2015-present Facebook, Inc. (Weston et al. "
     "2015, arXiv:1502.05698)",
-    recorded="results/table1.md",
+    recorded="results/babi_10k_joint.json",
     limit=400,
 )
 TOO_LONG = "Sources of 1,000 symbols are answered wrongly: training has no distances of more than 512."
@@ -121,7 +125,11 @@ MODELS: dict[str, Description] = {
         limit=200,
     ),
     "babi": BABI,
-    "babi-halting": replace(BABI, summary="Answers the questions of the 20 bAbI tasks with dynamic halting."),
+    "babi-halting": replace(
+        BABI,
+        summary="Answers the questions of the 20 bAbI tasks with dynamic halting.",
+        recorded="results/babi_10k_joint_halting.json",
+    ),
     "sudoku": Description(
         summary="Solves Sudoku boards of 6 × 6 cells.",
         usage="Takes a board as one line of 36 digits, row by row, with 0 or . for a blank cell; boxes have 2 rows and "
@@ -143,7 +151,10 @@ MODELS: dict[str, Description] = {
 def copy_model(run: Path, folder: Path, *, half: bool) -> None:
     """Copy the configuration and the model of a run into `folder`, with a new manifest."""
     (folder / MODEL).mkdir(parents=True)
-    shutil.copyfile(run / CONFIG, folder / CONFIG)
+    config = RunConfig.load(run / CONFIG)
+    if config.warm_start:
+        config = replace(config, warm_start=replace(config.warm_start, run=from_here(config.warm_start.run)))
+    write_json(folder / CONFIG, config.to_dict())
     for path in sorted((run / MODEL).iterdir()):
         if path.name != MANIFEST:
             shutil.copyfile(path, folder / MODEL / path.name)

@@ -152,6 +152,12 @@ def show_path(path: str | Path) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
+def from_here(path: str | Path) -> str:
+    """Return a path as seen from the current folder if it lies in it, for commands and records; else as it is."""
+    path, here = Path(path), Path.cwd()
+    return str(path.relative_to(here)) if path.is_absolute() and path.is_relative_to(here) else str(path)
+
+
 #: C0 and C1 control characters but tab and line feed, and the characters that reverse the direction of text.
 _CONTROLS = dict.fromkeys(
     {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {ord("\t"), ord("\n")}

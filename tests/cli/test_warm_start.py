@@ -65,6 +65,14 @@ def test_what_was_taken_over_is_recorded(folder):
     assert "warm_start" not in json.loads((folder / "cold" / "config.json").read_text())
 
 
+def test_a_record_names_the_first_run_as_seen_from_here(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert main(["evaluate", "warm", "--limit", "2", "--record", str(tmp_path / "record.json")]) == 0
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert record["train"].endswith("--from first")
+    assert record["started"]["warm_start"].startswith("from first: ")
+
+
 def test_a_run_with_a_warm_start_continues(folder, capsys):
     command = ["train", "--resume", str(folder / "warm"), "--max-updates", "2", "--quiet"]
     assert main(command) == 0

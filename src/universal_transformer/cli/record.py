@@ -16,7 +16,7 @@ def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> Non
 
     `arguments` are those of ``ut evaluate``. The command of training is null for a recipe that is not in `RECIPES`.
     """
-    from universal_transformer.files import write_json
+    from universal_transformer.files import from_here, write_json
     from universal_transformer.recipes import RECIPES
     from universal_transformer.reproduction.commands import train_command
     from universal_transformer.training.config import METRICS
@@ -24,7 +24,10 @@ def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> Non
     from universal_transformer.training.tracking import read_metrics
 
     lines, code = read_metrics(run.folder / METRICS), code_in_use()
-    started = _last(lines, "start")
+    started = {name: value for name, value in _last(lines, "start").items() if name != "folder"}
+    if run.config.warm_start:
+        given = run.config.warm_start.run
+        started["warm_start"] = started["warm_start"].replace(given, from_here(given))
     write_json(
         path,
         {
@@ -32,7 +35,7 @@ def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> Non
             "evaluate": shlex.join(["ut", "evaluate", *arguments]),
             "digest": run.config.digest(),
             "seed": run.config.training.seed,
-            "started": {name: value for name, value in started.items() if name != "folder"},
+            "started": started,
             "ended": _last(lines, "end"),
             "resumed": sum(line["event"] == "resume" for line in lines),
             "hardware": hardware(threads=started.get("threads", 0), device=started.get("device", "cpu")),

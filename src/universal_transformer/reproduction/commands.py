@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from universal_transformer.errors import UserError
-from universal_transformer.files import show
+from universal_transformer.files import from_here, show
 from universal_transformer.recipes import RECIPES
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import leaves
@@ -28,7 +28,7 @@ def train_command(config: RunConfig) -> str:
             value = attrgetter(path)(ours)
             if value != attrgetter(path)(theirs):
                 options += _option(f"{group}.{path}".replace("_", "-"), value)
-    options += ["--from", config.warm_start.run] if config.warm_start else []
+    options += ["--from", from_here(config.warm_start.run)] if config.warm_start else []
     return shlex.join(["ut", "train", config.recipe, *options])
 
 
