@@ -134,7 +134,10 @@ def test_recorded_models_are_read_with_the_values_that_they_have(path):
         config = config_from_dict(fields)
         assert config_from_dict(json.loads(json.dumps(config.to_dict()))) == config
         known = leaves(type(config))
-        for name, value in fields.items():
+        flat = {name: value for name, value in fields.items() if not isinstance(value, dict)}
+        components = {name: value for name, value in fields.items() if isinstance(value, dict)}
+        flat |= {f"{name}.{key}": value for name, component in components.items() for key, value in component.items()}
+        for name, value in flat.items():
             path_now = PATHS[name] if PATHS.get(name) in known else name
             if (path_now, value, config.halts) == ("halting.bias", UNUSED_BIAS, False):
                 assert config.halting.bias is None
