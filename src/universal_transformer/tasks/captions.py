@@ -27,7 +27,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import one_line
 from universal_transformer.tasks.codecs import SavedCodec
 from universal_transformer.tasks.lazy import LazyExamples
-from universal_transformer.tasks.picture_tables import COLUMNS, changed_pictures, read_captions
+from universal_transformer.tasks.picture_tables import captions_tables, changed_pictures
 from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.typed import AtLeastOne, AtLeastTwo, NumberOf, Range, Share, check
@@ -164,14 +164,7 @@ class CaptionsData:
     @property
     def _tables(self) -> OwnTables:
         paths = {"train": self.train, "validation": self.validation, "test": self.test}
-        return OwnTables(
-            columns=COLUMNS,
-            read=lambda part: read_captions(paths[part]),
-            named=[part for part, path in paths.items() if path],
-            fraction=self.validation_fraction,
-            seed=self.seed,
-            what="pictures",
-        )
+        return captions_tables(paths, fraction=self.validation_fraction, seed=self.seed)
 
     def _encode(self, codec: CaptionCodec, table: TextTable, notes: list[str]) -> list[Example]:
         notes += changed_pictures(table, height=self.height)

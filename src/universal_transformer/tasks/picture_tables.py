@@ -5,6 +5,7 @@ A picture is a file, named from the folder of the captions file.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from universal_transformer.data.picture_files import note_changes
 from universal_transformer.data.text_table import Columns, TextTable, read_table
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
+from universal_transformer.tasks.tables import OwnTables
 
 COLUMNS = Columns("picture", "caption")
 
@@ -26,6 +28,18 @@ def read_captions(path: str | Path) -> TextTable:
             raise UserError(f"{table.name}:{row.line}: {show_path(picture)}: no such picture; this line names it")
         rows.append(row._replace(first=str(picture)))
     return replace(table, rows=tuple(rows))
+
+
+def captions_tables(paths: Mapping[str, str], *, fraction: float, seed: int) -> OwnTables:
+    """Return the tables of captions files by part; a part without a path has no file."""
+    return OwnTables(
+        columns=COLUMNS,
+        read=lambda part: read_captions(paths[part]),
+        named=[part for part, path in paths.items() if path],
+        fraction=fraction,
+        seed=seed,
+        what="pictures",
+    )
 
 
 def changed_pictures(table: TextTable, *, height: int, width: int = 0) -> list[str]:

@@ -22,7 +22,7 @@ from universal_transformer.data.tokenizer import END, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.codecs import SavedCodec, encode_lines
-from universal_transformer.tasks.picture_tables import COLUMNS, changed_pictures, read_captions
+from universal_transformer.tasks.picture_tables import captions_tables, changed_pictures
 from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.typed import AtLeastTwo, NumberOf, Range, Share, check
@@ -171,14 +171,7 @@ class PicturesData:
     @property
     def _tables(self) -> OwnTables:
         paths = {"train": self.train, "validation": self.validation, "test": self.test}
-        return OwnTables(
-            columns=COLUMNS,
-            read=lambda part: read_captions(paths[part]),
-            named=[part for part, path in paths.items() if path],
-            fraction=self.validation_fraction,
-            seed=self.seed,
-            what="pictures",
-        )
+        return captions_tables(paths, fraction=self.validation_fraction, seed=self.seed)
 
     def _encode(self, codec: PictureCodec, table: TextTable, notes: list[str]) -> list[Example]:
         notes += changed_pictures(table, height=self.side, width=self.side)
