@@ -130,7 +130,9 @@ def spread(values: list[float], *, form: str) -> str:
 
 def table(lines: list[dict[str, Any]]) -> Iterator[str]:
     """All runs as Markdown, the mean and the standard deviation over seeds."""
-    yield "# Error and mean steps of each rule"
+    yield "# Error and mean steps of each rule\n"
+    yield "Made by `python experiments/depth_rules.py FOLDER [TASK ...]`, which says how each row is trained. Exits and"
+    yield "thresholds are chosen and measured on the same test examples."
     for task in TASKS:
         rows = {rule: [line for line in lines if (line["task"], line["rule"]) == (task, rule)] for rule in RULES}
         if not any(rows.values()):
