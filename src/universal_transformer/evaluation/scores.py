@@ -18,6 +18,8 @@ from universal_transformer.files import show
 from universal_transformer.tasks.task import BleuTokenizer, Codec, Measure
 from universal_transformer.tasks.text import TextCodec
 
+RETURNS = ("mean_return", "expert_return")
+"""Scores of the episodes in which a model acts, which are those of a whole test set."""
 _LARGEST_EXPONENT = 700.0  # of a number in double precision
 
 
@@ -126,6 +128,9 @@ def scores(
             return {"accuracy": 1 - sums["wrong"] / found.count}, {}
         case "ranking":
             return {"accuracy": sums["right"] / found.count}, {}
+        case "actions":
+            means = {name: sums[name] for name in RETURNS if name in sums}
+            return means | {"accuracy": 1 - sums["wrong"] / found.count}, {}
         case "sequence":
             names = {"character_accuracy": "characters", "sequence_accuracy": "sequences"}
             return {name: sums[key] / found.count for name, key in names.items()}, {}
@@ -166,7 +171,7 @@ def example_score(found: ScoreSums, *, metric: Measure) -> float:
     """
     sums = found.sums
     match metric:
-        case "error" | "classes" | "accuracy":
+        case "error" | "classes" | "accuracy" | "actions":
             return 1.0 - sums["wrong"]
         case "ranking":
             return sums["right"]

@@ -42,6 +42,7 @@ class TrivialBaseline:
     | ------------------------ | ------------------------------------------------------------------------------ |
     | error, classes, accuracy | the most frequent class                                                        |
     | positions, tags          | the most frequent class, at every position                                     |
+    | actions                  | the most frequent action; of the return, actions drawn at random               |
     | sequence, words          | the most frequent target                                                       |
     | bleu                     | the source as it is (another codec than of pairs: the most frequent target)    |
     | rouge                    | the first sentence of the source                                               |
@@ -109,7 +110,7 @@ class TrivialBaseline:
 
     def _sums(self, example: Example, *, metric: Measure, codec: Codec) -> ScoreSums:
         match metric:
-            case "error" | "classes" | "accuracy":
+            case "error" | "classes" | "accuracy" | "actions":
                 return class_sums(example, self.most_frequent, metric=metric)
             case "positions" | "tags":
                 return position_sums(example, [self.most_frequent] * len(example.source), metric=metric)
@@ -158,6 +159,8 @@ class TrivialBaseline:
             return "one bracket around the sentence"
         if metric in ("error", "classes", "accuracy", "positions", "tags"):
             return f"always {show(codec.render(self.most_frequent), limit=MOST_SHOWN)}, the most frequent class"
+        if metric == "actions":
+            return "actions drawn at random"
         if metric in ("sequence", "bleu", "rouge", "words"):
             text = codec.render(until_end(self.target))
             return f"always {show(text, limit=MOST_SHOWN)}, the most frequent target"

@@ -15,6 +15,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import CONFUSION, DECISIVE, METRICS, Report, show_steps
 from universal_transformer.explore import page
 from universal_transformer.explore.canvas import duration, png
+from universal_transformer.explore.episode_figures import WatchedEpisode, watched_episode
 from universal_transformer.explore.figures import (
     error_by_group,
     ponder_by_supports,
@@ -37,13 +38,15 @@ def write_report(
     report: Report,
     stories: Sequence[Story] = (),
     metrics: Sequence[Mapping[str, Any]] = (),
+    episode: WatchedEpisode | None = None,
 ) -> Path:
     """Write ``report.html`` and ``plots/*.png`` into the folder of a run; return the path of the page.
 
     `stories` are results of `explore.story.examine`, `metrics` the lines of the run's metrics.jsonl; both may be
-    empty. The configuration is read from the folder's config.json, if it exists.
+    empty. `episode` is one in which the model acted. The configuration is read from the folder's config.json, if it
+    exists.
     """
-    pictures = draw(report, stories=stories, metrics=metrics)
+    pictures = draw(report, stories=stories, metrics=metrics, episode=episode)
     plots = folder / PLOTS
     try:
         refuse_link(plots, folder=True)
@@ -60,9 +63,13 @@ def write_report(
 
 
 def draw(
-    report: Report, *, stories: Sequence[Story] = (), metrics: Sequence[Mapping[str, Any]] = ()
+    report: Report,
+    *,
+    stories: Sequence[Story] = (),
+    metrics: Sequence[Mapping[str, Any]] = (),
+    episode: WatchedEpisode | None = None,
 ) -> dict[str, bytes]:
-    """Return all figures of the report, the stories and the metrics, as PNG by name."""
+    """Return all figures of the report, the stories, the metrics and the episode, as PNG by name."""
     figures = {}
     if len(report.rows) > 1:
         figures["scores"] = error_by_group(report)
@@ -78,6 +85,8 @@ def draw(
             figures[f"attention{suffix}"] = attention_maps(story)
     for number, story in enumerate((story for story in stories if story.pixels is not None), start=1):
         figures[f"picture_{number}"] = drawn_picture(story) if story.source_attention is None else read_picture(story)
+    if episode is not None:
+        figures["episode"] = watched_episode(episode)
     if any(line.get("event") == "update" for line in metrics):
         figures["training"] = training_curve(metrics)
     return {name: png(figure) for name, figure in figures.items()}
@@ -113,6 +122,7 @@ def render(
         _ponder_time(report, pictures),
         *_stories(stories, pictures),
         _pictures(stories, pictures),
+        page.section("Episode", _picture(pictures, "episode", alt="observations, actions and steps of one episode")),
         _samples(stories),
         page.section("Training", _picture(pictures, "training", alt="loss, error and steps over training")),
         _settings(config, metrics),

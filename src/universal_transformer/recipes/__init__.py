@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from universal_transformer.recipes import (
+    acting,
     algorithmic,
     execute,
     facts,
@@ -56,6 +57,7 @@ MAIN: dict[str, Recipe] = {
     "pictures": vision.pictures,
     "pictures-28": vision.pictures_28,
     "captions": vision.captions,
+    "control-cartpole": acting.control_cartpole,
     "agreement": language.agreement,
     "lambada": language.lambada,
     "lambada-reading": language.lambada_reading,

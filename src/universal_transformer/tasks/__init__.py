@@ -15,6 +15,7 @@ from universal_transformer.tasks.algorithmic import AlgorithmicData as Algorithm
 from universal_transformer.tasks.babi import BabiData as BabiData
 from universal_transformer.tasks.captions import CaptionsData as CaptionsData
 from universal_transformer.tasks.codecs import CODEC_FILE
+from universal_transformer.tasks.control import ControlData as ControlData
 from universal_transformer.tasks.labelled import LabelledData as LabelledData
 from universal_transformer.tasks.lambada import LambadaData as LambadaData
 from universal_transformer.tasks.lambada import ReadingData as ReadingData
@@ -50,6 +51,7 @@ TASKS: dict[str, type[TaskData]] = {
     "reading": ReadingData,
     "pictures": PicturesData,
     "captions": CaptionsData,
+    "control": ControlData,
 }
 """Name in a configuration file -> the class of its data."""
 

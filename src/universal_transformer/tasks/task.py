@@ -9,6 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
+from universal_transformer.data.environments import Episodes
 from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.tokenizer import END, KINDS, START
 from universal_transformer.errors import UserError
@@ -36,6 +37,7 @@ Measure = Literal[
     "words",
     "brackets",
     "intensities",
+    "actions",
 ]
 """How a task is scored; `evaluation.evaluate` says what each is."""
 
@@ -170,6 +172,8 @@ class Task:
     """Of the metric "bleu"."""
     held_out: HeldOut = field(default_factory=dict)
     """Rows that were held out of the training file, by part: a run keeps them (`Saved.held_out`)."""
+    episodes: Mapping[str, Episodes] = field(default_factory=dict)
+    """Of the metric "actions": episodes in which a model acts, by part or test set."""
 
     def configure(self, model: Model) -> Model:
         """Return the configuration with the fields that the data determine filled in.

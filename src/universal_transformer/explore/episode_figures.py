@@ -1,0 +1,120 @@
+"""An episode in which a model acts: what it sees, what it does, and how many steps it takes for each observation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from universal_transformer.data.environments import Episode, Episodes
+from universal_transformer.data.example import Frames
+from universal_transformer.evaluation.prediction import predict
+from universal_transformer.explore.canvas import BLUE, INK, MUTED, ORANGE, bare, canvas, clean, shades
+from universal_transformer.registry import Model
+from universal_transformer.tasks.control import ControlCodec
+from universal_transformer.tasks.task import Codec
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SHOWN = 200
+"""Most steps of an episode that are shown."""
+
+
+@dataclass(frozen=True)
+class WatchedEpisode:
+    """An episode in which a model acted."""
+
+    codec: ControlCodec
+    episode: Episode
+    expert: tuple[int, ...]
+    """What the expert would have done."""
+    steps: NDArray[np.float64] | None
+    """Depth steps [time, frame], the present frame last, NaN before an episode; None for a fixed depth."""
+    most_steps: int
+
+
+def watch(model: Model, codec: Codec, episodes: Episodes) -> WatchedEpisode:
+    """Let a model act in the first of some episodes."""
+    assert isinstance(codec, ControlCodec), "only control has episodes"
+    taken: list[list[float]] = []
+
+    def act(frames: Sequence[Frames]) -> list[int]:
+        (answer,) = predict(model, codec, [codec.example(one) for one in frames])
+        taken.append(answer.steps)
+        return [codec.world.actions.index(answer.text)]
+
+    (played,) = Episodes(episodes.environment, episodes.seeds[:1]).play(act)
+    steps = None
+    if model.config.halts:
+        longest = max(map(len, taken))
+        steps = np.array([[np.nan] * (longest - len(row)) + row for row in taken])
+    expert = tuple(codec.world.expert_actions(played.observations))
+    return WatchedEpisode(codec, played, expert, steps, model.config.max_steps)
+
+
+def watched_episode(watched: WatchedEpisode) -> Figure:
+    """Draw the observations that the model sees, its actions and the expert's, and the steps of each position."""
+    codec, episode = watched.codec, watched.episode
+    length = min(SHOWN, len(episode.actions))
+    alike = float(np.mean(episode.actions == np.array(watched.expert)))
+    part = "" if length == len(episode.actions) else f", the first {length} steps shown"
+    rows = len(codec.features) + 1 + (watched.steps is not None)
+    figure, axes = canvas(
+        width=8.2,
+        height=1.15 * rows + 0.4,
+        title=f"One episode of {codec.environment}",
+        subtitle=f"return {episode.total:g} in {len(episode.actions)} steps{part}; the expert would do the same in "
+        f"{100 * alike:.0f} %",
+        rows=rows,
+    )
+    for ax, name in zip(axes, codec.features, strict=False):
+        ax.plot(episode.observations[:length, codec.world.features.index(name)], color=BLUE, linewidth=1.4)
+        _name(ax, name.replace("_", " "), length=length)
+        clean(ax, grid="y")
+    _actions(axes[len(codec.features)], watched, length=length)
+    if watched.steps is not None:
+        _steps(figure, axes[-1], watched.steps[:length], most=watched.most_steps)
+    axes[-1].set_xlabel("steps of the environment", color=MUTED, fontsize=10)
+    figure.align_ylabels(axes)
+    return figure
+
+
+def _actions(ax: Axes, watched: WatchedEpisode, *, length: int) -> None:
+    """Draw each action as a dot; one that the expert would not take is hollow, with a cross where the expert's is."""
+    names = watched.codec.world.actions
+    given, wanted = watched.episode.actions[:length], np.array(watched.expert[:length])
+    time, other = np.arange(length), given != wanted
+    ax.scatter(time[~other], given[~other], s=9, color=BLUE)
+    ax.scatter(time[other], given[other], s=11, facecolor="white", edgecolor=ORANGE, linewidth=1)
+    ax.scatter(time[other], wanted[other], s=9, color=ORANGE, marker="x", linewidth=0.8)
+    ax.set_yticks(range(len(names)), labels=list(names))
+    ax.set_ylim(-0.6, len(names) - 0.4)
+    _name(ax, "action\n(✗ expert)", length=length)
+    clean(ax, grid="y")
+
+
+def _steps(figure: Figure, ax: Axes, steps: NDArray[np.float64], *, most: int) -> None:
+    """Draw the steps of each frame of the history, the present one at the top."""
+    length, frames = steps.shape
+    shown: Any = ax.imshow(
+        steps.T[::-1], cmap=shades(), vmin=1, vmax=max(2, most), aspect="auto", interpolation="nearest",
+        extent=(-0.5, length - 0.5, frames - 0.5, -0.5),
+    )  # fmt: skip
+    ax.set_yticks(range(frames), labels=[str(-place) for place in range(frames)])
+    _name(ax, "observation", length=length)
+    bare(ax)
+    bar = figure.colorbar(shown, ax=ax, pad=0.01, fraction=0.03)
+    bar.set_ticks(list(range(1, max(2, most) + 1)))
+    bar.set_label("steps of depth", color=MUTED, fontsize=9)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=0, labelsize=8, labelcolor=MUTED)
+
+
+def _name(ax: Axes, name: str, *, length: int) -> None:
+    ax.set_ylabel(name, color=INK, fontsize=9.5)
+    ax.set_xlim(-0.5, length - 0.5)
