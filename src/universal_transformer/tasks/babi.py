@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -16,9 +16,10 @@ from universal_transformer.data.download import find
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
+from universal_transformer.tasks.exchange import ExchangedExamples
 from universal_transformer.tasks.facts import FactCodec, Question, parse
 from universal_transformer.tasks.task import Codec, Saved, Task
-from universal_transformer.typed import NumberOf, Share, check
+from universal_transformer.typed import ADDED, NumberOf, Share, check
 
 TASK_NAMES = {
     1: "single-supporting-fact",
@@ -66,6 +67,8 @@ class BabiData:
     """Keep only so many facts of a story, the latest; 0 keeps all."""
     repeat: str = ""
     """Tasks to train on several times an epoch, as task:times with commas between, such as "16:4,17:2"."""
+    exchanged: NumberOf = field(default=0, metadata=ADDED)
+    """Further forms of each training question: names of persons, places and objects exchanged (not in the paper)."""
 
     def __post_init__(self) -> None:
         check(self, field="data")
@@ -125,17 +128,26 @@ class BabiData:
             max_facts=self.max_facts,
             recent_first=self.recent_first,
         )
+        if self.exchanged:
+            notes.append(f"trained on {self.exchanged} further forms of each question, with names exchanged")
         parts = {number: self._split(questions) for number, questions in train.items()}
+        to_train = {number: part[0] * self.times[number] for number, part in parts.items()}
         return Task(
             name=f"babi {self.size} {_title(self.tasks)}",
             codec=codec,
-            train=_encode({number: part[0] * self.times[number] for number, part in parts.items()}, codec=codec),
+            train=self._training_examples(to_train, codec=codec),
             validation=_encode({number: part[1] for number, part in parts.items()}, codec=codec),
             test={"test": _encode(test, codec=codec)},
             metric="error",
             model_fields=codec.model_fields,
             notes=tuple(notes),
         )
+
+    def _training_examples(self, questions: dict[int, list[Question]], *, codec: FactCodec) -> Sequence[Example]:
+        if not self.exchanged:
+            return _encode(questions, codec=codec)
+        encoded = {number: _encode({number: asked}, codec=codec) for number, asked in questions.items()}
+        return ExchangedExamples(encoded, codec=codec, forms=self.exchanged)
 
     def _split(self, questions: list[Question]) -> tuple[list[Question], list[Question]]:
         """Split off the last stories; each part keeps at least one story."""

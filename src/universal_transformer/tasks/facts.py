@@ -6,7 +6,7 @@ a new story. The facts of a question are all earlier statements of its story.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -198,6 +198,11 @@ class FactCodec(SavedCodec):
         if identifier in (PADDING, UNKNOWN_WORD):
             return "" if identifier == PADDING else "<unknown>"
         return self.vocabulary[identifier - FIRST_WORD]
+
+    @property
+    def ids(self) -> Mapping[str, int]:
+        """Return the id of each word."""
+        return self._ids
 
     @cached_property
     def _ids(self) -> dict[str, int]:
