@@ -10,10 +10,12 @@ import torch
 from small_task_models import TINY, model_for
 from universal_transformer.cli import main
 from universal_transformer.data.environments import ENVIRONMENTS
+from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.evaluation.prediction import predict
+from universal_transformer.evaluation.scores import class_sums, example_score
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.explore.episode_figures import watch, watched_episode
 from universal_transformer.models.classifier import Classifier
@@ -21,6 +23,8 @@ from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks import load_codec
 from universal_transformer.tasks.control import MOST_FRAMES, ControlCodec, ControlData
+from universal_transformer.training.config import TrainingConfig
+from universal_transformer.training.task_metric import TaskMetric
 
 FEW = {"train_episodes": 2, "validation_episodes": 1, "test_episodes": 3}
 POLE = ControlData(history=3, **FEW)  # a model that was not trained ends its episodes soon
@@ -141,6 +145,12 @@ def test_scores_stand_beside_random_actions_and_do_not_depend_on_batches():
     assert together == [next(iter(predict(model, task.codec, [example]))).text for example in few]
     if total.metrics["mean_return"] <= total.baseline["mean_return"]:
         assert "not better than the baseline" in report.warnings[-1]
+
+
+def test_an_example_is_right_or_wrong_and_weights_are_chosen_without_acting():
+    right, wrong = (class_sums(Example(source=(), target=1), given, metric="actions") for given in (1, 0))
+    assert [example_score(one, metric="actions") for one in (right, wrong)] == [1.0, 0.0]
+    assert TaskMetric.chosen(POLE.load(), TrainingConfig(max_updates=1, select_by="metric")) is None
 
 
 def test_the_depth_of_a_call_is_that_of_its_episodes():
