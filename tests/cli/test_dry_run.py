@@ -171,9 +171,8 @@ def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkey
     monkeypatch.setattr(dry_run, "measured_updates", lambda *_, **__: (COST, COST))
     monkeypatch.setattr(run_folder, "load_data", lambda config: loaded(config.data))
     data = RECIPES[name]().data
-    small = (
-        ["--train-examples", "500"] if isinstance(data, AlgorithmicData | LearningToExecuteData | SpeechData) else []
-    )
+    many = isinstance(data, AlgorithmicData | LearningToExecuteData | SpeechData)
+    small = ["--train-examples", "500"] if many else []
     small += ["--train-stories", "200"] if isinstance(data, StoriesData) else []
     few = ["--train-boards", "5", "--train-examples", "200", "--validation-boards", "2", "--test-boards", "2"]
     small += few if name.startswith("sudoku") else []

@@ -10,6 +10,7 @@ import torch
 from universal_transformer.errors import UserError
 from universal_transformer.files import write_json
 from universal_transformer.tasks import PairsData
+from universal_transformer.training import gradient
 from universal_transformer.training import run as training_run
 from universal_transformer.training import validation as validations
 from universal_transformer.training.config import RunConfig
@@ -23,7 +24,7 @@ from . import tiny
 
 def failing_at(monkeypatch, update: int) -> None:
     """Make the loss of an update NaN, as often as it is computed."""
-    compute, made = training_run.objective, 0
+    compute, made = gradient.objective, 0
 
     def poisoned(model, batch, **weights):
         nonlocal made
@@ -31,7 +32,7 @@ def failing_at(monkeypatch, update: int) -> None:
         made += 1
         return dataclasses.replace(loss, total=loss.total * float("nan")) if made == update else loss
 
-    monkeypatch.setattr(training_run, "objective", poisoned)
+    monkeypatch.setattr(gradient, "objective", poisoned)
 
 
 def test_after_a_loss_that_is_not_finite_it_says_what_is_kept_and_that_command_works(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.registry import load_pretrained
 from universal_transformer.training import batches as training_batches
-from universal_transformer.training import interruption
+from universal_transformer.training import gradient, interruption
 from universal_transformer.training import run as training_run
 from universal_transformer.training import validation as validations
 from universal_transformer.training.optimizer import NonFiniteError
@@ -321,7 +321,7 @@ def test_without_validation_the_last_weights_are_kept(tmp_path):
 
 def test_a_loss_that_is_not_finite_stops_with_the_weights_unchanged(tmp_path, monkeypatch):
     kept = {}
-    objective = training_run.objective
+    objective = gradient.objective
 
     def poisoned(model, batch, **weights):
         loss = objective(model, batch, **weights)
@@ -332,7 +332,7 @@ def test_a_loss_that_is_not_finite_stops_with_the_weights_unchanged(tmp_path, mo
         kept["model"] = model
         return dataclasses.replace(loss, total=loss.total * float("nan"))
 
-    monkeypatch.setattr(training_run, "objective", poisoned)
+    monkeypatch.setattr(gradient, "objective", poisoned)
     with pytest.raises(NonFiniteError, match=r"update 4: .*first gradient that is not finite"):
         train(tiny.run_config(validate_every=100), tmp_path / "run", task=tiny.task(), quiet=True)
     for name, value in kept["model"].tensors().items():

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
@@ -231,8 +231,27 @@ def check_writable(option: str, file: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print a line to standard error, so that a pipe receives only results."""
-    print(printable(text), file=sys.stderr)
+    """Print a line to standard error, so that a pipe receives only results; of several processes the first one does."""
+    if is_first():
+        print(printable(text), file=sys.stderr)
+
+
+def is_first() -> bool:
+    """Whether this process was started alone, or is the first of those that torchrun started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def first_alone_speaks() -> Iterator[None]:
+    """Leave standard output to the first of several processes; a UserError of another names the process."""
+    if is_first():
+        yield
+        return
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+        try:
+            yield
+        except UserError as error:
+            raise UserError(f"process {os.environ['RANK']}: {error}") from error
 
 
 def say(text: str) -> None:

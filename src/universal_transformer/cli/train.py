@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from universal_transformer.cli.arguments import INTERRUPTED, data_dir, note, say, take
+from universal_transformer.cli.arguments import INTERRUPTED, data_dir, first_alone_speaks, is_first, note, say, take
 from universal_transformer.cli.run_folder import is_finished, load_data, read_config, with_found_files
 from universal_transformer.errors import UserError, near
 from universal_transformer.files import show_path
@@ -51,7 +51,7 @@ def run(arguments: list[str]) -> int:
     accepted = _take_accepted(rest)
     taken = take(rest, values=VALUES, flags=FLAGS)
     wants_help = any(token in ("-h", "--help") for token in rest)
-    with data_dir(taken.get("--data-dir")):
+    with data_dir(taken.get("--data-dir")), first_alone_speaks():
         if taken.get("--resume"):
             return _resume(rest, taken, accepted=accepted)
         if accepted:
@@ -140,8 +140,8 @@ def _resume(rest: list[str], taken: dict[str, str | None], *, accepted: list[str
 def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool, accepted: Sequence[str] = ()) -> int:
     from universal_transformer.training.folder import check_usable
 
-    # before the data are loaded, which may take long
-    check_usable(folder, config, resume=resume, accepted=accepted)
+    if is_first() or resume:  # before the data are loaded, which may take long
+        check_usable(folder, config, resume=resume, accepted=accepted)
     config = with_found_files(config, folder) if resume else config
     task = load_data(config)
     if not quiet:
@@ -197,7 +197,7 @@ def _result_lines(result: TrainingResult) -> list[str]:
 
 def _check_new(folder: Path) -> None:
     """Refuse a folder that contains a run; the error names the commands for that run."""
-    if not (folder / CONFIG).is_file():
+    if not (folder / CONFIG).is_file() or not is_first():
         return
     name = show_path(folder)
     other = "--run FOLDER trains another"

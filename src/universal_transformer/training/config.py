@@ -62,6 +62,8 @@ class TrainingConfig:
     """Added to Adam's denominator."""
     weight_decay: NonNegative = 0.0
     """Decay of matrices; norms, biases and embeddings never decay."""
+    accumulate: AtLeastOne = field(default=1, metadata=ADDED)
+    """Passes in which the gradient of a batch is computed: more of them need less memory and more time."""
     schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
     """After the warm-up; cosine and linear end at 0 at `max_updates` (or at `minutes`, if that is all there is)."""
     warmup_updates: NumberOf = 400
@@ -145,6 +147,7 @@ ACCEPTABLE = tuple(
         "validate_every",
         "precision",
         "threads",
+        "accumulate",
         "device",
         "compile",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,8 +14,9 @@ from universal_transformer.data.batch import Batch
 from universal_transformer.data.example import NO_CLASS, PADDING
 from universal_transformer.evaluation.report import Side
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.nn.trace import Kept, Trace
+from universal_transformer.registry import Model
+from universal_transformer.training.counts import Counts
 from universal_transformer.training.step_losses import cross_entropies, deep_supervision, expected_loss, stop_loss
 
 StepLoss = Literal["last", "mean", "increasing"]
@@ -48,9 +49,11 @@ class Loss:
 
 
 def objective(
-    model: Pretrained,
+    model: Model,
     batch: Batch,
     *,
+    call: Callable[..., ModelOutput] | None = None,
+    counts: Counts | None = None,
     label_smoothing: float,
     ponder_weight: float,
     max_steps: int | None = None,
@@ -63,7 +66,9 @@ def objective(
     tagger that have a class. q is ``1 - label_smoothing`` at the right answer plus ``label_smoothing / classes``
     everywhere (model.md, section 6). `max_steps` replaces the configured depth. In training with the rule ponder, CE is
     its expectation over the last step, and ``N + R`` a divergence (`nn/ponder.py`). `step_loss`: `deep_supervision`.
-    In the stage "halting" L is `stop_loss`, of a call in which nothing halts.
+    In the stage "halting" L is `stop_loss`, of a call in which nothing halts. `call` is called in place of `model`.
+    With `counts` the batch is a part of a larger one, whose numbers all means are taken by: the figures of its parts
+    add up to those of the larger batch, times the number of processes.
     """
     depth: dict[str, Any] = {} if max_steps is None else {"max_steps": max_steps}
     if stage == "halting":
@@ -71,11 +76,11 @@ def objective(
     expected = model.training and model.config.expects_loss
     if stage == "halting" or step_loss != "last" or expected:
         depth["keep"] = Kept(states=True)
-    output, target = answer(model, batch, depth), batch.target
-    logits = output.logits.float()
+    output, target = answer(model, batch, depth, call=call), batch.target
+    logits = output.logits.to(torch.promote_types(output.logits.dtype, torch.float32))
     ignored = NO_CLASS if target.ndim == 1 else PADDING
     real = target != ignored
-    count = real.sum().clamp(min=1)
+    count = real.sum().clamp(min=1) if counts is None else counts.targets
     total = functional.cross_entropy(
         logits.flatten(0, -2),
         target.flatten(),
@@ -83,7 +88,10 @@ def objective(
         label_smoothing=label_smoothing,
         reduction="sum",
     )
-    cross_entropy, ponder = total / count, output.ponder_cost
+    sides: dict[Side, Trace | None] = {"encoder": output.encoder, "decoder": output.decoder}
+    traces = {side: trace for side, trace in sides.items() if trace is not None}
+    cross_entropy = total / count
+    ponder = output.ponder_cost if counts is None else counts.ponder_cost(traces)
     trained = cross_entropy + ponder_weight * ponder
     read = output.decoder or output.encoder
     if output.step_logits is not None and read is not None:
@@ -91,39 +99,44 @@ def objective(
         if stage == "halting":
             least = model.config.min_steps_of(decoder=output.decoder is not None)
             trained = stop_loss(each.detach(), read, real=real.flatten(), min_steps=least)
+            trained = trained * (real.sum().clamp(min=1) / count)
         elif expected:
             trained = expected_loss(each, read) / count + ponder_weight * ponder
         elif step_loss != "last":
             mixed = None if read.probability is None else cross_entropy
             supervised = deep_supervision(each.sum(1) / count, mixed, weights=step_loss)
             trained = supervised + ponder_weight * ponder
-    sides: dict[Side, Trace | None] = {"encoder": output.encoder, "decoder": output.decoder}
-    traces = {side: trace for side, trace in sides.items() if trace is not None}
     with torch.no_grad():
         num_correct = ((logits.argmax(-1) == target) & real).sum()
         steps = {side: trace.mean_steps() for side, trace in traces.items()}
+        mean_steps = output.mean_steps
+        if counts is not None:
+            steps = {side: counts.mean_steps({side: trace}) for side, trace in traces.items()}
+            mean_steps = counts.mean_steps(traces)
     return Loss(
         total=trained,
         cross_entropy=cross_entropy.detach(),
         ponder=ponder.detach(),
         num_targets=real.sum(),
         num_correct=num_correct,
-        mean_steps=output.mean_steps.detach(),
+        mean_steps=mean_steps.detach(),
         steps=steps,
         traces=traces,
     )
 
 
-def answer(model: Pretrained, batch: Batch, depth: Mapping[str, Any]) -> ModelOutput:
+def answer(
+    model: Model, batch: Batch, depth: Mapping[str, Any], *, call: Callable[..., ModelOutput] | None = None
+) -> ModelOutput:
     """Return the output of a model for the targets of a batch, which the tokens before each target are given for.
 
-    `depth` are arguments of the call.
+    `depth` are arguments of the call, and `call` is what is called (by default the model).
     """
+    call = call or model
     match model.config.architecture:
         case "encoder_decoder":
-            output: ModelOutput = model(batch.source, batch.target, **depth)
+            return call(batch.source, batch.target, **depth)
         case "language_model":
-            output = model(batch.target, **depth)
+            return call(batch.target, **depth)
         case _:
-            output = model(batch.source, **depth)
-    return output
+            return call(batch.source, **depth)

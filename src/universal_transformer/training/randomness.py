@@ -68,6 +68,11 @@ def repeatable(*, threads: int, device: torch.device) -> Iterator[None]:
         torch.utils.deterministic.fill_uninitialized_memory = previous_fill  # type: ignore[attr-defined]
 
 
+def seed_update(seed: int, *, update: int, rank: int) -> None:
+    """Seed torch for an update of one process among several."""
+    torch.manual_seed(random.Random(f"update {seed} {update} {rank}").getrandbits(63))
+
+
 def depth_of(training: TrainingConfig, *, update: int, most: int) -> int | None:
     """Return the depth of an update: T ~ uniform(1 … `most`), a function of seed and update; None: as configured."""
     if training.depth == "fixed":

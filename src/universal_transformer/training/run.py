@@ -27,10 +27,11 @@ from universal_transformer.training import halting_schedule
 from universal_transformer.training import optimizer as optimizers
 from universal_transformer.training.batches import TrainingBatches
 from universal_transformer.training.config import BASELINE, CHECKPOINTS, CONFIG, METRICS, RunConfig
-from universal_transformer.training.interruption import StopRequest
-from universal_transformer.training.objective import objective
+from universal_transformer.training.gradient import backward
+from universal_transformer.training.interruption import StopRequest, never
+from universal_transformer.training.processes import ALONE, Processes
 from universal_transformer.training.provenance import code_in_use
-from universal_transformer.training.randomness import depth_of, random_states, restore_random_states
+from universal_transformer.training.randomness import random_states, restore_random_states
 from universal_transformer.training.recorded_data import data_digest, data_files, read_data_file
 from universal_transformer.training.resume import GivenRun
 from universal_transformer.training.running_mean import RunningMean
@@ -59,9 +60,10 @@ class TrainingRun:
         model: Model,
         device: torch.device,
         shown: Display,
+        processes: Processes = ALONE,
     ) -> None:
         self.config, self.training, self.folder, self.task = config, config.training, folder, task
-        self.model, self.device, self.shown = model, device, shown
+        self.model, self.device, self.shown, self.processes = model, device, shown, processes
         self.classes = model.config.architecture in ENCODERS
         halting_schedule.prepare_units(model, self.training)
         self.optimizer = optimizers.build_optimizer(model, self.training)
@@ -72,6 +74,7 @@ class TrainingRun:
             device=device,
             precision=self.precision,
             metric=metric,
+            processes=processes,
         )
         self.averager = Averager(self.training.average_checkpoints)
         self.running = RunningMean(self.training.ema_decay)
@@ -106,28 +109,38 @@ class TrainingRun:
             elif self.config.warm_start is not None:
                 taken = starting_weights(self.model, self.task.codec, self.config)
                 halting_schedule.prepare_units(self.model, self.training)
-        checkpoints.remove_partial(folder)
-        state = self.state
-        if not resume:  # a folder with metrics and no configuration would be no run
-            write_json(self.folder / CONFIG, self.config.to_dict())
-        self.metrics = Metrics(self.folder / METRICS, after=state.update if resume else None)
-        if resume:  # a resume that cannot read the metrics leaves the configuration as it was
-            write_json(self.folder / CONFIG, self.config.to_dict())
-        self.trivial.save(self.folder / BASELINE)
-        if self.training.tensorboard:
-            self.board = TensorBoard(self.folder / folders.TENSORBOARD, after=state.update)
+        if self.processes.first:
+            self._open_files(resume=resume)
         if self.training.compile:
             self.model.compile_blocks()
-        self.started = time.monotonic() - state.seconds
+        self.started = time.monotonic() - self.state.seconds
+        self.agreed_seconds = self.state.seconds
         self.write("resume" if resume else "start", self._description(changes, taken))
         for text in taken:
             self.shown.note(text)
         if resume:
-            self.shown.note(f"going on with {self.folder} after update {state.update}")
+            self.shown.note(f"going on with {self.folder} after update {self.state.update}")
         for text in [*(f"changed: {change}" for change in changes), *warnings]:
             self._warn(text)
-        if accepted and state.saves:
+        if accepted and self.state.saves:
             self.save()
+
+    def _open_files(self, *, resume: bool) -> None:
+        """Write what describes the run, and open its metrics."""
+        checkpoints.remove_partial(self.folder / CHECKPOINTS)
+        after = self.state.update
+        if not resume:  # a folder with metrics and no configuration would be no run
+            write_json(self.folder / CONFIG, self.config.to_dict())
+        self.metrics = Metrics(self.folder / METRICS, after=after if resume else None)
+        if resume:  # a resume that cannot read the metrics leaves the configuration as it was
+            write_json(self.folder / CONFIG, self.config.to_dict())
+        self.trivial.save(self.folder / BASELINE)
+        if self.training.tensorboard:
+            self.board = TensorBoard(self.folder / folders.TENSORBOARD, after=after)
+
+    def connect(self) -> None:
+        """Make the model a replica of that of the first process, after `start` in all processes."""
+        self.call = self.processes.replicate(self.model, device=self.device)
 
     def _set_batches(self, state: RunState) -> None:
         self.batches = TrainingBatches(
@@ -137,6 +150,8 @@ class TrainingRun:
             device=self.device,
             epoch=state.epoch,
             index=state.batch,
+            passes=self.training.accumulate,
+            processes=self.processes,
         )
 
     def _read(self, found: checkpoints.Checkpoint, name: str, *, given: GivenRun) -> Snapshot:
@@ -185,15 +200,23 @@ class TrainingRun:
                     self._validate(stop)
                 except Interrupted:
                     return "interrupted"
-            if reason := self._reason_to_stop(stop):
+            if reason := self._reason_to_stop(stopped=self._stopped(stop)):
                 return reason
             if 0 < 60 * self.training.save_minutes < time.monotonic() - self.saved_at:
                 self.save()
             self._update()
 
-    def _reason_to_stop(self, stop: StopRequest) -> Reason | None:
+    def _stopped(self, stop: StopRequest) -> bool:
+        """Return whether any process was asked to stop. All processes go by the clock of the first one."""
+        if self.processes.size == 1:
+            return stop()
+        clock = time.monotonic() - self.started if self.processes.first else 0.0
+        requests, self.agreed_seconds = self.processes.sum(torch.tensor([float(stop()), clock]).double()).tolist()
+        return requests > 0
+
+    def _reason_to_stop(self, *, stopped: bool) -> Reason | None:
         training, state = self.training, self.state
-        if stop():
+        if stopped:
             return "interrupted"
         if training.max_updates and state.update >= training.max_updates:
             return "max_updates"
@@ -204,7 +227,7 @@ class TrainingRun:
     @property
     def seconds(self) -> float:
         """Seconds of training, over all resumes."""
-        return time.monotonic() - self.started
+        return time.monotonic() - self.started if self.processes.size == 1 else self.agreed_seconds
 
     def precision(self) -> AbstractContextManager[object]:
         """Return the autocast context of the run's precision."""
@@ -216,26 +239,25 @@ class TrainingRun:
         began = time.perf_counter()
         state, training, model = self.state, self.training, self.model
         update = state.update + 1
-        batch, num_targets = self.batches.current()
-        model.train(training.stage == "all")  # weights that stay as they are see no dropout
-        with self.precision():
-            loss = objective(
-                model,
-                batch,
-                label_smoothing=training.label_smoothing,
-                ponder_weight=halting_schedule.ponder_weight(training, update=update, seconds=self.seconds),
-                max_steps=depth_of(training, update=update, most=model.config.max_steps),
-                step_loss=training.step_loss,
-                stage=training.stage,
-            )
-        torch.autograd.backward(loss.total)
+        parts, own_targets = self.batches.current()
+        num_examples, num_targets = self.batches.rows, int(self.processes.sum(torch.tensor(own_targets)))
+        self.call.train(training.stage == "all")  # weights that stay as they are see no dropout
+        figures, traces = backward(
+            model,
+            parts,
+            call=self.call,
+            training=training,
+            update=update,
+            seconds=self.seconds,
+            precision=self.precision,
+            processes=self.processes,
+        )
         if self._halting_delayed():
             halting_schedule.discard_gradients(model)
-        norm = optimizers.gradient_norm(model)
+        figures["gradient_norm"] = optimizers.gradient_norm(model)
         self.batches.advance()  # before the values are read: a GPU is still computing here
-        parts = (loss.total.detach(), loss.cross_entropy, loss.ponder, loss.mean_steps, norm, *loss.steps.values())
-        found = torch.stack([part.float() for part in parts]).tolist()
-        values = dict(zip((*AVERAGED, *map(steps_name, loss.steps)), found, strict=True))
+        found = self.processes.sum(torch.stack([value.float() for value in figures.values()])) / self.processes.size
+        values = dict(zip(figures, found.tolist(), strict=True))
         rate = optimizers.learning_rate(training, update=update, seconds=self.seconds)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -245,10 +267,10 @@ class TrainingRun:
         self.optimizer.zero_grad(set_to_none=True)
         self.running.add(model, update=update)
         state.update, state.epoch, state.batch = update, self.batches.epoch, self.batches.index
-        state.examples += len(batch.indices)
+        state.examples += num_examples
         state.targets += num_targets
-        counts = {"updates": 1, "examples": len(batch.indices), "targets": num_targets}
-        self._log(loss.traces, values | counts | {"seconds": time.perf_counter() - began}, rate=rate)
+        counts = {"updates": 1, "examples": num_examples, "targets": num_targets}
+        self._log(traces, values | counts | {"seconds": time.perf_counter() - began}, rate=rate)
 
     def _halting_delayed(self) -> bool:
         """Return whether the next update is one of those before halting is trained."""
@@ -285,12 +307,13 @@ class TrainingRun:
         decided = {} if self._halting_delayed() or self.training.stage == "halting" else traces
         for side, watch in self.state.collapse.items():
             most = self.model.config.max_steps_of(decoder=side == "decoder")
-            if warning := watch.look(decided.get(side), side=side, max_steps=most, updates=updates):
+            found = decided.get(side)
+            if warning := watch.look(found, side=side, max_steps=most, updates=updates, processes=self.processes):
                 self._warn(warning)
 
     def _validate(self, stop: StopRequest) -> None:
         state = self.state
-        score = self.validation.score(self.model, stopped=stop)
+        score = self.validation.score(self.model, stopped=stop if self.processes.size == 1 else never)
         state.validated = state.update
         weights = checkpoints.copy_weights(self.model)
         self.averager.add(weights)
@@ -354,6 +377,9 @@ class TrainingRun:
             )
         state.seconds = self.seconds
         state.saves += 1
+        self.saved_at = time.monotonic()
+        if not self.processes.first:
+            return
         snapshot = Snapshot(
             state=state,
             config=self.config,
@@ -369,8 +395,9 @@ class TrainingRun:
         self.saved_at = time.monotonic()
 
     def write(self, event: str, values: Mapping[str, Value]) -> None:
-        """Add a line to the metrics."""
-        assert self.metrics is not None
+        """Add a line to the metrics, in the first process."""
+        if self.metrics is None:
+            return
         self.metrics.write(event, update=self.state.update, seconds=self.seconds, values=values)
         if self.board is not None and event in ("update", "validation"):
             self.board.write(event, update=self.state.update, values=values)

@@ -34,7 +34,7 @@ def cross_entropies(
     return torch.stack(
         [
             functional.cross_entropy(
-                logits.float().flatten(0, -2),
+                logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, -2),
                 target.flatten(),
                 ignore_index=ignored,
                 label_smoothing=label_smoothing,

@@ -23,9 +23,10 @@ from universal_transformer.registry import build
 from universal_transformer.tasks.task import Task, with_absolute_files
 from universal_transformer.training import folder as folders
 from universal_transformer.training.checkpoint import copy_weights, load_weights, newest
-from universal_transformer.training.config import CHECKPOINTS, RunConfig
+from universal_transformer.training.config import CHECKPOINTS, MODEL, RunConfig
 from universal_transformer.training.interruption import StopRequest, stop_on_signals
 from universal_transformer.training.optimizer import NonFiniteError
+from universal_transformer.training.processes import joined, own_device, started
 from universal_transformer.training.randomness import repeatable
 from universal_transformer.training.run import Reason, TrainingRun
 from universal_transformer.training.score_text import numbers
@@ -75,9 +76,10 @@ def train(
     """
     if not resume:
         config = dataclasses.replace(config, data=with_absolute_files(config.data))
-    changes = folders.check_usable(folder, config, resume=resume, accepted=accept_changes)
+    first = started().first
+    changes = folders.check_usable(folder, config, resume=resume, accepted=accept_changes) if first or resume else []
     check_extras(config)
-    device = pick_device(config.training.device, field="training.device")
+    device = own_device(pick_device(config.training.device, field="training.device"))
     task = task or config.data.load()
     if not task.train:
         raise UserError(f"data: there are no examples to train on in {task.name}")
@@ -89,16 +91,23 @@ def train(
     with ExitStack() as stack:
         stack.enter_context(disk_errors(folder))
         stack.enter_context(repeatable(threads=config.training.threads, device=device))
-        stack.enter_context(folders.claimed(folder))
         stop = stack.enter_context(stop_on_signals(deadline=deadline))
+        processes = stack.enter_context(joined(device))  # inside: torchrun sends SIGTERM when a process is lost
+        if processes.first:
+            stack.enter_context(folders.claimed(folder))
         unit = "examples" if model.config.architecture in ENCODERS else "tokens"
-        shown = stack.enter_context(closing(display(quiet=quiet, unit=unit)))
+        shown = stack.enter_context(closing(display(quiet=quiet or not processes.first, unit=unit)))
         if limit := model.config.generation.max_new_tokens:
             shown.note(f"an answer may have {limit:,} tokens; model.generation.max_new_tokens changes it")
-        run = TrainingRun(config, folder=folder, task=task, model=model, device=device, shown=shown)
+        run = TrainingRun(
+            config, folder=folder, task=task, model=model, device=device, shown=shown, processes=processes
+        )
         stack.callback(run.close)
-        run.start(changes, resume=resume, taken=taken, accepted=accept_changes)
-        folders.keep_held_out(folder, task.held_out)  # after a resume has compared the data
+        with processes.one_after_the_other():  # the first one may rename damaged checkpoints
+            run.start(changes, resume=resume, taken=taken, accepted=accept_changes)
+        run.connect()
+        if processes.first:
+            folders.keep_held_out(folder, task.held_out)  # after a resume has compared the data
         try:
             return finish(run, reason=run.run(stop), stop=stop)
         except NonFiniteError as error:
@@ -150,7 +159,9 @@ def finish(run: TrainingRun, *, reason: Reason, stop: StopRequest) -> TrainingRe
     if interrupted:
         reason = "interrupted"
     load_weights(run.model, chosen.weights)
-    model_folder = folders.save_model(run.folder, run.model, run.task.codec)
+    model_folder = run.folder / MODEL
+    if run.processes.first:
+        folders.save_model(run.folder, run.model, run.task.codec)
     figures = numbers(chosen.score) if chosen.score else {}
     baseline = run.check_baseline(chosen.score) if chosen.score else ""
     if chosen.score and not interrupted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -20,6 +21,7 @@ from universal_transformer.evaluation.trivial import TrivialBaseline, target_cla
 from universal_transformer.nn.trace import Kept, Trace
 from universal_transformer.registry import Model
 from universal_transformer.training.objective import NEVER, answer, objective
+from universal_transformer.training.processes import ALONE, Processes
 from universal_transformer.training.step_losses import cross_entropies, expected_loss
 from universal_transformer.training.task_metric import TaskMetric
 from universal_transformer.typed import NumberOf
@@ -85,8 +87,10 @@ class Validation:
         device: torch.device,
         precision: Precision,
         metric: TaskMetric | None = None,
+        processes: Processes = ALONE,
     ) -> None:
         self._examples, self._device, self._precision, self._metric = examples, device, precision, metric
+        self._processes = processes
         sampler = BucketSampler(sizes(examples), batch_tokens=batch_tokens, seed=0, shuffle=False)
         self._batches = sampler.epoch(0) if examples else []
 
@@ -94,7 +98,10 @@ class Validation:
         return bool(self._batches)
 
     def score(self, model: Model, *, stopped: Callable[[], bool]) -> Score:
-        """Return the score; raise Interrupted as soon as `stopped` returns true."""
+        """Return the score; raise Interrupted as soon as `stopped` returns true.
+
+        Of several processes each scores every n-th batch, and all compute the metric of the task.
+        """
 
         def check() -> None:
             if stopped():
@@ -103,9 +110,10 @@ class Validation:
         totals = torch.zeros(3 + 2 * len(SIDES), dtype=torch.float64, device=self._device)
         with self._evaluating(model):
             with self._precision():
-                for indices in self._batches:
+                for indices in self._batches[self._processes.rank :: self._processes.size]:
                     check()
                     totals += self._batch_totals(model, indices)
+            totals = self._processes.sum(totals)
             metric = {} if self._metric is None else self._metric.score(model, check=check)
         loss, correct, targets, *counts = totals.tolist()
         targets = max(1.0, targets)
@@ -208,12 +216,21 @@ class CollapseWatch:
     """Inspected updates since then."""
     warned: bool = False
 
-    def look(self, trace: Trace | None, *, side: Side, max_steps: int, updates: int) -> str | None:
-        """Inspect the last of `updates` updates (None: halting is not trained); return a warning, once a run."""
+    def look(
+        self, trace: Trace | None, *, side: Side, max_steps: int, updates: int, processes: Processes = ALONE
+    ) -> str | None:
+        """Inspect the last of `updates` updates (None: halting is not trained); return a warning, once a run.
+
+        `trace` is that of this process.
+        """
         kind, found = None, ""
         if trace is not None and trace.probability is not None:
             steps = trace.steps if trace.padding is None else trace.steps[~trace.padding]
-            mean, spread = float(steps.mean()), float(steps.std(correction=0))
+            steps = steps.double()
+            sums = torch.stack([torch.ones_like(steps).sum(), steps.sum(), steps.square().sum()])
+            count, total, squares = processes.sum(sums).tolist()
+            mean = total / count
+            spread = math.sqrt(max(0.0, squares / count - mean**2))
             kind = kind_of_collapse(mean, spread, max_steps=max_steps)
             if kind is not None:
                 found = describe(kind, mean, spread, side=side, max_steps=max_steps)

@@ -1,0 +1,82 @@
+"""The gradient of a batch, computed in one pass or in several, by one process or by several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from universal_transformer.axes import Scalar
+from universal_transformer.evaluation.report import Side
+from universal_transformer.nn.trace import Trace
+from universal_transformer.registry import Model
+from universal_transformer.training import halting_schedule
+from universal_transformer.training.batches import Part
+from universal_transformer.training.config import TrainingConfig
+from universal_transformer.training.counts import counts_of
+from universal_transformer.training.objective import Loss, objective
+from universal_transformer.training.processes import Processes
+from universal_transformer.training.randomness import depth_of, seed_update
+from universal_transformer.training.score_text import steps_name
+
+Precision = Callable[[], AbstractContextManager[object]]
+
+
+def backward(
+    model: Model,
+    parts: Sequence[Part],
+    *,
+    call: nn.Module,
+    training: TrainingConfig,
+    update: int,
+    seconds: float,
+    precision: Precision,
+    processes: Processes,
+) -> tuple[dict[str, Scalar], Mapping[Side, Trace]]:
+    """Add the gradient of a batch to the parameters of `model`; return the figures of the batch by name, and traces.
+
+    `parts` are those of this process, and `call` is the module to call: the model, or its replica. The figures are sums
+    over the parts, whose mean over processes is that of the batch, as that of the gradients is. The traces are those
+    of the last part.
+
+    Among several processes, random numbers are a function of seed, update and process: dropout and random positions
+    depend on the number of processes.
+    """
+    if processes.size > 1:
+        seed_update(training.seed, update=update, rank=processes.rank)
+    whole = len(parts) == processes.size == 1
+    counts = None if whole else counts_of(model, parts, processes=processes)
+    found: dict[str, Scalar] = {}
+    for part in parts:
+        with precision():
+            loss = objective(
+                model,
+                part.batch,
+                call=call,
+                counts=counts,
+                label_smoothing=training.label_smoothing,
+                ponder_weight=halting_schedule.ponder_weight(training, update=update, seconds=seconds),
+                max_steps=depth_of(training, update=update, most=model.config.max_steps),
+                step_loss=training.step_loss,
+                stage=training.stage,
+            )
+        last = part is parts[-1]
+        with call.no_sync() if isinstance(call, DistributedDataParallel) and not last else nullcontext():
+            torch.autograd.backward(loss.total if whole else part.weight * loss.total + _nothing(model))
+        for name, value in _figures(loss).items():
+            found[name] = value if whole else found.get(name, 0.0) + part.weight * value
+    return found, loss.traces
+
+
+def _nothing(model: nn.Module) -> Scalar:
+    """Return 0, with a gradient of 0 for every parameter: a replica waits for the gradients of all of them."""
+    return sum((0.0 * each.sum() for each in model.parameters() if each.requires_grad), torch.zeros(()))
+
+
+def _figures(loss: Loss) -> dict[str, Scalar]:
+    steps = {steps_name(side): value for side, value in loss.steps.items()}
+    parts = {"loss": loss.total.detach(), "cross_entropy": loss.cross_entropy, "ponder": loss.ponder}
+    return {**parts, "mean_steps": loss.mean_steps, **steps}

@@ -1,0 +1,123 @@
+"""The processes of a run that torchrun started: each computes the gradient of a part of every batch (data parallel).
+
+Processes exchange numbers before a forward pass (the counts that the loss is divided by), in the backward pass (the
+gradients, by `DistributedDataParallel`) and after it (the figures of the update). None of these exchanges depends on
+how many steps the positions of a process take, so that processes may halt at different steps.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from universal_transformer.axes import Tensor
+from universal_transformer.errors import UserError
+
+TIMEOUT = 20.0
+"""Seconds after which a process that does not answer counts as lost."""
+ROLL_CALL = 2.0
+"""Seconds in which processes that are not lost say so."""
+
+
+class LostProcessError(UserError):
+    """Another process of the run has ended, or does not answer."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Of `size` processes the one of number `rank`; rank 0 alone writes files and messages."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes."""
+        return self.rank == 0
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Return the sum over all processes, the same bits in each; `values` themselves in a process of its own."""
+        if self.size > 1:
+            values = values.clone()
+            distributed.all_reduce(values)
+        return values
+
+    @contextmanager
+    def one_after_the_other(self) -> Iterator[None]:
+        """The first process does what is inside before the others do."""
+        if not self.first:
+            self.sum(torch.zeros(()))
+        yield
+        if self.first:
+            self.sum(torch.zeros(()))
+
+    def replicate(self, model: nn.Module, *, device: torch.device) -> nn.Module:
+        """Return the module to call in training: its backward pass takes the mean of the gradients over processes."""
+        if self.size == 1:
+            return model
+        return DistributedDataParallel(
+            model, device_ids=[device] if device.type == "cuda" else None, forward_sync_buffers=False
+        )
+
+    def lost(self) -> list[int]:
+        """Return the ranks of the processes that do not answer; those that call this do."""
+        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        store = distributed.TCPStore(host, port, is_master=False)  # type: ignore[attr-defined]
+        store.set(f"here {self.rank}", "")
+        time.sleep(ROLL_CALL)
+        return [rank for rank in range(self.size) if not store.check([f"here {rank}"])]
+
+
+ALONE = Processes()
+"""A run of one process."""
+
+
+def started() -> Processes:
+    """Return the processes that torchrun started, by its environment variables; `ALONE` without them."""
+    rank, size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    return ALONE if rank is None or size is None or size == "1" else Processes(rank=int(rank), size=int(size))
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[Processes]:
+    """Connect the processes that torchrun started, by gloo on a CPU and NCCL on GPUs, until they end.
+
+    They stay connected from one run to the next: a second connection would find the addresses of the first one.
+    Raises LostProcessError where another process ends or does not answer for `TIMEOUT` seconds.
+    """
+    processes = started()
+    if processes.size == 1:
+        yield processes
+        return
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    if not distributed.is_initialized():
+        distributed.init_process_group(backend, timeout=timedelta(seconds=TIMEOUT))
+        atexit.register(distributed.destroy_process_group)
+    try:
+        yield processes
+    except RuntimeError as error:
+        if not isinstance(error, distributed.DistError) and "gloo" not in str(error):
+            raise
+        ranks = ", ".join(map(str, processes.lost())) or "another one"
+        raise LostProcessError(
+            f"no answer from process {ranks} of {processes.size}: stopped; the last checkpoint is unchanged, and "
+            "ut train --resume continues from it, with any number of processes"
+        ) from error
+
+
+def own_device(device: torch.device) -> torch.device:
+    """Return the GPU of this process where a run uses several, else `device`."""
+    if device.type != "cuda" or started().size == 1:
+        return device
+    own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(own)
+    return own

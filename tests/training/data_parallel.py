@@ -1,0 +1,95 @@
+"""Run by torchrun: train small models of every kind in float64, in one folder each.
+
+torchrun --nproc-per-node N data_parallel.py FOLDER UPDATES    the runs of `RUNS`; begin `CONTINUED`, or continue it
+torchrun --nproc-per-node N data_parallel.py FOLDER SIGNAL     a run whose last process gets a signal in it
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import torch
+
+from universal_transformer.errors import UserError
+from universal_transformer.recipes import RECIPES
+from universal_transformer.training.config import RunConfig
+from universal_transformer.training.run import TrainingRun
+from universal_transformer.training.trainer import train
+from universal_transformer.typed import replaced
+
+SMALL = {
+    "model.sizes.width": 16,
+    "model.sizes.filter_width": 24,
+    "model.sizes.num_heads": 2,
+    "model.step.dropout": 0.0,
+    "training.minutes": 0.0,
+    "training.max_updates": 6,
+    "training.validate_every": 4,
+    "training.log_every": 1,
+    "training.threads": 1,
+    "training.schedule": "constant",
+}
+STORIES = {
+    "data.train_stories": 60,
+    "data.validation_stories": 10,
+    "data.test_stories": 5,
+    "training.batch_tokens": 150,
+}
+COPY = {
+    "data.train_examples": 60,
+    "data.validation_examples": 10,
+    "data.test_examples": 2,
+    "data.train_lengths": (1, 10),
+    "data.test_lengths": (12,),
+    "model.coordinates.offsets": "none",
+}
+HALTING = {"model.halting.side": "both", "training.halting_delay": 0.0, "training.ponder_weight": 0.05}
+RUNS = {
+    "act": ("stories", {**STORIES, **HALTING, "model.halting.bias": 0.5}),
+    "passes": ("stories", {**STORIES, **HALTING, "training.accumulate": 3}),
+    "ponder": ("stories", {**STORIES, **HALTING, "model.halting.rule": "ponder"}),
+    "delayed": ("stories", {**STORIES, **HALTING, "training.halting_delay": 0.5}),
+    "pairs-act": ("copy-ut-halting", {**COPY, "training.batch_tokens": 120, "training.step_loss": "mean"}),
+    "pairs": ("copy", {**COPY, "training.batch_tokens": 90}),
+    "few-rows": ("copy", {**COPY, "training.batch_tokens": 8}),
+    "tagger": ("sudoku-4", {"data.train_boards": 5, "data.train_examples": 40, "data.validation_boards": 2,
+                            "data.test_boards": 2, "training.batch_tokens": 96}),
+}  # fmt: skip
+CONTINUED = "passes"
+
+
+def config_of(name: str, changes: dict[str, object]) -> RunConfig:
+    recipe, fields = RUNS[name]
+    return replaced(RECIPES[recipe](), SMALL | fields | changes)
+
+
+def main(folder: Path, what: str) -> None:
+    torch.set_default_dtype(torch.float64)
+    if what.isdecimal():
+        for name in RUNS:
+            train(config_of(name, {}), folder / os.environ["WORLD_SIZE"] / name, quiet=True)
+        config, begun = config_of(CONTINUED, {"training.max_updates": int(what)}), folder / "continued"
+        train(config, begun, resume=(begun / "config.json").exists(), quiet=True)
+    else:
+        send(signal.Signals[what])
+        try:
+            train(config_of("act", {"training.save_minutes": 1e-9}), folder / "lost", quiet=True)
+        except UserError as error:
+            sys.exit(f"process {os.environ['RANK']}: {error}")
+
+
+def send(number: signal.Signals) -> None:
+    """Send a signal to the last process before its third update."""
+    update = TrainingRun._update
+
+    def interrupted(run: TrainingRun) -> None:
+        if run.state.update == 2 and run.processes.rank == run.processes.size - 1:
+            os.kill(os.getpid(), number)
+        update(run)
+
+    TrainingRun._update = interrupted  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

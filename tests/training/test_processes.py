@@ -1,0 +1,135 @@
+"""Data parallel training: 1, 2 and 4 processes have the same losses, and a process that is lost ends the others."""
+
+import itertools
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from universal_transformer.data.example import Example
+from universal_transformer.training import checkpoint as checkpoints
+from universal_transformer.training.batches import TrainingBatches
+from universal_transformer.training.processes import TIMEOUT, Processes
+
+from .data_parallel import CONTINUED, RUNS, SMALL
+
+SCRIPT = Path(__file__).with_name("data_parallel.py")
+SIZES = {2: 2, 4: 4, 1: SMALL["training.max_updates"]}
+"""Number of processes -> update to which they continue the run `CONTINUED`."""
+TOLERANCE = 1e-6
+
+
+def launch(size: int, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
+    return subprocess.run(
+        [*command, str(SCRIPT), *map(str, arguments)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def lines(folder: Path, *, event: str) -> list[dict]:
+    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in found if line["event"] == event]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The folder with the runs of each number of processes."""
+    folder = tmp_path_factory.mktemp("processes")
+    for size, updates in SIZES.items():
+        done = launch(size, folder, updates)
+        assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_any_number_of_processes_has_the_same_losses(runs, name):
+    for event, kept in (
+        ("update", ("loss", "cross_entropy", "mean_steps", "gradient_norm", "learning_rate", "epoch")),
+        ("validation", ("cross_entropy", "error", "mean_steps")),
+    ):
+        alone = lines(runs / "1" / name, event=event)
+        assert len(alone) >= 2
+        for size in (2, 4):
+            found = lines(runs / str(size) / name, event=event)
+            for one, other in zip(alone, found, strict=True):
+                assert [other[key] for key in kept] == pytest.approx(
+                    [one[key] for key in kept], rel=TOLERANCE, abs=1e-9
+                )
+
+
+def test_the_weights_at_the_end_are_the_same_and_every_process_has_them(runs):
+    first, *others = (checkpoints.load_newest(runs / str(size) / "act" / "checkpoints", read=lambda found, _: found)[0]
+                      for size in (1, 2, 4))  # fmt: skip
+    for other in others:
+        assert other.state["standing"]["examples"] == first.state["standing"]["examples"]
+        assert other.state["standing"]["targets"] == first.state["standing"]["targets"]
+        for name, weight in first.tensors["model"].items():
+            torch.testing.assert_close(other.tensors["model"][name], weight, rtol=1e-4, atol=1e-7)
+
+
+def test_a_run_continues_with_another_number_of_processes(runs):
+    undisturbed, found = (lines(folder, event="update") for folder in (runs / "1" / CONTINUED, runs / "continued"))
+    losses = [line["loss"] for line in undisturbed]
+    assert [line["loss"] for line in found] == pytest.approx(losses, rel=TOLERANCE)
+    assert [line["update"] for line in found] == list(range(1, SMALL["training.max_updates"] + 1))
+
+
+@pytest.mark.parametrize("number", ["SIGKILL", pytest.param("SIGSTOP", marks=pytest.mark.slow)])
+def test_a_lost_process_ends_the_others_with_one_line(tmp_path, number):
+    began = time.monotonic()
+    done = launch(2, tmp_path, number)
+    # torchrun waits 30 seconds before it kills a process that is stopped
+    assert time.monotonic() - began < TIMEOUT + 60
+    assert done.returncode != 0
+    said = [line for line in done.stderr.splitlines() if "no answer from process 1 of 2: stopped" in line]
+    assert len(said) == 1, done.stderr[-3000:]
+    kept, _ = checkpoints.load_newest(tmp_path / "lost" / "checkpoints", read=lambda found, _: found)
+    assert kept.state["standing"]["update"] in (1, 2)
+    assert not [line for line in processes() if str(tmp_path) in line]
+
+
+def processes() -> list[str]:
+    """Return the command lines of all processes."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            found.append((folder / "cmdline").read_text().replace("\0", " "))
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+@pytest.mark.parametrize(("size", "passes"), [*itertools.product((1, 2, 3, 5), (1, 2))])
+def test_each_example_is_seen_once_an_epoch_by_one_process(size, passes):
+    examples = [Example(source=(4,) * (1 + i % 7), target=(5,) * (1 + i % 5)) for i in range(83)]
+    seen = []
+    for rank in range(size):
+        batches = TrainingBatches(
+            examples, batch_tokens=20, seed=3, device=torch.device("cpu"),
+            passes=passes, processes=Processes(rank=rank, size=size),
+        )  # fmt: skip
+        while batches.epoch == 0:
+            parts, targets = batches.current()
+            own = [part.batch.indices.tolist() for part in parts if part.weight]
+            assert len(parts) == passes
+            assert targets == sum(len(examples[index].target) for rows in own for index in rows)
+            seen += itertools.chain.from_iterable(own)
+            batches.advance()
+    assert sorted(seen) == list(range(len(examples)))
+
+
+def test_a_process_of_its_own_exchanges_nothing():
+    values = torch.tensor([1.0, math.pi])
+    assert Processes().sum(values) is values
+    assert Processes().replicate(model := torch.nn.Linear(1, 1), device=torch.device("cpu")) is model
