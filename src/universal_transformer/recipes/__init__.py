@@ -44,6 +44,7 @@ MAIN: dict[str, Recipe] = {
     "lte": execute.lte,
     "sudoku-4": puzzles.sudoku_4,
     "sudoku-6": puzzles.sudoku_6,
+    "sudoku-9-easy": puzzles.sudoku_9_easy,
     "sudoku-9": puzzles.sudoku_9,
     "pairs": own_files.pairs,
     "text": own_files.text,
