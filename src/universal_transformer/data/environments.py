@@ -24,7 +24,7 @@ Policy = Callable[[Sequence[Frames]], Sequence[int]]
 
 @dataclass(frozen=True)
 class Environment:
-    """What is observed, what can be done, and an expert. A state of rest is the origin of velocities."""
+    """What is observed, what can be done, and an expert."""
 
     name: Name
     features: tuple[str, ...]
