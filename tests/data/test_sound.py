@@ -117,7 +117,7 @@ def test_a_path_that_is_no_file_gives_one_line(tmp_path, name, message):
 @pytest.mark.parametrize("module", ["soundfile", "scipy.signal"])
 def test_a_missing_library_names_the_extra(monkeypatch, module):
     monkeypatch.setitem(__import__("sys").modules, module, None)
-    sound._transform.cache_clear()
+    sound.transform.cache_clear()
     content = sound_file(tone(rate=16_000), rate=16_000) if module == "scipy.signal" else WAV
     with pytest.raises(UserError, match=r"pip install 'universal-transformer\[sound\]'"):
         decode(content)

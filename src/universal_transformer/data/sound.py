@@ -13,6 +13,7 @@ without an error).
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import struct
@@ -63,6 +64,8 @@ class MelBands:
 
 HEARD = MelBands(fft=256, window=200, hop=80, bands=40)
 """Of recognition: 100 frames a second, each of 25 ms."""
+SPOKEN = MelBands(fft=512, window=400, hop=100, bands=64)
+"""Of synthesis: 80 frames a second, each of 50 ms."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,13 @@ def _check_shape(file: Any, *, where: str) -> None:
         raise UserError(f"{where}: {found}; expected at most {MOST_NUMBERS:,} in all")
 
 
+def encode_wav(samples: Samples) -> bytes:
+    """Return samples between -1 and 1 as the content of a WAV file of 16 bits."""
+    stream = io.BytesIO()
+    _library("soundfile").write(stream, samples, RATE, format="WAV", subtype="PCM_16")
+    return stream.getvalue()
+
+
 def _resampled(samples: Samples, rate: int) -> Samples:
     """Return samples of `RATE` a second, by a polyphase filter."""
     common = math.gcd(rate, RATE)
@@ -169,8 +179,7 @@ def _resampled(samples: Samples, rate: int) -> Samples:
 
 def log_mel(samples: Samples, *, bands: MelBands = HEARD) -> Frames:
     """Return F of the module's equation, a frame for each `hop` samples."""
-    transform = _transform(bands)
-    spectrum = transform.stft(samples, p0=0, p1=-(-len(samples) // bands.hop))
+    spectrum = transform(bands).stft(samples, p0=0, p1=-(-len(samples) // bands.hop))
     energy = np.abs(spectrum.T) ** 2 @ filters(bands).T
     return np.log(np.maximum(energy, FLOOR)).astype(np.float32)
 
@@ -190,7 +199,8 @@ def filters(bands: MelBands) -> NDArray[np.float64]:
 
 
 @cache
-def _transform(bands: MelBands) -> Any:
+def transform(bands: MelBands) -> Any:
+    """Return the short-time Fourier transform of frames, a `scipy.signal.ShortTimeFFT`."""
     signal = _library("scipy.signal")
     window = signal.get_window("hann", bands.window)
     return signal.ShortTimeFFT(window, bands.hop, RATE, mfft=bands.fft)
