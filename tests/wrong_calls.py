@@ -11,6 +11,7 @@ import universal_transformer as ut
 from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.baselines.lstm import LstmLanguageModel
 from universal_transformer.evaluation.pipeline import Pipeline
+from universal_transformer.registry import build
 
 torch.manual_seed(0)
 SMALL = {"sizes": ut.Sizes(width=8, filter_width=8, num_heads=2), "depth": ut.DepthConfig(max_steps=2)}
@@ -30,12 +31,18 @@ facts = ut.Classifier(
         **SMALL,
     )
 ).eval()
+sound = build(
+    ut.ModelConfig(vocabulary=WORDS, outputs=ut.OutputsConfig(kind="frames", features=4, stride=2), **SMALL)
+).eval()
 lstm = LstmLanguageModel(LstmConfig(width=8, vocabulary=WORDS)).eval()
 
 rows = torch.tensor([[3, 4, 2], [5, 2, 0]])
 row, floats = rows[0], rows.float()
 
 CALLS = {
+    # frames
+    "tokens for frames": (lambda: sound(rows, rows), r"target of type torch.int64 .* \[batch, frame, 4\]"),
+    "frames of fewer rows": (lambda: sound(rows, torch.zeros(1, 3, 4)), "2 sources, but 1 targets"),
     # ids of a forward pass
     "source of one dimension": (lambda: pair(row, rows), r"source of shape \[3\]: .*source.unsqueeze\(0\)"),
     "target of one dimension": (lambda: pair(rows, row), r"target of shape \[3\]: .*target.unsqueeze\(0\)"),

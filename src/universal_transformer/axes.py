@@ -6,7 +6,9 @@ axis       meaning
 batch      sequences worked on together
 position   places of one sequence (``m`` or ``n`` in the paper)
 source     positions of the encoder (``m``)
-target     positions of the decoder (``n``)
+target     positions of the decoder (``n``), or frames that it writes
+new        positions of the decoder in one call
+output     numbers of a frame that is written
 query, key positions that ask and positions that are asked in attention
 width      channels of a state (``d``)
 heads      attention heads (``k``)

@@ -14,18 +14,20 @@ from universal_transformer.kinds import AnyModelConfig, config_from_dict
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.models.frame_generator import FrameGenerator
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.pretrained import CONFIG, find_model, read_config
 from universal_transformer.models.roles import (
     AnyClassifier,
     AnyEncoderDecoder,
+    AnyFrameGenerator,
     AnyLanguageModel,
     AnyTagger,
     NonAutoregressive,
 )
 from universal_transformer.models.tagger import Tagger
 
-Model = AnyEncoderDecoder | AnyLanguageModel | AnyClassifier | AnyTagger | NonAutoregressive
+Model = AnyEncoderDecoder | AnyLanguageModel | AnyClassifier | AnyTagger | NonAutoregressive | AnyFrameGenerator
 
 CLASSES: dict[tuple[type[AnyModelConfig], str], type[Model]] = {
     (ModelConfig, "encoder_decoder"): EncoderDecoder,
@@ -42,6 +44,8 @@ CLASSES: dict[tuple[type[AnyModelConfig], str], type[Model]] = {
 
 def class_of(config: AnyModelConfig) -> type[Model]:
     """The class that ``config`` builds."""
+    if isinstance(config, ModelConfig) and config.outputs.kind == "frames":
+        return FrameGenerator
     return CLASSES[type(config), config.architecture]
 
 

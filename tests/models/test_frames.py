@@ -5,26 +5,17 @@ import math
 import pytest
 import torch
 
+from small_frames import INPUTS, SHAPE, SIZES, frames
 from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import InputsConfig, OutputsConfig, VocabularyConfig
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.frames import FrameInput, PatchInput, check_frames
-from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, HaltingConfig, Sizes, StepConfig
+from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, Sizes, StepConfig
 from universal_transformer.nn.coordinates import Coordinates, sinusoid
 from universal_transformer.registry import build
 
-SIZES = Sizes(width=8, filter_width=12, num_heads=2)
-INPUTS = {
-    "frames": {"kind": "frames", "features": 4},
-    "joined frames": {"kind": "frames", "features": 4, "stride": 3},
-    "convolved frames": {"kind": "frames", "features": 4, "stride": 4, "stem": "convolution"},
-    "patches": {"kind": "patches", "features": 4, "stride": 2},
-    "convolved patches": {"kind": "patches", "features": 4, "stride": 2, "stem": "convolution"},
-    "pixels": {"kind": "patches", "features": 4},
-}
 OUTPUTS = ("classifier", "tagger", "encoder_decoder", "raster")
-SHAPE = {"fixed": {}, "halting": {"halting": HaltingConfig(side="both", bias=0.5)}}
 
 
 def config_of(given="frames", output="classifier", *, depth="fixed", **fields):
@@ -46,15 +37,6 @@ def config_of(given="frames", output="classifier", *, depth="fixed", **fields):
 def model_of(*arguments, **fields):
     torch.manual_seed(3)
     return build(config_of(*arguments, **fields)).eval()
-
-
-def frames(*lengths, features=4, seed=0):
-    """Rows of frames, padded with NaN on the right."""
-    found = torch.full((len(lengths), max(lengths), features), math.nan)
-    generator = torch.Generator().manual_seed(seed)
-    for row, length in enumerate(lengths):
-        found[row, :length] = torch.randn(length, features, generator=generator)
-    return found
 
 
 def inputs_of(given, lengths=(5,)):

@@ -20,12 +20,12 @@ class Batch:
 
     `source` is [batch, source] for tokens, [batch, facts, words] for facts, None for a language model, and float32
     [batch, frame, feature] for frames, padded with NaN;
-    `target` is [batch, target] for ids and classes of positions, [batch] for classes of examples; `indices` says which
-    example each row is.
+    `target` is [batch, target] for ids and classes of positions, [batch] for classes of examples, and float32 as well
+    for frames; `indices` says which example each row is.
     """
 
     source: Int[Tensor, "batch source"] | Int[Tensor, "batch facts words"] | Float[Tensor, "batch frame feature"] | None
-    target: Int[Tensor, "batch target"] | Int[Tensor, " batch"]
+    target: Int[Tensor, "batch target"] | Int[Tensor, " batch"] | Float[Tensor, "batch target output"]
     indices: Int[Tensor, " batch"]
 
     def to(self, device: torch.device | str) -> Batch:
@@ -38,6 +38,8 @@ class Batch:
         """Number of terms in a mean loss: targets that are not padding, or examples if each has one class."""
         if self.target.ndim == 1:
             return len(self.target)
+        if self.target.is_floating_point():
+            return int((~self.target.isnan().all(dim=-1)).sum())
         return int((self.target != PADDING).sum())
 
 
@@ -58,11 +60,8 @@ def collate(examples: Sequence[Example], *, indices: Sequence[int]) -> Batch:
 
 
 def _pad_sources(sources: list) -> Tensor | None:
-    frames = [isinstance(source, np.ndarray) for source in sources]
-    if any(frames):
-        if not all(frames):
-            raise ValueError("a batch holds either sources of frames or of ids, found both")
-        return pad_sequence([torch.from_numpy(source) for source in sources], batch_first=True, padding_value=math.nan)
+    if (frames := _pad_frames(sources, name="sources")) is not None:
+        return frames
     facts = [bool(source) and isinstance(source[0], tuple) for source in sources]
     if any(facts):
         if not all(facts):
@@ -73,7 +72,18 @@ def _pad_sources(sources: list) -> Tensor | None:
     return _pad_rows(sources)
 
 
+def _pad_frames(sides: list, *, name: str) -> Tensor | None:
+    frames = [isinstance(side, np.ndarray) for side in sides]
+    if not any(frames):
+        return None
+    if not all(frames):
+        raise ValueError(f"a batch holds either {name} of frames or of ids, found both")
+    return pad_sequence([torch.from_numpy(side) for side in sides], batch_first=True, padding_value=math.nan)
+
+
 def _pad_targets(targets: list) -> Tensor:
+    if (frames := _pad_frames(targets, name="targets")) is not None:
+        return frames
     if all(isinstance(target, int) for target in targets):
         return torch.tensor(targets, dtype=torch.int64)
     if any(isinstance(target, int) for target in targets):

@@ -22,11 +22,12 @@ class Example:
     `source` has token ids, or for stories one tuple of word ids for each fact and for the question, or finite frames of
     a sound, of observations or of a picture (its columns of pixels); it is empty for a language model. `target` has ids
     with the end id (intensities have none), a class, the tokens of a language model, or (of a tagger) a class for each
-    source position, from 1 on, and 0 where a position has none. It is ``()`` or `NO_CLASS` where the answer is unknown.
+    source position, from 1 on, and 0 where a position has none, or finite frames of a sound. It is ``()`` or `NO_CLASS`
+    where the answer is unknown.
     """
 
     source: tuple[int, ...] | tuple[tuple[int, ...], ...] | Frames
-    target: tuple[int, ...] | int
+    target: tuple[int, ...] | int | Frames
     group: str = ""
     """Row of an error table, such as "task 1" or "length 40"."""
     supports: tuple[int, ...] = ()
@@ -42,8 +43,12 @@ def has_numbers(example: Example) -> bool:
 
 def size(example: Example) -> int:
     """Positions of an example in a batch: max(source, target), where a class or a frame counts as one."""
-    target = len(example.target) if isinstance(example.target, tuple) else 1
-    return max(len(example.source), target)
+    return max(len(example.source), target_size(example))
+
+
+def target_size(example: Example) -> int:
+    """Tokens or frames of the target; 1 for a class."""
+    return 1 if isinstance(example.target, int) else len(example.target)
 
 
 def sizes(examples: Sequence[Example]) -> list[int]:

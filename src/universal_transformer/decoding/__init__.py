@@ -1,4 +1,4 @@
-"""Generation of tokens: greedy search, sampling and beam search, in batches, with cached keys and values."""
+"""Generation with cached keys and values, in batches: tokens by greedy search, sampling and beam search, and frames."""
 
 from universal_transformer.decoding.beam import beam_search
 from universal_transformer.decoding.continuous import (
@@ -7,6 +7,7 @@ from universal_transformer.decoding.continuous import (
     generate_continuously,
     generate_stream,
 )
+from universal_transformer.decoding.frame_generation import GeneratedFrames, generate_frames
 from universal_transformer.decoding.sampling import generate
 from universal_transformer.decoding.search import answer, search
 from universal_transformer.models.generated import GREEDY, Generated, Sampling
@@ -15,12 +16,14 @@ __all__ = [
     "GREEDY",
     "DecodingOptions",
     "Generated",
+    "GeneratedFrames",
     "Request",
     "Sampling",
     "answer",
     "beam_search",
     "generate",
     "generate_continuously",
+    "generate_frames",
     "generate_stream",
     "search",
 ]

@@ -26,10 +26,10 @@ from universal_transformer.decoding.sampling import Continuation, extend, genera
 from universal_transformer.errors import UserError
 from universal_transformer.execution import policy
 from universal_transformer.execution.stream import RowStream, stream_obstacle
+from universal_transformer.models.decoder import DecoderState
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.generated import GREEDY, Generated, Sampling
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.target import DecoderState
 from universal_transformer.nn.config import Exit
 
 

@@ -10,11 +10,16 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.models.frames import blank_frames, check_frames
 from universal_transformer.models.inputs import check_tokens
-from universal_transformer.models.roles import AnyEncoderDecoder, AnyLanguageModel, NonAutoregressive
+from universal_transformer.models.roles import (
+    AnyEncoderDecoder,
+    AnyFrameGenerator,
+    AnyLanguageModel,
+    NonAutoregressive,
+)
 
 
 def sources_of(
-    source: object, *, model: AnyEncoderDecoder | NonAutoregressive
+    source: object, *, model: AnyEncoderDecoder | AnyFrameGenerator | NonAutoregressive
 ) -> Int[Tensor, "batch source"] | Float[Tensor, "batch frame feature"]:
     """Return sources as one tensor on the model's device, padded on the right.
 

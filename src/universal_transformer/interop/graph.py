@@ -110,6 +110,8 @@ def _exported_config(model: Model) -> ModelConfig:
         raise UserError("model.tensor2tensor: choices for official checkpoints are not exported; all must be default")
     if config.architecture == "classifier" and config.outputs.pooling == "pointer":
         raise UserError('model.outputs.pooling="pointer": not exported, because the ONNX optimizer drops its 1e-9')
+    if config.outputs.kind == "frames":
+        raise UserError('model.outputs.kind="frames": not exported; only logits of tokens and classes are')
     if config.vocabulary.separator_id:
         raise UserError("model.vocabulary.separator_id: not exported, because ONNX has no cumulative maximum")
     if config.halts and config.halting.shows_mean:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from universal_transformer.typed import ADDED, Count, Positive
+from universal_transformer.typed import ADDED, Count, DropoutRate, Positive
 
 Architecture = Literal["encoder_decoder", "language_model", "classifier", "tagger"]
 ENCODERS = ("classifier", "tagger")
@@ -59,12 +59,18 @@ class InputsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputsConfig:
-    """From states to logits."""
+    """From states to logits, or to frames."""
 
-    kind: Literal["tokens", "raster"] = field(default="tokens", metadata=ADDED)
-    """What a decoder writes: a text, or the intensities of the pixels of a picture, row by row."""
+    kind: Literal["tokens", "raster", "frames"] = field(default="tokens", metadata=ADDED)
+    """What a decoder writes: a text, the intensities of the pixels of a picture, row by row, or frames of numbers."""
     columns: Count = field(default=0, metadata=ADDED)
     """Pixels of a row of the picture that is written. The data determine it."""
+    features: Count = field(default=0, metadata=ADDED)
+    """Numbers of a frame that is written. The data determine it."""
+    stride: Positive = field(default=1, metadata=ADDED)
+    """Frames that are written at one position."""
+    prenet_dropout: DropoutRate = field(default=0.5, metadata=ADDED)
+    """Dropout of the two layers through which a decoder reads the frame before."""
     tie_output: bool = True
     """Use the target embedding as the output matrix."""
     output_bias: bool = True

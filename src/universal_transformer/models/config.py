@@ -126,7 +126,7 @@ class ModelConfig(BaseConfig):
     kind: ClassVar[str] = "universal_transformer"
 
     outputs: OutputsConfig = OutputsConfig()
-    """From states to logits."""
+    """From states to logits, or to frames."""
     sizes: Sizes = Sizes()
     """Channels and heads."""
     coordinates: CoordinatesConfig = CoordinatesConfig()
@@ -299,6 +299,22 @@ def _picture_rules(config: ModelConfig) -> Rules:
         yield "tensor2tensor.shift_positions_by_step", shifted, "rows and columns are not shifted"
 
 
+def _frame_rules(config: ModelConfig) -> Rules:
+    """Choices for a decoder that writes frames (D19)."""
+    outputs, halting = config.outputs, config.halting
+    if outputs.kind != "frames":
+        remedy = 'is of frames that are written: needs outputs.kind="frames"'
+        yield "outputs.features", outputs.features > 0, remedy
+        yield "outputs.stride", outputs.stride > 1, remedy
+        return
+    yield "outputs.kind", config.architecture != "encoder_decoder", 'needs architecture "encoder_decoder"'
+    tokens = config.vocabulary.target_size > 0
+    yield "vocabulary.target_size", tokens, "frames that are written have no vocabulary: leave it out"
+    ponder = config.halts and halting.rule == "ponder"
+    yield "halting.rule", ponder, "ponder needs probabilities of classes after every step, and frames have none"
+    yield "tensor2tensor.ponder_padding", config.tensor2tensor.ponder_padding, "frames of padding are no input"
+
+
 def _rules(config: ModelConfig) -> Rules:
     yield from _size_rules(config)
     yield from _side_rules(config)
@@ -306,6 +322,7 @@ def _rules(config: ModelConfig) -> Rules:
     yield from _source_rules(config)
     yield from _position_rules(config)
     yield from _picture_rules(config)
+    yield from _frame_rules(config)
     pointer, tokens = config.outputs.pooling == "pointer", config.inputs.kind == "tokens"
     classes = config.vocabulary.num_classes not in (0, config.vocabulary.size)
     yield "transition.kind", config.transition.kind not in TRANSITIONS, f"allowed: {listed(TRANSITIONS)}"

@@ -15,22 +15,22 @@ from universal_transformer.models.config import BaseConfig
 Frames = Float[Tensor, "batch frame feature"]
 
 
-def check_frames(source: Tensor, *, features: int) -> None:
-    """UserError unless ``source`` is [batch, frame, feature], with NaN only in whole frames (on a CPU)."""
+def check_frames(frames: Tensor, *, features: int, name: str = "source") -> None:
+    """UserError unless ``frames`` are [batch, frame, feature], with NaN only in whole frames (on a CPU)."""
     if torch.compiler.is_compiling():
         return
-    shape = list(source.shape)
-    if not source.is_floating_point() or source.ndim != 3 or shape[2] != features or 0 in shape:
+    shape = list(frames.shape)
+    if not frames.is_floating_point() or frames.ndim != 3 or shape[2] != features or 0 in shape:
         raise UserError(
-            f"source of type {source.dtype} and shape {shape}: expected floating-point numbers [batch, frame, "
+            f"{name} of type {frames.dtype} and shape {shape}: expected floating-point numbers [batch, frame, "
             f"{features}], at least one row of at least one frame"
         )
-    if source.device.type == "cpu":
-        blank = source.isnan()
-        if bool((blank.any(dim=-1) & ~blank.all(dim=-1)).any()) or bool(source.isinf().any()):
-            raise UserError("source: a number that is not finite; only padding is NaN, in all features of a frame")
+    if frames.device.type == "cpu":
+        blank = frames.isnan()
+        if bool((blank.any(dim=-1) & ~blank.all(dim=-1)).any()) or bool(frames.isinf().any()):
+            raise UserError(f"{name}: a number that is not finite; only padding is NaN, in all features of a frame")
         if bool(blank.flatten(1).all(dim=1).any()):
-            raise UserError("source: a row without a frame; each row needs one at least")
+            raise UserError(f"{name}: a row without a frame; each row needs one at least")
 
 
 def blank_frames(source: Frames) -> Bool[Tensor, "batch frame"]:

@@ -2,12 +2,13 @@
 
 from universal_transformer.axes import Int, Positions, Tensor
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.decoder import DecoderState
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import TokenInput, check_tokens
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.positions import check_positions, draw_positions
 from universal_transformer.models.roles import AnyLanguageModel, check_threshold_applies
-from universal_transformer.models.target import DecoderState, TargetSide
+from universal_transformer.models.target import TargetSide
 from universal_transformer.nn.config import Exit
 from universal_transformer.nn.trace import NOTHING, Kept
 

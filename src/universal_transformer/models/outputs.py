@@ -2,12 +2,42 @@
 
 from dataclasses import dataclass
 
-from universal_transformer.axes import Float, Scalar, Tensor
+import torch
+
+from universal_transformer.axes import Float, Int, Scalar, Tensor
 from universal_transformer.nn.trace import Trace
 
 
+class _OverDepth:
+    """What the traces of both sides give."""
+
+    encoder: Trace | None
+    decoder: Trace | None
+
+    @property
+    def answers(self) -> Tensor:
+        """Any tensor of the output, for its device and type."""
+        raise NotImplementedError
+
+    @property
+    def ponder_cost(self) -> Scalar:
+        """Mean over real positions of ``N + R``, encoder term plus decoder term; 0 without halting."""
+        terms = [trace.ponder_cost() for trace in (self.encoder, self.decoder) if trace is not None]
+        return sum(terms[1:], terms[0]) if terms else self.answers.new_zeros(())
+
+    @property
+    def mean_steps(self) -> Scalar:
+        """Mean steps over the real positions of both sides; 0 where there is no depth."""
+        traces = [trace for trace in (self.encoder, self.decoder) if trace is not None]
+        if not traces:
+            return self.answers.new_zeros(())
+        made = sum(trace.steps.sum() for trace in traces)
+        real = sum(trace.steps.numel() if trace.padding is None else (~trace.padding).sum() for trace in traces)
+        return (self.answers.new_zeros(()) + made) / real
+
+
 @dataclass(frozen=True)
-class ModelOutput:
+class ModelOutput(_OverDepth):
     """Logits (``[batch, target, classes]``, ``[batch, classes]`` of a classifier, ``[batch, source, classes]`` of a
     tagger) and the traces over depth.
 
@@ -20,17 +50,26 @@ class ModelOutput:
     step_logits: Float[Tensor, "step *batch classes"] | None = None
 
     @property
-    def ponder_cost(self) -> Scalar:
-        """Mean over real positions of ``N + R``, encoder term plus decoder term; 0 without halting."""
-        terms = [trace.ponder_cost() for trace in (self.encoder, self.decoder) if trace is not None]
-        return sum(terms[1:], terms[0]) if terms else self.logits.new_zeros(())
+    def answers(self) -> Tensor:
+        return self.logits
+
+
+@dataclass(frozen=True)
+class FrameOutput(_OverDepth):
+    """Frames, the logit with which each position ends them, and the traces over depth."""
+
+    frames: Float[Tensor, "batch target output"]
+    stop: Float[Tensor, "batch new"]
+    stride: int
+    """Frames that a position writes."""
+    encoder: Trace | None = None
+    decoder: Trace | None = None
 
     @property
-    def mean_steps(self) -> Scalar:
-        """Mean steps over the real positions of both sides; 0 where there is no depth."""
-        traces = [trace for trace in (self.encoder, self.decoder) if trace is not None]
-        if not traces:
-            return self.logits.new_zeros(())
-        made = sum(trace.steps.sum() for trace in traces)
-        real = sum(trace.steps.numel() if trace.padding is None else (~trace.padding).sum() for trace in traces)
-        return (self.logits.new_zeros(()) + made) / real
+    def answers(self) -> Tensor:
+        return self.frames
+
+    @property
+    def places(self) -> Int[Tensor, " target"]:
+        """The position of each frame."""
+        return torch.arange(self.frames.shape[1], device=self.frames.device) // self.stride

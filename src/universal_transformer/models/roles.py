@@ -8,11 +8,12 @@ role                           what it does
 ``AnyEncoderDecoder``          source to target, one token after the other: `start`, then `advance`
 ``AnyLanguageModel``           prompt to continuation, one token after the other: `start`, then `advance`
 ``NonAutoregressive``          source to target, all tokens at once: `output_logits`
+``AnyFrameGenerator``          source to frames, those of one position after the other: `start`, then `advance`
 ============================== ===================================================================================
 
-Called as a module with source and target (of those that it has), each returns a ``ModelOutput``. A model whose
-configuration has ``max_steps=0`` has no depth: it takes no ``max_steps`` or ``halting_threshold``
-and returns no trace.
+Called as a module with source and target (of those that it has), each returns a ``ModelOutput``, and the last one a
+``FrameOutput``. A model whose configuration has ``max_steps=0`` has no depth: it takes no ``max_steps`` or
+``halting_threshold`` and returns no trace.
 """
 
 from __future__ import annotations
@@ -160,6 +161,15 @@ class NonAutoregressive(Generating):
         raise NotImplementedError
 
 
+class AnyFrameGenerator(Pretrained):
+    """Source to frames, generated from left to right until the model stops."""
+
+    architecture = "encoder_decoder"
+    target: Any
+    start: Callable[..., Any]
+    advance: Callable[..., Any]
+
+
 def check_threshold_applies(halting_threshold: float | None, *, config: BaseConfig) -> None:
     """UserError for a threshold that is none, or is given to a model without halting: it would change nothing."""
     if halting_threshold is None:
@@ -182,6 +192,8 @@ def check_exit_applies(exit: Exit | None, *, model: Pretrained) -> None:
             f"exit {exit}: no head reads the states of the steps, because plain layers follow "
             "(tensor2tensor.plain_layers_after); use state_change or second_difference"
         )
+    elif exit is not None and exit.reads_output and config.outputs.kind == "frames":
+        raise UserError(f"exit {exit}: frames have no probabilities to read; use state_change or second_difference")
 
 
 def refuse_depth(

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json
 from universal_transformer.kinds import AnyModelConfig, config_from_dict
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks import TASKS, TaskData, task_name
 from universal_transformer.typed import (
     ADDED,
@@ -209,6 +210,12 @@ class RunConfig:
             raise UserError(
                 f"training.step_loss: {self.training.step_loss!r}, but the rule ponder weighs the loss of each step by "
                 "its probability; leave it out"
+            )
+        frames = isinstance(self.model, ModelConfig) and self.model.outputs.kind == "frames"
+        if self.training.step_loss != "last" and frames:
+            raise UserError(
+                f"training.step_loss: {self.training.step_loss!r}, but this model writes frames, whose loss is that of "
+                "the last step; leave it out"
             )
         if self.training.depth == "random" and self.model.by_length(decoder=False):
             raise UserError(

@@ -13,6 +13,7 @@ from universal_transformer.data.example import NO_CLASS, PADDING
 from universal_transformer.evaluation.report import Side
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.frames import blank_frames, join_blank
 from universal_transformer.models.source import SourceSide
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import Model
@@ -29,7 +30,7 @@ class Counts:
     """
 
     targets: Scalar
-    """Targets that are not padding."""
+    """Targets (tokens, frames) that are not padding."""
     positions: dict[Side, Scalar]
     """Real positions of encoder and decoder."""
 
@@ -53,13 +54,18 @@ def counts_of(model: Model, parts: Sequence[Part], *, processes: Processes) -> C
 
 def _count(model: Model, batch: Batch) -> Tensor:
     """Return the number of targets, and of real positions of encoder and decoder."""
-    ignored = NO_CLASS if batch.target.ndim == 1 else PADDING
-    targets = batch.target != ignored
     config = model.config
+    if frames := batch.target.is_floating_point():
+        targets = ~blank_frames(batch.target)
+    else:
+        targets = batch.target != (NO_CLASS if batch.target.ndim == 1 else PADDING)
     counted = isinstance(config, ModelConfig) and config.tensor2tensor.ponder_padding
     encoder = decoder = targets.new_zeros((1,))
     if isinstance(side := getattr(model, "source", None), SourceSide) and batch.source is not None:
         encoder = side.input.padding(batch.source).logical_not() | counted
-    if config.architecture not in ENCODERS:
+    if frames:
+        assert isinstance(config, ModelConfig)
+        decoder = ~join_blank(~targets, stride=config.outputs.stride)
+    elif config.architecture not in ENCODERS:
         decoder = targets | counted
     return torch.stack([each.sum() for each in (targets, encoder, decoder)]).double()

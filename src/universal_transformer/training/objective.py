@@ -13,14 +13,17 @@ from universal_transformer.axes import Int, Scalar, Tensor
 from universal_transformer.data.batch import Batch
 from universal_transformer.data.example import NO_CLASS, PADDING
 from universal_transformer.evaluation.report import Side
-from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.models.frames import blank_frames
+from universal_transformer.models.outputs import FrameOutput, ModelOutput
 from universal_transformer.nn.trace import Kept, Trace
 from universal_transformer.registry import Model
 from universal_transformer.training.counts import Counts
+from universal_transformer.training.frame_loss import frame_loss
 from universal_transformer.training.step_losses import cross_entropies, deep_supervision, expected_loss, stop_loss
 
 StepLoss = Literal["last", "mean", "increasing"]
 Stage = Literal["all", "halting"]
+Output = ModelOutput | FrameOutput
 NEVER = 1.0
 """A threshold that no cumulative probability exceeds: positions take all steps."""
 
@@ -37,9 +40,9 @@ class Loss:
     """N + R, mean over real positions, encoder and decoder; 0 for a fixed depth."""
     num_targets: Int[Tensor, ""]
     """Target tokens that are not padding; for a classifier, examples whose class is known; for a tagger, positions
-    whose class is."""
+    whose class is; frames."""
     num_correct: Int[Tensor, ""]
-    """Targets that the largest logit names."""
+    """Targets that the largest logit names; frames of which it is rightly said whether their position is the last."""
     mean_steps: Scalar
     """N, mean over the real positions of encoder and decoder together."""
     steps: Mapping[Side, Scalar]
@@ -52,7 +55,7 @@ def objective(
     model: Model,
     batch: Batch,
     *,
-    call: Callable[..., ModelOutput] | None = None,
+    call: Callable[..., Output] | None = None,
     counts: Counts | None = None,
     label_smoothing: float,
     ponder_weight: float,
@@ -68,7 +71,8 @@ def objective(
     its expectation over the last step, and ``N + R`` a divergence (`nn/ponder.py`). `step_loss`: `deep_supervision`.
     In the stage "halting" L is `stop_loss`, of a call in which nothing halts. `call` is called in place of `model`.
     With `counts` the batch is a part of a larger one, whose numbers all means are taken by: the figures of its parts
-    add up to those of the larger batch, times the number of processes.
+    add up to those of the larger batch, times the number of processes. Of a model that writes frames, CE is the loss of
+    `training.frame_loss`.
     """
     depth: dict[str, Any] = {} if max_steps is None else {"max_steps": max_steps}
     if stage == "halting":
@@ -77,25 +81,30 @@ def objective(
     if stage == "halting" or step_loss != "last" or expected:
         depth["keep"] = Kept(states=True)
     output, target = answer(model, batch, depth, call=call), batch.target
-    logits = output.logits.to(torch.promote_types(output.logits.dtype, torch.float32))
     ignored = NO_CLASS if target.ndim == 1 else PADDING
-    real = target != ignored
+    if isinstance(output, FrameOutput):
+        real, step_logits = ~blank_frames(target), None
+        total, num_correct = frame_loss(output, target)
+    else:
+        real, step_logits = target != ignored, output.step_logits
+        logits = output.logits.to(torch.promote_types(output.logits.dtype, torch.float32))
+        total = functional.cross_entropy(
+            logits.flatten(0, -2),
+            target.flatten(),
+            ignore_index=ignored,
+            label_smoothing=label_smoothing,
+            reduction="sum",
+        )
+        num_correct = ((logits.detach().argmax(-1) == target) & real).sum()
     count = real.sum().clamp(min=1) if counts is None else counts.targets
-    total = functional.cross_entropy(
-        logits.flatten(0, -2),
-        target.flatten(),
-        ignore_index=ignored,
-        label_smoothing=label_smoothing,
-        reduction="sum",
-    )
     sides: dict[Side, Trace | None] = {"encoder": output.encoder, "decoder": output.decoder}
     traces = {side: trace for side, trace in sides.items() if trace is not None}
     cross_entropy = total / count
     ponder = output.ponder_cost if counts is None else counts.ponder_cost(traces)
     trained = cross_entropy + ponder_weight * ponder
     read = output.decoder or output.encoder
-    if output.step_logits is not None and read is not None:
-        each = cross_entropies(output.step_logits, target, ignored=ignored, label_smoothing=label_smoothing)
+    if step_logits is not None and read is not None:
+        each = cross_entropies(step_logits, target, ignored=ignored, label_smoothing=label_smoothing)
         if stage == "halting":
             least = model.config.min_steps_of(decoder=output.decoder is not None)
             trained = stop_loss(each.detach(), read, real=real.flatten(), min_steps=least)
@@ -107,7 +116,6 @@ def objective(
             supervised = deep_supervision(each.sum(1) / count, mixed, weights=step_loss)
             trained = supervised + ponder_weight * ponder
     with torch.no_grad():
-        num_correct = ((logits.argmax(-1) == target) & real).sum()
         steps = {side: trace.mean_steps() for side, trace in traces.items()}
         mean_steps = output.mean_steps
         if counts is not None:
@@ -126,8 +134,8 @@ def objective(
 
 
 def answer(
-    model: Model, batch: Batch, depth: Mapping[str, Any], *, call: Callable[..., ModelOutput] | None = None
-) -> ModelOutput:
+    model: Model, batch: Batch, depth: Mapping[str, Any], *, call: Callable[..., Output] | None = None
+) -> Output:
     """Return the output of a model for the targets of a batch, which the tokens before each target are given for.
 
     `depth` are arguments of the call, and `call` is what is called (by default the model).

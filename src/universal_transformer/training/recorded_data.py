@@ -64,9 +64,9 @@ def data_digest(*sets: Sequence[Example]) -> str:
     for examples in sets:
         digest.update(f"{len(examples)} examples\n".encode())
         for example in examples:
-            if isinstance(example.source, np.ndarray):
-                digest.update(f"{example.source.shape}".encode() + example.source.tobytes())
-                digest.update(f"{example.target}".encode())
-            else:
-                digest.update(f"{example.source}{example.target}".encode())
+            for side in (example.source, example.target):
+                if isinstance(side, np.ndarray):
+                    digest.update(f"{side.shape}".encode() + side.tobytes())
+                else:
+                    digest.update(f"{side}".encode())
     return digest.hexdigest()[:12]

@@ -18,6 +18,7 @@ from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.collapse import describe, kind_of_collapse
 from universal_transformer.evaluation.report import METRICS, Side
 from universal_transformer.evaluation.trivial import TrivialBaseline, target_classes
+from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.nn.trace import Kept, Trace
 from universal_transformer.registry import Model
 from universal_transformer.training.objective import NEVER, answer, objective
@@ -135,6 +136,7 @@ class Validation:
                 batch = self._batch(indices)
                 output = answer(model, batch, {"halting_threshold": NEVER, "keep": Kept(states=True)})
                 read = output.decoder or output.encoder
+                assert isinstance(output, ModelOutput), "frames have no such loss"
                 assert output.step_logits is not None, "states are kept"
                 assert read is not None, "a model that halts has a recurrence"
                 ignored = NO_CLASS if batch.target.ndim == 1 else PADDING

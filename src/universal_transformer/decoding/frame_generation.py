@@ -1,0 +1,98 @@
+"""Frames, such as those of a sound, written from left to right until the model stops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from universal_transformer.data.example import Frames
+from universal_transformer.decoding.generation import Source, check_limit, evaluating, steps_of
+from universal_transformer.decoding.ids import lengths_of, sources_of
+from universal_transformer.errors import UserError
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.inputs import padding_of
+from universal_transformer.models.roles import AnyFrameGenerator
+from universal_transformer.nn.config import Exit
+
+STOPS = 0.5
+"""A row ends with the first position whose probability of being the last one is larger."""
+
+
+@dataclass(kw_only=True)
+class GeneratedFrames:
+    """The frames written for one row."""
+
+    source_steps: list[float]
+    """Depth steps of the encoder for each source position; empty without depth."""
+    finished: bool = False
+    """Whether the model stopped; False for frames that were cut at their limit."""
+    steps: list[float] = field(default_factory=list)
+    """Depth steps of the decoder for each position; empty without depth."""
+    parts: list[Frames] = field(default_factory=list)
+    """The frames of each position."""
+
+    @property
+    def frames(self) -> Frames:
+        """All frames [frame, feature]."""
+        return np.concatenate(self.parts)
+
+
+def generate_frames(
+    model: AnyFrameGenerator,
+    source: Source,
+    *,
+    max_new_frames: int | None = None,
+    max_steps: int | None = None,
+    halting_threshold: float | None = None,
+    exit: Exit | None = None,
+) -> list[GeneratedFrames]:
+    """Return the frames that the model writes for each row of ``source``, those of whole positions.
+
+    A row ends with the position that the model says is its last one (`STOPS`), or with the last one of which no frame
+    is beyond ``max_new_frames`` (None: ``config.generation.limit`` of the length of its source), but has one position
+    at least. The other rows of a batch change nothing. ``source``, ``max_steps``, ``halting_threshold`` and ``exit``:
+    as of `generate`. UserError for what it refuses, and for frames that are not finite.
+    """
+    check_limit(max_new_frames)
+    config = model.config
+    assert isinstance(config, ModelConfig)
+    with evaluating(model):
+        given = sources_of(source, model=model)
+        lengths = lengths_of(given, padding_id=config.vocabulary.padding_id)
+        frames = [config.generation.limit(one) if max_new_frames is None else max_new_frames for one in lengths]
+        limits = [_most_positions(limit, config=config) for limit in frames]
+        state = model.start(
+            given, capacity=max(limits), max_steps=max_steps, halting_threshold=halting_threshold, exit=exit
+        )
+        source_steps = steps_of(state.trace, real=~padding_of(given, config=config))
+        rows = [GeneratedFrames(source_steps=steps) for steps in source_steps]
+        running, before = list(range(len(rows))), model.target.first(len(rows))
+        while running:
+            written, stop = model.advance(before, state)
+            if not bool(torch.isfinite(written).all()):
+                raise UserError("the model's frames are not finite: its weights or its training went wrong")
+            ends = (stop[:, -1].sigmoid() > STOPS).tolist()
+            steps = [[]] * len(running) if state.trace is None else state.trace.steps[:, -1:].tolist()
+            for place, (number, part) in enumerate(zip(running, written.float().cpu().numpy(), strict=True)):
+                row = rows[number]
+                row.parts.append(part)
+                row.steps += steps[place]
+                row.finished = ends[place]
+            kept = [place for place, number in enumerate(running) if _goes_on(rows[number], limit=limits[number])]
+            running, before = [running[place] for place in kept], written[kept, -1:]
+            if running and len(kept) < len(written):
+                state.reorder(torch.tensor(kept, device=before.device))
+    return rows
+
+
+def _most_positions(frames: int, *, config: ModelConfig) -> int:
+    """How many positions write at most so many frames, within a learned table of positions; 1 at least."""
+    most = max(1, frames // config.outputs.stride)
+    learned = config.coordinates.position == "learned"
+    return min(most, config.coordinates.max_positions) if learned else most
+
+
+def _goes_on(row: GeneratedFrames, *, limit: int) -> bool:
+    return not row.finished and len(row.parts) < limit

@@ -1,0 +1,99 @@
+"""The target side of a model that writes frames, such as those of a sound: several frames at each position.
+
+With ``s = outputs.stride`` frames ``Y`` at a position, ``x_0 = 0`` and ``x_i = Y_{is-1}`` the last frame of the
+position before:
+
+    h_i = D(ReLU(W_2 D(ReLU(W_1 x_i + b_1)) + b_2))      D: dropout ``outputs.prenet_dropout``, in training
+    [Y_{is}; …; Y_{is+s-1}] = W H_i + b                  H: ``h`` refined over depth
+    P(position i is the last one) = sigmoid(v · H_i + c)
+
+(Wang et al. 2017, Tacotron; Shen et al. 2018, Tacotron 2; Li et al. 2019 for a Transformer.) The layers before the
+recurrence ("prenet") let little of the frame before through while the model learns: it would be copied otherwise.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn.functional import pad
+
+from universal_transformer.axes import Float, Padding, Positions, States, Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.decoder import DecoderSide, DecoderState
+from universal_transformer.models.frames import blank_frames, join_blank
+from universal_transformer.models.positions import without_padding
+from universal_transformer.nn.attention import ProjectedSource
+from universal_transformer.nn.progress import Depth
+from universal_transformer.nn.trace import NOTHING, Kept, Trace
+
+Written = Float[Tensor, "batch target output"]
+Before = Float[Tensor, "batch new output"]
+Stops = Float[Tensor, "batch new"]
+
+
+class FrameTarget(DecoderSide):
+    """The equations of this module."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        outputs, width = config.outputs, config.sizes.width
+        if outputs.features < 1:
+            raise UserError("outputs.features=0: frames need the number of features; take it from the data")
+        prenet = nn.Sequential(
+            *(nn.Linear(outputs.features, width), nn.ReLU(), nn.Dropout(outputs.prenet_dropout)),
+            *(nn.Linear(width, width), nn.ReLU(), nn.Dropout(outputs.prenet_dropout)),
+        )
+        super().__init__(config, embedding=prenet, cross_attention=True)
+        self.stride, self.features = outputs.stride, outputs.features
+        self.output = nn.Linear(width, self.stride * self.features)
+        self.stop = nn.Linear(width, 1)
+
+    def forward(
+        self,
+        frames: Written,
+        *,
+        source: Sequence[ProjectedSource] | None = None,
+        positions: Positions | None = None,
+        depth: Depth | None = None,
+        keep: Kept = NOTHING,
+    ) -> tuple[Written, Stops, Trace]:
+        """Teacher forcing: position ``i`` predicts its frames from those of the positions before.
+
+        ``frames`` are padded on the right with NaN; where the last position of a row has less than ``stride`` of them,
+        the others are predicted all the same. ``depth``: from :meth:`depth`, by default as trained.
+        """
+        padding = without_padding(join_blank(blank_frames(frames), stride=self.stride))
+        last = frames[:, self.stride - 1 :: self.stride].nan_to_num()
+        count = -(-frames.shape[1] // self.stride)
+        before = pad(last, (0, 0, 1, 0))[:, :count].to(self.output.weight.dtype)
+        states, trace = self.refine(
+            self.embed(before, padding=padding),
+            padding=padding,
+            source=source,
+            positions=positions,
+            depth=depth,
+            keep=keep,
+        )
+        written, stop = self._read(states)
+        return written[:, : frames.shape[1]], stop, trace
+
+    def embed(self, before: Before, *, padding: Padding | None = None) -> States:
+        """The frame before each position through the prenet, 0 at padding."""
+        states: States = self.embedding(before)
+        return states if padding is None else states.masked_fill(padding.unsqueeze(-1), 0.0)
+
+    def _read(self, states: States) -> tuple[Written, Stops]:
+        frames: Tensor = self.output(states)
+        stop: Tensor = self.stop(states)
+        return frames.reshape(len(frames), -1, self.features), stop.squeeze(-1)
+
+    def first(self, rows: int) -> Before:
+        """The frame before the first position."""
+        return torch.zeros(rows, 1, self.features, dtype=self.output.weight.dtype, device=self.output.weight.device)
+
+    def advance(self, before: Before, state: DecoderState) -> tuple[Written, Stops]:
+        """The frames of new positions, ``stride`` for each, and their stop logits. The caches of ``state`` grow.
+
+        ``before`` has the frame before each new position: `first`, then the last frame of each position.
+        """
+        return self._read(self.refine_next(self.embed(before), state))
