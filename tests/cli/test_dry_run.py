@@ -44,6 +44,7 @@ from universal_transformer.tasks import (
     SpeechData,
     StoriesData,
     TranslationData,
+    VoiceData,
 )
 
 SIZES = {"width": 32, "filter_width": 48, "num_heads": 4, "max_steps": 3, "vocabulary_size": 23}
@@ -73,6 +74,7 @@ SOURCES = {
     ReadingData: "lambada",
     PicturesData: "mnist10k",
     CaptionsData: "mnist10k",
+    VoiceData: "fsdd",
     SpeechData: "fsdd",
 }
 EXTERNAL = {
@@ -173,6 +175,7 @@ def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkey
     data = RECIPES[name]().data
     many = isinstance(data, AlgorithmicData | LearningToExecuteData | SpeechData)
     small = ["--train-examples", "500"] if many else []
+    small += ["--data.limit", "40"] if isinstance(data, VoiceData) else []
     small += ["--train-stories", "200"] if isinstance(data, StoriesData) else []
     few = ["--train-boards", "5", "--train-examples", "200", "--validation-boards", "2", "--test-boards", "2"]
     small += few if name.startswith("sudoku") else []

@@ -62,6 +62,8 @@ def test_a_recipes_model_can_be_built(name):
         sizes |= {"coordinates.box_rows": 2, "coordinates.box_columns": 2}
     if model.inputs.kind in ("frames", "patches"):
         sizes |= {"inputs.features": 4 * model.inputs.stride}
+    if isinstance(model, ModelConfig) and model.outputs.kind == "frames":
+        sizes |= {"outputs.features": 4}
     with torch.device("meta"):
         assert build(replaced(model, sizes)).num_parameters() > 0
 

@@ -13,8 +13,11 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.outputs import FrameOutput
 from universal_transformer.nn.config import DepthConfig, HaltingConfig, StepConfig
 from universal_transformer.registry import build
+from universal_transformer.training.batches import Part
+from universal_transformer.training.counts import counts_of
 from universal_transformer.training.frame_loss import STOP_WEIGHT, frame_loss
 from universal_transformer.training.objective import objective
+from universal_transformer.training.processes import ALONE
 
 FEATURES, STRIDE = 4, 3
 
@@ -72,6 +75,24 @@ def test_steps_cost_what_they_are_told_to():
     _, loss = loss_of(model_of(halting=HaltingConfig(side="both")), tokens(4), frames(7))
     assert float(loss.ponder) > 1
     assert float(loss.total.detach()) == pytest.approx(float(loss.cross_entropy) + 0.5 * float(loss.ponder), rel=1e-5)
+
+
+def test_the_figures_of_parts_of_a_batch_add_up_to_those_of_the_batch():
+    model = model_of(halting=HaltingConfig(side="both", bias=0.0))
+    source, target = tokens(4, 3, 5), frames(7, 4, 9)
+    whole = Batch(source=source, target=target, indices=torch.arange(3))
+    cut = [([0, 2], 9), ([1], 4)]
+    parts = [
+        Part(Batch(source=source[rows], target=target[rows, :length], indices=torch.tensor(rows)))
+        for rows, length in cut
+    ]
+    counts = counts_of(model, parts, processes=ALONE)
+    settings = {"label_smoothing": 0.0, "ponder_weight": 0.5}
+    expected = objective(model, whole, **settings)
+    found = [objective(model, part.batch, counts=counts, **settings) for part in parts]
+    for name in ("total", "cross_entropy", "ponder", "mean_steps"):
+        total = sum(float(getattr(loss, name).detach()) for loss in found)
+        assert total == pytest.approx(float(getattr(expected, name).detach()), rel=1e-5), name
 
 
 def test_frames_are_batched_as_targets():

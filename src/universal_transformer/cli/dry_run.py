@@ -28,12 +28,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from universal_transformer.bench.update_cost import MeasuredUpdates, UpdateCost
-from universal_transformer.data.example import Example, sizes
+from universal_transformer.data.example import Example, sizes, target_size
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.tensors import pick_device
 from universal_transformer.execution.policy import compaction_obstacle
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.models.frame_generator import FrameGenerator
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.registry import Model, build
@@ -215,7 +216,7 @@ def _batches(examples: Sequence[Example], *, batch_tokens: int) -> tuple[list[Sa
             shape=BatchShape(
                 rows=len(batch),
                 source=max(len(sample[index].source) for index in batch),
-                target=max(_target_length(sample[index]) for index in batch),
+                target=max(target_size(sample[index]) for index in batch),
             ),
         )
         for batch in batches
@@ -231,10 +232,6 @@ def largest_batches(batches: Sequence[SampledBatch]) -> list[SampledBatch]:
         lambda shape: shape.rows * (shape.source + shape.target) ** 2,
     ]
     return [max(batches, key=lambda batch: measure(batch.shape)) for measure in measures]
-
-
-def _target_length(example: Example) -> int:
-    return len(example.target) if isinstance(example.target, tuple) else 1
 
 
 def build_on_meta(config: AnyModelConfig) -> Model:
@@ -267,7 +264,10 @@ def forward_flops(model: Model, shape: BatchShape) -> int:
     }.get(config.inputs.kind, ())
     kind = torch.float32 if config.inputs.kind in ("frames", "patches") else torch.long
     source = torch.zeros(shape.rows, shape.source, *inside, dtype=kind, device="meta")
-    target = torch.zeros(shape.rows, shape.target, dtype=torch.long, device="meta")
+    if isinstance(model, FrameGenerator):
+        target = torch.zeros(shape.rows, shape.target, model.target.features, device="meta")
+    else:
+        target = torch.zeros(shape.rows, shape.target, dtype=torch.long, device="meta")
     inputs = {"encoder_decoder": (source, target), "language_model": (target,)}
     # torch counts the attention that forms its scores, which is the kernel MATH
     with (
@@ -281,12 +281,15 @@ def forward_flops(model: Model, shape: BatchShape) -> int:
 
 
 def cache_bytes(model: Model, *, length: int) -> float:
-    """Return how many bytes of keys and values (and inputs of a convolution) a decoder keeps of `length` tokens.
+    """Return how many bytes of keys and values (and inputs of a convolution) a decoder keeps of `length` tokens, or
+    frames.
 
     A position is kept for each block applied, whether or not it has halted by then.
     """
-    if not isinstance(model, EncoderDecoder | LanguageModel):
+    if not isinstance(model, EncoderDecoder | LanguageModel | FrameGenerator):
         return 0.0
+    if isinstance(model, FrameGenerator):
+        length = -(-length // model.target.stride)
     cache = model.target.start(batch=1, capacity=length).cache
     return float(sum(part.nbytes for part in vars(cache).values() if isinstance(part, torch.Tensor)))
 

@@ -8,11 +8,13 @@ from typing import Any
 
 from universal_transformer.axes import Tensor
 from universal_transformer.decoding import GREEDY, DecodingOptions, Generated, Sampling, search
+from universal_transformer.decoding.frame_generation import GeneratedFrames, generate_frames
 from universal_transformer.decoding.generation import Source
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.roles import (
     AnyEncoderDecoder,
+    AnyFrameGenerator,
     AnyLanguageModel,
     NonAutoregressive,
     check_exit_applies,
@@ -78,6 +80,11 @@ class InferenceOptions:
         """Refuse a threshold of a model without halting, where it changes nothing, and an exit that is not served."""
         check_threshold_applies(self.halting_threshold, config=model.config)
         check_exit_applies(self.exit, model=model)
+        if isinstance(model, AnyFrameGenerator) and not self.is_greedy:
+            raise UserError(
+                f"beams={self.beams}, temperature={self.sampling.temperature:g}: this model writes frames, which are "
+                "not searched or sampled; leave them out"
+            )
         generation = model.config.generation
         if generation.fixed_length and self.max_new_tokens is not None:
             raise UserError(
@@ -126,6 +133,17 @@ class InferenceOptions:
             num_results=num_results,
             indices=indices,
             options=self.decoding,
+        )
+
+    def generate_frames(self, model: AnyFrameGenerator, source: Source) -> list[GeneratedFrames]:
+        """Return the frames written for each row."""
+        return generate_frames(
+            model,
+            source,
+            max_new_frames=self.max_new_tokens,
+            max_steps=self.max_steps,
+            halting_threshold=self.halting_threshold,
+            exit=self.exit,
         )
 
     @property

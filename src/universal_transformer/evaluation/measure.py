@@ -21,6 +21,7 @@ from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.evaluation.texts import check_packages
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.files import show
+from universal_transformer.models.roles import AnyFrameGenerator
 from universal_transformer.nn.config import MOST_STEPS
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Measure, Task
@@ -45,10 +46,11 @@ ARCHITECTURES: Mapping[str, str] = {
     "ranking": "language_model",
     "intensities": "encoder_decoder",
     "actions": "classifier",
+    "frames": "encoder_decoder",
 }
 """Which architecture a metric can score."""
 
-WRITTEN: tuple[Measure, ...] = ("sequence", "bleu", "rouge", "words", "brackets")
+WRITTEN: tuple[Measure, ...] = ("sequence", "bleu", "rouge", "words", "brackets", "frames")
 """Metrics of output that a model writes freely, without a target token."""
 
 LOGITS = 2**27
@@ -87,6 +89,8 @@ def evaluate(
     | last_word  | perplexity and accuracy over the last token of each example alone; unknown words are wrong |
     |            | (known_perplexity: of those whose last token is not unknown; 1 where there is none)       |
     | intensities | ``-1/n Σ log2 p``, teacher-forced, over n pixels                                         |
+    | frames     | mean absolute difference of the numbers of each frame, given those of the positions       |
+    |            | before, and share of free-running answers that stop before their limit                   |
     | ranking    | share of examples whose text has a higher probability than the same with a wrong form    |
     | actions    | mean return of episodes in which the model acts, that of the expert in the same episodes, |
     |            | and share of examples with the expert's action (`evaluation.returns`)                     |
@@ -148,6 +152,9 @@ def check_call(model: Model, task: Task, *, options: InferenceOptions, batch_tok
             f"task {task.name} is scored by {task.metric}, which needs architecture "
             f'"{ARCHITECTURES[task.metric]}"; this model has "{architecture}"'
         )
+    if isinstance(model, AnyFrameGenerator) != (task.metric == "frames"):
+        writes = "frames" if isinstance(model, AnyFrameGenerator) else "tokens"
+        raise UserError(f"task {task.name} is scored by {task.metric}; this model writes {writes}")
     check_packages(task)
     if options.beams > 1 and task.metric not in WRITTEN:
         raise UserError(f"beams={options.beams}: task {task.name} is scored without writing text; leave it out")

@@ -27,7 +27,13 @@ from universal_transformer.execution.stream import stream_obstacle
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.roles import AnyClassifier, AnyEncoderDecoder, AnyLanguageModel, AnyTagger
+from universal_transformer.models.roles import (
+    AnyClassifier,
+    AnyEncoderDecoder,
+    AnyFrameGenerator,
+    AnyLanguageModel,
+    AnyTagger,
+)
 from universal_transformer.registry import Model
 from universal_transformer.tasks.codecs import FileWriter
 from universal_transformer.tasks.task import Codec, Prediction, Token
@@ -55,6 +61,7 @@ def predict(
     |                 | position                      |                                                           |
     | encoder-decoder | the output found              | the same, of the output with its end                      |
     | language model  | the prompt's continuation     | the same                                                  |
+    | model of frames | how many frames it wrote      | 0                                                         |
 
     `tokens` holds N of each source position (for a language model: of the position that predicts each prompt token),
     `output` the score and N of each token of the answer, and `choices` the `num_choices` best answers that were found.
@@ -111,6 +118,8 @@ class _Predictor:
             return self._classes(model, examples)
         if isinstance(model, AnyTagger):
             return self._tags(model, examples)
+        if isinstance(model, AnyFrameGenerator):
+            return self._frames(model, examples)
         if generated:
             found = [[generated[number]] for number in numbers]
         else:
@@ -224,6 +233,23 @@ class _Predictor:
             ]
             found.append(Prediction(text=text, score=score, tokens=tokens, output=written, choices=[(text, score)]))
         return found
+
+    def _frames(self, model: AnyFrameGenerator, examples: Sequence[Example]) -> list[Prediction]:
+        """Return frames as the content of files; the tokens of an answer are its positions."""
+        source = collate(examples, indices=range(len(examples))).to(device_of(model)).source
+        assert source is not None
+        assert isinstance(self.codec, FileWriter), "frames are no text"
+        return [
+            Prediction(
+                text=f"{len(row.frames)} frames",
+                score=0.0,
+                finished=row.finished,
+                tokens=self._tokens(example, row.source_steps),
+                output=[Token(f"{place}", steps) for place, steps in enumerate(row.steps)],
+                content=self.codec.content(row.frames),
+            )
+            for example, row in zip(examples, self.options.generate_frames(model, source), strict=True)
+        ]
 
     def _prompt_steps(self, model: AnyLanguageModel, examples: Sequence[Example]) -> list[list[float]]:
         """N of the positions that predict the tokens of each prompt."""

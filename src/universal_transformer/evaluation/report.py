@@ -55,8 +55,10 @@ METRICS: Mapping[str, Metric] = {
     "bits_per_pixel": Metric("bits per pixel", 3, "low"),
     "mean_return": Metric("mean return", 1, "high"),
     "expert_return": Metric("return of the expert", 1, "high"),
+    "frame_error": Metric("frame error", 3, "low"),
+    "stopped": Metric("stopped", 3, "high"),
 }
-"""Every score a row can hold; accuracies and F1 lie in [0, 1], error, BLEU, chrF and ROUGE in [0, 100]."""
+"""Every score a row can hold; accuracies, F1 and shares lie in [0, 1], error, BLEU, chrF and ROUGE in [0, 100]."""
 
 DECISIVE: Mapping[Measure, str] = {
     "error": "error",
@@ -74,6 +76,7 @@ DECISIVE: Mapping[Measure, str] = {
     "tags": "position_accuracy",
     "intensities": "bits_per_pixel",
     "actions": "mean_return",
+    "frames": "frame_error",
 }
 """The score of each measure by which models are compared, and weights are chosen if they are chosen by a score."""
 

@@ -142,6 +142,9 @@ def scores(
             return {"position_accuracy": _right(sums), "macro_f1": f1, "sequence_accuracy": whole}, {}
         case "intensities":
             return {"bits_per_pixel": sums["nats"] / max(1.0, sums["pixels"]) / math.log(2)}, {}
+        case "frames":
+            stopped = {"stopped": sums["stopped"] / found.count} if "stopped" in sums else {}
+            return {"frame_error": sums["difference"] / max(1.0, sums["frames"]), **stopped}, {}
         case "bleu":
             return corpus_scores(found.texts, tokenizer=bleu_tokenizer)
         case "rouge":
@@ -167,7 +170,8 @@ def example_score(found: ScoreSums, *, metric: Measure) -> float:
 
     Of a class, a ranking, a sequence or a board it is 1 for a right answer and 0 for a wrong one, of a text the share
     of tokens or tags that are right, of speech 1 less its word error, of a translation its chrF, because BLEU is a
-    score of a whole corpus, and of a picture the geometric mean of the probabilities of its pixels.
+    score of a whole corpus, of a picture the geometric mean of the probabilities of its pixels, and of frames
+    ``exp(-error)``.
     """
     sums = found.sums
     match metric:
@@ -190,6 +194,8 @@ def example_score(found: ScoreSums, *, metric: Measure) -> float:
             return min(1.0, load_sacrebleu().CHRF().sentence_score(hypothesis, [reference]).score / 100)
         case "intensities":
             return math.exp(-sums["nats"] / max(1.0, sums["pixels"]))
+        case "frames":
+            return math.exp(-sums["difference"] / max(1.0, sums["frames"]))
         case "perplexity" | "last_word":
             return sums["right"] / max(1.0, sums["tokens"])
 

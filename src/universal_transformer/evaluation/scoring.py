@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -31,6 +32,7 @@ from universal_transformer.evaluation.texts import sequence_sums, text_sums
 from universal_transformer.models.roles import (
     AnyClassifier,
     AnyEncoderDecoder,
+    AnyFrameGenerator,
     AnyLanguageModel,
     AnyTagger,
     NonAutoregressive,
@@ -56,6 +58,8 @@ class Scorer:
                 return self._classes(model, examples)
             case AnyTagger() as model:
                 return self._positions(model, examples)
+            case AnyFrameGenerator() as model:
+                return self._frames(model, examples)
             case AnyLanguageModel() as model if self.metric == "ranking":
                 return self._ranks(model, examples)
             case AnyLanguageModel() as model:
@@ -130,6 +134,26 @@ class Scorer:
                 steps={"encoder": Counter(map(int, of_text)), "decoder": Counter(map(int, of_pixels))},
             )
             for total, of_text, of_pixels in zip(nats.sum(1).tolist(), read, written, strict=True)
+        ]
+
+    def _frames(self, model: AnyFrameGenerator, examples: Sequence[Example]) -> list[ScoreSums]:
+        """Return the differences of the frames given those before, and whether frames written freely stop."""
+        batch = self._batch(examples)
+        assert batch.source is not None
+        output = self.options.run(model, batch.source, batch.target)
+        difference = (finite(output.frames).double() - batch.target).abs().mean(-1)
+        written = self.options.generate_frames(model, batch.source)
+        return [
+            ScoreSums(
+                sums={
+                    "difference": total,
+                    "frames": float(len(example.target)) if isinstance(example.target, np.ndarray) else 0.0,
+                    "stopped": float(row.finished),
+                    "unfinished": float(not row.finished),
+                },
+                steps={"encoder": Counter(map(int, row.source_steps)), "decoder": Counter(map(int, row.steps))},
+            )
+            for example, row, total in zip(examples, written, difference.nansum(1).tolist(), strict=True)
         ]
 
     def _limit(self, example: Example) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from universal_transformer.data.example import PADDING, Example
+from universal_transformer.data.example import PADDING, Example, Frames
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.neighbours import NeighbourTable
@@ -29,7 +29,7 @@ from universal_transformer.tasks.pairs import PairsCodec
 from universal_transformer.tasks.pictures import FIRST
 from universal_transformer.tasks.task import Codec, Measure
 from universal_transformer.tasks.trees import flat
-from universal_transformer.typed import ADDED, NumberOf, typed
+from universal_transformer.typed import ADDED, AtLeastOne, NumberOf, typed
 
 MOST_SHOWN = 40
 
@@ -48,6 +48,7 @@ class TrivialBaseline:
     | rouge                    | the first sentence of the source                                               |
     | brackets                 | one bracket around the sentence, with the label of the most frequent target    |
     | perplexity, last_word    | ``p(token) = (count + 1) / (tokens + vocabulary)``, whatever stands before it  |
+    | frames                   | the frame before each position, repeated                                       |
     | intensities              | a table of the intensities by their four neighbours (`NeighbourTable`)         |
     | ranking                  | the text that these probabilities prefer; half of an example if they are equal |
     """
@@ -58,14 +59,18 @@ class TrivialBaseline:
     """The most frequent target with its end id; empty for classes, for pictures and for a language model."""
     neighbours: NeighbourTable | None = field(default=None, metadata=ADDED)
     """Of pictures."""
+    stride: AtLeastOne = field(default=1, metadata=ADDED)
+    """Frames of a position, of a model that writes frames."""
 
     @classmethod
     def learn(cls, examples: Iterable[Example], config: BaseConfig) -> TrivialBaseline:
         """Count the targets of training; `config` is that of the model, with its sizes."""
-        targets = [example.target for example in examples]
+        targets = [example.target for example in examples if not isinstance(example.target, np.ndarray)]
         counts = Counter(chain.from_iterable(map(target_classes, targets)))
         frequent: tuple[int, ...] = ()
         neighbours = None
+        if isinstance(config, ModelConfig) and config.outputs.kind == "frames":
+            return cls(counts=(0,) * num_target_ids(config), stride=config.outputs.stride)
         if isinstance(config, ModelConfig) and config.outputs.kind == "raster":
             columns, levels = config.outputs.columns, num_target_ids(config) - FIRST
             pictures = [target for target in targets if isinstance(target, tuple)]
@@ -80,7 +85,8 @@ class TrivialBaseline:
     def save(self, path: Path) -> None:
         """Write a JSON file."""
         pictures = {} if self.neighbours is None else {"neighbours": dataclasses.asdict(self.neighbours)}
-        write_json(path, {"counts": self.counts, "target": self.target, **pictures})
+        frames = {} if self.stride == 1 else {"stride": self.stride}
+        write_json(path, {"counts": self.counts, "target": self.target, **pictures, **frames})
 
     @classmethod
     def load(cls, path: Path, config: BaseConfig) -> TrivialBaseline:
@@ -122,11 +128,22 @@ class TrivialBaseline:
                 target = target_ids(example)
                 assert self.neighbours is not None, "a model of pictures learns this table"
                 return ScoreSums(sums={"nats": self.neighbours.nats(target), "pixels": float(len(target))})
+            case "frames":
+                return self._repeated(example)
             case "ranking":
                 wrong = [index for index in example.source if isinstance(index, int)]
                 gain = math.fsum(self.nats[wrong]) - math.fsum(self.nats[list(target_ids(example))])
                 return ScoreSums(sums={"right": 0.5 if gain == 0 else float(gain > 0)})
         return self._token_sums(target_ids(example), last=metric == "last_word")
+
+    def _repeated(self, example: Example) -> ScoreSums:
+        """Return what the frame before each position adds, repeated at all of its frames; at first it is 0."""
+        frames = example.target
+        assert isinstance(frames, np.ndarray)
+        last = np.concatenate([np.zeros_like(frames[:1]), frames[self.stride - 1 :: self.stride]])
+        before = last[np.arange(len(frames)) // self.stride]
+        difference = np.abs(frames.astype(np.float64) - before).mean(axis=1).sum()
+        return ScoreSums(sums={"difference": float(difference), "frames": float(len(frames))})
 
     def _token_sums(self, target: tuple[int, ...], *, last: bool) -> ScoreSums:
         scored = target[-1:] if last else target
@@ -164,13 +181,17 @@ class TrivialBaseline:
         if metric in ("sequence", "bleu", "rouge", "words"):
             text = codec.render(until_end(self.target))
             return f"always {show(text, limit=MOST_SHOWN)}, the most frequent target"
+        if metric == "frames":
+            return "the frame before each position, repeated"
         if metric == "intensities":
             return "the frequency of each intensity, given four neighbours: left, above, above left and above right"
         return "the frequency of each token, whatever stands before it"
 
 
-def target_classes(target: tuple[int, ...] | int) -> tuple[int, ...]:
-    """Return the ids of a target: one class, or all that are not padding."""
+def target_classes(target: tuple[int, ...] | int | Frames) -> tuple[int, ...]:
+    """Return the ids of a target: one class, or all that are not padding; none of frames."""
+    if isinstance(target, np.ndarray):
+        return ()
     return (target,) if isinstance(target, int) else tuple(index for index in target if index != PADDING)
 
 

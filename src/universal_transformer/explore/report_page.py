@@ -22,6 +22,7 @@ from universal_transformer.explore.figures import (
     ponder_histogram,
     training_curve,
 )
+from universal_transformer.explore.frame_figures import written_frames
 from universal_transformer.explore.picture_figures import drawn_picture, read_picture
 from universal_transformer.explore.story import Story
 from universal_transformer.explore.story_figures import attention_maps, ponder_map
@@ -87,6 +88,8 @@ def draw(
         figures[f"picture_{number}"] = drawn_picture(story) if story.source_attention is None else read_picture(story)
     if episode is not None:
         figures["episode"] = watched_episode(episode)
+    for number, story in enumerate((story for story in stories if story.frames is not None), start=1):
+        figures[f"frames_{number}"] = written_frames(story)
     if any(line.get("event") == "update" for line in metrics):
         figures["training"] = training_curve(metrics)
     return {name: png(figure) for name, figure in figures.items()}
@@ -121,8 +124,9 @@ def render(
         ),
         _ponder_time(report, pictures),
         *_stories(stories, pictures),
-        _pictures(stories, pictures),
         page.section("Episode", _picture(pictures, "episode", alt="observations, actions and steps of one episode")),
+        _pictures(stories, pictures, prefix="picture_", title="Pictures", alt="a picture and its text"),
+        _pictures(stories, pictures, prefix="frames_", title="Frames", alt="frames that were written, by band"),
         _samples(stories),
         page.section("Training", _picture(pictures, "training", alt="loss, error and steps over training")),
         _settings(config, metrics),
@@ -218,18 +222,18 @@ def _stories(stories: Sequence[Story], pictures: Mapping[str, bytes]) -> list[st
     return sections
 
 
-def _pictures(stories: Sequence[Story], figures: Mapping[str, bytes]) -> str:
-    """Return the pictures that were written or read."""
-    names = [name for name in figures if name.startswith("picture_")]
-    shown = [_picture(figures, name, alt="a picture and its text") for name in names]
+def _pictures(stories: Sequence[Story], figures: Mapping[str, bytes], *, prefix: str, title: str, alt: str) -> str:
+    """Return the figures of pictures that were written or read, or of frames that were written."""
+    names = [name for name in figures if name.startswith(prefix)]
+    shown = [_picture(figures, name, alt=alt) for name in names]
     fixed = "" if not names or any(story.halting for story in stories) else FIXED.format(stories[0].max_steps)
-    return page.section("Pictures", *shown, hint=fixed) if names else ""
+    return page.section(title, *shown, hint=fixed) if names else ""
 
 
 def _samples(stories: Sequence[Story]) -> str:
     """Return the sequences: input and output, each token with its steps."""
     samples = []
-    for story in (story for story in stories if not story.facts and story.pixels is None):
+    for story in (story for story in stories if not story.facts and story.pixels is None and story.frames is None):
         most, halting = story.max_steps, story.halting
         entries = [("in", page.tokens(story.labels, story.steps, most=most, halting=halting))]
         sure = "" if story.probability is None else f" ({100 * story.probability:.0f} %)"

@@ -10,8 +10,9 @@ import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import collate
-from universal_transformer.data.example import NO_CLASS, PADDING, Example, spread
+from universal_transformer.data.example import NO_CLASS, PADDING, Example, Frames, spread
 from universal_transformer.decoding import Sampling, generate
+from universal_transformer.decoding.frame_generation import generate_frames
 from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
@@ -19,6 +20,7 @@ from universal_transformer.evaluation.words import source_names
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.models.frame_generator import FrameGenerator
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.models.tagger import Tagger
 from universal_transformer.nn.trace import Kept, Trace
@@ -66,6 +68,10 @@ class Story:
     """Grey picture [row, column] that was read or written; a written one has the `output_steps` of its pixels."""
     source_attention: np.ndarray | None = None
     """Attention of each token written to the patches of `pixels` [token, row, column], the mean over heads."""
+    frames: Frames | None = None
+    """Frames that were written [frame, band], with the `output_steps` of their positions."""
+    true_frames: Frames | None = None
+    """Those of the example, if they are known."""
 
 
 def examine(model: Model, codec: Codec, example: Example) -> Story:
@@ -81,6 +87,8 @@ def examine(model: Model, codec: Codec, example: Example) -> Story:
                 return _draw(model, codec, example)
             case EncoderDecoder() if model.config.inputs.kind == "patches":
                 return _caption(model, codec, example)
+            case FrameGenerator():
+                return _write_frames(model, codec, example)
             case EncoderDecoder():
                 return _translate(model, codec, example)
             case LanguageModel():
@@ -120,6 +128,7 @@ def _classify(model: Classifier | Tagger, codec: Codec, example: Example) -> Sto
     assert output.encoder is not None
     assert output.encoder.self_attention is not None
     values, best = output.logits[0].double().log_softmax(-1).max(dim=-1)
+    assert not isinstance(example.target, np.ndarray)
     answer, classes, config = example.target, best.tolist(), model.config
     if isinstance(answer, tuple):  # positions without a class are not shown
         values = values[torch.tensor(answer) != PADDING].sum()
@@ -196,6 +205,21 @@ def _caption(model: EncoderDecoder, codec: Codec, example: Example) -> Story:
         output_steps=_steps(output.decoder),
         pixels=np.rint(255 * example.source.T).astype(np.uint8),
         source_attention=columns_first.transpose(0, 2, 1),
+    )
+
+
+def _write_frames(model: FrameGenerator, codec: Codec, example: Example) -> Story:
+    (row,) = generate_frames(model, _source(example, model))
+    true = example.target
+    return Story(
+        labels=tuple(codec.words(example)),
+        steps=tuple(row.source_steps),
+        max_steps=_most_steps(model.config, (*row.source_steps, *row.steps)),
+        halting=model.config.halts,
+        output=f"{len(row.frames)} frames" + ("" if row.finished else ", without a stop"),
+        output_steps=tuple(row.steps),
+        frames=row.frames,
+        true_frames=true if isinstance(true, np.ndarray) else None,
     )
 
 

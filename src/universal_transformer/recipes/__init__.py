@@ -54,6 +54,7 @@ MAIN: dict[str, Recipe] = {
     "summaries": sequences.summaries,
     "records": sequences.records,
     "speech": spoken.speech,
+    "voice": spoken.voice,
     "multi30k": translation.multi30k,
     "pictures": vision.pictures,
     "pictures-28": vision.pictures_28,

@@ -32,6 +32,7 @@ from universal_transformer.tasks.task import Task as Task
 from universal_transformer.tasks.task import TaskData as TaskData
 from universal_transformer.tasks.text import TextData as TextData
 from universal_transformer.tasks.translation import TranslationData as TranslationData
+from universal_transformer.tasks.voice import VoiceData as VoiceData
 
 TASKS: dict[str, type[TaskData]] = {
     "stories": StoriesData,
@@ -44,6 +45,7 @@ TASKS: dict[str, type[TaskData]] = {
     "labelled": LabelledData,
     "tagged": TaggedData,
     "speech": SpeechData,
+    "voice": VoiceData,
     "parsing": ParsingData,
     "translation": TranslationData,
     "agreement": AgreementData,

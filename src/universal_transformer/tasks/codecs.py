@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -83,13 +83,13 @@ class FileReader(Protocol):
 
 @runtime_checkable
 class FileWriter(Protocol):
-    """A codec whose answers are files, such as pictures."""
+    """A codec whose answers are files, such as pictures or sounds."""
 
     suffix: ClassVar[str]
     """Ending of these files."""
 
-    def content(self, target: Sequence[int]) -> bytes:
-        """Return the content of the file of an answer."""
+    def content(self, target: Any) -> bytes:
+        """Return the content of the file of an answer, ids or frames as its model writes them."""
 
 
 def encode_lines(

@@ -38,6 +38,7 @@ Measure = Literal[
     "brackets",
     "intensities",
     "actions",
+    "frames",
 ]
 """How a task is scored; `evaluation.evaluate` says what each is."""
 
@@ -194,7 +195,7 @@ class Task:
         return replaced(model, fields)
 
     def answer_limit(self) -> int:
-        """Return how many tokens an answer may have, <end> included; 0 where an answer is a class, or one a position.
+        """Return how many tokens (<end> included) or frames an answer may have; 0 for a class, or one a position.
 
         The longest training target, a quarter of it and 10 more. A language model is given no more than the tokens of
         its longest training text. Of examples that are generated when they are needed, the first `LOOKED_AT` count.
@@ -202,7 +203,7 @@ class Task:
         if self.model_fields.get("architecture") == "tagger":
             return 0
         examples = self.train[:LOOKED_AT] if isinstance(self.train, LazyExamples) else self.train
-        longest = max((len(one.target) for one in examples if isinstance(one.target, tuple)), default=0)
+        longest = max((len(one.target) for one in examples if not isinstance(one.target, int)), default=0)
         continues = self.model_fields.get("architecture") == "language_model"
         return longest if continues or not longest else longest + longest // 4 + 10
 

@@ -18,6 +18,7 @@ from universal_transformer.evaluation.report import Side
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.files import write_json
 from universal_transformer.models.components import ENCODERS
+from universal_transformer.models.roles import AnyFrameGenerator
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
@@ -333,9 +334,14 @@ class TrainingRun:
         if better:
             self.save()
 
+    @property
+    def _unit(self) -> str:
+        """Return what a loss is the mean over."""
+        return "frame" if isinstance(self.model, AnyFrameGenerator) else "token"
+
     def text(self, score: Score) -> str:
         """Return a score as text."""
-        measure = f"error {score.error:.2%}" if self.classes else f"loss {score.cross_entropy:.4f} a token"
+        measure = f"error {score.error:.2%}" if self.classes else f"loss {score.cross_entropy:.4f} a {self._unit}"
         return " · ".join([measure, *metric_text(score), *steps_text(score.steps)])
 
     def check_baseline(self, score: Score) -> str:

@@ -17,7 +17,7 @@ from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
 from universal_transformer.training.config import TrainingConfig
 
-OF_VALIDATION = ("error", "classes", "accuracy", "perplexity", "tags", "intensities", "actions")
+OF_VALIDATION = ("error", "classes", "accuracy", "perplexity", "tags", "intensities", "actions", "frames")
 """Metrics that are computed from what every validation computes: they choose the same weights as error and loss."""
 
 

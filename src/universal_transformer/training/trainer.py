@@ -19,6 +19,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.tensors import pick_device
 from universal_transformer.files import show_path
 from universal_transformer.models.components import ENCODERS
+from universal_transformer.models.roles import AnyFrameGenerator
 from universal_transformer.registry import build
 from universal_transformer.tasks.task import Task, with_absolute_files
 from universal_transformer.training import folder as folders
@@ -95,10 +96,11 @@ def train(
         processes = stack.enter_context(joined(device))  # inside: torchrun sends SIGTERM when a process is lost
         if processes.first:
             stack.enter_context(folders.claimed(folder))
-        unit = "examples" if model.config.architecture in ENCODERS else "tokens"
+        written = "frames" if isinstance(model, AnyFrameGenerator) else "tokens"
+        unit = "examples" if model.config.architecture in ENCODERS else written
         shown = stack.enter_context(closing(display(quiet=quiet or not processes.first, unit=unit)))
         if limit := model.config.generation.max_new_tokens:
-            shown.note(f"an answer may have {limit:,} tokens; model.generation.max_new_tokens changes it")
+            shown.note(f"an answer may have {limit:,} {written}; model.generation.max_new_tokens changes it")
         run = TrainingRun(
             config, folder=folder, task=task, model=model, device=device, shown=shown, processes=processes
         )
