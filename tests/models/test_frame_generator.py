@@ -176,7 +176,8 @@ def stopping(model, source, *, limit):
 def test_generation_is_that_of_a_naive_loop_for_each_row(depth):
     ended = set()
     for seed in range(6):
-        model, source = model_of(seed=seed, depth=depth), tokens(4, 6, 5, seed=seed)
+        outputs = OutputsConfig(kind="frames", features=FEATURES, stride=STRIDE, prenet_dropout=0.0)
+        model, source = model_of(seed=seed, depth=depth, outputs=outputs), tokens(4, 6, 5, seed=seed)
         model.target.stop.weight.mul_(30.0)
         model.target.stop.bias.fill_(-8.0)
         rows = generate_frames(model, source, max_new_frames=12)
@@ -229,7 +230,30 @@ def test_frames_that_are_not_finite_are_refused():
         model(tokens(3), frames(4))
 
 
-def test_dropout_of_the_prenet_is_of_training_alone():
+def test_dropout_of_generation_follows_from_the_source_alone():
+    model, source = model_of(), tokens(4, 6, 5)
+    together = generate_frames(model, source, max_new_frames=12)
+    for row, length in enumerate((4, 6, 5)):
+        (alone,) = generate_frames(model, source[row : row + 1, :length], max_new_frames=12)
+        np.testing.assert_allclose(together[row].frames, alone.frames, rtol=1e-4, atol=1e-5)
+    generators = [torch.Generator().manual_seed(seed) for seed in range(200)]
+    masks = model.target.masks(generators)
+    assert masks.shape == (2, 200, 1, 8)
+    assert set(masks.unique().tolist()) == {0.0, 2.0}
+    assert abs(float(masks.mean()) - 1) < 0.1
+    assert not torch.equal(masks, model.target.masks(generators))
+
+
+@torch.no_grad()
+def test_masks_are_those_of_dropout():
+    model, before = model_of(), written(1, 1)
+    masks = model.target.masks([torch.Generator().manual_seed(seed) for seed in (1, 2)])
+    first, second = model.target.embedding[0], model.target.embedding[3]
+    expected = relu(second(relu(first(before)) * masks[0])) * masks[1]
+    torch.testing.assert_close(model.target.embed(before, masks=masks), expected)
+
+
+def test_teacher_forcing_has_dropout_in_training_alone():
     config = config_of(outputs=OutputsConfig(kind="frames", features=FEATURES, prenet_dropout=0.9))
     model, source, target = build(config), tokens(3), written(6)
     model.train()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from zlib import crc32
 
 import numpy as np
 import torch
 
+from universal_transformer.axes import Tensor
 from universal_transformer.data.example import Frames
 from universal_transformer.decoding.generation import Source, check_limit, evaluating, steps_of
 from universal_transformer.decoding.ids import lengths_of, sources_of
@@ -52,7 +54,8 @@ def generate_frames(
 
     A row ends with the position that the model says is its last one (`STOPS`), or with the last one of which no frame
     is beyond ``max_new_frames`` (None: ``config.generation.limit`` of the length of its source), but has one position
-    at least. The other rows of a batch change nothing. ``source``, ``max_steps``, ``halting_threshold`` and ``exit``:
+    at least. Dropout of the prenet is drawn from the source of a row alone, so that the same source has the same frames
+    in every batch. ``source``, ``max_steps``, ``halting_threshold`` and ``exit``:
     as of `generate`. UserError for what it refuses, and for frames that are not finite.
     """
     check_limit(max_new_frames)
@@ -68,9 +71,11 @@ def generate_frames(
         )
         source_steps = steps_of(state.trace, real=~padding_of(given, config=config))
         rows = [GeneratedFrames(source_steps=steps) for steps in source_steps]
+        generators = [_generator(row, padding_id=config.vocabulary.padding_id) for row in given]
         running, before = list(range(len(rows))), model.target.first(len(rows))
         while running:
-            written, stop = model.advance(before, state)
+            masks = model.target.masks([generators[number] for number in running])
+            written, stop = model.advance(before, state, masks=masks)
             if not bool(torch.isfinite(written).all()):
                 raise UserError("the model's frames are not finite: its weights or its training went wrong")
             ends = (stop[:, -1].sigmoid() > STOPS).tolist()
@@ -85,6 +90,13 @@ def generate_frames(
             if running and len(kept) < len(written):
                 state.reorder(torch.tensor(kept, device=before.device))
     return rows
+
+
+def _generator(source: Tensor, *, padding_id: int) -> torch.Generator:
+    """Return a generator whose seed is a function of what one row of sources holds, without its padding."""
+    real = ~source.isnan().all(dim=-1) if source.is_floating_point() else source != padding_id
+    content = source[real].cpu().numpy().tobytes()
+    return torch.Generator().manual_seed(crc32(content))
 
 
 def _most_positions(frames: int, *, config: ModelConfig) -> int:

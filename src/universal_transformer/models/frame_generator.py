@@ -3,7 +3,7 @@
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig, refusal
 from universal_transformer.models.decoder import DecoderState
-from universal_transformer.models.frame_target import Before, FrameTarget, Stops, Written
+from universal_transformer.models.frame_target import Before, FrameTarget, Masks, Stops, Written
 from universal_transformer.models.frames import check_frames
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import check_source
@@ -72,6 +72,6 @@ class FrameGenerator(TwoSides, AnyFrameGenerator):
         )
         return FrameOutput(frames, stop, self.target.stride, encoder, decoder)
 
-    def advance(self, before: Before, state: DecoderState) -> tuple[Written, Stops]:
+    def advance(self, before: Before, state: DecoderState, *, masks: Masks | None = None) -> tuple[Written, Stops]:
         """The frames of new positions and their stop logits, given the frame before each (`FrameTarget.advance`)."""
-        return self.target.advance(before, state)
+        return self.target.advance(before, state, masks=masks)

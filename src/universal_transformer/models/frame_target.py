@@ -3,9 +3,12 @@
 With ``s = outputs.stride`` frames ``Y`` at a position, ``x_0 = 0`` and ``x_i = Y_{is-1}`` the last frame of the
 position before:
 
-    h_i = D(ReLU(W_2 D(ReLU(W_1 x_i + b_1)) + b_2))      D: dropout ``outputs.prenet_dropout``, in training
+    h_i = D(ReLU(W_2 D(ReLU(W_1 x_i + b_1)) + b_2))      D: dropout ``outputs.prenet_dropout``
     [Y_{is}; …; Y_{is+s-1}] = W H_i + b                  H: ``h`` refined over depth
     P(position i is the last one) = sigmoid(v · H_i + c)
+
+D is applied in training, and in generation where masks are given: a model that learns with half of what it wrote stops
+and is read less often with all of it (docs/log.md). Teacher forcing in evaluation has no D.
 
 (Wang et al. 2017, Tacotron; Shen et al. 2018, Tacotron 2; Li et al. 2019 for a Transformer.) The layers before the
 recurrence ("prenet") let little of the frame before through while the model learns: it would be copied otherwise.
@@ -15,7 +18,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import nn
-from torch.nn.functional import pad
+from torch.nn.functional import pad, relu
 
 from universal_transformer.axes import Float, Padding, Positions, States, Tensor
 from universal_transformer.errors import UserError
@@ -29,11 +32,14 @@ from universal_transformer.nn.trace import NOTHING, Kept, Trace
 
 Written = Float[Tensor, "batch target output"]
 Before = Float[Tensor, "batch new output"]
+Masks = Float[Tensor, "2 batch #new width"]
 Stops = Float[Tensor, "batch new"]
 
 
 class FrameTarget(DecoderSide):
     """The equations of this module."""
+
+    embedding: nn.Sequential
 
     def __init__(self, config: ModelConfig) -> None:
         outputs, width = config.outputs, config.sizes.width
@@ -77,9 +83,14 @@ class FrameTarget(DecoderSide):
         written, stop = self._read(states)
         return written[:, : frames.shape[1]], stop, trace
 
-    def embed(self, before: Before, *, padding: Padding | None = None) -> States:
+    def embed(self, before: Before, *, padding: Padding | None = None, masks: Masks | None = None) -> States:
         """The frame before each position through the prenet, 0 at padding."""
-        states: States = self.embedding(before)
+        states: Tensor = before
+        if masks is None:
+            states = self.embedding(before)
+        else:
+            for layer, mask in zip((self.embedding[0], self.embedding[3]), masks, strict=True):
+                states = relu(layer(states)) * mask
         return states if padding is None else states.masked_fill(padding.unsqueeze(-1), 0.0)
 
     def _read(self, states: States) -> tuple[Written, Stops]:
@@ -91,9 +102,15 @@ class FrameTarget(DecoderSide):
         """The frame before the first position."""
         return torch.zeros(rows, 1, self.features, dtype=self.output.weight.dtype, device=self.output.weight.device)
 
-    def advance(self, before: Before, state: DecoderState) -> tuple[Written, Stops]:
+    def masks(self, generators: Sequence[torch.Generator]) -> Masks:
+        """Draw D of one position of each row, by a generator for each row: 0, or ``1 / (1 - prenet_dropout)``."""
+        rate, weight = self.config.outputs.prenet_dropout, self.output.weight
+        drawn = torch.stack([torch.rand(2, 1, weight.shape[1], generator=each) for each in generators], dim=1)
+        return ((drawn >= rate) / (1 - rate)).to(weight)
+
+    def advance(self, before: Before, state: DecoderState, *, masks: Masks | None = None) -> tuple[Written, Stops]:
         """The frames of new positions, ``stride`` for each, and their stop logits. The caches of ``state`` grow.
 
         ``before`` has the frame before each new position: `first`, then the last frame of each position.
         """
-        return self._read(self.refine_next(self.embed(before), state))
+        return self._read(self.refine_next(self.embed(before, masks=masks), state))
