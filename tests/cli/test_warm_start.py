@@ -103,3 +103,14 @@ def test_weights_that_are_no_longer_those_recorded_are_refused(folder):
     model, codec = load_pretrained(folder / "cold" / "model"), load_codec(folder / "cold" / "model")
     with pytest.raises(UserError, match="its weights have changed"):
         take_over(model, codec, WarmStart(run=str(folder / "first"), weights="0" * 64))
+
+
+def test_all_rows_are_taken_over_where_the_codecs_are_equal(tmp_path):
+    few = ["--train-boards", "4", "--data.train-examples", "40", "--validation-boards", "2", "--test-boards", "2"]
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert main(["train", "sudoku-4", "--run", str(first), *SMALL, *few, "--max-updates", "2"]) == 0
+    start = ["--from", str(first), "--data.givens", "9", "12"]
+    assert main(["train", "sudoku-4", "--run", str(second), *SMALL, *STILL, *few, *start]) == 0
+    before, after = (load_pretrained(run / "model").tensors() for run in (first, second))
+    for name, tensor in before.items():
+        torch.testing.assert_close(after[name], tensor, msg=name)

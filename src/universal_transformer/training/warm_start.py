@@ -1,7 +1,8 @@
 """A run that starts from the weights of another run (``ut train RECIPE --from RUN``, ``ut train RUN --stage halting``).
 
 With ``--from``, tensors of equal names and shapes are copied. Rows of embeddings, of logits and of classes are copied
-by token: the row of a token that both codecs know, whatever its ids. The rest keeps its initial values.
+by token: the row of a token that both codecs know, whatever its ids. All rows are copied where the codecs are equal.
+The rest keeps its initial values.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def take_over(model: Model, codec: Codec, start: WarmStart) -> list[str]:
     Raises UserError if nothing fits, or if the weights are no longer those that the configuration records.
     """
     run = Path(start.run)
-    (found, theirs), wanted, ours = _trained(start), model.tensors(), tokens_of(codec)
+    found, trained = _trained(start)
+    wanted, ours, theirs = model.tensors(), tokens_of(codec), tokens_of(trained)
     whole, lines, fresh = [], [], []
     for name, tensor in wanted.items():
         side, other = ROWS.get(name, ""), found.get(name)
@@ -73,7 +75,7 @@ def take_over(model: Model, codec: Codec, start: WarmStart) -> list[str]:
         elif side in ours and side in theirs and (len(tensor), len(other)) == (len(ours[side]), len(theirs[side])):
             copied = _copy_rows(tensor, other, ours=ours[side], theirs=theirs[side])
             lines.append(f"{name}: {copied:,} of {len(tensor):,} rows taken over, by token")
-        elif tensor.shape == other.shape and not side:
+        elif tensor.shape == other.shape and (not side or codec == trained):
             tensor.copy_(other)
             whole.append(name)
         else:
@@ -95,10 +97,10 @@ def take_all(model: Model, codec: Codec, start: WarmStart) -> list[str]:
     Raises UserError for data that are no longer those of the run: other tokens, or more or fewer of them.
     """
     run = Path(start.run)
-    found, theirs = _trained(start)
+    found, trained = _trained(start)
     kept = {name: tensor for name, tensor in model.tensors().items() if "halting" not in name.split(".")}
     same = all(name in found and found[name].shape == tensor.shape for name, tensor in kept.items())
-    if not same or theirs != tokens_of(codec):
+    if not same or tokens_of(trained) != tokens_of(codec):
         raise UserError(
             f"--stage halting: the data have other tokens or classes than those that {show_path(run)} was trained on"
         )
@@ -107,14 +109,14 @@ def take_all(model: Model, codec: Codec, start: WarmStart) -> list[str]:
     return [f"from {show_path(run)}: all weights but those of the halting unit, which alone are trained"]
 
 
-def _trained(start: WarmStart) -> tuple[dict[str, Tensor], dict[str, list[str]]]:
-    """Return the tensors and the tokens of a trained run; UserError if it was trained further."""
+def _trained(start: WarmStart) -> tuple[dict[str, Tensor], Codec]:
+    """Return the tensors and the codec of a trained run; UserError if it was trained further."""
     run = Path(start.run)
     if warm_start_of(run).weights != start.weights:
         raise UserError(f"--from {show_path(run)}: its weights have changed since this run was begun")
     with torch.random.fork_rng(devices=[]):  # building it draws initial weights
         earlier = load_pretrained(run / MODEL)
-    return earlier.tensors(), tokens_of(load_codec(run / MODEL))
+    return earlier.tensors(), load_codec(run / MODEL)
 
 
 def _copy_rows(tensor: Tensor, other: Tensor, *, ours: list[str], theirs: list[str]) -> int:
