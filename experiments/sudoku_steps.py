@@ -23,8 +23,8 @@ from universal_transformer.training.config import RunConfig
 
 RESULTS = Path(__file__).parents[1] / "results" / "sudoku_steps"
 STEPS = (8, 12, 16, 24, 32, 48)
-FEWER = (8, 9)
-"""Given cells of boards of 6 × 6 cells that are harder than those of training."""
+FEWER = {6: (8, 9), 9: (28, 29)}
+"""Side of a board -> given cells of boards that are harder than those of training."""
 BOARDS, SEED = 3000, 7
 
 
@@ -48,7 +48,7 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
 def main(run: str) -> None:
     config, model = RunConfig.load(Path(run) / "config.json"), load_pretrained(run)
     assert isinstance(config.data, SudokuData), "a run of a Sudoku recipe"
-    for givens in (config.data.numbers, FEWER):
+    for givens in (config.data.numbers, *(FEWER[side] for side in (config.data.side,) if side in FEWER)):
         data = dataclasses.replace(config.data, givens=givens, test_boards=BOARDS, validation_boards=1, seed=SEED)
         done = {(tuple(line["givens"]), line["steps"]) for line in recorded()}
         task = None
