@@ -2,7 +2,7 @@
 
 import torch
 
-from universal_transformer.axes import Padding, Positions, States, Tensor
+from universal_transformer.axes import Int, Padding, Positions, States, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.decoder import DecoderSide, DecoderState
 from universal_transformer.models.inputs import check_source
@@ -25,7 +25,12 @@ class TwoSides:
     training: bool
 
     def draw_positions(
-        self, source: Source, source_positions: Positions | None, *, target: int, target_positions: Positions | None
+        self,
+        source: Source,
+        source_positions: Int[Tensor, "#batch source"] | None,
+        *,
+        target: int,
+        target_positions: Int[Tensor, "#batch target"] | None,
     ) -> tuple[Tensor | None, Tensor | None]:
         """Positions of both sides to train on, where some are drawn (``coordinates.offsets``); else those given.
 
