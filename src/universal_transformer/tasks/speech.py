@@ -86,7 +86,7 @@ class SpeechData:
     train_examples: AtLeastOne = 12_000
     """Training examples in an epoch, made when they are needed."""
     validation_strings: AtLeastOne = 120
-    """Strings of the validation, besides all of its single digits."""
+    """Strings of the validation, besides all of its single digits, of a model that is trained on strings."""
     test_strings: AtLeastOne = 400
     """Strings of the test set "strings", of each length in turn."""
     seed: NumberOf = 0
@@ -99,11 +99,13 @@ class SpeechData:
         """Read the recordings and join those of validation and test."""
         codec, unseen = SpeechCodec(), self.unseen_speaker
         digits = "unseen speaker" if unseen else "digits"
+        # a model that is not trained on strings is not chosen by them
+        validation_strings = self._strings("validation", self.validation_strings)
         return Task(
             name="speech",
             codec=codec,
             train=LazyExamples(self._training_example, count=self.train_examples),
-            validation=self._single("validation") + self._strings("validation", self.validation_strings),
+            validation=self._single("validation") + (validation_strings if self.strings else []),
             test={digits: self._single("test"), "strings": self._strings("test", self.test_strings)},
             metric="words",
             model_fields=codec.model_fields,
