@@ -170,7 +170,7 @@ def picture(task: str, lines: list[dict[str, Any]]) -> None:
     columns = min(3, len(own))
     rows = -(-len(own) // columns)
     figure, axes = canvas(
-        width=3.4 * columns,
+        width=max(8.0, 3.4 * columns),
         height=2.7 * rows,
         rows=rows,
         columns=columns,
