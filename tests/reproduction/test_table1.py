@@ -53,7 +53,8 @@ def test_rows_differ_from_one_another_and_survive_their_json():
         assert config.data.task == (task[0] if task else "joint")
         expected = (not model.startswith("transformer"), model.startswith("ut-halting"))
         assert (config.model.step.tied, config.model.halts) == expected
-        assert config.model.depth.max_steps == (12 if model == "ut-halting-2x" else 6)
+        steps = 4 if task else 6  # a single task has two blocks a step
+        assert config.model.depth.max_steps == (2 * steps if model == "ut-halting-2x" else steps)
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,7 @@ def test_the_runs_of_table_1_that_are_in_results_are_not_planned_again():
     planned = plan(table, list(table.rows), seeds=1)
     assert {one.row for one in found} <= set(table.rows)
     recorded = {run.row for run in planned} - {run.row for run in pending(planned, found)}
-    assert "10k-single/ut-halting/1" in recorded
+    assert "10k-joint/ut-halting" in recorded
 
 
 @tables

@@ -21,7 +21,7 @@ COLUMNS = {
     "1k-joint": "1K joint",
 }
 MODELS = titles("transformer", "transformer-small", "ut", "ut-halting", "ut-halting-2x", "ut-post-norm")
-_SMALL = {"single": {"width": 48, "filter_width": 248}, "joint": {"width": 48, "filter_width": 273}}
+_SMALL = {"single": {"width": 64, "filter_width": 288}, "joint": {"width": 48, "filter_width": 273}}
 """Sizes of the Transformer that has as many parameters as the Universal Transformer."""
 
 _EARLIER = {"qrnet": "QRNet", "sparse-dnc": "Sparse DNC", "ga-mage": "GA+MAGE", "memn2n": "MemN2N"}
