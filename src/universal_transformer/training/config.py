@@ -71,6 +71,9 @@ class TrainingConfig:
     """Updates over which the learning rate rises from 0."""
     clip_norm: NonNegative = 1.0
     """Largest norm of the whole gradient; 0 means no clipping."""
+    skip_outliers: NonNegative = field(default=0.0, metadata=ADDED)
+    """Standard deviations above the mean of the last 128 updates from which on an update is left out, by its loss or
+    its gradient norm; 0 means never, 6 is usual."""
     label_smoothing: Fraction = 0.0
     """Probability that is moved from the right answer to all answers equally."""
     ponder_weight: NonNegative = 0.01
@@ -142,6 +145,7 @@ ACCEPTABLE = tuple(
         "epsilon",
         "weight_decay",
         "clip_norm",
+        "skip_outliers",
         "label_smoothing",
         "ponder_weight",
         "ponder_warmup_updates",

@@ -236,7 +236,7 @@ class TrainingRun:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
 
     def _update(self) -> None:
-        """``θ ← θ - Adam(clip(∇L))``; nothing is changed when the loss or the gradient is not finite."""
+        """``θ ← θ - Adam(clip(∇L))``, unless the loss or the gradient is not finite, or an outlier."""
         began = time.perf_counter()
         state, training, model = self.state, self.training, self.model
         update = state.update + 1
@@ -263,10 +263,14 @@ class TrainingRun:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         optimizers.refuse_non_finite(model, update=update, loss=values["loss"], norm=values["gradient_norm"])
-        optimizers.clip(model, norm=values["gradient_norm"], limit=training.clip_norm)
-        self.optimizer.step()
+        if text := state.outliers.look(values, sigmas=training.skip_outliers):
+            self.write("outlier", {"text": text})
+            self.shown.note(f"update {update} is left out: its {text}")
+        else:
+            optimizers.clip(model, norm=values["gradient_norm"], limit=training.clip_norm)
+            self.optimizer.step()
+            self.running.add(model, update=update)
         self.optimizer.zero_grad(set_to_none=True)
-        self.running.add(model, update=update)
         state.update, state.epoch, state.batch = update, self.batches.epoch, self.batches.index
         state.examples += num_examples
         state.targets += num_targets

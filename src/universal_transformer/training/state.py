@@ -18,6 +18,7 @@ from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.training.checkpoint import STATE, Checkpoint, Tensors, check_weights
 from universal_transformer.training.config import RunConfig, digest
 from universal_transformer.training.optimizer import check_optimizer
+from universal_transformer.training.outliers import WATCHED, WINDOW, OutlierWatch
 from universal_transformer.training.randomness import check_random_states
 from universal_transformer.training.recorded_data import DataFile
 from universal_transformer.training.validation import SIDES, CollapseWatch, Score, by_validation
@@ -56,11 +57,15 @@ class RunState:
     window: dict[str, float] = field(default_factory=dict)
     """Sums since the last line of metrics."""
     collapse: dict[Side, CollapseWatch] = field(default_factory=lambda: {side: CollapseWatch() for side in SIDES})
+    outliers: OutlierWatch = field(default_factory=OutlierWatch)
 
     @classmethod
     def from_dict(cls, fields: Any, *, where: str) -> RunState:
         """Undo `dataclasses.asdict`; anything that it did not write is a UserError at `where`."""
-        check_names(fields, expected={one.name for one in dataclasses.fields(cls)}, where=where)
+        known = {one.name for one in dataclasses.fields(cls)}
+        check_names(
+            fields, expected=known - {"outliers"}, optional={"outliers"}, where=where
+        )  # earlier versions lack it
         collapse, best = fields["collapse"], fields["best"]
         window = fields["window"]
         if isinstance(collapse, dict) and "cap" in collapse:
@@ -70,12 +75,16 @@ class RunState:
         if best is not None:  # scores of earlier versions had fewer figures
             best = typed(best, Score, where=where, field="best", partial=True)
         changed = {"best": best, "collapse": collapse, "window": window}
-        state: RunState = typed({**fields, **changed}, cls, where=where)
+        state: RunState = typed({"outliers": {"recent": {}, "in_a_row": 0}, **fields, **changed}, cls, where=where)
         check_names(state.collapse, expected=set(SIDES), where=where, field="collapse")
         if state.window:
             steps = {f"{side}_steps" for side in SIDES}
             check_names(state.window, expected=SUMMED, optional=steps, where=where, field="window")
             typed(state.window["updates"], Annotated[float, Range(1)], where=where, field="window.updates")
+        if recent := state.outliers.recent:
+            check_names(recent, expected=set(WATCHED), where=where, field="outliers.recent")
+            if any(len(values) > WINDOW for values in recent.values()):
+                raise UserError(f"{where}: outliers.recent: more than {WINDOW} values")
         for name in ("epoch", "batch", "validated", "best_update", "stale"):
             typed(getattr(state, name), Annotated[int, Range(0, state.update)], where=where, field=name)
         return state

@@ -1,0 +1,53 @@
+"""Updates that are left out because their loss, or their gradient norm, is far above those of the updates before.
+
+With the mean ``m`` and the standard deviation ``s`` of the last `WINDOW` values, a value x is an outlier if
+``x > m + k · s``, where k is `training.skip_outliers`. Outliers do not enter the window, so that one does not hide the
+next. `LASTING` of them in a row are no outliers but a rise of the values: the window begins anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from universal_transformer.typed import NumberOf
+
+WINDOW = 128
+LEAST = WINDOW // 2
+"""Values without which there is no limit yet."""
+LASTING = 16
+WATCHED = ("loss", "gradient_norm")
+ROUNDING = 1e-6
+"""A smaller standard deviation, as a share of the mean, may be rounding of equal values."""
+
+
+@dataclass
+class OutlierWatch:
+    """The last losses and gradient norms of a run whose outliers are left out; empty for another run."""
+
+    recent: dict[str, list[float]] = field(default_factory=dict)
+    in_a_row: NumberOf = 0
+    """Updates left out since the last one that was made."""
+
+    def look(self, values: Mapping[str, float], *, sigmas: float) -> str | None:
+        """Return why an update with these values is left out; None if it is not. 0 sigmas: never.
+
+        The values are those of the whole batch, equal in all processes, so that these decide alike.
+        """
+        found = [text for name in WATCHED if sigmas and (text := self._above(name, values[name], sigmas=sigmas))]
+        self.in_a_row = self.in_a_row + 1 if found else 0
+        if self.in_a_row == LASTING:
+            self.recent, self.in_a_row = {}, 0
+        elif sigmas and not found:
+            self.recent = {name: [*self.recent.get(name, []), values[name]][-WINDOW:] for name in WATCHED}
+        return ", ".join(found) or None
+
+    def _above(self, name: str, value: float, *, sigmas: float) -> str | None:
+        before = self.recent.get(name, [])
+        if len(before) < LEAST:
+            return None
+        mean = math.fsum(before) / len(before)
+        spread = math.sqrt(math.fsum((one - mean) ** 2 for one in before) / len(before))
+        limit = mean + sigmas * max(spread, ROUNDING * abs(mean))
+        return f"{name.replace('_', ' ')} {value:.4g} is above {limit:.4g}" if value > limit else None
