@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+SHAPES := --jaxtyping-packages=universal_transformer,beartype.beartype
 export MPLBACKEND := Agg
 
 .PHONY: demo test nightly lint format clean bench bench-docs bench-gpu
@@ -13,7 +14,7 @@ demo: $(VENV)/.installed
 	$(BIN)/ut demo
 
 test: $(VENV)/.installed-dev lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --dist worksteal --jaxtyping-packages=universal_transformer,beartype.beartype -m "not slow and not compiled"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --dist worksteal $(SHAPES) -m "not slow and not compiled"
 	$(BIN)/pytest -q -m "compiled and not slow"
 
 lint: $(VENV)/.installed-dev
@@ -24,6 +25,7 @@ lint: $(VENV)/.installed-dev
 
 nightly: $(VENV)/.installed-dev
 	$(BIN)/pytest -q -m slow
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --dist worksteal $(SHAPES) --checked-calls 1000000000 -m "not slow and not compiled"
 
 bench: $(VENV)/.installed-peers
 	$(BIN)/ut bench --json results/bench.json

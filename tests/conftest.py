@@ -1,9 +1,11 @@
 """Every test starts from the same seed and leaves torch's default type as it was."""
 
+import itertools
 import os
 from pathlib import Path
 
 import hypothesis
+import jaxtyping
 import pytest
 import torch
 
@@ -19,6 +21,24 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("laws")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--checked-calls",
+        type=int,
+        default=500,
+        metavar="N",
+        help="with --jaxtyping-packages, check the shapes of the first N calls of each test (default: 500)",
+    )
+
+
+@pytest.fixture(autouse=True)
+def check_first_calls(request, monkeypatch):
+    """The first calls of a test are those that differ: checks of all calls take five times as long as the tests."""
+    most, calls = request.config.getoption("--checked-calls"), itertools.count()
+    unchecked = property(lambda _: next(calls) >= most)
+    monkeypatch.setattr(type(jaxtyping.config), "jaxtyping_disable", unchecked, raising=False)
 
 
 @pytest.fixture(autouse=True)

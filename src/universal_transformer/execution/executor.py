@@ -85,6 +85,11 @@ def _add_positions(states: Rows, signal: Float[Tensor, "#batch position width"])
     return (states.view(-1, *signal.shape[1:]) + signal).flatten(0, 1)
 
 
+def _add_rows(sums: PerPosition, values: PerRow, *, index: Index) -> PerPosition:
+    """Add each value to the position that ``index`` names."""
+    return sums + torch.zeros_like(sums).flatten().index_add(0, index, values).view_as(sums)
+
+
 class Record:
     """Probabilities, weights and decisions of the rows that ran, step by step."""
 
@@ -105,13 +110,9 @@ class Record:
         size, index = like.numel(), torch.cat(self.index)
         at = torch.cat([index + step * size for step, index in enumerate(self.index)])
         probability, weight, halts = (torch.cat(values) for values in self.values)
-
-        def total(values: PerRow) -> PerPosition:
-            return torch.zeros_like(like).flatten().index_add(0, index, values).view_as(like)
-
         progress.halting = halting._replace(
-            remainder=halting.remainder + total(weight * halts),
-            steps=halting.steps + total(torch.ones_like(weight)),
+            remainder=_add_rows(halting.remainder, weight * halts, index=index),
+            steps=_add_rows(halting.steps, torch.ones_like(weight), index=index),
         )
         for found, values in ((progress.probabilities, probability), (progress.weights, weight)):
             found += like.new_zeros(steps * size).index_copy(0, at, values).view(steps, *like.shape)

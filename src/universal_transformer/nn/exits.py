@@ -48,6 +48,10 @@ def relative(change: Vectors, states: Vectors, *, mean: Callable[[Values], Value
     return (mean(change.square().sum(-1)) / size).sqrt()
 
 
+def _unchanged(values: Values) -> Values:
+    return values
+
+
 def divergence(before: Vectors, after: Vectors) -> Values:
     """``KL(before || after)`` of two distributions given as logarithms."""
     return (before.exp() * (before - after)).sum(-1)
@@ -100,9 +104,7 @@ class ExitUnit:
     def _compare_states(
         self, states: Vectors, memory: Memory, *, sequences: Sequences
     ) -> tuple[Bool[Tensor, "*rows"], Memory]:
-        def mean(values: Values) -> Values:
-            return values if self.scope == "position" else sequences.mean(values)
-
+        mean = _unchanged if self.scope == "position" else sequences.mean
         change = states - memory[0] if memory else states
         if self.exit.kind == "state_change":
             return relative(change, states, mean=mean) < self.exit.threshold, (states,)

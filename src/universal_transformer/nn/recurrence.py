@@ -193,14 +193,12 @@ class Recurrence(nn.Module):
 
     def fixed_loop(self, states: States, context: AttentionContext, *, depth: Depth) -> tuple[States, Trace]:
         """``max_steps`` steps of all positions."""
-        signals, recomputes = self.coordinates.step_signals(depth.max_steps, like=states), self.recomputes(context)
-
-        def whole(states: States, step: int) -> States:
-            timed = self._timed(states, context, step, depth, signals)
-            return self.step(timed, context, step=step, instead=self.substitutes(states))[0]
-
+        signals = self.coordinates.step_signals(depth.max_steps, like=states)
+        run = partial(self._fixed_step, context=context, depth=depth, signals=signals)
+        if self.recomputes(context):
+            run = partial(call_checkpointed, run)
         for step in range(depth.max_steps):
-            states = call_checkpointed(whole, states, step) if recomputes else whole(states, step)
+            states = run(states, step=step)
             if context.states is not None:
                 context.states.append(states)
         steps = torch.full(states.shape[:2], float(depth.max_steps), device=states.device)
@@ -244,32 +242,10 @@ class Recurrence(nn.Module):
         """
         unit, active = self.stop_unit(depth), progress.halting.running
         assert unit is not None
-        rule, last = unit.config.output, context.is_last(step, depth.max_steps)
-        sequences = PaddedSequences(padding)
-
-        def whole(
-            states: States, shown: States | None, halting: Halting, memory: Memory, *entered: States
-        ) -> tuple[States, Halting, Memory, tuple[States, ...], PerPosition, PerPosition, States]:
-            timed = self._timed(states, context, step, depth, signals)
-            if unit.reads == "timed":
-                probability, memory = unit.ask(timed, memory, sequences=sequences)
-            if shown is not None:
-                shown = self._timed(shown, context, step, depth, signals)
-            instead = self.substitutes(states, shown=shown)
-            new, entered = self.step(timed, context, step=step, running=active, entered=entered, instead=instead)
-            if unit.reads == "new":
-                probability, memory = unit.ask(self.close(new), memory, sequences=sequences)
-            if step < depth.min_steps - 1:
-                probability = torch.zeros_like(probability)
-            stop = unit.config.remainder_at_cap and last
-            decision = unit.rule(halting.cumulative, probability, threshold=depth.threshold, stop=stop)
-            halting, weight = halting.advance(decision)
-            term = weigh(new, weight, rule=rule)
-            if unit.config.state == "frozen":
-                new = torch.where(active.unsqueeze(-1), new, states)
-            return new, halting, memory, entered, probability, weight, term
-
-        run = partial(call_checkpointed, whole) if self.recomputes(context) else whole
+        rule = unit.config.output
+        run = partial(self._step_of_running, context=context, step=step, depth=depth, signals=signals, padding=padding)
+        if self.recomputes(context):
+            run = partial(call_checkpointed, run)
         made = run(progress.states, progress.shown, progress.halting, progress.memory, *progress.entered)
         before = progress.halting.cumulative
         progress.states, progress.halting, progress.memory, progress.entered, probability, weight, term = made
@@ -284,6 +260,51 @@ class Recurrence(nn.Module):
         progress.output = output
         progress.probabilities.append(torch.where(active, probability, 0.0))
         progress.weights.append(weight)
+
+    def _fixed_step(
+        self, states: States, *, context: AttentionContext, step: int, depth: Depth, signals: Tensor | None
+    ) -> States:
+        """What a step of a fixed depth computes."""
+        timed = self._timed(states, context, step, depth, signals)
+        return self.step(timed, context, step=step, instead=self.substitutes(states))[0]
+
+    def _step_of_running(
+        self,
+        states: States,
+        shown: States | None,
+        halting: Halting,
+        memory: Memory,
+        *entered: States,
+        context: AttentionContext,
+        step: int,
+        depth: Depth,
+        signals: Tensor | None,
+        padding: Padding | None,
+    ) -> tuple[States, Halting, Memory, tuple[States, ...], PerPosition, PerPosition, States]:
+        """What a step of a halting model computes: states, what is known of halting, the inputs of later blocks,
+        probabilities, weights, and the weighed states.
+        """
+        unit, active = self.stop_unit(depth), halting.running
+        assert unit is not None
+        sequences = PaddedSequences(padding)
+        timed = self._timed(states, context, step, depth, signals)
+        if unit.reads == "timed":
+            probability, memory = unit.ask(timed, memory, sequences=sequences)
+        if shown is not None:
+            shown = self._timed(shown, context, step, depth, signals)
+        instead = self.substitutes(states, shown=shown)
+        new, entered = self.step(timed, context, step=step, running=active, entered=entered, instead=instead)
+        if unit.reads == "new":
+            probability, memory = unit.ask(self.close(new), memory, sequences=sequences)
+        if step < depth.min_steps - 1:
+            probability = torch.zeros_like(probability)
+        stop = unit.config.remainder_at_cap and context.is_last(step, depth.max_steps)
+        decision = unit.rule(halting.cumulative, probability, threshold=depth.threshold, stop=stop)
+        halting, weight = halting.advance(decision)
+        term = weigh(new, weight, rule=unit.config.output)
+        if unit.config.state == "frozen":
+            new = torch.where(active.unsqueeze(-1), new, states)
+        return new, halting, memory, entered, probability, weight, term
 
     def substitutes(self, states: States, *, shown: States | None = None) -> Substitutes:
         """What the first block of a step uses instead of ``H + P^t``, where ``states`` are ``H`` (decision D5)."""
