@@ -9,7 +9,9 @@ LayerNorm                              scale 1, shift 0
 token and fact embeddings, tables      normal, standard deviation ``width^-1/2``
 segment embeddings                     normal, standard deviation 1, that of scaled token embeddings
 word-position mask of facts            1 + normal noise of standard deviation 1, or ones
-convolutions of frames and of pixels   Glorot uniform, bias 0
+convolutions of frames and of pixels   normal, standard deviation ``(2 / fan_in)^1/2`` (He et al. 2015), bias 0. With
+                                       Glorot's, which divides by the fan-out too, what a single channel of pixels
+                                       says is a hundredth of the positions that are added to it
 depthwise convolutions                 uniform over ``± kernel^-1/2``
 halting unit                           weight Glorot uniform, bias ``halting.bias``; of ponder 0 and the prior's rate
 classifier                             Glorot uniform, bias 0
@@ -69,8 +71,9 @@ def initialise(model: nn.Module, *, noisy_masks: bool = True) -> None:
             for part in module.key_value.weight.chunk(2):
                 init.xavier_uniform_(part)
         elif isinstance(module, FrameInput | PatchInput):
-            for parameter in module.stem.parameters():
-                (init.xavier_uniform_ if parameter.ndim > 1 else init.zeros_)(parameter)
+            for convolution in module.stem:
+                init.kaiming_normal_(convolution.weight, nonlinearity="relu")
+                init.zeros_(convolution.bias)
     for module in model.modules():
         if isinstance(module, Block) and module.scale != 1.0:
             _shrink(module, by=module.scale * 2**0.5)
