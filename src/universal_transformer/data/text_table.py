@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -41,6 +41,12 @@ class Columns:
         texts = row.first.split(BETWEEN) if self.two_texts else [row.first]
         fields = {self.first: texts if len(texts) > 1 else row.first, self.second: row.second}
         return fields | ({GROUP: row.group} if self.group else {})
+
+    def unwritten(self, fields: Mapping[str, str | list[str]]) -> tuple[str, str, str]:
+        """Undo `written`: return both columns and the group."""
+        texts = fields[self.first]
+        first = texts if isinstance(texts, str) else BETWEEN.join(texts)
+        return first, str(fields[self.second]), str(fields.get(GROUP, ""))
 
     @property
     def kept(self) -> Columns:
@@ -90,17 +96,19 @@ class TextTable:
 
 def read_table(path: str | Path, columns: Columns) -> TextTable:
     """Read a file: ``.jsonl`` (or ``.jsonl.gz``) as JSON lines, everything else as TSV."""
-    name = show_path(path)
-    bare = str(path).removesuffix(".gz")
-    split = _split_json if bare.endswith((".jsonl", ".ndjson")) else _split_tabs
-    rows = (
-        TextRow(n, *split(text, columns, f"{name}:{n}")) if text.strip() else TextRow(n, "", "")
-        for n, text in read_lines(path)
-    )
-    table = _collect(name, rows, columns=columns.names)
+    table = collect(show_path(path), table_rows(path, columns), columns=columns.names)
     if columns.two_texts:
         _check_texts(table)
     return table
+
+
+def table_rows(path: str | Path, columns: Columns) -> Iterator[TextRow]:
+    """Yield the rows of a file as `read_table` reads it; a blank line is a row of empty texts."""
+    name = show_path(path)
+    bare = str(path).removesuffix(".gz")
+    split = _split_json if bare.endswith((".jsonl", ".ndjson")) else _split_tabs
+    for n, text in read_lines(path):
+        yield TextRow(n, *split(text, columns, f"{name}:{n}")) if text.strip() else TextRow(n, "", "")
 
 
 def _check_texts(table: TextTable) -> None:
@@ -116,10 +124,11 @@ def _check_texts(table: TextTable) -> None:
 
 def read_parallel(first: str | Path, second: str | Path) -> TextTable:
     """Read two files whose lines of one number belong together; a `UserError` if one file is longer."""
-    return _collect(show_path(first), _zip(first, second), columns=("source", "target"))
+    return collect(show_path(first), parallel_rows(first, second), columns=("source", "target"))
 
 
-def _zip(first: str | Path, second: str | Path) -> Iterator[TextRow]:
+def parallel_rows(first: str | Path, second: str | Path) -> Iterator[TextRow]:
+    """Yield the rows of two files as `read_parallel` reads them."""
     names = show_path(first), show_path(second)
     for left, right in zip_longest(read_lines(first), read_lines(second)):
         if left is None or right is None:
@@ -132,16 +141,27 @@ def _zip(first: str | Path, second: str | Path) -> Iterator[TextRow]:
         yield TextRow(left[0], left[1], right[1])
 
 
-def _collect(name: str, rows: Iterator[TextRow], *, columns: tuple[str, str]) -> TextTable:
+def is_whole(row: TextRow) -> bool:
+    """Return whether neither column is blank."""
+    return all(map(str.strip, row.first.split(BETWEEN))) and bool(row.second.strip())
+
+
+def collect(name: str, rows: Iterable[TextRow], *, columns: tuple[str, str]) -> TextTable:
+    """Return the table of all rows of which no column is blank; a UserError if there is none."""
     kept = []
-    last = 0
+    last, count = 1, 0
     for row in rows:
-        last = row.line
-        if all(map(str.strip, row.first.split(BETWEEN))) and row.second.strip():
+        last, count = row.line, count + 1
+        if is_whole(row):
             kept.append(row)
     if not kept:
-        raise UserError(f"{name}:{max(last, 1)}: no row with both {columns[0]} and {columns[1]}; expected at least one")
-    return TextTable(name=name, rows=tuple(kept), num_blank=last - len(kept))
+        raise no_rows(name, last, columns=columns)
+    return TextTable(name=name, rows=tuple(kept), num_blank=count - len(kept))
+
+
+def no_rows(name: str, line: int, *, columns: tuple[str, str]) -> UserError:
+    """Return the error for a file without a whole row up to its last line."""
+    return UserError(f"{name}:{line}: no row with both {columns[0]} and {columns[1]}; expected at least one")
 
 
 def _split_tabs(text: str, columns: Columns, where: str) -> tuple[str, str, str]:

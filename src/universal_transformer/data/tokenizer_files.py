@@ -10,6 +10,7 @@ and no truncation.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -241,6 +242,13 @@ def make_tokenizer(choice: str, texts: Iterable[str], *, vocabulary_size: int, l
         if kind == choice:
             return Tokenizer.train(texts, kind=kind, vocabulary_size=vocabulary_size, lower_case=lower_case)
     return load_file(Path(choice))
+
+
+def choice_key(choice: str, *, vocabulary_size: int, lower_case: bool) -> list[str | int | bool]:
+    """Return the values that `make_tokenizer` depends on, but for the texts: of a file, its SHA-256."""
+    if choice in KINDS:
+        return [choice, vocabulary_size, lower_case]
+    return [hashlib.sha256(read_bytes(Path(choice), what="a tokenizer file")).hexdigest()]
 
 
 def saved_tokenizer(folder: Path, name: str) -> Tokenizer:

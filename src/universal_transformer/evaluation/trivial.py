@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from universal_transformer.data.example import PADDING, Example, Frames
+from universal_transformer.data.example import PADDING, Example, Frames, spread
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.neighbours import NeighbourTable
@@ -25,6 +25,7 @@ from universal_transformer.files import one_line, read_json, show, show_path, wr
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.tasks.accuracy import until_end
+from universal_transformer.tasks.lazy import MappedExamples
 from universal_transformer.tasks.pairs import PairsCodec
 from universal_transformer.tasks.pictures import FIRST
 from universal_transformer.tasks.task import Codec, Measure
@@ -32,6 +33,7 @@ from universal_transformer.tasks.trees import flat
 from universal_transformer.typed import ADDED, AtLeastOne, NumberOf, typed
 
 MOST_SHOWN = 40
+COUNTED = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +66,12 @@ class TrivialBaseline:
 
     @classmethod
     def learn(cls, examples: Iterable[Example], config: BaseConfig) -> TrivialBaseline:
-        """Count the targets of training; `config` is that of the model, with its sizes."""
+        """Count the targets of training; `config` is that of the model, with its sizes.
+
+        Of examples that are mapped from disk, `COUNTED` are counted, evenly spread.
+        """
+        if isinstance(examples, MappedExamples):
+            examples = spread(examples, count=COUNTED)
         targets = [example.target for example in examples if not isinstance(example.target, np.ndarray)]
         counts = Counter(chain.from_iterable(map(target_classes, targets)))
         frequent: tuple[int, ...] = ()

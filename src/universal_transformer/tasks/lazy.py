@@ -1,10 +1,12 @@
-"""Examples that are made one by one when they are asked for, or read as a whole when the first is."""
+"""Examples that are made one by one when they are asked for, mapped from disk, or read as a whole when the first is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import overload
+
+import numpy as np
 
 from universal_transformer.data.example import Example
 
@@ -27,6 +29,26 @@ class LazyExamples(Sequence[Example]):
         if isinstance(index, slice):
             return [self._make(place) for place in range(self._count)[index]]
         return self._make(range(self._count)[index])
+
+
+class MappedExamples(LazyExamples):
+    """Examples of tokens on disk: too many to look at all of them for a figure about them."""
+
+    def __init__(
+        self,
+        make: Callable[[int], Example],
+        *,
+        count: int,
+        sizes: Callable[[np.ndarray], np.ndarray],
+        digest: str,
+        longest_target: int,
+    ) -> None:
+        super().__init__(make, count=count)
+        self.sizes = sizes
+        """Returns `data.example.size` of the examples with these indices, without making them."""
+        self.digest = digest
+        """A text that changes with any id of any example."""
+        self.longest_target = longest_target
 
 
 class DeferredExamples(Sequence):

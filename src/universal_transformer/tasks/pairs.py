@@ -7,26 +7,25 @@ same number of lines. Source and target end with the id of ``<end>``, so that an
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.text_table import (
-    Columns,
-    TextRow,
-    TextTable,
-    check_file,
-    read_parallel,
-    read_table,
-)
+from universal_transformer.data.hub import is_hub
+from universal_transformer.data.text_sources import IN_MEMORY, is_large, source_rows
+from universal_transformer.data.text_table import Columns, TextRow, TextTable, check_file, collect
+from universal_transformer.data.token_store import TokenStore
 from universal_transformer.data.tokenizer import END, Tokenizer
-from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer, saved_tokenizer
+from universal_transformer.data.tokenizer_files import check_choice, choice_key, make_tokenizer, saved_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, show, show_path, write_json
 from universal_transformer.tasks.codecs import CODEC_FILE, encode_lines, read_kind, token_fields
+from universal_transformer.tasks.large import check_same
+from universal_transformer.tasks.large_pairs import PairsSource, map_pairs, mapped_pairs
+from universal_transformer.tasks.lazy import DeferredExamples, Examples
 from universal_transformer.tasks.synthetic import Synthetic, synthetic_pairs
 from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import BleuTokenizer, Codec, Saved, Task
@@ -113,7 +112,8 @@ class PairsData:
     )
     train: str = ""
     """Training pairs: a file of `source<TAB>target` lines, JSON lines (.jsonl) with "source" and "target", or
-    the source side alone (then name the other in train_target). Any file may end in .gz."""
+    the source side alone (then name the other in train_target). Any file may end in .gz. Or a folder of such
+    files, read in the order of their names, or hf:NAME[:CONFIG[:SPLIT]], a data set of the hub, or hf:FOLDER."""
     train_target: str = ""
     """Target side of `train`, if it is a file of its own: line n belongs to line n."""
     validation: str = ""
@@ -146,6 +146,9 @@ class PairsData:
     bleu_tokenizer: BleuTokenizer = field(default="13a", metadata=ADDED)
     """How sacreBLEU cuts texts into words: zh for Chinese, ja-mecab for Japanese, ko-mecab for Korean (the last two
     need extra packages), char for characters, flores200 for many languages (downloads a model), none for blanks."""
+    memory_mb: NumberOf = field(default=IN_MEMORY, metadata=ADDED)
+    """Training pairs of more megabytes are not read into memory: they are encoded once, into files in the folder
+    `tokens` of the data folder, with a tokenizer learned from a sample, and at most about 5,000 are held out."""
 
     synthetic: Literal["none"] | Synthetic = field(default="none", metadata=ADDED)
     """Synthetic pairs for a first try, if no training file is named: summaries or records."""
@@ -160,7 +163,8 @@ class PairsData:
         for part in ("train", "validation", "test"):
             if getattr(self, f"{part}_target") and not getattr(self, part):
                 raise UserError(f"--data.{part}-target is set without --data.{part}, the source side")
-
+            if getattr(self, f"{part}_target") and is_hub(getattr(self, part)):
+                raise UserError(f"--data.{part}-target: {show_path(getattr(self, part))} has both sides; leave it out")
         if self.bleu_tokenizer != "13a" and self.metric != "bleu":
             raise UserError(
                 f"--data.bleu-tokenizer {self.bleu_tokenizer} changes nothing with --data.metric {self.metric}: "
@@ -171,6 +175,11 @@ class PairsData:
         """Read the files, learn the tokenisers from the training pairs, encode all pairs."""
         if self.synthetic == "none":
             check_file("train", self.train, needs=("source<TAB>target lines", "JSON lines", "the source side"))
+        if is_large(self.train, self.train_target, limit=self.memory_mb):
+            store = self._store()
+            codec = PairsCodec.load(store.folder)
+            found = self._tables.encode_others(store, mapped_pairs(store), partial(self.encode, codec))
+            return self._task(codec, found)
         tables, notes = self._tables.split(self._tables.given())
         codec = self.learn(tables["train"].rows)
         return self._task(codec, self._tables.encode(tables, notes, partial(self.encode, codec)))
@@ -179,7 +188,28 @@ class PairsData:
         """Read the test pairs and encode them with the saved codec."""
         codec = saved.codec
         assert isinstance(codec, PairsCodec)
-        return self._task(codec, self._tables.encode_again(saved, partial(self.encode, codec)))
+        found = self._tables.encode_again(saved, partial(self.encode, codec))
+        if is_large(self.train, self.train_target, limit=self.memory_mb):
+            found = replace(found, train=DeferredExamples(partial(self._mapped_again, codec)))
+        return self._task(codec, found)
+
+    def _mapped_again(self, codec: PairsCodec) -> Examples:
+        """Return the pairs of the store of the training file; UserError if it is not encoded with the saved codec."""
+        store = self._store()
+        found = PairsCodec.load(store.folder)
+        check_same([found.source, found.target], [codec.source, codec.target], source=self.train)
+        return mapped_pairs(store)
+
+    def _store(self) -> TokenStore:
+        pairs = PairsSource(
+            source=self.train,
+            target=self.train_target,
+            columns=self._columns,
+            held_out=0.0 if self.validation else self.validation_fraction,
+            seed=self.seed,
+        )
+        choice = choice_key(self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
+        return map_pairs(pairs, learn=self.learn, key=[*choice, self.shared_vocabulary, self.max_length])
 
     @property
     def _tables(self) -> OwnTables:
@@ -224,7 +254,8 @@ class PairsData:
         path, target = getattr(self, part), getattr(self, f"{part}_target")
         if target and self.group:
             raise UserError(f"--data.group {self.group}: {show_path(path)} has one column; leave --data.group out")
-        return read_parallel(path, target) if target else read_table(path, self._columns)
+        found = source_rows(path, target, columns=self._columns, part=part)
+        return collect(show_path(path), found, columns=self._columns.names)
 
     @property
     def _columns(self) -> Columns:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.text_table import Columns, TextTable, hold_out, read_table
+from universal_transformer.data.text_table import Columns, TextRow, TextTable, hold_out, read_table
+from universal_transformer.data.token_store import TokenStore
 from universal_transformer.tasks.lazy import DeferredExamples, Examples
 from universal_transformer.tasks.task import HeldOut, Saved
 
@@ -63,12 +64,27 @@ class OwnTables:
     def encode(self, tables: Mapping[str, TextTable], notes: list[str], encode: Encode) -> Encoded:
         """Encode all parts of a new run."""
         examples = {part: encode(table, notes) for part, table in tables.items()}
+        return self._encoded(examples, notes, held_out=self._rows(tables["validation"]))
+
+    def encode_others(self, store: TokenStore, train: Examples, encode: Encode) -> Encoded:
+        """Encode the parts of a new run whose training part is in a store, and has the rows that were held out."""
+        notes = list(store.index.notes)
+        tables = {part: self.read(part) for part in ("validation", "test") if part in self.named}
+        for part, rows in store.index.held_out.items():
+            pairs = (TextRow(n, *self.columns.unwritten(row)) for n, row in enumerate(rows, start=1))
+            tables[part] = TextTable(f"{part} (held out)", tuple(pairs))
+        notes += [note for table in tables.values() for note in table.notes] + self._test_notes()
+        examples = {"train": train, **{part: encode(table, notes) for part, table in tables.items()}}
+        return self._encoded(examples, notes, held_out=store.index.held_out)
+
+    def _encoded(self, examples: Mapping[str, Examples], notes: Sequence[str], *, held_out: HeldOut) -> Encoded:
+        """Return the parts as a task has them: without a test, the validation is scored."""
         return Encoded(
             train=examples["train"],
             validation=examples["validation"],
             test={self._scored: examples[self._scored]},
             notes=tuple(notes),
-            held_out=self._rows(tables["validation"]),
+            held_out=held_out,
         )
 
     def encode_again(self, saved: Saved, encode: Encode) -> Encoded:

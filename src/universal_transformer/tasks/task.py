@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from universal_transformer.data.environments import Episodes
 from universal_transformer.data.example import PADDING, Example
+from universal_transformer.data.hub import absolute, is_hub
 from universal_transformer.data.tokenizer import END, KINDS, START
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.lazy import Examples, LazyExamples
+from universal_transformer.tasks.lazy import Examples, LazyExamples, MappedExamples
 from universal_transformer.typed import replaced
 
 SPECIAL_IDS = {"vocabulary.padding_id": PADDING, "vocabulary.start_id": START, "vocabulary.end_id": END}
@@ -202,8 +203,11 @@ class Task:
         """
         if self.model_fields.get("architecture") == "tagger":
             return 0
-        examples = self.train[:LOOKED_AT] if isinstance(self.train, LazyExamples) else self.train
-        longest = max((len(one.target) for one in examples if not isinstance(one.target, int)), default=0)
+        if isinstance(self.train, MappedExamples):
+            longest = self.train.longest_target
+        else:
+            examples = self.train[:LOOKED_AT] if isinstance(self.train, LazyExamples) else self.train
+            longest = max((len(one.target) for one in examples if not isinstance(one.target, int)), default=0)
         continues = self.model_fields.get("architecture") == "language_model"
         return longest if continues or not longest else longest + longest // 4 + 10
 
@@ -229,9 +233,9 @@ def held_out_file(folder: Path, part: str) -> Path:
 
 
 def file_fields(data: TaskData) -> dict[str, Path]:
-    """Return the fields of a task's data that name a file of the user, with their values."""
+    """Return the fields of a task's data that name a file or folder of the user, with their values."""
     values = {name: getattr(data, name) for name in getattr(data, "FILES", ())}
-    return {name: Path(value) for name, value in values.items() if value and value not in KINDS}
+    return {name: Path(value) for name, value in values.items() if value and value not in KINDS and not is_hub(value)}
 
 
 def with_files(data: TaskData, files: Mapping[str, Path]) -> TaskData:
@@ -242,7 +246,11 @@ def with_files(data: TaskData, files: Mapping[str, Path]) -> TaskData:
 
 def with_absolute_files(data: TaskData) -> TaskData:
     """Return the data of a task with absolute names of files, so that a run works from any folder."""
-    return with_files(data, {name: path.absolute() for name, path in file_fields(data).items()})
+    hub = {name: value for name in getattr(data, "FILES", ()) if is_hub(value := getattr(data, name))}
+    changes: dict[str, Any] = {name: absolute(value) for name, value in hub.items()}
+    return dataclasses.replace(
+        with_files(data, {name: path.absolute() for name, path in file_fields(data).items()}), **changes
+    )
 
 
 @runtime_checkable

@@ -7,9 +7,8 @@ from the start token alone.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,20 +16,24 @@ from typing import Any, ClassVar
 import numpy as np
 
 from universal_transformer.data.example import Example
+from universal_transformer.data.text_sources import IN_MEMORY, is_large, source_lines
 from universal_transformer.data.text_table import check_file
+from universal_transformer.data.token_store import TokenStore
 from universal_transformer.data.tokenizer import END, Tokenizer
-from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
+from universal_transformer.data.tokenizer_files import check_choice, choice_key, make_tokenizer, saved_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, read_lines, show, show_path
 from universal_transformer.tasks.codecs import SavedCodec, token_fields
+from universal_transformer.tasks.large import check_same
+from universal_transformer.tasks.large_text import TOKENIZER, map_text, mapped_blocks
 from universal_transformer.tasks.lazy import DeferredExamples, Examples, LazyExamples
 from universal_transformer.tasks.task import Codec, HeldOut, Saved, Task
-from universal_transformer.typed import AtLeastTwo, Share, check
+from universal_transformer.typed import ADDED, AtLeastTwo, NumberOf, Share, check
 
 LINES_AT_ONCE = 10_000
 
 
-def blocks(tokens: array[int] | np.ndarray, *, length: int) -> LazyExamples:
+def blocks(tokens: np.ndarray, *, length: int) -> LazyExamples:
     """Return examples of `length` tokens each (the last may be shorter) from one array."""
 
     def make(index: int) -> Example:
@@ -101,7 +104,8 @@ class TextData:
     codec_class: ClassVar[type[Codec]] = TextCodec
     FILES: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "tokenizer")
     train: str = ""
-    """Training text: UTF-8, one sentence, verse or paragraph a line; the file may end in .gz."""
+    """Training text: UTF-8, one sentence, verse or paragraph a line; the file may end in .gz. Or a folder of such
+    files, read in the order of their names, or hf:NAME[:CONFIG[:SPLIT]], a data set of the hub, or hf:FOLDER."""
     validation: str = ""
     """Validation text; without it the training text's last lines are held out."""
     test: str = ""
@@ -119,6 +123,10 @@ class TextData:
     """Part of the lines held out for validation if no file is named."""
     test_fraction: Share = 0.05
     """Part of the lines held out as the test if no file is named."""
+    memory_mb: NumberOf = field(default=IN_MEMORY, metadata=ADDED)
+    """Training text of more megabytes is not read into memory: it is encoded once, into files in the folder
+    `tokens` of the data folder, with a tokenizer learned from a sample, and at most the last 2 million characters are
+    held out."""
 
     def __post_init__(self) -> None:
         check(self, field="data")
@@ -131,15 +139,42 @@ class TextData:
 
     def load(self) -> Task:
         """Read the files, learn the tokeniser from the training text, cut all text into blocks."""
-        check_file("train", self.train, needs=("UTF-8 text",))
+        check_file("train", self.train, needs=("UTF-8 text", "a folder of it"))
+        if is_large(self.train, limit=self.memory_mb):
+            return self._load_large()
         parts, notes = self._split()
-        tokenizer = make_tokenizer(
-            self.tokenizer, parts["train"], vocabulary_size=self.vocabulary_size, lower_case=self.lower_case
-        )
-        codec = TextCodec(tokenizer=tokenizer, block_length=self.block_length)
+        codec = self._codec(self._learn(parts["train"]))
         examples = {part: codec.blocks(lines) for part, lines in parts.items()}
         held_out = {part: [{"text": line} for line in parts[part]] for part in self._held_out}
         return self._task(codec, examples, notes, held_out=held_out)
+
+    def _load_large(self) -> Task:
+        """Open the tokens of the training text, or make them; other text is read and encoded."""
+        store = self._store()
+        codec = self._codec(saved_tokenizer(store.folder, TOKENIZER))
+        parts = {part: _read(getattr(self, part), part=part) for part in self._named}
+        parts |= {part: [str(row["text"]) for row in rows] for part, rows in store.index.held_out.items()}
+        examples: dict[str, Examples] = {part: codec.blocks(lines) for part, lines in parts.items()}
+        examples["train"] = mapped_blocks(store, length=self.block_length)
+        notes = [
+            f"{part}: {len(parts[part]):,} of the last lines of {show_path(self.train)}"
+            for part in reversed(self._held_out)
+        ]
+        return self._task(codec, examples, [*store.index.notes, *notes], held_out=store.index.held_out)
+
+    def _store(self) -> TokenStore:
+        return map_text(
+            self.train,
+            learn=self._learn,
+            key=choice_key(self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case),
+            held_out={part: getattr(self, f"{part}_fraction") for part in self._held_out},
+        )
+
+    def _learn(self, lines: Sequence[str]) -> Tokenizer:
+        return make_tokenizer(self.tokenizer, lines, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
+
+    def _codec(self, tokenizer: Tokenizer) -> TextCodec:
+        return TextCodec(tokenizer=tokenizer, block_length=self.block_length)
 
     def reload(self, saved: Saved) -> Task:
         """Read the test text and encode it with the saved codec; other text is read when it is asked for."""
@@ -148,8 +183,12 @@ class TextData:
 
         def read(part: str) -> LazyExamples:
             path, rows = getattr(self, part), saved.rows(part)
+            if part == "train" and is_large(path, limit=self.memory_mb):
+                store = self._store()
+                check_same([saved_tokenizer(store.folder, TOKENIZER)], [codec.tokenizer], source=path)
+                return mapped_blocks(store, length=codec.block_length)
             if path and (part != "train" or not self._held_out):
-                return codec.blocks(_read(path))
+                return codec.blocks(_read(path, part=part))
             return codec.blocks(self._split()[0][part] if rows is None else _read_rows(rows))
 
         held_out = {}
@@ -192,10 +231,15 @@ class TextData:
         """Parts without a file of their own, in their order in the training text."""
         return [part for part in ("validation", "test") if not getattr(self, part)]
 
+    @property
+    def _named(self) -> list[str]:
+        """Parts with a file of their own, but for training."""
+        return [part for part in ("validation", "test") if getattr(self, part)]
+
     def _split(self) -> tuple[dict[str, list[str]], list[str]]:
         """Return the lines of all parts and notes; without a file they are the last training lines."""
-        lines, notes = _read(self.train), []
-        parts = {part: _read(path) for part in ("validation", "test") if (path := getattr(self, part))}
+        lines, notes = _read(self.train, part="train"), []
+        parts = {part: _read(getattr(self, part), part=part) for part in self._named}
         sizes = {part: max(round(getattr(self, f"{part}_fraction") * len(lines)), 1) for part in self._held_out}
         if sum(sizes.values()) >= len(lines):
             raise UserError(
@@ -222,16 +266,13 @@ def _read_rows(path: Path) -> list[str]:
     return lines
 
 
-def _read(path: str) -> list[str]:
-    lines = [text for _, text in read_lines(path)]
+def _read(source: str, *, part: str) -> list[str]:
+    lines = [text for _, text in source_lines(source, part=part)]
     if not any(line.strip() for line in lines):
-        raise UserError(f"{show_path(path)}:{len(lines)}: all lines up to here are blank; expected text")
+        raise UserError(f"{show_path(source)}:{len(lines)}: all lines up to here are blank; expected text")
     return lines
 
 
-def _encode(lines: Sequence[str], tokenizer: Tokenizer) -> array[int]:
-    tokens = array("i")
-    for first in range(0, len(lines), LINES_AT_ONCE):
-        for ids in tokenizer.encode_many(lines[first : first + LINES_AT_ONCE]):
-            tokens.extend((*ids, END))
-    return tokens
+def _encode(lines: Sequence[str], tokenizer: Tokenizer) -> np.ndarray:
+    batches = range(0, len(lines), LINES_AT_ONCE)
+    return np.concatenate([tokenizer.encode_lines(lines[first : first + LINES_AT_ONCE]) for first in batches])

@@ -14,7 +14,8 @@ import torch
 
 from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import Example, sizes
-from universal_transformer.data.sampler import BucketSampler
+from universal_transformer.data.sampler import BucketSampler, WindowSampler
+from universal_transformer.tasks.lazy import MappedExamples
 from universal_transformer.training.processes import ALONE, Processes
 from universal_transformer.typed import Range, typed
 
@@ -46,21 +47,45 @@ class TrainingBatches:
         assert examples
         self._examples, self._device = examples, device
         self._passes, self._processes = passes, processes
-        self._sampler = BucketSampler(sizes(examples), batch_tokens=batch_tokens, seed=seed, shuffle=True)
-        self.epoch, self.index = epoch, index
-        self._batches = self._sampler.epoch(epoch)
-        typed(index, Annotated[int, Range(0, len(self._batches) - 1)], where=f"epoch {epoch}", field="batch")
+        self._sampler = _sampler(examples, batch_tokens=batch_tokens, seed=seed)
+        self._begin(epoch)
+        while index >= self._end and self._next_window():
+            pass
+        typed(index, Annotated[int, Range(0, self._end - 1)], where=f"epoch {epoch}", field="batch")
+        self.index = index
         self._made: tuple[list[Part], int] | None = None
+
+    def _begin(self, epoch: int) -> None:
+        """Move to the first batch of an epoch."""
+        self.epoch, self.index = epoch, 0
+        self._windows = self._sampler.windows(epoch)
+        self._window, self._first = next(self._windows), 0
+
+    def _next_window(self) -> bool:
+        """Take the next batches of the epoch; return whether there are any."""
+        window = next(self._windows, None)
+        if window is not None:
+            self._window, self._first = window, self._end
+        return window is not None
+
+    @property
+    def _end(self) -> int:
+        """Number of the first batch after the window."""
+        return self._first + len(self._window)
+
+    @property
+    def _indices(self) -> list[int]:
+        return self._window[self.index - self._first]
 
     @property
     def rows(self) -> int:
         """Number of examples of the current batch, in all processes."""
-        return len(self._batches[self.index])
+        return len(self._indices)
 
     def current(self) -> tuple[list[Part], int]:
         """Return the parts of the current batch of this process, one a pass, and the number of their targets."""
         if self._made is None:
-            indices, size = self._batches[self.index], self._processes.size
+            indices, size = self._indices, self._processes.size
             own = [indices[part * size + self._processes.rank :: self._passes * size] for part in range(self._passes)]
             parts = [(self._collate(rows or indices[:1]), float(bool(rows))) for rows in own]
             targets = sum(batch.num_tokens for batch, weight in parts if weight)
@@ -73,8 +98,13 @@ class TrainingBatches:
     def advance(self) -> None:
         """Move to the next batch, and build it."""
         self.index += 1
-        if self.index == len(self._batches):
-            self.epoch, self.index = self.epoch + 1, 0
-            self._batches = self._sampler.epoch(self.epoch)
+        if self.index == self._end and not self._next_window():
+            self._begin(self.epoch + 1)
         self._made = None
         self.current()
+
+
+def _sampler(examples: Sequence[Example], *, batch_tokens: int, seed: int) -> BucketSampler | WindowSampler:
+    if isinstance(examples, MappedExamples):
+        return WindowSampler(examples.sizes, count=len(examples), batch_tokens=batch_tokens, seed=seed)
+    return BucketSampler(sizes(examples), batch_tokens=batch_tokens, seed=seed, shuffle=True)

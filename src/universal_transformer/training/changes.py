@@ -14,6 +14,9 @@ from universal_transformer.typed import listed
 FREE = {*(f"training.{field}" for field in LIMITS), "model.execution.activation_checkpointing"}
 """Fields that may change without being named: the length of a run, logging, and what changes no number."""
 
+OF_DATA = ("data_dir", "memory_mb")
+"""Fields of the data that may change as long as the examples do not."""
+
 
 class OtherRunError(UserError):
     """A checkpoint or a configuration that is sound, but belongs to another run."""
@@ -32,11 +35,11 @@ def configuration_changes(
 ) -> dict[str, str]:
     """Return the fields that differ, each with its two values as a text.
 
-    An OtherRunError at `where` names the fields that may not change. Those are all but `FREE`, `accepted` ones, and
-    names of files and folders with data, whose content is compared (`recorded_data`).
+    An OtherRunError at `where` names the fields that may not change. Those are all but `FREE`, `accepted` ones, names
+    of files and folders with data, and how large a file in memory may be: their content is compared (`recorded_data`).
     """
     found = _differences(_all_fields(saved), _all_fields(given), where="")
-    allowed = FREE | {*accepted} | {f"data.fields.{field}" for field in (*file_fields(given.data), "data_dir")}
+    allowed = FREE | {*accepted} | {f"data.fields.{field}" for field in (*file_fields(given.data), *OF_DATA)}
     if refused := {field: text for field, text in found.items() if field not in allowed}:
         options = [f"--accept-change {field}" for field in refused if field in ACCEPTABLE]
         remedy = f"; to change it deliberately: {' '.join(options)}" * (len(options) == len(refused))

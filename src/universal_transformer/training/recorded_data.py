@@ -11,6 +11,7 @@ import numpy as np
 
 from universal_transformer.data.example import Example
 from universal_transformer.files import show_path
+from universal_transformer.tasks.lazy import MappedExamples
 from universal_transformer.tasks.task import TaskData, file_fields
 from universal_transformer.typed import NumberOf
 
@@ -63,6 +64,9 @@ def data_digest(*sets: Sequence[Example]) -> str:
     digest = hashlib.sha256()
     for examples in sets:
         digest.update(f"{len(examples)} examples\n".encode())
+        if isinstance(examples, MappedExamples):
+            digest.update(examples.digest.encode())
+            continue
         for example in examples:
             for side in (example.source, example.target):
                 if isinstance(side, np.ndarray):

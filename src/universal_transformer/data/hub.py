@@ -1,0 +1,111 @@
+"""Data sets of the Hugging Face hub, and local Arrow folders, as lines or rows: ``hf:NAME[:CONFIG[:SPLIT]]``.
+
+They are read in their order, once, and copied: a shuffled stream of the library would lose its buffer on a resume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from universal_transformer.data.text_table import Columns, TextRow
+from universal_transformer.errors import UserError
+from universal_transformer.files import MAX_LINE, one_line, show, show_path
+
+if TYPE_CHECKING:
+    import datasets
+
+PREFIX = "hf:"
+ROWS_AT_ONCE = 1000
+
+
+def is_hub(source: str) -> bool:
+    """Return whether a source is a data set of the hub or a local Arrow folder."""
+    return source.startswith(PREFIX)
+
+
+def absolute(source: str) -> str:
+    """Return a source with the absolute name of its folder, if it is a local one."""
+    folder = Path(source.removeprefix(PREFIX))
+    return f"{PREFIX}{folder.absolute()}" if folder.is_dir() else source
+
+
+def fingerprint(source: str, *, part: str) -> str:
+    """Return a text that changes with the content of a data set."""
+    return str(_open(source, part=part)._fingerprint)
+
+
+def lines(source: str, *, part: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of the column "text", numbered by row; a text of several lines is several lines."""
+    table = _open(source, part=part)
+    _need(source, table.column_names, ["text"])
+    for number, row in _rows(table):
+        where = f"{show_path(source)}: row {number}"
+        for text in _text(row["text"], where=where, column="text").split("\n"):
+            if len(text) > MAX_LINE or "\0" in text:
+                raise UserError(f"{where}: a line of more than {MAX_LINE:,} characters, or with a NUL character")
+            yield number, text.removesuffix("\r")
+
+
+def rows(source: str, *, part: str, columns: Columns) -> Iterator[TextRow]:
+    """Yield rows of the two columns, or of the column "translation" (its two languages, in their order)."""
+    table = _open(source, part=part)
+    names = table.column_names
+    translated = columns.first not in names and "translation" in names
+    _need(source, names, [columns.group] * bool(columns.group) if translated else [*columns.names, columns.group])
+    for number, row in _rows(table):
+        where = f"{show_path(source)}: row {number}"
+        pair = row["translation"] if translated else {name: row[name] for name in columns.names}
+        if not isinstance(pair, dict) or len(pair) != 2:
+            raise UserError(f"{where}: translation is {show(pair)}; expected texts in two languages")
+        first, second = (one_line(_text(text, where=where, column=name)) for name, text in pair.items())
+        yield TextRow(number, first, second, str(row[columns.group]) if columns.group else "")
+
+
+def _rows(table: datasets.Dataset) -> Iterator[tuple[int, dict[str, Any]]]:
+    for first in range(0, len(table), ROWS_AT_ONCE):
+        found = table[first : first + ROWS_AT_ONCE]
+        for place in range(len(next(iter(found.values())))):
+            yield first + place + 1, {name: values[place] for name, values in found.items()}
+
+
+def _text(value: object, *, where: str, column: str) -> str:
+    if not isinstance(value, str):
+        raise UserError(f"{where}: {column} is {show(value)}; expected a text")
+    return value
+
+
+def _need(source: str, found: Sequence[str], needed: Sequence[str]) -> None:
+    if missing := [name for name in needed if name and name not in found]:
+        raise UserError(
+            f"{show_path(source)}: no column {' or '.join(map(show, missing))}; found {show(sorted(found))}: rename "
+            "a column of a local copy, or name another data set"
+        )
+
+
+def _open(source: str, *, part: str) -> datasets.Dataset:
+    name = source.removeprefix(PREFIX)
+    try:
+        from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
+    except ImportError as error:
+        raise UserError(
+            f"{show_path(source)}: data sets of the hub need the package datasets: "
+            "run pip install 'universal-transformer[hub]'"
+        ) from error
+    try:
+        if Path(name).is_dir():
+            found, split = load_from_disk(name), part
+        else:
+            path, config, split = [*name.split(":"), "", ""][:3]
+            found, split = load_dataset(path, config or None), split or part
+    except Exception as error:  # of many libraries: network, Arrow, YAML
+        raise UserError(f"{show_path(source)}: cannot be loaded ({show(str(error), limit=200)})") from error
+    if isinstance(found, DatasetDict):
+        if split not in found:
+            raise UserError(
+                f"{show_path(source)}: no split {show(split)}; expected one of {', '.join(map(str, found))}"
+            )
+        found = found[split]
+    assert isinstance(found, Dataset)
+    return found

@@ -1,0 +1,78 @@
+"""Where the lines of a text come from: a file, the files of a folder in sorted order, or a data set of the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from universal_transformer.data import hub
+from universal_transformer.data.text_table import Columns, TextRow, parallel_rows, table_rows
+from universal_transformer.errors import UserError
+from universal_transformer.files import read_lines, show_path
+
+MEGABYTE = 10**6
+IN_MEMORY = 64
+"""Megabytes of training text that are read into memory by default: pairs of so much text take half a gigabyte."""
+COMPRESSED = 4
+"""Bytes of text that one byte of a ``.gz`` file is taken for."""
+
+
+def text_files(path: str | Path) -> list[Path]:
+    """Return the file itself, or the files of a folder by name, without hidden ones; a UserError if it has none."""
+    if not Path(path).is_dir():
+        return [Path(path)]
+    found = sorted(child for child in Path(path).iterdir() if child.is_file() and not child.name.startswith("."))
+    if not found:
+        raise UserError(f"{show_path(path)}: a folder without files; expected text files")
+    return found
+
+
+def source_lines(source: str, *, part: str) -> Iterator[tuple[int, str]]:
+    """Yield the numbered lines of a source; `part` names the split of a data set of the hub.
+
+    Numbers begin again in each file of a folder; errors name the file.
+    """
+    if hub.is_hub(source):
+        yield from hub.lines(source, part=part)
+        return
+    for path in text_files(source):
+        yield from read_lines(path)
+
+
+def source_rows(source: str, target: str, *, columns: Columns, part: str) -> Iterator[TextRow]:
+    """Yield the rows of a source: two columns, or (with `target`) the lines of two sources with the same number."""
+    if hub.is_hub(source):
+        yield from hub.rows(source, part=part, columns=columns)
+    elif target:
+        files = zip_longest(text_files(source), text_files(target))
+        for first, second in files:
+            if first is None or second is None:
+                raise UserError(f"{show_path(source)} and {show_path(target)}: expected as many files in both")
+            yield from parallel_rows(first, second)
+    else:
+        for path in text_files(source):
+            yield from table_rows(path, columns)
+
+
+def megabytes(source: str) -> float:
+    """Return the approximate size of the text of files; 0 for what is not there. Reading it says why it is not."""
+    try:
+        found = [(path.stat().st_size, path.suffix == ".gz") for path in text_files(source)]
+    except OSError:
+        return 0.0
+    return sum(size * (COMPRESSED if compressed else 1) for size, compressed in found) / MEGABYTE
+
+
+def is_large(*sources: str, limit: int) -> bool:
+    """Return whether sources have together more than `limit` megabytes; those of the hub are always large."""
+    return any(map(hub.is_hub, sources)) or sum(megabytes(source) for source in sources if source) > limit
+
+
+def signature(source: str, *, part: str) -> list[Any]:
+    """Return JSON values that change when the content does: names, sizes and times of the files, or a fingerprint."""
+    if hub.is_hub(source):
+        return [source, hub.fingerprint(source, part=part)]
+    stats = [(path, path.stat()) for path in text_files(source)]
+    return [[str(path.absolute()), stat.st_size, stat.st_mtime_ns] for path, stat in stats]

@@ -1,0 +1,284 @@
+"""Training files that are read from disk: the same ids and the same batches as in memory, in less memory."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from universal_transformer.data import survey, token_store
+from universal_transformer.data.example import size
+from universal_transformer.data.text_table import TextRow
+from universal_transformer.data.tokenizer import KINDS
+from universal_transformer.errors import UserError
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.tasks import PairsData, TextData, large, large_pairs
+from universal_transformer.tasks.lazy import MappedExamples
+from universal_transformer.tasks.task import Saved, Task, with_absolute_files
+
+WORDS = ("red", "green", "blue", "hat", "box", "é", "naïve", "a" * 30)
+DRAW = Random(0)
+LINES = [" ".join(DRAW.choices(WORDS, k=DRAW.randint(0, 9))) for _ in range(400)]
+PAIRS = [(f"{line} {number}", line.upper() or "-") for number, line in enumerate(LINES)]
+
+
+@pytest.fixture(autouse=True)
+def data_dir(tmp_path, monkeypatch):
+    monkeypatch.setenv("UT_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def write(path, lines=LINES):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return str(path)
+
+
+def write_pairs(path, pairs=PAIRS):
+    return write(path, ["\t".join(pair) for pair in pairs])
+
+
+def text(part, codec):
+    return codec.render([index for example in part for index in example.target])
+
+
+def mapped(data) -> Task:
+    task = dataclasses.replace(data, memory_mb=0).load()
+    assert isinstance(task.train, MappedExamples)
+    return task
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_on_disk_has_the_ids_of_text_in_memory(tmp_path, kind):
+    data = TextData(train=write(tmp_path / "a.txt"), tokenizer=kind, block_length=7, vocabulary_size=300)
+    memory, disk = data.load(), mapped(data)
+    assert list(disk.train) == list(memory.train)
+    assert disk.train[-1] == memory.train[-1]
+    assert disk.codec.tokenizer.tokens() == memory.codec.tokenizer.tokens()
+    assert disk.held_out == memory.held_out
+    assert (list(disk.validation), list(disk.test["test"])) == (list(memory.validation), list(memory.test["test"]))
+    assert disk.configure(ModelConfig()) == memory.configure(ModelConfig())
+    assert disk.train.sizes(np.arange(len(disk.train))).tolist() == [size(one) for one in memory.train]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("kind", ["bpe", "word"])
+def test_pairs_on_disk_have_the_ids_of_pairs_in_memory(tmp_path, kind, shared):
+    lines = ["\t".join(pair) for pair in PAIRS]
+    path = write(tmp_path / "a.tsv", [lines[0], "", "only a source\t ", *lines[1:]])
+    valid = write_pairs(tmp_path / "b.tsv", PAIRS[:9])
+    data = PairsData(
+        train=path, validation=valid, tokenizer=kind, shared_vocabulary=shared, vocabulary_size=300, max_length=9
+    )
+    memory, disk = data.load(), mapped(data)
+    assert list(disk.train) == list(memory.train)
+    assert 0 < len(disk.train) < len(PAIRS)
+    assert disk.validation == memory.validation
+    assert disk.held_out == memory.held_out == {}
+    assert sorted(disk.notes) == sorted(memory.notes)
+    assert disk.configure(ModelConfig()) == memory.configure(ModelConfig())
+    assert disk.train.sizes(np.arange(len(disk.train))).tolist() == [size(one) for one in memory.train]
+
+
+def test_held_out_pairs_have_other_sources_than_those_to_train_on(tmp_path):
+    pairs = [*PAIRS, *((source, "again") for source, _ in PAIRS)]
+    data = PairsData(train=write_pairs(tmp_path / "a.tsv", pairs), tokenizer="character", validation_fraction=0.25)
+    task = mapped(data)
+    train, held = ({example.source for example in part} for part in (task.train, task.validation))
+    assert not train & held
+    assert len(train | held) == len(PAIRS)
+    assert 0.15 * len(pairs) < len(task.validation) < 0.35 * len(pairs)
+    assert task.test == {"validation": task.validation}
+    assert len(task.held_out["validation"]) == len(task.validation)
+    other = mapped(dataclasses.replace(data, seed=1))
+    assert {example.source for example in other.validation} != held
+
+
+def test_few_pairs_are_held_out_and_the_rows_left_out_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(large_pairs, "HELD_OUT_ROWS", 10)
+    pairs = [*PAIRS, *[PAIRS[0]] * 400]
+    path = write_pairs(tmp_path / "a.tsv", pairs)
+    row = TextRow(1, *PAIRS[0])
+    seed = next(seed for seed in range(1000) if large_pairs._HeldOut(share=10 / 800, seed=seed).chooses(row))
+    task = mapped(PairsData(train=path, tokenizer="character", validation_fraction=0.2, seed=seed))
+    (note,) = (note for note in task.notes if "more with the sources of these are left out" in note)
+    assert len(task.validation) == 20
+    assert int(note.split("; ")[1].split()[0]) == len(pairs) - len(task.train) - len(task.validation)
+
+
+def test_the_tokens_are_made_once_for_a_text_and_a_tokenizer(tmp_path, data_dir, monkeypatch):
+    path = write(tmp_path / "a.txt")
+    data = TextData(train=path)
+    made = []
+    once = token_store._make
+    monkeypatch.setattr(token_store, "_make", lambda *given: made.append(1) or once(*given))
+    first = mapped(data)
+    assert mapped(dataclasses.replace(data, block_length=9)).codec.tokenizer.tokens() == first.codec.tokenizer.tokens()
+    assert len(made) == 1
+    mapped(dataclasses.replace(data, lower_case=True))
+    assert len(made) == 2
+    write(tmp_path / "a.txt", [*LINES, "one more"])
+    assert mapped(data).train.digest != first.train.digest
+    assert len(made) == 3
+    stores = [child for child in data_dir.glob("tokens/*/*") if child.is_dir()]
+    assert len(stores) == 3
+    for store in stores:
+        (store / "index.json").write_text("{}")
+    with pytest.raises(UserError, match=r"index\.json: .* remove the folder"):
+        mapped(data)
+
+
+def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):
+    for name, lines in {"b.txt": LINES[150:], "a.txt": LINES[:150], ".hidden": ["no"]}.items():
+        write(tmp_path / "texts" / name, lines)
+        write_pairs(tmp_path / "pairs" / f"{name}.tsv", [(f"{line} x", line or "-") for line in lines])
+    one, folder = (TextData(train=path) for path in (write(tmp_path / "one.txt"), str(tmp_path / "texts")))
+    assert list(folder.load().train) == list(one.load().train) == list(mapped(folder).train)
+    whole = write_pairs(tmp_path / "one.tsv", [(f"{line} x", line or "-") for line in LINES])
+    one, folder = (
+        PairsData(train=path, validation=whole, tokenizer="word") for path in (whole, str(tmp_path / "pairs"))
+    )
+    assert folder.load().train == one.load().train == list(mapped(folder).train)
+    sides = {"train": "source", "train_target": "target"}
+    for field, side in sides.items():
+        for number, part in enumerate((LINES[:150], LINES[150:])):
+            lines = [f"{line} x" if field == "train" else line or "-" for line in part]
+            write(tmp_path / side / f"{number}.txt", lines)
+    parallel = PairsData(**{field: str(tmp_path / side) for field, side in sides.items()}, validation=whole)
+    parallel = dataclasses.replace(parallel, tokenizer="word")
+    assert parallel.load().train == one.load().train == list(mapped(parallel).train)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="empty: a folder without files"):
+        TextData(train=str(tmp_path / "empty")).load()
+
+
+def test_a_tokenizer_of_a_large_text_is_learned_from_a_sample_of_all_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(survey, "SAMPLE", 200)
+    lines = ["abc"] * 500 + ["xyz"] * 500
+    task = mapped(TextData(train=write(tmp_path / "a.txt", lines), vocabulary_size=12))
+    assert set("abcxyz") <= set(task.codec.tokenizer.tokens())
+    assert any("learned from 29 of 900 lines" in note for note in task.notes)
+
+
+@pytest.mark.parametrize("data", [TextData(), PairsData(tokenizer="character")])
+def test_a_saved_run_is_evaluated_without_the_training_file(tmp_path, data):
+    path = write_pairs(tmp_path / "a.tsv")
+    data = dataclasses.replace(data, train=path, memory_mb=0)
+    task = data.load()
+    (tmp_path / "held").mkdir()
+    for part, rows in task.held_out.items():
+        (tmp_path / "held" / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    saved = Saved(codec=task.codec, held_out=tmp_path / "held")
+    assert list(data.reload(saved).train) == list(task.train)
+    write_pairs(tmp_path / "a.tsv", [(f"other {number}", "text ☃") for number in range(300)])
+    with pytest.raises(UserError, match="the text has changed since training"):
+        len(data.reload(saved).train)
+    Path(path).unlink()
+    again = data.reload(saved)
+    (name,) = task.test
+    assert list(again.test[name]) == list(task.test[name])
+    assert list(again.validation) == list(task.validation)
+
+
+@pytest.mark.parametrize(
+    ("lines", "changes", "message"),
+    [
+        ([" ", ""], {}, "a.txt: all lines are blank"),
+        (["one", "two"], {}, "too few lines, or too long ones, to hold some out for validation and test: name a file"),
+        (["a" * 3_000_000], {}, "a.txt:1: a line of more than 1,000,000 characters"),
+        (["a\0b"], {}, "a.txt:1: a NUL character"),
+    ],
+)
+def test_what_cannot_be_read_leaves_no_tokens(tmp_path, data_dir, lines, changes, message):
+    with pytest.raises(UserError, match=message) as caught:
+        mapped(TextData(train=write(tmp_path / "a.txt", lines), **changes))
+    assert str(caught.value).isprintable()
+    assert not list(data_dir.glob("tokens/*/*/index.json"))
+
+
+def test_pairs_that_cannot_be_read(tmp_path, data_dir):
+    for lines, message in (
+        ([" "], "a.tsv:1: no row with both source and target"),
+        (["a\tb", "c"], "a.tsv:2: found 1 column"),
+        (["a\tb"], "1 pairs to train on and 0 held out; expected both"),
+    ):
+        with pytest.raises(UserError, match=message):
+            mapped(PairsData(train=write(tmp_path / "a.tsv", lines), tokenizer="character"))
+    with pytest.raises(UserError, match="no such file"):
+        PairsData(train=str(tmp_path / "none.tsv"), memory_mb=0).load()
+    assert not list(data_dir.glob("tokens/*/*/index.json"))
+
+
+def test_a_text_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.txt")
+    times = count()
+    monkeypatch.setattr(large, "signature", lambda *_, **__: next(times))
+    with pytest.raises(UserError, match=r"a\.txt: it has changed while it was read"):
+        mapped(TextData(train=path))
+
+
+def test_a_disk_without_space_for_the_tokens_is_refused_before_it_is_full(tmp_path, monkeypatch):
+    monkeypatch.setattr(large.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
+    with pytest.raises(UserError, match=r"0\.0 GB are free, and the tokens need about 0.0 GB; --data-dir or UT_DATA"):
+        mapped(TextData(train=write(tmp_path / "a.txt")))
+
+
+def test_a_folder_is_an_absolute_name_and_no_content_of_a_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = with_absolute_files(TextData(train="texts", validation="hf:owner/name", test="hf:arrow"))
+    assert data == TextData(train=str(tmp_path / "texts"), validation="hf:owner/name", test="hf:arrow")
+    (tmp_path / "arrow").mkdir()
+    assert with_absolute_files(data).test == f"hf:{tmp_path / 'arrow'}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_training_on_two_gigabytes_takes_less_than_one(tmp_path):
+    script = Path(__file__).parents[2] / "experiments" / "large_text.py"
+    options = ["--gigabytes", "2", "--minutes", "0.5", "--record", str(tmp_path / "found.json")]
+    subprocess.run([sys.executable, str(script), str(tmp_path / "large"), *options], check=True)
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["bytes"] >= 2e9
+    for run in ("encoding and training", "training again"):
+        assert found[run]["updates"] > 0
+        assert found[run]["most_anonymous_megabytes"] < 1024
+
+
+MEASURED = """
+import re, sys
+from pathlib import Path
+from universal_transformer.data import survey
+from universal_transformer.tasks import PairsData, TextData
+
+def anonymous():
+    return int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
+
+survey.SAMPLE, survey.TAIL, survey.TOGETHER = 200_000, 50_000, 50_000
+kind, path, small = sys.argv[1:]
+data = {"text": TextData, "pairs": PairsData}[kind]
+fields = {"tokenizer": "whitespace", "validation": small, "test": small}
+data(train=small, memory_mb=0, **fields).load()  # what every run needs
+before = anonymous()
+task = data(train=path, memory_mb=0, **fields).load()
+sizes = task.train[::1000]
+print(anonymous() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="RssAnon is of Linux")
+@pytest.mark.parametrize("kind", ["text", "pairs"])
+def test_a_large_file_takes_less_memory_than_it_has_bytes(tmp_path, kind):
+    long = [" ".join([line, *LINES[:4]]) for line in LINES]
+    pairs = [(f"{number} {long[number % 400]}", long[number % 400]) for number in range(20_000)]
+    path = write_pairs(tmp_path / "a.tsv", pairs)
+    small = write_pairs(tmp_path / "small.tsv", PAIRS)
+    megabytes = Path(path).stat().st_size / 1e6
+    assert megabytes > 5
+    command = [sys.executable, "-c", MEASURED, kind, path, small]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 0.6 * megabytes

@@ -1,0 +1,105 @@
+"""Batches of examples that are read from disk, window after window, and of examples in memory."""
+
+import itertools
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import torch
+
+from configs import config_of
+from universal_transformer.data import sampler
+from universal_transformer.data.example import Example, sizes
+from universal_transformer.errors import UserError
+from universal_transformer.tasks import TextData
+from universal_transformer.tasks.lazy import MappedExamples
+from universal_transformer.training.batches import TrainingBatches
+from universal_transformer.training.processes import Processes
+from universal_transformer.training.recorded_data import data_digest
+from universal_transformer.training.tracking import read_metrics
+from universal_transformer.training.trainer import train
+from universal_transformer.typed import replaced
+
+from . import tiny
+
+EXAMPLES = [Example(source=(4,) * (1 + i % 7), target=(5,) * (1 + i % 5)) for i in range(83)]
+ON_DISK = MappedExamples(
+    EXAMPLES.__getitem__,
+    count=len(EXAMPLES),
+    sizes=np.array(sizes(EXAMPLES)).__getitem__,
+    digest="a",
+    longest_target=5,
+)
+
+
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch):
+    monkeypatch.setattr(sampler, "BLOCK", 4)
+    monkeypatch.setattr(sampler, "WINDOW", 3)
+
+
+def batches(examples=ON_DISK, **place):
+    return TrainingBatches(examples, batch_tokens=20, seed=3, device=torch.device("cpu"), **place)
+
+
+def indices(found):
+    return [index for part in found.current()[0] if part.weight for index in part.batch.indices.tolist()]
+
+
+@pytest.mark.parametrize("examples", [EXAMPLES, ON_DISK])
+def test_batches_from_any_place_are_those_of_the_undisturbed_run(examples):
+    undisturbed = batches(examples)
+    seen = []
+    while undisturbed.epoch < 2:
+        seen.append((undisturbed.epoch, undisturbed.index, indices(undisturbed)))
+        undisturbed.advance()
+    for number, (epoch, index, _) in enumerate(seen):
+        found = batches(examples, epoch=epoch, index=index)
+        for expected in seen[number : number + 3]:
+            assert (found.epoch, found.index, indices(found)) == expected
+            found.advance()
+    last = max(index for epoch, index, _ in seen if epoch == 1)
+    with pytest.raises(UserError, match=f"epoch 1: batch: expected a whole number, at least 0 and at most {last}"):
+        batches(examples, epoch=1, index=last + 1)
+
+
+@pytest.mark.parametrize(("size", "passes"), [*itertools.product((1, 2, 3), (1, 2))])
+def test_each_example_on_disk_is_seen_once_an_epoch_by_one_process(size, passes):
+    seen = []
+    for rank in range(size):
+        found = batches(passes=passes, processes=Processes(rank=rank, size=size))
+        while found.epoch == 0:
+            seen += indices(found)
+            found.advance()
+    assert sorted(seen) == list(range(len(EXAMPLES)))
+
+
+def test_the_digest_of_examples_on_disk_is_that_of_their_file():
+    other = MappedExamples(EXAMPLES.__getitem__, count=len(EXAMPLES), sizes=ON_DISK.sizes, digest="b", longest_target=5)
+    assert data_digest(ON_DISK) == data_digest(ON_DISK) != data_digest(other)
+
+
+def test_a_run_on_a_file_on_disk_resumes_exactly(tmp_path, monkeypatch):
+    monkeypatch.setenv("UT_DATA", str(tmp_path / "data"))
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"line {number} of it\n" for number in range(150)))
+    data = TextData(train=str(text), block_length=8, memory_mb=0)
+    model = config_of(width=16, filter_width=32, num_heads=2, max_steps=2, dropout=0.1, architecture="language_model")
+    config = replaced(tiny.run_config(model), {"data": data, "training.max_updates": 9})
+
+    def losses(folder):
+        return [line["loss"] for line in read_metrics(folder / "metrics.jsonl") if line["event"] == "update"]
+
+    train(config, tmp_path / "whole", quiet=True)
+    for updates in (5, 9):
+        part = replaced(config, {"training.max_updates": updates})
+        train(part, tmp_path / "parts", quiet=True, resume=updates == 9)
+    assert len(losses(tmp_path / "whole")) == 9
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+    for limit, message in ((0, ""), (64, "the data have changed: examples were")):
+        given = replaced(config, {"data.memory_mb": limit})
+        with pytest.raises(UserError, match=message) if message else nullcontext():
+            train(given, tmp_path / "parts", quiet=True, resume=True)
+    text.write_text(text.read_text().replace("line 3 ", "line 4 "))
+    with pytest.raises(UserError, match=r"the data have changed: data\.train: .* has other content"):
+        train(config, tmp_path / "parts", quiet=True, resume=True)
