@@ -55,6 +55,9 @@ RUNS = {
     "few-rows": ("copy", {**COPY, "training.batch_tokens": 8}),
     "tagger": ("sudoku-4", {"data.train_boards": 5, "data.train_examples": 40, "data.validation_boards": 2,
                             "data.test_boards": 2, "training.batch_tokens": 96}),
+    "positions": ("stories", {**STORIES, **HALTING, "training.parallel": "positions", "training.accumulate": 2}),
+    "positions-of-pairs": ("copy-ut-halting", {**COPY, "training.batch_tokens": 120, "training.parallel": "positions",
+                                               "training.select_by": "metric"}),
 }  # fmt: skip
 CONTINUED = "passes"
 

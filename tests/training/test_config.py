@@ -227,3 +227,18 @@ def test_a_run_of_a_recipe_with_another_name_today_is_read(earlier, now):
     config = RECIPES[now]()
     assert earlier not in RECIPES
     assert RunConfig.from_dict(config.to_dict() | {"recipe": earlier}) == config
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "reason"),
+    [
+        ("babi", {"model.transition.kind": "separable_convolution"}, "reads neighbours"),
+        ("babi", {"model.tensor2tensor.shift_positions_by_step": True}, "by a part of the length"),
+        ("babi", {"training.compile": True}, "does not compile an exchange"),
+        ("copy-lstm", {}, "one after the other"),
+    ],
+)
+def test_positions_are_not_divided_where_that_would_change_the_result(recipe, changes, reason):
+    given = replaced(RECIPES[recipe](), changes)
+    with pytest.raises(UserError, match=f"training.parallel: 'positions'.*{reason}"):
+        replaced(given, {"training.parallel": "positions"})

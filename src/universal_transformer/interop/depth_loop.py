@@ -23,8 +23,13 @@ from universal_transformer.nn.trace import Trace
 
 def depth_loop(
     recurrence: Recurrence, states: States, context: AttentionContext, *, depth: Depth, padding: Padding | None
-) -> tuple[States, Trace]:
-    """As :meth:`Recurrence.halting_loop`. The trace has steps and remainders, no probabilities and no weights."""
+) -> tuple[States, Trace] | None:
+    """As :meth:`Recurrence.halting_loop`; None where no position halts.
+
+    The trace has steps and remainders, no probabilities and no weights.
+    """
+    if recurrence.stop_unit(depth) is None:
+        return None
     signals = recurrence.coordinates.step_signals(depth.max_steps, like=states)
     context = _without_views(context)
 

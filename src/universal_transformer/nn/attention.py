@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from universal_transformer.axes import Bool, Float, Heads, Int, Padding, States, Tensor, Weights
-from universal_transformer.nn.cache import LayerCache
+from universal_transformer.nn.cache import OtherPositions
 from universal_transformer.nn.config import AttentionConfig, Sizes
 from universal_transformer.nn.coordinates import rotate
 
@@ -140,13 +140,14 @@ class SelfAttention(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         causal: bool = False,
         rotary: Float[Tensor, "2 rows 1 position half"] | None = None,
-        cache: LayerCache | None = None,
+        cache: OtherPositions | None = None,
         record: list[Tensor] | None = None,
         shown: States | None = None,
     ) -> States:
         """``shown``: what keys and values are computed from, by default ``states`` as the queries.
 
-        With ``cache``, keys and values of earlier calls come first and those of this call are stored.
+        With ``cache``, keys and values of positions that are not in this call are attended to as well: those of
+        earlier calls come first, and those of this call are stored.
 
         ``record`` receives the attention weights (the explicit softmax, no gradient).
         """

@@ -13,7 +13,7 @@ from torch import nn
 
 from universal_transformer.axes import Bool, Float, States, Tensor
 from universal_transformer.nn.attention import CrossAttention, ProjectedSource, SelfAttention
-from universal_transformer.nn.cache import LayerCache
+from universal_transformer.nn.cache import LayerCache, OtherPositions
 from universal_transformer.nn.config import (
     TRANSITIONS,
     AttentionConfig,
@@ -114,7 +114,7 @@ class Block(nn.Module):
         rotary: Float[Tensor, "2 rows 1 position half"] | None = None,
         padding: Bool[Tensor, "batch stored"] | None = None,
         source: ProjectedSource | None = None,
-        cache: LayerCache | None = None,
+        cache: OtherPositions | None = None,
         record: AttentionRecord | None = None,
         instead: Substitutes = NO_SUBSTITUTES,
     ) -> States:
@@ -141,7 +141,8 @@ class Block(nn.Module):
             states = self.after_cross_attention(
                 states, lambda x: attention(x, source=source, rotary=rotary, record=source_weights)
             )
-        return self.after_transition(states, lambda x: self._transition(x, padding=padding, cache=cache))
+        stored = cache if isinstance(cache, LayerCache) else None
+        return self.after_transition(states, lambda x: self._transition(x, padding=padding, cache=stored))
 
     def _transition(
         self, states: States, *, padding: Bool[Tensor, "batch stored"] | None, cache: LayerCache | None

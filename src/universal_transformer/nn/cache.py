@@ -5,9 +5,22 @@ for each application of a block, in order. :class:`KeyValueCache` holds all of t
 """
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.errors import UserError
+
+AllHeads = Float[Tensor, "batch heads stored head"]
+
+
+@runtime_checkable
+class OtherPositions(Protocol):
+    """What holds keys and values of positions that are not in a call: those of earlier calls, for example."""
+
+    def append(
+        self, key: Float[Tensor, "batch heads new head"], value: Float[Tensor, "batch heads new head"]
+    ) -> tuple[AllHeads, AllHeads]:
+        """Take the keys and values of a call; return those of all positions that it may attend to."""
 
 
 @dataclass
@@ -18,16 +31,14 @@ class LayerCache:
     inputs: Float[Tensor, "batch capacity width"] | None  # of a convolutional transition
     length: int
 
-    def heads(
-        self, stored: int
-    ) -> tuple[Float[Tensor, "batch heads stored head"], Float[Tensor, "batch heads stored head"]]:
+    def heads(self, stored: int) -> tuple[AllHeads, AllHeads]:
         """Keys and values of the first ``stored`` positions, as views."""
         both = self.entries[:, :stored].transpose(1, 3)
         return both[:, :, 0], both[:, :, 1]
 
     def append(
         self, key: Float[Tensor, "batch heads new head"], value: Float[Tensor, "batch heads new head"]
-    ) -> tuple[Float[Tensor, "batch heads stored head"], Float[Tensor, "batch heads stored head"]]:
+    ) -> tuple[AllHeads, AllHeads]:
         """Store new keys and values after the ``length`` earlier ones; return all of them."""
         end = self.length + key.shape[2]
         for part, new in enumerate((key, value)):

@@ -2,11 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from universal_transformer.axes import Bool, Int, Padding, States, Tensor
 from universal_transformer.nn.attention import ProjectedSource
-from universal_transformer.nn.cache import KeyValueCache
+from universal_transformer.nn.cache import KeyValueCache, OtherPositions
 from universal_transformer.nn.coordinates import PositionEncoding
+from universal_transformer.nn.halting import Sequences
+
+
+@runtime_checkable
+class Exchange(OtherPositions, Sequences, Protocol):
+    """The other positions of the sequences, in a call that has only a part of them."""
 
 
 @dataclass
@@ -24,7 +31,7 @@ class AttentionContext:
     ``mask`` (True where a query may look) or ``causal`` (the plain causal mask) restricts self-attention. ``padding``
     covers the positions of this call, ``cached_padding`` also those that the cache holds already. ``record`` and
     ``states`` take what a trace keeps: attention weights, and the states after each step. ``lengths``: the last step of
-    each sequence, where these differ (decision D15).
+    each sequence, where these differ (decision D15). ``exchange``: the other positions, of a call that has only a part.
     """
 
     encoding: PositionEncoding
@@ -37,6 +44,7 @@ class AttentionContext:
     record: AttentionRecord | None
     lengths: Int[Tensor, "batch"] | None = None
     states: list[States] | None = None
+    exchange: Exchange | None = None
 
     def is_last(self, step: int, max_steps: int) -> bool | Bool[Tensor, "batch position"]:
         """Whether ``step`` (from 0) is the last one, of the call or of each position."""

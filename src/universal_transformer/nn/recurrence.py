@@ -41,8 +41,8 @@ call_checkpointed = partial(checkpoint, use_reentrant=False)
 
 
 Executor = Callable[..., tuple[States, Trace] | None]
-"""Another way to compute :meth:`Recurrence.halting_loop`: ``executor(recurrence, states, context, depth=…, padding=…)``
-returns the same result, or None for a call that it does not serve."""
+"""Another way to compute the loop over depth: ``executor(recurrence, states, context, depth=…, padding=…)`` returns the
+result of :meth:`Recurrence.fixed_loop` or :meth:`Recurrence.halting_loop`; None for a call that it does not serve."""
 
 
 class Recurrence(nn.Module):
@@ -179,15 +179,15 @@ class Recurrence(nn.Module):
         self, states: States, context: AttentionContext, *, depth: Depth, padding: Padding | None
     ) -> tuple[States, Trace]:
         """The loop over depth: fixed, or halting, where ``padding`` takes no step."""
-        if self.stop_unit(depth) is None:
-            return self.fixed_loop(states, context, depth=depth)
-        served = None
+        unit, served = self.stop_unit(depth), None
         if self.executor is not None:
             served = self.executor(self, states, context, depth=depth, padding=padding)
+        if served is None and unit is None:
+            served = self.fixed_loop(states, context, depth=depth)
         if served is None:
             served = self.halting_loop(states, context, depth=depth, padding=padding)
         states, trace = served
-        if isinstance(self.stop_unit(depth), LengthUnit):  # as of a fixed depth: nothing was decided
+        if isinstance(unit, LengthUnit):  # as of a fixed depth: nothing was decided
             trace = replace(trace, remainder=torch.zeros_like(trace.steps), probability=None, weight=None)
         return states, trace
 
@@ -286,7 +286,7 @@ class Recurrence(nn.Module):
         """
         unit, active = self.stop_unit(depth), halting.running
         assert unit is not None
-        sequences = PaddedSequences(padding)
+        sequences = context.exchange or PaddedSequences(padding)
         timed = self._timed(states, context, step, depth, signals)
         if unit.reads == "timed":
             probability, memory = unit.ask(timed, memory, sequences=sequences)
@@ -359,7 +359,7 @@ class Recurrence(nn.Module):
             rotary=context.encoding.rotary,
             padding=context.padding if cache is None else context.cached_padding,
             source=None if context.source is None else context.source[index],
-            cache=None if cache is None else cache.layer(slot),
+            cache=context.exchange if cache is None else cache.layer(slot),
             record=context.record,
             instead=instead,
         )

@@ -65,6 +65,8 @@ class TrainingConfig:
     """Decay of matrices; norms, biases and embeddings never decay."""
     accumulate: AtLeastOne = field(default=1, metadata=ADDED)
     """Passes in which the gradient of a batch is computed: more of them need less memory and more time."""
+    parallel: Literal["examples", "positions"] = field(default="examples", metadata=ADDED)
+    """What several processes share: the examples of a batch, or the positions of every sequence, for long ones."""
     schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
     """After the warm-up; cosine and linear end at 0 at `max_updates` (or at `minutes`, if that is all there is)."""
     warmup_updates: NumberOf = 400
@@ -153,6 +155,7 @@ ACCEPTABLE = tuple(
         "precision",
         "threads",
         "accumulate",
+        "parallel",
         "device",
         "compile",
     )
@@ -225,6 +228,8 @@ class RunConfig:
             raise UserError(
                 "training.depth: 'random' draws up to model.depth.max_steps: that must be a number, not \"length\""
             )
+        if self.training.parallel == "positions" and (reason := self._obstacle_to_positions()):
+            raise UserError(f"training.parallel: 'positions', but {reason}; allowed here: examples")
         sides = {self.model.max_steps_of(decoder=side) for side in (False, True)}
         if self.training.depth == "random" and len(sides) > 1:
             raise UserError(
@@ -234,6 +239,16 @@ class RunConfig:
             raise UserError(
                 "training.stage: 'halting' fits the halting unit of a trained run: ut train RUN --stage halting"
             )
+
+    def _obstacle_to_positions(self) -> str | None:
+        """Return why processes cannot share the positions of a sequence; None if they can."""
+        if not isinstance(self.model, ModelConfig):
+            return "this model computes positions one after the other"
+        if self.model.transition.kind == "separable_convolution":
+            return "transition.kind 'separable_convolution' reads neighbours, which another process may have"
+        if self.model.tensor2tensor.shift_positions_by_step:
+            return "tensor2tensor.shift_positions_by_step shifts positions by a part of the length"
+        return "training.compile does not compile an exchange between processes" if self.training.compile else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; the data carry the name of their task under "task"."""

@@ -63,9 +63,11 @@ def backward(
                 step_loss=training.step_loss,
                 stage=training.stage,
             )
-        last = part is parts[-1]
+        total, last = loss.total if whole else part.weight * loss.total, part is parts[-1]
+        if not whole or isinstance(call, DistributedDataParallel):
+            total = total + _nothing(model)
         with call.no_sync() if isinstance(call, DistributedDataParallel) and not last else nullcontext():
-            torch.autograd.backward(loss.total if whole else part.weight * loss.total + _nothing(model))
+            torch.autograd.backward(total)
         for name, value in _figures(loss).items():
             found[name] = value if whole else found.get(name, 0.0) + part.weight * value
     return found, loss.traces

@@ -1,8 +1,10 @@
-"""The processes of a run that torchrun started: each computes the gradient of a part of every batch (data parallel).
+"""The processes of a run that torchrun started.
 
-Processes exchange numbers before a forward pass (the counts that the loss is divided by), in the backward pass (the
-gradients, by `DistributedDataParallel`) and after it (the figures of the update). None of these exchanges depends on
-how many steps the positions of a process take, so that processes may halt at different steps.
+Each computes the gradient of a part of every batch (data parallel), or they share the positions of every sequence
+(`execution.spread`). Data parallel processes exchange numbers before a forward pass (the counts that the loss is
+divided by), in the backward pass (the gradients, by `DistributedDataParallel`) and after it (the figures of the
+update). None of these exchanges depends on how many steps the positions of a process take, so that processes may halt
+at different steps.
 """
 
 from __future__ import annotations

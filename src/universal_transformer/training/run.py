@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from universal_transformer.axes import Tensor
 from universal_transformer.evaluation.collapse import fake
 from universal_transformer.evaluation.report import Side
 from universal_transformer.evaluation.trivial import TrivialBaseline
+from universal_transformer.execution.spread import spread_positions
 from universal_transformer.files import write_json
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.roles import AnyFrameGenerator
@@ -65,6 +66,7 @@ class TrainingRun:
     ) -> None:
         self.config, self.training, self.folder, self.task = config, config.training, folder, task
         self.model, self.device, self.shown, self.processes = model, device, shown, processes
+        self.divided = processes if self.training.parallel == "examples" else ALONE  # those that divide a batch
         self.classes = model.config.architecture in ENCODERS
         halting_schedule.prepare_units(model, self.training)
         self.optimizer = optimizers.build_optimizer(model, self.training)
@@ -75,7 +77,7 @@ class TrainingRun:
             device=device,
             precision=self.precision,
             metric=metric,
-            processes=processes,
+            processes=self.divided,
         )
         self.averager = Averager(self.training.average_checkpoints)
         self.running = RunningMean(self.training.ema_decay)
@@ -141,6 +143,8 @@ class TrainingRun:
 
     def connect(self) -> None:
         """Make the model a replica of that of the first process, after `start` in all processes."""
+        if self.divided.size < self.processes.size:
+            spread_positions(self.model)
         self.call = self.processes.replicate(self.model, device=self.device)
 
     def _set_batches(self, state: RunState) -> None:
@@ -152,7 +156,7 @@ class TrainingRun:
             epoch=state.epoch,
             index=state.batch,
             passes=self.training.accumulate,
-            processes=self.processes,
+            processes=self.divided,
         )
 
     def _read(self, found: checkpoints.Checkpoint, name: str, *, given: GivenRun) -> Snapshot:
@@ -241,7 +245,7 @@ class TrainingRun:
         state, training, model = self.state, self.training, self.model
         update = state.update + 1
         parts, own_targets = self.batches.current()
-        num_examples, num_targets = self.batches.rows, int(self.processes.sum(torch.tensor(own_targets)))
+        num_examples, num_targets = self.batches.rows, int(self.divided.sum(torch.tensor(own_targets)))
         self.call.train(training.stage == "all")  # weights that stay as they are see no dropout
         figures, traces = backward(
             model,
@@ -251,7 +255,7 @@ class TrainingRun:
             update=update,
             seconds=self.seconds,
             precision=self.precision,
-            processes=self.processes,
+            processes=self.divided,
         )
         if self._halting_delayed():
             halting_schedule.discard_gradients(model)
@@ -313,12 +317,16 @@ class TrainingRun:
         for side, watch in self.state.collapse.items():
             most = self.model.config.max_steps_of(decoder=side == "decoder")
             found = decided.get(side)
-            if warning := watch.look(found, side=side, max_steps=most, updates=updates, processes=self.processes):
+            if warning := watch.look(found, side=side, max_steps=most, updates=updates, processes=self.divided):
                 self._warn(warning)
+
+    def interrupting(self, stop: StopRequest) -> StopRequest | Callable[[], bool]:
+        """Return what ends a validation before its end: nothing among several processes, which make the same calls."""
+        return stop if self.processes.size == 1 else never
 
     def _validate(self, stop: StopRequest) -> None:
         state = self.state
-        score = self.validation.score(self.model, stopped=stop if self.processes.size == 1 else never)
+        score = self.validation.score(self.model, stopped=self.interrupting(stop))
         state.validated = state.update
         weights = checkpoints.copy_weights(self.model)
         self.averager.add(weights)

@@ -209,7 +209,7 @@ def _choose(run: TrainingRun, *, stop: StopRequest) -> tuple[Candidate, bool]:
     for name, weights in others if run.validation else []:
         load_weights(run.model, weights)
         try:
-            score = run.validation.score(run.model, stopped=stop)
+            score = run.validation.score(run.model, stopped=run.interrupting(stop))
         except Interrupted:
             return chosen, True
         run.write("validation", numbers(score) | {"weights": name})

@@ -1,0 +1,81 @@
+"""Positions spread over processes give what one process gives, and every process receives what the formula says."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from small_models import small
+from universal_transformer.baselines.config import LstmConfig
+from universal_transformer.errors import UserError
+from universal_transformer.execution.spread import spread_positions
+from universal_transformer.models.components import VocabularyConfig
+from universal_transformer.registry import build
+
+from .spread import CLASSIFIER, RUNS
+
+SCRIPT = Path(__file__).with_name("spread.py")
+TOLERANCE = 1e-10
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What `spread.py` writes."""
+    file = tmp_path_factory.mktemp("spread") / "found.json"
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(file)],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(SCRIPT.parents[1]), *sys.path])},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(file.read_text())
+
+
+@pytest.mark.parametrize(("size", "name"), [(size, name) for size, names in RUNS.items() for name in names])
+def test_any_number_of_processes_computes_the_same(found, size, name):
+    largest, differs = found[str(size)]["differences"][name]
+    assert largest < TOLERANCE, differs
+
+
+def test_processes_halt_after_different_steps(found):
+    """A process whose positions have all halted serves keys and values until those of all others have."""
+    assert found["4"]["lasted"]["halting"] == [3, 5, 3, 1]
+    assert found["2"]["lasted"]["halting"] == [5, 3]
+    assert found["4"]["lasted"]["language model"] == [5, 2, 3, 1]
+
+
+@pytest.mark.parametrize("size", RUNS)
+@pytest.mark.parametrize("kind", ["inference", "training"])
+def test_the_exchanged_bytes_are_those_of_the_formula(found, size, kind):
+    """B rows of n positions, width d, T steps of one block, s bytes a number, P processes (docs/scaling.md)."""
+    sizes = found[str(size)]["sizes"]
+    share = (size - 1) * sizes["rows"] * -(-sizes["length"] // size)
+    passes = {"inference": 1, "training": 3}[kind]
+    ends = {"inference": 1, "training": 2}[kind]
+    keys_and_values = passes * 2 * sizes["width"] * sizes["steps"]
+    states, figures = ends * sizes["width"], 2
+    assert found[str(size)][kind] == 8 * share * (keys_and_values + states) + 4 * share * figures
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"transition": "separable_convolution"}, "from its neighbours"),
+        ({**CLASSIFIER, "tensor2tensor.shift_positions_by_step": True}, "shifted at every step"),
+    ],
+)
+def test_a_model_whose_positions_interact_otherwise_is_refused(fields, reason):
+    with pytest.raises(UserError, match=reason):
+        spread_positions(small(**fields))
+
+
+def test_a_model_without_a_recurrence_is_refused():
+    config = LstmConfig(architecture="language_model", vocabulary=VocabularyConfig(size=9))
+    with pytest.raises(UserError, match="has no recurrence over depth"):
+        spread_positions(build(config))
