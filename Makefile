@@ -1,5 +1,6 @@
 # make demo   train the embedded default, print its results and the path of its report
 # make test   lint, formatting, types, directions of imports, all tests
+# make torture  count what holds when processes, disks, files and numbers fail (docs/reliability.md); ONLY=T1,F1: some of it
 # make bench  measure this machine, compared with other libraries; make bench-gpu does it on a GPU
 PYTHON ?= python3
 VENV   := .venv
@@ -8,7 +9,7 @@ CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 SHAPES := --jaxtyping-packages=universal_transformer,beartype.beartype
 export MPLBACKEND := Agg
 
-.PHONY: demo test nightly lint format clean bench bench-docs bench-gpu
+.PHONY: demo test nightly torture lint format clean bench bench-docs bench-gpu
 
 demo: $(VENV)/.installed
 	$(BIN)/ut demo
@@ -26,6 +27,9 @@ lint: $(VENV)/.installed-dev
 nightly: $(VENV)/.installed-dev
 	$(BIN)/pytest -q -m slow
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --dist worksteal $(SHAPES) --checked-calls 1000000000 -m "not slow and not compiled"
+
+torture: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m torture $(if $(ONLY),--only $(ONLY)) --write results/torture.md
 
 bench: $(VENV)/.installed-peers
 	$(BIN)/ut bench --json results/bench.json

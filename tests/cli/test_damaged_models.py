@@ -3,6 +3,7 @@
 ``CASES=5000 pytest tests/cli/test_damaged_models.py`` tries more of them.
 """
 
+import copy
 import json
 import os
 import random
@@ -95,7 +96,7 @@ def mistype(draw, path, runs):
     if draw.random() < 0.2:
         del at(fields, chosen[:-1])[chosen[-1]]
     else:
-        near = [at(fields, place) for place in draw.choices([*places(fields)], k=3)]
+        near = copy.deepcopy([at(fields, place) for place in draw.choices([*places(fields)], k=3)])
         at(fields, chosen[:-1])[chosen[-1]] = draw.choice((*WRONG, 2**31 - 1, "\x1b[2J", *near))
     text = json.dumps(fields).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :] if length else text)

@@ -78,7 +78,7 @@ def test_the_weights_stay_and_a_resume_is_exact(tmp_path, monkeypatch):
     assert all(torch.equal(value, before[9][name]) for name, value in before[8].items())
     assert not all(torch.equal(value, before[10][name]) for name, value in before[9].items())
     said = [line for line in read_metrics(tmp_path / "whole" / "metrics.jsonl") if line["event"] == "outlier"]
-    assert [line["update"] for line in said] == [8]
+    assert [line["update"] for line in said] == [9]
     assert "loss" in said[0]["text"]
     with monkeypatch.context() as patch:
         spiking(patch, 9)

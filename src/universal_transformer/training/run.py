@@ -267,10 +267,7 @@ class TrainingRun:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         optimizers.refuse_non_finite(model, update=update, loss=values["loss"], norm=values["gradient_norm"])
-        if text := state.outliers.look(values, sigmas=training.skip_outliers):
-            self.write("outlier", {"text": text})
-            self.shown.note(f"update {update} is left out: its {text}")
-        else:
+        if (left_out := state.outliers.look(values, sigmas=training.skip_outliers)) is None:
             optimizers.clip(model, norm=values["gradient_norm"], limit=training.clip_norm)
             self.optimizer.step()
             self.running.add(model, update=update)
@@ -278,6 +275,9 @@ class TrainingRun:
         state.update, state.epoch, state.batch = update, self.batches.epoch, self.batches.index
         state.examples += num_examples
         state.targets += num_targets
+        if left_out is not None:
+            self.write("outlier", {"text": left_out})
+            self.shown.note(f"update {update} is left out: its {left_out}")
         counts = {"updates": 1, "examples": num_examples, "targets": num_targets}
         self._log(traces, values | counts | {"seconds": time.perf_counter() - began}, rate=rate)
 

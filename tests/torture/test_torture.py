@@ -1,0 +1,80 @@
+"""A tenth of the figures of reliability, with the same seeds; and faults that the counting must notice.
+
+The others, which are slow here, have tests of their own: T4 and T5 `training/test_processes.py`, F4
+`data/test_download.py`, N2 `training/test_outliers.py`, N3 and N4 `training/test_trainer.py`, N5
+`nn/test_compiled.py`, N6 the laws.
+"""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torture.folders import watched
+from torture.outcome import Outcome
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.mark.timeout(900)  # it forks hundreds of processes, and other tests run beside it
+@pytest.mark.parametrize(
+    "figures",
+    [
+        "T1",
+        "T2",
+        "T3,T6",
+        "F1,F2,F3",
+        "N1",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("N2,N4", "T4", "T5", "N3", "N5", "N6,F4")),
+    ],
+)
+def test_a_tenth_of_the_figures_holds(figures):
+    done = subprocess.run(
+        [sys.executable, "-m", "torture", "--only", figures, "--share", "0.1"],
+        env=os.environ | {"PYTHONPATH": f"{TESTS.parent / 'src'}:{TESTS}", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert [line.split()[:2] for line in done.stdout.splitlines()] == [[one, "holds:"] for one in figures.split(",")]
+
+
+def test_a_figure_that_is_unknown_or_does_not_hold_is_an_error():
+    done = subprocess.run(
+        [sys.executable, "-m", "torture", "--only", "T9"],
+        env=os.environ | {"PYTHONPATH": str(TESTS)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "no figure T9; there are T1" in done.stderr
+    outcome = Outcome()
+    assert not outcome.holds
+    outcome.add("one", [])
+    assert outcome.holds
+    outcome.add("two", ["wrong"])
+    assert not outcome.holds
+    assert str(outcome) == "1 of 2; FAILED two: wrong"
+
+
+FAULTS = {
+    "reads": lambda: [os.close(os.open("/", os.O_RDONLY))],
+    "writes": lambda: [os.close(os.open(os.devnull, os.O_WRONLY))],
+    "unpickles": lambda: [pickle.loads(pickle.dumps(Outcome))],  # noqa: S301
+    "starts": lambda: [subprocess.run(["true"], check=True)],
+    "raises": lambda: [1 / 0],
+    "ends": lambda: [os.kill(os.getpid(), signal.SIGKILL)],
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a worker of the tests has threads when it forks
+def test_what_a_case_should_not_do_is_noticed(tmp_path):
+    _, problems = watched(list(FAULTS), tmp_path, FAULTS.__getitem__)
+    assert problems.keys() == FAULTS.keys()
+    assert watched(["sound"], tmp_path, lambda _: list)[1] == {}
