@@ -1,6 +1,8 @@
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import numpy as np
 import pytest
@@ -34,6 +36,25 @@ def test_what_was_written_is_mapped_and_made_once(tmp_path):
     other = open_or_make(tmp_path / "of" / "b", lambda writer: writer.append("tokens", np.arange(1), kind="uint8"))
     assert other.digest != store.digest
     assert {path.name for path in (tmp_path / "of").iterdir()} == {"a", "b", "lock"}
+
+
+def test_processes_that_need_the_same_store_wait_for_the_one_that_makes_it(tmp_path):
+    began, go_on, made = Event(), Event(), []
+
+    def slow(writer):
+        made.append(writer.folder)
+        began.set()
+        go_on.wait(20)
+        make(writer)
+
+    with ThreadPoolExecutor(3) as pool:  # a lock of a file holds between its openings, also in one process
+        first = pool.submit(open_or_make, tmp_path / "a", slow)
+        assert began.wait(20)
+        others = [pool.submit(open_or_make, tmp_path / "a", slow) for _ in range(2)]
+        go_on.set()
+        stores = [one.result() for one in (first, *others)]
+    assert len(made) == 1
+    assert len({store.digest for store in stores}) == 1
 
 
 def test_an_array_may_be_empty(tmp_path):

@@ -23,7 +23,10 @@ def text_files(path: str | Path) -> list[Path]:
     """Return the file itself, or the files of a folder by name, without hidden ones; a UserError if it has none."""
     if not Path(path).is_dir():
         return [Path(path)]
-    found = sorted(child for child in Path(path).iterdir() if child.is_file() and not child.name.startswith("."))
+    try:
+        found = sorted(child for child in Path(path).iterdir() if child.is_file() and not child.name.startswith("."))
+    except OSError as error:
+        raise UserError(f"{show_path(path)}: {error.strerror}; expected a folder that can be read") from error
     if not found:
         raise UserError(f"{show_path(path)}: a folder without files; expected text files")
     return found
@@ -60,7 +63,7 @@ def megabytes(source: str) -> float:
     """Return the approximate size of the text of files; 0 for what is not there. Reading it says why it is not."""
     try:
         found = [(path.stat().st_size, path.suffix == ".gz") for path in text_files(source)]
-    except OSError:
+    except (OSError, UserError):
         return 0.0
     return sum(size * (COMPRESSED if compressed else 1) for size, compressed in found) / MEGABYTE
 

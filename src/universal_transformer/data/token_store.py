@@ -1,8 +1,8 @@
 """Arrays of whole numbers in files that are mapped into memory, made once and then opened by every run.
 
 A store is a folder: a file of plain numbers for each array, other files (a tokenizer), and ``index.json`` with the type
-and length of each array, the SHA-256 of each file, and that of the index itself. It is written beside its place and
-renamed when it is whole. Nothing of it is read without these checks.
+and length of each array, the SHA-256 of each file, and that of the index itself. It is written under another name
+and renamed when it is whole. Nothing of it is read without these checks.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def smallest_kind(size: int) -> Kind:
 def open_or_make(folder: Path, make: Callable[[StoreWriter], None]) -> TokenStore:
     """Open the store `folder`, which `make` writes if it is not there; other processes wait for the one that does.
 
-    Beside it, in the same parent folder, are the other stores of the same source; of those, `KEPT` remain. UserError
+    The same parent folder has the other stores of the same source; `KEPT` of all remain. UserError
     for a disk that is full or cannot be written to.
     """
     parent = folder.parent
