@@ -14,7 +14,7 @@ from universal_transformer.files import read_lines, show_path
 
 MEGABYTE = 10**6
 IN_MEMORY = 64
-"""Megabytes of training text that are read into memory by default: pairs of so much text take half a gigabyte."""
+"""Megabytes of training text that are read into memory by default: they take about ten times as much there."""
 COMPRESSED = 4
 """Bytes of text that one byte of a ``.gz`` file is taken for."""
 
