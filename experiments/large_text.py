@@ -103,7 +103,7 @@ def summary(curve: list[Memory], *, metrics: Path) -> dict[str, object]:
         "parameters": start["parameters"],
         "torch": start["torch"],
         "updates": end["update"],
-        "first_loss": next(line["loss"] for line in lines if line["event"] == "update"),
+        "first_loss": next((line["loss"] for line in lines if line["event"] == "update"), None),
         "cross_entropy": end.get("cross_entropy"),
         "baseline_cross_entropy": start.get("baseline_cross_entropy"),
         "most_anonymous_megabytes": max(one.anonymous for one in curve),
