@@ -72,8 +72,9 @@ def initialise(model: nn.Module, *, noisy_masks: bool = True) -> None:
                 init.xavier_uniform_(part)
         elif isinstance(module, FrameInput | PatchInput):
             for convolution in module.stem:
-                init.kaiming_normal_(convolution.weight, nonlinearity="relu")
-                init.zeros_(convolution.bias)
+                weight, bias = convolution.parameters()
+                init.kaiming_normal_(weight, nonlinearity="relu")
+                init.zeros_(bias)
     for module in model.modules():
         if isinstance(module, Block) and module.scale != 1.0:
             _shrink(module, by=module.scale * 2**0.5)
