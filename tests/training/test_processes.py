@@ -28,7 +28,7 @@ TOLERANCE = 1e-6
 def launch(size: int, *arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
     return subprocess.run(
-        [*command, str(SCRIPT), *map(str, arguments)],
+        [*command, *map(str, arguments)],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -47,7 +47,7 @@ def runs(tmp_path_factory):
     """The folder with the runs of each number of processes."""
     folder = tmp_path_factory.mktemp("processes")
     for size, updates in SIZES.items():
-        done = launch(size, folder, updates)
+        done = launch(size, SCRIPT, folder, updates)
         assert done.returncode == 0, done.stderr[-3000:]
     return folder
 
@@ -85,10 +85,22 @@ def test_a_run_continues_with_another_number_of_processes(runs):
     assert [line["update"] for line in found] == list(range(1, SMALL["training.max_updates"] + 1))
 
 
+@pytest.mark.slow
+def test_processes_that_share_positions_score_a_run_as_one_does(runs):
+    found = []
+    for size in (1, 2):
+        run = runs / "2" / "positions-of-pairs"
+        done = launch(size, "-m", "universal_transformer", "evaluate", run, "--json", "--device", "cpu")
+        assert done.returncode == 0, done.stderr[-3000:]
+        found.append(json.loads(done.stdout))
+    for one, other in zip(*(report["rows"] + report["totals"] for report in found), strict=True):
+        assert other["metrics"] == pytest.approx(one["metrics"], rel=1e-5)
+
+
 @pytest.mark.parametrize("number", ["SIGKILL", pytest.param("SIGSTOP", marks=pytest.mark.slow)])
 def test_a_lost_process_ends_the_others_with_one_line(tmp_path, number):
     began = time.monotonic()
-    done = launch(2, tmp_path, number)
+    done = launch(2, SCRIPT, tmp_path, number)
     # torchrun waits 30 seconds before it kills a process that is stopped
     assert time.monotonic() - began < TIMEOUT + 60
     assert done.returncode != 0

@@ -22,6 +22,7 @@ from universal_transformer.cli.arguments import (
     add_own_tests,
     check_writable,
     data_dir,
+    is_first,
     say,
     search_of,
     whole,
@@ -58,7 +59,10 @@ def run(arguments: list[str]) -> int:
             own=OwnTests(files=options.test, targets=options.test_target, group=options.group),
             halting_execution=options.halting_execution,
         )
-        report, path = evaluate_run(run, task, options)
+        with sharing_positions(run):
+            report, path = evaluate_run(run, task, options)
+    if not is_first():
+        return 0
     if options.record:
         from universal_transformer.cli.record import record
 
@@ -73,7 +77,11 @@ def run(arguments: list[str]) -> int:
 
 def parser() -> Parser:
     """Return the parser of ``ut evaluate``."""
-    parser = Parser("evaluate", description="Score a run; the report is written to RUN/report.json.")
+    parser = Parser(
+        "evaluate",
+        description="Score a run; the report is written to RUN/report.json. Processes that torchrun starts share the "
+        "positions of every sequence.",
+    )
     parser.add_argument("run", metavar="RUN", help=RUN)
     parser.add_argument(
         "--split",
@@ -175,8 +183,22 @@ def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None
         report = dataclasses.replace(report, notes=(*report.notes, note))
     run.reports.mkdir(exist_ok=True)
     path = run.reports / _file_name(options, calibrated=found != inference)
-    report.save(path)
+    if is_first():
+        report.save(path)
     return report, path
+
+
+@contextmanager
+def sharing_positions(run: Run) -> Iterator[None]:
+    """Connect the processes that torchrun started, if it did: they share the positions of every sequence."""
+    from universal_transformer.execution.spread import spread_positions
+    from universal_transformer.training.processes import joined, own_device
+
+    device = own_device(next(run.model.parameters()).device)
+    with joined(device) as processes:
+        if processes.size > 1:
+            spread_positions(run.model.to(device))
+        yield
 
 
 def _check_record(file: str | None, folder: Path) -> None:
@@ -202,7 +224,7 @@ def progress_bar() -> Iterator[Progress | None]:
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not console.is_terminal or not is_first():
         yield None
         return
     with Bar(console=console, transient=True) as bar:
