@@ -13,7 +13,7 @@ from universal_transformer.bench.result import Settings, render
 from universal_transformer.cli import main
 from universal_transformer.cli.bench import CASES
 
-SLOW = [pytest.param(case, marks=pytest.mark.slow) for case in ("train", "continuous", "startup")]
+SLOW = [pytest.param(case, marks=pytest.mark.slow) for case in ("train", "continuous", "startup", "positions")]
 
 
 @pytest.mark.parametrize("case", ["halting", "decode", "sweep", *SLOW])

@@ -19,6 +19,7 @@ CASES = {
     "decode": "greedy decoding with a cache, compared with T5",
     "continuous": "decoding with halting: depth-continuous generation, compared with rows in lock-step",
     "sweep": "what halting saves against mean steps, and the cost of a pass against length and depth",
+    "positions": "memory and time of each of 1, 2 and 4 processes that share the positions of one sequence",
     "startup": "time of ut --help, and of importing the package",
     "gpu": "training, halting and decoding on a GPU in bfloat16, eager and compiled",
 }

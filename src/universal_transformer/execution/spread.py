@@ -105,7 +105,8 @@ class Stretch:
     def append(self, key: Heads, value: Heads) -> tuple[AllHeads, AllHeads]:
         """Keys and values of the positions that those of this process may attend to."""
         both = compute(self.recompute, self._all_keys, torch.stack((key, value)))
-        return compute(self.recompute, torch.select, both, 0, 0), compute(self.recompute, torch.select, both, 0, 1)
+        values = compute(self.recompute, torch.select, both, 0, 1)  # first: the keys have the address of both
+        return compute(self.recompute, torch.select, both, 0, 0), values
 
     def _all_keys(
         self, own: Float[Tensor, "2 batch heads position head"]
