@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from universal_transformer.data.batch import Batch, collate
-from universal_transformer.data.example import NO_CLASS, Example, size, sizes
+from universal_transformer.data.example import NO_CLASS, Example, size, sizes, spread
 
 IDS = st.lists(st.integers(1, 99), min_size=1, max_size=9).map(tuple)
 FACTS = st.lists(IDS, min_size=1, max_size=6).map(tuple)
@@ -90,3 +90,18 @@ def test_size_is_the_longer_of_source_and_target_and_a_class_takes_one():
 
 def _padded(ids, length):
     return tuple(ids) + (0,) * (length - len(ids))
+
+
+@given(total=st.integers(1, 200), count=st.integers(1, 200))
+def test_a_sample_has_one_example_of_each_equal_part(total, count):
+    examples = [Example(source=(), target=(place,)) for place in range(total)]
+    places = [example.target[0] for example in spread(examples, count=count)]
+    parts = min(count, total)
+    assert [-(-(place + 1) * parts // total) - 1 for place in places] == list(range(parts))
+    assert spread(examples, count=count) == spread(examples, count=count)
+
+
+def test_a_sample_is_not_every_nth_example():
+    """Every fifth question of five about a story would always be the first."""
+    places = [example.target % 5 for example in spread([Example((), place) for place in range(500)], count=100)]
+    assert set(places) == {0, 1, 2, 3, 4}

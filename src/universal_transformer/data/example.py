@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +59,10 @@ def sizes(examples: Sequence[Example]) -> list[int]:
 
 
 def spread(examples: Sequence[Example], *, count: int) -> list[Example]:
-    """`count` of the examples, evenly spread; all if there are no more."""
-    count = min(count, len(examples))
-    return [examples[place * len(examples) // count] for place in range(count)]
+    """`count` of the examples, one drawn from each of `count` equal parts, always the same; all if there are no more.
+
+    Every n-th example would be no fair sample: of five questions about a story the first is the easiest.
+    """
+    count, drawn = min(count, len(examples)), random.Random(0)
+    ends = [place * len(examples) // count for place in range(count + 1)] if count else []
+    return [examples[drawn.randrange(first, end)] for first, end in pairwise(ends)]
