@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from small_pictures import write_captions, write_digits, write_picture
 from universal_transformer.cli import main
+from universal_transformer.registry import load_pretrained
 
 SMALL = [
     *("--model.sizes.width", "8", "--model.sizes.filter-width", "8", "--model.sizes.num-heads", "2"),
@@ -43,6 +45,20 @@ def test_a_text_becomes_a_picture_file(trained, tmp_path, capsys):
         with Image.open(tmp_path / "predictions" / f"{name}.png") as picture:
             assert (picture.size, picture.mode) == ((4, 4), "L")
             assert set(np.array(picture).ravel()) <= {0, 85, 170, 255}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"), [("drawing", ["--data.side", "4", "--data.levels", "4"]), ("reading", ["--data.rows", "2"])]
+)
+def test_all_weights_of_equal_pictures_and_texts_are_taken_over(trained, tmp_path, name, changes):
+    first, second = trained / name, tmp_path / "second"
+    recipe = {"drawing": "pictures", "reading": "captions"}[name]
+    still = ["--max-updates", "1", "--training.learning-rate", "1e-12", "--data-dir", str(trained / "data")]
+    few = ["--data.train-examples", "20"] if name == "reading" else []
+    assert main(["train", recipe, *SMALL, *still, *changes, *few, "--from", str(first), "--run", str(second)]) == 0
+    before, after = (load_pretrained(run / "model").tensors() for run in (first, second))
+    for tensor, values in before.items():
+        torch.testing.assert_close(after[tensor], values, msg=tensor)
 
 
 def test_pictures_are_sampled_by_their_seed_unless_a_temperature_is_given(trained, tmp_path, capsys):

@@ -11,7 +11,7 @@ from universal_transformer.registry import load_pretrained
 from universal_transformer.tasks import load_codec
 from universal_transformer.training.config import RunConfig, WarmStart
 from universal_transformer.training.tracking import read_metrics
-from universal_transformer.training.warm_start import take_over, tokens_of
+from universal_transformer.training.warm_start import take_over
 
 SMALL = ["--width", "8", "--filter-width", "8", "--num-heads", "2", "--max-steps", "2", "--minutes", "0", "--quiet"]
 STILL = ["--max-updates", "1", "--learning-rate", "1e-12"]
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 
 def test_tensors_that_fit_and_rows_of_known_tokens_are_taken_over(folder):
     first, warm, cold = (load_pretrained(folder / name / "model").tensors() for name in ("first", "warm", "cold"))
-    theirs, ours = (tokens_of(load_codec(folder / name / "model"))["source"] for name in ("first", "warm"))
+    theirs, ours = (load_codec(folder / name / "model").tokens_by_side["source"] for name in ("first", "warm"))
     assert {"old", "green"} < {token.strip() for token in {*theirs} & {*ours}}
     assert theirs.index(" old") != ours.index(" old")
     rows = 0
@@ -114,3 +114,22 @@ def test_all_rows_are_taken_over_where_the_codecs_are_equal(tmp_path):
     before, after = (load_pretrained(run / "model").tensors() for run in (first, second))
     for name, tensor in before.items():
         torch.testing.assert_close(after[name], tensor, msg=name)
+
+
+def test_rows_of_sentences_with_tags_go_by_token_and_by_tag(tmp_path):
+    tagged = {"first": ["a DET", "red DET", "old NUM", "big NUM"], "second": ["old NUM", "new AUX", "no DET"]}
+    for name, words in tagged.items():
+        sentences = ("\n".join(words[place:] + words[:place]) + "\n" for place in range(len(words)))
+        (tmp_path / f"{name}.conll").write_text("\n".join(sentences), encoding="utf-8")
+    start = tmp_path / "first"
+    for name, extra in {"first": [], "second": ["--from", str(start)]}.items():
+        data = ["--data.train", str(tmp_path / f"{name}.conll"), "--run", str(tmp_path / name)]
+        assert main(["train", "tagged", *data, *SMALL, *STILL, *extra]) == 0
+    (before, theirs), (after, ours) = (
+        (load_pretrained(run / "model").tensors(), load_codec(run / "model").tokens_by_side)
+        for run in (start, tmp_path / "second")
+    )
+    for name, side, known in (("source.input.weight", "source", " old"), ("head.weight", "classes", "NUM")):
+        assert len(ours[side]) != len(theirs[side])
+        rows = after[name][ours[side].index(known)], before[name][theirs[side].index(known)]
+        torch.testing.assert_close(*rows, msg=name)

@@ -146,10 +146,18 @@ def test_saved_and_loaded_it_is_the_same(tmp_path, kind, lower_case):
     for text in TEXTS:
         assert loaded.encode(text) == tokenizer.encode(text)
         assert loaded.decode(loaded.encode(text)) == tokenizer.decode(tokenizer.encode(text))
+    assert loaded == tokenizer
+    assert hash(loaded) == hash(tokenizer)
     loaded.save(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "tokenizer.json").read_bytes()
     if lower_case:
         assert loaded.encode("THE DOG") == loaded.encode("the dog")
+
+
+def test_tokenizers_that_differ_are_not_equal():
+    kinds = [make(kind, lower_case=lower_case) for kind in KINDS for lower_case in (False, True)]
+    more = Tokenizer.train([*TEXTS, "zebra"], kind="word", vocabulary_size=400)
+    assert all((one == other) is (one is other) for one in [*kinds, more] for other in [*kinds, more])
 
 
 def test_training_is_a_function_of_the_text(tmp_path):

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ VOCABULARY = 9
 
 class TinyCodec:
     kind = "tiny"
+    tokens_by_side: Mapping[str, Sequence[str]] = {}
 
     @classmethod
     def load(cls, folder: Path) -> "TinyCodec":

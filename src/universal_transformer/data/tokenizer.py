@@ -158,6 +158,13 @@ class Tokenizer:
     def __len__(self) -> int:
         return self._rules.get_vocab_size()
 
+    def __eq__(self, other: object) -> bool:
+        """Two tokenizers are equal if they encode every text alike: equal rules, vocabularies and merges."""
+        return isinstance(other, Tokenizer) and self._rules.to_str() == other._rules.to_str()
+
+    def __hash__(self) -> int:
+        return hash(self._rules.to_str())
+
     def save(self, path: Path) -> None:
         """Write the ``tokenizer.json`` of the `tokenizers` library, whole or not at all."""
         write_text(path, self._rules.to_str(pretty=True))

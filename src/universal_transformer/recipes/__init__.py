@@ -58,6 +58,7 @@ MAIN: dict[str, Recipe] = {
     "multi30k": translation.multi30k,
     "pictures": vision.pictures,
     "pictures-28": vision.pictures_28,
+    "captions-digits": vision.captions_digits,
     "captions": vision.captions,
     "control-cartpole": acting.control_cartpole,
     "agreement": language.agreement,

@@ -7,7 +7,7 @@ to their first. Users read and write them as usual: the codec turns them around.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from random import Random
@@ -53,6 +53,10 @@ class CharacterCodec(SavedCodec):
     def example(self, source: str, target: str, *, group: str = "") -> Example:
         """Return the example of a source and its target, with the end id after the target."""
         return Example(source=self.encode(source), target=(*self.encode(target), END), group=group)
+
+    @property
+    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
+        return {side: [*SPECIAL, *self.symbols] for side in ("source", "target")}
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example a line; spaces around it are dropped, empty lines skipped."""

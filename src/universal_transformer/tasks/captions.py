@@ -8,7 +8,7 @@ random; those of validation and test are not.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -62,6 +62,10 @@ class CaptionCodec(SavedCodec):
             "inputs.features": self.height,
             "vocabulary.target_size": len(self.tokenizer),
         }
+
+    @property
+    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
+        return {"target": self.tokenizer.tokens()}
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example without a caption for each line, which names a picture file; empty lines are left out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -37,6 +37,11 @@ class SavedCodec:
             else:
                 plain[name] = value
         write_json(folder / CODEC_FILE, {"kind": self.kind, **plain})
+
+    @property
+    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
+        """Return no tokens: rows are taken over from a run only if its codec is equal."""
+        return {}
 
     @classmethod
     def load(cls: type[Saved], folder: Path) -> Saved:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from universal_transformer.data.example import NO_CLASS, PADDING, Example
+from universal_transformer.data.tokenizer import SPECIAL
 from universal_transformer.errors import UserError
 from universal_transformer.files import show, show_path
 from universal_transformer.tasks.codecs import SavedCodec
@@ -169,6 +170,10 @@ class FactCodec(SavedCodec):
         facts.append(self._ids_of(question.text, where=question.where))
         target = NO_CLASS if question.answer is None else self._classes.get(question.answer, NO_CLASS)
         return Example(source=tuple(facts), target=target, group=group, supports=tuple(supports))
+
+    @property
+    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
+        return {"source": [SPECIAL[0], SPECIAL[-1], *self.vocabulary], "classes": self.answers}
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example for each question of a file in the bAbI format, without its answer."""

@@ -7,7 +7,7 @@ have two texts, such as a premise and a hypothesis: ``<end>`` separates them, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -48,6 +48,10 @@ class LabelledCodec(SavedCodec):
         """Return the fields of a model that follow from the tokenizer and the labels."""
         fields = token_fields("classifier", size=len(self.tokenizer), num_classes=len(self.labels))
         return fields | ({"inputs.segments": self.segments} if self.segments > 1 else {})
+
+    @property
+    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
+        return {"source": self.tokenizer.tokens(), "classes": self.labels}
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example without a class for every line, an empty one included; two texts have a tab between."""

@@ -6,7 +6,7 @@ same number of lines. Source and target end with the id of ``<end>``, so that an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -45,6 +45,10 @@ class PairsCodec:
     def model_fields(self) -> dict[str, Any]:
         target_size = 0 if self.source is self.target else len(self.target)
         return token_fields("encoder_decoder", size=len(self.source), target_size=target_size)
+
+    @property
+    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
+        return {"source": self.source.tokens(), "target": self.target.tokens()}
 
     def save(self, folder: Path) -> None:
         shared = self.source is self.target

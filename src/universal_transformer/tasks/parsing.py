@@ -7,7 +7,7 @@ id. What is said to a user has the words again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -57,6 +57,10 @@ class TreeCodec(SavedCodec):
     def example(self, words: Sequence[int], tree: str) -> Example:
         """Return the example of the ids of a sentence and the tokens of its tree, with blanks between them."""
         return Example(source=tuple(words), target=(*(self._ids[token] for token in tree.split(BLANK)), END))
+
+    @property
+    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
+        return {"source": self.tokenizer.tokens(), "target": [*SPECIAL, *self._tokens]}
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example without a tree for each line of words with blanks between them, but for empty lines."""

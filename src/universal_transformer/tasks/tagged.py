@@ -8,7 +8,7 @@ left out. Words that occur once in training are unknown, so that the model learn
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -49,6 +49,10 @@ class TaggedCodec(SavedCodec):
     def model_fields(self) -> dict[str, Any]:
         """Return the fields of a model that follow from the words and the tags."""
         return token_fields("tagger", size=len(self.tokenizer), num_classes=1 + len(self.tags))
+
+    @property
+    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
+        return {"source": self.tokenizer.tokens(), "classes": [NO_TAG, *self.tags]}
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example without tags for each line of tokens with blanks between them; empty lines are left out."""

@@ -136,6 +136,12 @@ class Codec(Protocol):
     def words(self, example: Example) -> list[str]:
         """Return one label for each source position, for plots."""
 
+    @property
+    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
+        """Return the tokens of "source" and "target" and the names of "classes" by id, so that a run that starts from
+        another one takes over the rows of those that both know; no entry for a side whose ids are none.
+        """
+
 
 @runtime_checkable
 class AlignedCodec(Protocol):

@@ -59,6 +59,10 @@ class TextCodec(SavedCodec):
         """Return text as examples of `block_length` tokens, an end id after each line."""
         return blocks(_encode(lines, self.tokenizer), length=self.block_length)
 
+    @property
+    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
+        return {side: self.tokenizer.tokens() for side in ("source", "target")}
+
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one prompt, as `target`, for every line; an empty line is a prompt too."""
         for number, text in lines:

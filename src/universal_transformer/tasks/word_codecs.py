@@ -62,6 +62,10 @@ class VocabularyCodec:
     kind: ClassVar[str]
     vocabulary: Vocabulary
 
+    @property
+    def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
+        return {side: [*SPECIAL, *self.vocabulary.words] for side in ("source", "target")}
+
     def save(self, folder: Path) -> None:
         write_json(folder / CODEC_FILE, {"kind": self.kind, "words": list(self.vocabulary.words)})
 

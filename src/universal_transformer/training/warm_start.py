@@ -7,25 +7,19 @@ The rest keeps its initial values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from universal_transformer.axes import Tensor
-from universal_transformer.data.tokenizer import SPECIAL
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.manifest import entry_of
 from universal_transformer.models.pretrained import WEIGHTS
 from universal_transformer.registry import Model, load_pretrained
 from universal_transformer.tasks import load_codec
-from universal_transformer.tasks.algorithmic import CharacterCodec
-from universal_transformer.tasks.facts import FactCodec
-from universal_transformer.tasks.labelled import LabelledCodec
-from universal_transformer.tasks.pairs import PairsCodec
 from universal_transformer.tasks.task import Codec
-from universal_transformer.tasks.text import TextCodec
-from universal_transformer.tasks.word_codecs import VocabularyCodec
 from universal_transformer.training.config import MODEL, RunConfig, WarmStart
 from universal_transformer.typed import listed
 
@@ -66,7 +60,7 @@ def take_over(model: Model, codec: Codec, start: WarmStart) -> list[str]:
     """
     run = Path(start.run)
     found, trained = _trained(start)
-    wanted, ours, theirs = model.tensors(), tokens_of(codec), tokens_of(trained)
+    wanted, ours, theirs = model.tensors(), codec.tokens_by_side, trained.tokens_by_side
     whole, lines, fresh = [], [], []
     for name, tensor in wanted.items():
         side, other = ROWS.get(name, ""), found.get(name)
@@ -100,7 +94,7 @@ def take_all(model: Model, codec: Codec, start: WarmStart) -> list[str]:
     found, trained = _trained(start)
     kept = {name: tensor for name, tensor in model.tensors().items() if "halting" not in name.split(".")}
     same = all(name in found and found[name].shape == tensor.shape for name, tensor in kept.items())
-    if not same or tokens_of(trained) != tokens_of(codec):
+    if not same or dict(trained.tokens_by_side) != dict(codec.tokens_by_side):
         raise UserError(
             f"--stage halting: the data have other tokens or classes than those that {show_path(run)} was trained on"
         )
@@ -119,7 +113,7 @@ def _trained(start: WarmStart) -> tuple[dict[str, Tensor], Codec]:
     return earlier.tensors(), load_codec(run / MODEL)
 
 
-def _copy_rows(tensor: Tensor, other: Tensor, *, ours: list[str], theirs: list[str]) -> int:
+def _copy_rows(tensor: Tensor, other: Tensor, *, ours: Sequence[str], theirs: Sequence[str]) -> int:
     """Copy the rows of tokens that both lists have; return their number."""
     places = {token: index for index, token in enumerate(theirs)}
     pairs = [(index, places[token]) for index, token in enumerate(ours) if token in places]
@@ -127,21 +121,3 @@ def _copy_rows(tensor: Tensor, other: Tensor, *, ours: list[str], theirs: list[s
         at, of = (torch.tensor(indices, device=tensor.device) for indices in zip(*pairs, strict=True))
         tensor[at] = other.to(tensor.device)[of]
     return len(pairs)
-
-
-def tokens_of(codec: Codec) -> dict[str, list[str]]:
-    """Return the tokens of a codec by id: those of "source" and "target", and the names of "classes"."""
-    if isinstance(codec, PairsCodec):
-        return {"source": codec.source.tokens(), "target": codec.target.tokens()}
-    if isinstance(codec, LabelledCodec):
-        return {"source": codec.tokenizer.tokens(), "classes": list(codec.labels)}
-    if isinstance(codec, FactCodec):
-        return {"source": [SPECIAL[0], SPECIAL[-1], *codec.vocabulary], "classes": list(codec.answers)}
-    same: list[str] = []
-    if isinstance(codec, TextCodec):
-        same = codec.tokenizer.tokens()
-    elif isinstance(codec, CharacterCodec):
-        same = [*SPECIAL, *codec.symbols]
-    elif isinstance(codec, VocabularyCodec):
-        same = [*SPECIAL, *codec.vocabulary.words]
-    return {"source": same, "target": same} if same else {}
