@@ -4,12 +4,16 @@ torchrun --nproc-per-node N data_parallel.py FOLDER UPDATES    the runs of `RUNS
 torchrun --nproc-per-node N data_parallel.py FOLDER SIGNAL     a run whose last process gets a signal in it
 """
 
+import contextlib
+import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from torch.distributed.tensor import DTensor
 
 from universal_transformer.errors import UserError
 from universal_transformer.recipes import RECIPES
@@ -55,31 +59,60 @@ RUNS = {
     "few-rows": ("copy", {**COPY, "training.batch_tokens": 8}),
     "tagger": ("sudoku-4", {"data.train_boards": 5, "data.train_examples": 40, "data.validation_boards": 2,
                             "data.test_boards": 2, "training.batch_tokens": 96}),
+    "shards": ("stories", {**STORIES, **HALTING, "training.parallel": "shards", "training.accumulate": 2,
+                           "training.ema_decay": 0.9, "training.average_checkpoints": 2}),
+    "shards-of-pairs": ("copy-ut-halting", {**COPY, "training.batch_tokens": 120, "training.parallel": "shards",
+                                            "training.select_by": "metric", "training.clip_norm": 0.1}),
+    "shards-of-lstm": ("copy-lstm", {**COPY, "training.parallel": "shards", "model.width": 16, "model.dropout": 0.0}),
     "positions": ("stories", {**STORIES, **HALTING, "training.parallel": "positions", "training.accumulate": 2}),
     "positions-of-pairs": ("copy-ut-halting", {**COPY, "training.batch_tokens": 120, "training.parallel": "positions",
                                                "training.select_by": "metric"}),
 }  # fmt: skip
-CONTINUED = "passes"
+CONTINUED = ("passes", "shards")
 
 
 def config_of(name: str, changes: dict[str, object]) -> RunConfig:
     recipe, fields = RUNS[name]
-    return replaced(RECIPES[recipe](), SMALL | fields | changes)
+    fields = SMALL | fields | changes
+    if recipe.endswith("lstm"):
+        fields = {name: value for name, value in fields.items() if name.count(".") == 1}
+    return replaced(RECIPES[recipe](), fields)
 
 
 def main(folder: Path, what: str) -> None:
     torch.set_default_dtype(torch.float64)
     if what.isdecimal():
         for name in RUNS:
-            train(config_of(name, {}), folder / os.environ["WORLD_SIZE"] / name, quiet=True)
-        config, begun = config_of(CONTINUED, {"training.max_updates": int(what)}), folder / "continued"
-        train(config, begun, resume=(begun / "config.json").exists(), quiet=True)
+            with counted(folder / os.environ["WORLD_SIZE"] / f"moments-{os.environ['RANK']}.json"):
+                train(config_of(name, {}), folder / os.environ["WORLD_SIZE"] / name, quiet=True)
+        for name in CONTINUED:
+            config, begun = config_of(name, {"training.max_updates": int(what)}), folder / "continued" / name
+            train(config, begun, resume=(begun / "config.json").exists(), quiet=True)
     else:
         send(signal.Signals[what])
         try:
             train(config_of("act", {"training.save_minutes": 1e-9}), folder / "lost", quiet=True)
         except UserError as error:
             sys.exit(f"process {os.environ['RANK']}: {error}")
+
+
+@contextlib.contextmanager
+def counted(path: Path) -> Iterator[None]:
+    """Write how many numbers of the optimizer's state this process has in the middle of a run in shards."""
+    update = TrainingRun._update
+
+    def counting(run: TrainingRun) -> None:
+        update(run)
+        if run.training.parallel == "shards" and run.state.update == 2:
+            moments = [state[key] for state in run.optimizer.state.values() for key in ("exp_avg", "exp_avg_sq")]
+            local = [moment.to_local() if isinstance(moment, DTensor) else moment for moment in moments]
+            path.write_text(json.dumps({"here": sum(map(torch.numel, local)), "all": sum(map(torch.numel, moments))}))
+
+    TrainingRun._update = counting  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        TrainingRun._update = update  # type: ignore[method-assign]
 
 
 def send(number: signal.Signals) -> None:

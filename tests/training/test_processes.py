@@ -1,4 +1,4 @@
-"""Data parallel training: 1, 2 and 4 processes have the same losses, and a process that is lost ends the others."""
+"""Training by 1, 2 and 4 processes has the same losses, and a process that is lost ends the others."""
 
 import itertools
 import json
@@ -68,18 +68,30 @@ def test_any_number_of_processes_has_the_same_losses(runs, name):
                 )
 
 
-def test_the_weights_at_the_end_are_the_same_and_every_process_has_them(runs):
-    first, *others = (checkpoints.load_newest(runs / str(size) / "act" / "checkpoints", read=lambda found, _: found)[0]
+@pytest.mark.parametrize("name", ["act", "shards"])
+def test_the_weights_at_the_end_are_the_same_and_every_process_has_them(runs, name):
+    first, *others = (checkpoints.load_newest(runs / str(size) / name / "checkpoints", read=lambda found, _: found)[0]
                       for size in (1, 2, 4))  # fmt: skip
+    assert ("ema" in first.tensors) == (name == "shards")
     for other in others:
         assert other.state["standing"]["examples"] == first.state["standing"]["examples"]
         assert other.state["standing"]["targets"] == first.state["standing"]["targets"]
-        for name, weight in first.tensors["model"].items():
-            torch.testing.assert_close(other.tensors["model"][name], weight, rtol=1e-4, atol=1e-7)
+        for part in first.tensors.keys() - {"random"}:
+            for tensor, values in first.tensors[part].items():
+                torch.testing.assert_close(other.tensors[part][tensor], values, rtol=1e-4, atol=1e-7)
 
 
-def test_a_run_continues_with_another_number_of_processes(runs):
-    undisturbed, found = (lines(folder, event="update") for folder in (runs / "1" / CONTINUED, runs / "continued"))
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_in_shards_each_process_has_a_part_of_the_state_of_the_optimizer(runs, size):
+    counts = [json.loads((runs / str(size) / f"moments-{rank}.json").read_text()) for rank in range(size)]
+    assert sum(count["here"] for count in counts) == counts[0]["all"]
+    # the rows of a weight are divided, and no process has fewer than none of a bias of one number
+    assert max(count["here"] for count in counts) < 1.15 * counts[0]["all"] / size
+
+
+@pytest.mark.parametrize("name", CONTINUED)
+def test_a_run_continues_with_another_number_of_processes(runs, name):
+    undisturbed, found = (lines(folder / name, event="update") for folder in (runs / "1", runs / "continued"))
     losses = [line["loss"] for line in undisturbed]
     assert [line["loss"] for line in found] == pytest.approx(losses, rel=TOLERANCE)
     assert [line["update"] for line in found] == list(range(1, SMALL["training.max_updates"] + 1))
@@ -144,4 +156,3 @@ def test_each_example_is_seen_once_an_epoch_by_one_process(size, passes):
 def test_a_process_of_its_own_exchanges_nothing():
     values = torch.tensor([1.0, math.pi])
     assert Processes().sum(values) is values
-    assert Processes().replicate(model := torch.nn.Linear(1, 1), device=torch.device("cpu")) is model

@@ -33,6 +33,7 @@ from universal_transformer.files import (
 from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of, read_listed, read_manifest
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.training.changes import OtherRunError
+from universal_transformer.training.replica import divided_as, whole
 from universal_transformer.typed import listed
 
 NAME = re.compile(r"[0-9]{9}-[0-9]{6}")
@@ -136,7 +137,7 @@ def newest(folder: Path) -> str | None:
 
 def copy_weights(model: Pretrained) -> dict[str, Tensor]:
     """Return a copy of all weights on the CPU."""
-    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in model.tensors().items()}
+    return {name: whole(tensor.detach()).to("cpu", copy=True) for name, tensor in model.tensors().items()}
 
 
 def check_weights(model: Pretrained, tensors: Tensors, *, where: str = "weights") -> None:
@@ -159,7 +160,7 @@ def load_weights(model: Pretrained, tensors: Tensors) -> None:
     """Copy `tensors` into the model after `check_weights`."""
     check_weights(model, tensors)
     for name, tensor in model.tensors().items():
-        tensor.detach().copy_(tensors[name])
+        tensor.detach().copy_(divided_as(tensor, tensors[name]))
 
 
 def _load(path: Path) -> Checkpoint:

@@ -65,8 +65,9 @@ class TrainingConfig:
     """Decay of matrices; norms, biases and embeddings never decay."""
     accumulate: AtLeastOne = field(default=1, metadata=ADDED)
     """Passes in which the gradient of a batch is computed: more of them need less memory and more time."""
-    parallel: Literal["examples", "positions"] = field(default="examples", metadata=ADDED)
-    """What several processes share: the examples of a batch, or the positions of every sequence, for long ones."""
+    parallel: Literal["examples", "shards", "positions"] = field(default="examples", metadata=ADDED)
+    """What several processes share: the examples of a batch; these, and the weights, gradients and state of the
+    optimizer too, for large models; or the positions of every sequence, for long ones."""
     schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
     """After the warm-up; cosine and linear end at 0 at `max_updates` (or at `minutes`, if that is all there is)."""
     warmup_updates: NumberOf = 400
@@ -229,7 +230,7 @@ class RunConfig:
                 "training.depth: 'random' draws up to model.depth.max_steps: that must be a number, not \"length\""
             )
         if self.training.parallel == "positions" and (reason := self._obstacle_to_positions()):
-            raise UserError(f"training.parallel: 'positions', but {reason}; allowed here: examples")
+            raise UserError(f"training.parallel: 'positions', but {reason}; allowed here: examples, shards")
         sides = {self.model.max_steps_of(decoder=side) for side in (False, True)}
         if self.training.depth == "random" and len(sides) > 1:
             raise UserError(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 
 import torch
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from universal_transformer.axes import Scalar
 from universal_transformer.evaluation.report import Side
@@ -20,6 +19,7 @@ from universal_transformer.training.counts import counts_of
 from universal_transformer.training.objective import Loss, objective
 from universal_transformer.training.processes import Processes
 from universal_transformer.training.randomness import depth_of, seed_update
+from universal_transformer.training.replica import Replica, exchanging
 from universal_transformer.training.score_text import steps_name
 
 Precision = Callable[[], AbstractContextManager[object]]
@@ -38,9 +38,9 @@ def backward(
 ) -> tuple[dict[str, Scalar], Mapping[Side, Trace]]:
     """Add the gradient of a batch to the parameters of `model`; return the figures of the batch by name, and traces.
 
-    `parts` are those of this process, and `call` is the module to call: the model, or its replica. The figures are sums
-    over the parts, whose mean over processes is that of the batch, as that of the gradients is. The traces are those
-    of the last part.
+    `parts` are those of this process, and `call` is the module to call (`training.replica`). The figures are sums over
+    the parts, whose mean over processes is that of the batch, as that of the gradients is. The traces are those of the
+    last part.
 
     Among several processes, random numbers are a function of seed, update and process: dropout and random positions
     depend on the number of processes.
@@ -51,22 +51,24 @@ def backward(
     counts = None if whole else counts_of(model, parts, processes=processes)
     found: dict[str, Scalar] = {}
     for part in parts:
-        with precision():
-            loss = objective(
-                model,
-                part.batch,
-                call=call,
-                counts=counts,
-                label_smoothing=training.label_smoothing,
-                ponder_weight=halting_schedule.ponder_weight(training, update=update, seconds=seconds),
-                max_steps=depth_of(training, update=update, most=model.config.max_steps),
-                step_loss=training.step_loss,
-                stage=training.stage,
-            )
-        total, last = loss.total if whole else part.weight * loss.total, part is parts[-1]
-        if not whole or isinstance(call, DistributedDataParallel):
-            total = total + _nothing(model)
-        with call.no_sync() if isinstance(call, DistributedDataParallel) and not last else nullcontext():
+
+        def loss_of(model: Model, part: Part = part) -> tuple[Scalar, Loss]:
+            with precision():
+                loss = objective(
+                    model,
+                    part.batch,
+                    counts=counts,
+                    label_smoothing=training.label_smoothing,
+                    ponder_weight=halting_schedule.ponder_weight(training, update=update, seconds=seconds),
+                    max_steps=depth_of(training, update=update, most=model.config.max_steps),
+                    step_loss=training.step_loss,
+                    stage=training.stage,
+                )
+            total = loss.total if whole else part.weight * loss.total
+            return total if type(call) is Replica and whole else total + _nothing(model), loss
+
+        with exchanging(call, gradients=part is parts[-1]):
+            total, loss = call(loss_of)
             torch.autograd.backward(total)
         for name, value in _figures(loss).items():
             found[name] = value if whole else found.get(name, 0.0) + part.weight * value

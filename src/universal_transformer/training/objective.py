@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -55,7 +55,6 @@ def objective(
     model: Model,
     batch: Batch,
     *,
-    call: Callable[..., Output] | None = None,
     counts: Counts | None = None,
     label_smoothing: float,
     ponder_weight: float,
@@ -69,7 +68,7 @@ def objective(
     tagger that have a class. q is ``1 - label_smoothing`` at the right answer plus ``label_smoothing / classes``
     everywhere (model.md, section 6). `max_steps` replaces the configured depth. In training with the rule ponder, CE is
     its expectation over the last step, and ``N + R`` a divergence (`nn/ponder.py`). `step_loss`: `deep_supervision`.
-    In the stage "halting" L is `stop_loss`, of a call in which nothing halts. `call` is called in place of `model`.
+    In the stage "halting" L is `stop_loss`, of a call in which nothing halts.
     With `counts` the batch is a part of a larger one, whose numbers all means are taken by: the figures of its parts
     add up to those of the larger batch, times the number of processes. Of a model that writes frames, CE is the loss of
     `training.frame_loss`.
@@ -80,7 +79,7 @@ def objective(
     expected = model.training and model.config.expects_loss
     if stage == "halting" or step_loss != "last" or expected:
         depth["keep"] = Kept(states=True)
-    output, target = answer(model, batch, depth, call=call), batch.target
+    output, target = answer(model, batch, depth), batch.target
     ignored = NO_CLASS if target.ndim == 1 else PADDING
     if isinstance(output, FrameOutput):
         real, step_logits = ~blank_frames(target), None
@@ -133,18 +132,15 @@ def objective(
     )
 
 
-def answer(
-    model: Model, batch: Batch, depth: Mapping[str, Any], *, call: Callable[..., Output] | None = None
-) -> Output:
+def answer(model: Model, batch: Batch, depth: Mapping[str, Any]) -> Output:
     """Return the output of a model for the targets of a batch, which the tokens before each target are given for.
 
-    `depth` are arguments of the call, and `call` is what is called (by default the model).
+    `depth` are arguments of the call.
     """
-    call = call or model
     match model.config.architecture:
         case "encoder_decoder":
-            return call(batch.source, batch.target, **depth)
+            return model(batch.source, batch.target, **depth)
         case "language_model":
-            return call(batch.target, **depth)
+            return model(batch.target, **depth)
         case _:
-            return call(batch.source, **depth)
+            return model(batch.source, **depth)

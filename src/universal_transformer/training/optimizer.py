@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from universal_transformer.axes import Scalar, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.training.config import TrainingConfig
+from universal_transformer.training.replica import divided_as, whole
 
 #: The state of Adam for a parameter: update count, mean gradient (m), mean squared gradient (v).
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
@@ -80,7 +81,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
 
 def gradient_norm(model: nn.Module) -> Scalar:
     """``sqrt(Σ g²)`` over all gradients."""
-    return torch.nn.utils.get_total_norm(_gradients(model))
+    return whole(torch.nn.utils.get_total_norm(_gradients(model)))
 
 
 def clip(model: nn.Module, *, norm: float, limit: float) -> None:
@@ -99,10 +100,10 @@ def refuse_non_finite(model: nn.Module, *, update: int, loss: float, norm: float
         return
     parts = [f"the loss is {loss:g}, the gradient norm {norm:g}"]
     for name, parameter in model.named_parameters():
-        if not parameter.isfinite().all():
+        if not whole(parameter).isfinite().all():
             parts.append(f"first weight that is not finite: {name}")
             break
-        if parameter.grad is not None and not parameter.grad.isfinite().all():
+        if parameter.grad is not None and not whole(parameter.grad).isfinite().all():
             parts.append(f"first gradient that is not finite: {name}")
             break
     raise NonFiniteError(f"update {update}: {'; '.join(parts)}; the update was not made")
@@ -111,9 +112,11 @@ def refuse_non_finite(model: nn.Module, *, update: int, loss: float, norm: float
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     """Return Adam's state as tensors named PARAMETER/exp_avg and so on."""
     return {
-        f"{name}/{key}": value.detach()
+        f"{name}/{key}": whole(state[key].detach())
         for name, parameter in model.named_parameters()
-        for key, value in optimizer.state.get(parameter, {}).items()
+        for state in [optimizer.state.get(parameter, {})]
+        for key in MOMENTS  # always in this order: that of a file differs between processes
+        if key in state
     }
 
 
@@ -147,5 +150,12 @@ def load_optimizer(model: nn.Module, optimizer: Optimizer, *, tensors: Mapping[s
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     ordered = [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
     packed: dict[str, Any] = optimizer.state_dict()
-    packed["state"] = {index: states[name] for index, name in enumerate(ordered) if name in states}
+    parameters = dict(model.named_parameters())
+    packed["state"] = {
+        index: {
+            key: value if key == "step" else divided_as(parameters[name], value) for key, value in states[name].items()
+        }
+        for index, name in enumerate(ordered)
+        if name in states
+    }
     optimizer.load_state_dict(packed)

@@ -2,9 +2,9 @@
 
 Each computes the gradient of a part of every batch (data parallel), or they share the positions of every sequence
 (`execution.spread`). Data parallel processes exchange numbers before a forward pass (the counts that the loss is
-divided by), in the backward pass (the gradients, by `DistributedDataParallel`) and after it (the figures of the
-update). None of these exchanges depends on how many steps the positions of a process take, so that processes may halt
-at different steps.
+divided by), in the backward pass (the gradients: `training.replica`) and after it (the figures of the update). None of
+these exchanges depends on how many steps the positions of a process take, so that processes may halt at different
+steps.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
-from torch import distributed, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import distributed
 
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
@@ -61,14 +60,6 @@ class Processes:
         yield
         if self.first:
             self.sum(torch.zeros(()))
-
-    def replicate(self, model: nn.Module, *, device: torch.device) -> nn.Module:
-        """Return the module to call in training: its backward pass takes the mean of the gradients over processes."""
-        if self.size == 1:
-            return model
-        return DistributedDataParallel(
-            model, device_ids=[device] if device.type == "cuda" else None, forward_sync_buffers=False
-        )
 
     def lost(self) -> list[int]:
         """Return the ranks of the processes that do not answer; those that call this do."""

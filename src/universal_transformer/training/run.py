@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from torch import nn
 
 from universal_transformer.axes import Tensor
 from universal_transformer.evaluation.collapse import fake
@@ -35,6 +36,7 @@ from universal_transformer.training.processes import ALONE, Processes
 from universal_transformer.training.provenance import code_in_use
 from universal_transformer.training.randomness import random_states, restore_random_states
 from universal_transformer.training.recorded_data import data_digest, data_files, read_data_file
+from universal_transformer.training.replica import Replica, gathered, make_whole, replicated, sharded, whole
 from universal_transformer.training.resume import GivenRun
 from universal_transformer.training.running_mean import RunningMean
 from universal_transformer.training.score_text import metric_text, numbers, steps_name
@@ -66,7 +68,7 @@ class TrainingRun:
     ) -> None:
         self.config, self.training, self.folder, self.task = config, config.training, folder, task
         self.model, self.device, self.shown, self.processes = model, device, shown, processes
-        self.divided = processes if self.training.parallel == "examples" else ALONE  # those that divide a batch
+        self.divided = ALONE if self.training.parallel == "positions" else processes  # those that divide a batch
         self.classes = model.config.architecture in ENCODERS
         halting_schedule.prepare_units(model, self.training)
         self.optimizer = optimizers.build_optimizer(model, self.training)
@@ -142,10 +144,26 @@ class TrainingRun:
             self.board = TensorBoard(self.folder / folders.TENSORBOARD, after=after)
 
     def connect(self) -> None:
-        """Make the model a replica of that of the first process, after `start` in all processes."""
-        if self.divided.size < self.processes.size:
+        """Make the model a replica of that of the first process, or divide it, after `start` in all processes."""
+        self.call: nn.Module = Replica(self.model)
+        if self.processes.size == 1:
+            return
+        if self.training.parallel == "shards":
+            moments = optimizers.optimizer_tensors(self.model, self.optimizer)
+            self.call = sharded(self.model, device=self.device, size=self.processes.size)
+            self.optimizer = optimizers.build_optimizer(self.model, self.training)
+            optimizers.load_optimizer(self.model, self.optimizer, tensors=moments)
+            self.running.load(self.running.weights, like=self.model)
+            return
+        if self.training.parallel == "positions":
             spread_positions(self.model)
-        self.call = self.processes.replicate(self.model, device=self.device)
+        self.call = replicated(self.model, device=self.device)
+
+    def disconnect(self) -> None:
+        """Make the model whole again in every process, after the last update."""
+        mean = self.running.tensors()
+        make_whole(self.call)
+        self.running.load(mean, like=self.model)
 
     def _set_batches(self, state: RunState) -> None:
         self.batches = TrainingBatches(
@@ -326,7 +344,8 @@ class TrainingRun:
 
     def _validate(self, stop: StopRequest) -> None:
         state = self.state
-        score = self.validation.score(self.model, stopped=self.interrupting(stop))
+        with gathered(self.call):
+            score = self.validation.score(self.model, stopped=self.interrupting(stop))
         state.validated = state.update
         weights = checkpoints.copy_weights(self.model)
         self.averager.add(weights)
@@ -382,12 +401,12 @@ class TrainingRun:
         """Write a checkpoint; NonFiniteError instead of one with a number that is not finite."""
         state = self.state
         tensors: dict[str, checkpoints.Tensors] = {
-            "model": self.model.tensors(),
+            "model": {name: whole(tensor) for name, tensor in self.model.tensors().items()},
             "optimizer": optimizers.optimizer_tensors(self.model, self.optimizer),
             "random": random_states(self.device),
             "best": self.best_weights,
             "averaged": self.averager.tensors(),
-            **({"ema": self.running.weights} if self.running.decay else {}),
+            **({"ema": self.running.tensors()} if self.running.decay else {}),
         }
         if (name := first_non_finite(tensors)) is not None:
             raise optimizers.NonFiniteError(

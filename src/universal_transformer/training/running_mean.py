@@ -8,6 +8,7 @@ import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.training.replica import divided_as, whole
 
 
 class RunningMean:
@@ -34,6 +35,14 @@ class RunningMean:
             self.weights[name].lerp_(tensor, share)
 
     def load(self, tensors: Mapping[str, Tensor], *, like: Pretrained) -> None:
-        """Take the mean that a checkpoint holds."""
+        """Take the mean that a checkpoint holds, divided over processes as the weights are."""
         device = next(like.parameters()).device
-        self.weights = {name: tensor.to(device, copy=True) for name, tensor in tensors.items()}
+        self.weights = {  # in the order of the model: that of a file differs between processes
+            name: divided_as(tensor, tensors[name].to(device, copy=True))
+            for name, tensor in like.tensors().items()
+            if name in tensors
+        }
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the mean, whole."""
+        return {name: whole(tensor) for name, tensor in self.weights.items()}

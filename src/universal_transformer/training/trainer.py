@@ -156,6 +156,7 @@ class Candidate:
 def finish(run: TrainingRun, *, reason: Reason, stop: StopRequest) -> TrainingResult:
     """Save, choose the best weights, write the model, and report the end."""
     run.save()
+    run.disconnect()
     seconds, update = run.state.seconds, run.state.update
     chosen, interrupted = _choose(run, stop=stop)
     if interrupted:
@@ -205,7 +206,7 @@ def _choose(run: TrainingRun, *, stop: StopRequest) -> tuple[Candidate, bool]:
     if (average := run.averager.average()) is not None:
         others.append(("average", average))
     if run.running.weights:
-        others.append(("ema", run.running.weights))
+        others.append(("ema", run.running.tensors()))
     for name, weights in others if run.validation else []:
         load_weights(run.model, weights)
         try:

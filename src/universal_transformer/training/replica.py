@@ -1,0 +1,104 @@
+"""The module that processes exchange gradients of: replicated (DistributedDataParallel) or in shards (FSDP2).
+
+In shards each process keeps a part of every weight, of its gradient and of the state of the optimizer (Rajbhandari et
+al. 2020, "ZeRO"; Zhao et al. 2023). All weights are gathered once before the forward pass, and their gradients are
+summed and divided once in the backward pass. No module in it is wrapped: the shared block is applied once a step, so
+processes whose positions halt at different steps would wait for each other for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TypeVar
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from universal_transformer.axes import Tensor
+from universal_transformer.registry import Model
+
+Computed = TypeVar("Computed")
+
+
+class Replica(nn.Module):
+    """A model, called with what is to be computed with it.
+
+    So the loss is computed in the forward pass, and the libraries see the tensor that the backward pass begins with.
+    """
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, compute: Callable[[Model], Computed]) -> Computed:
+        """Return ``compute(model)``."""
+        return compute(self.model)
+
+
+def replicated(model: Model, *, device: torch.device) -> nn.Module:
+    """Return the module to call, whose backward pass takes the mean of the gradients over processes."""
+    devices = [device] if device.type == "cuda" else None
+    return DistributedDataParallel(Replica(model), device_ids=devices, forward_sync_buffers=False)
+
+
+def sharded(model: Model, *, device: torch.device, size: int) -> nn.Module:
+    """Return the module to call, after the weights of `model` have been divided over the processes.
+
+    The parameters of `model` are other ones afterwards: an optimizer is built after this call.
+    """
+    mesh = init_device_mesh(device.type, (size,))
+    call: nn.Module = Replica(model)
+    fully_shard(call, mesh=mesh, reshard_after_forward=False)
+    return call
+
+
+def exchanging(call: nn.Module, *, gradients: bool) -> AbstractContextManager[object]:
+    """Return the context of a forward and backward pass whose gradients are exchanged, or only added up."""
+    if isinstance(call, FSDPModule):
+        call.set_requires_gradient_sync(gradients)
+    elif isinstance(call, DistributedDataParallel) and not gradients:
+        return call.no_sync()
+    return nullcontext()
+
+
+@contextmanager
+def gathered(call: nn.Module) -> Iterator[None]:
+    """All weights of a model in shards are whole in every process, so that processes may call it differently often."""
+    if isinstance(call, FSDPModule):
+        call.unshard()
+    try:
+        yield
+    finally:
+        if isinstance(call, FSDPModule):
+            call.reshard()
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """Return a tensor of which each process has a part, whole; any other as it is. All processes make this call."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def divided_as(like: Tensor, tensor: Tensor) -> Tensor:
+    """Return the part of a whole tensor that this process has of `like`."""
+    if not isinstance(like, DTensor):
+        return tensor
+    return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+
+
+@torch.no_grad()
+def make_whole(call: nn.Module) -> None:
+    """Give a model in shards whole parameters of its own again, in every process."""
+    if not isinstance(call, FSDPModule):
+        return
+    found: dict[int, nn.Parameter] = {}
+    for module in call.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            if id(parameter) not in found:
+                full = whole(parameter.detach()).clone()
+                found[id(parameter)] = nn.Parameter(full, requires_grad=parameter.requires_grad)
+            setattr(module, name, found[id(parameter)])
