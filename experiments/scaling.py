@@ -2,10 +2,11 @@
 
     python experiments/scaling.py [FOLDER]
 
-Trains an encoder-decoder of width 512 for 25 updates with 1, 2 and 4 processes, which share the examples of a batch
+Trains an encoder-decoder of width 512 for 14 updates with 1, 2 and 4 processes, which share the examples of a batch
 (replicated), or these and the weights (shards), and writes results/scaling.json and results/scaling.md. Bytes are those
-that the network interface `lo` received between two updates; memory is RssAnon after the last update. Each process has one
-thread. The runs are in FOLDER (default: runs/scaling). On Linux.
+that the network interface `lo` received between two updates. Memory is that of the weights and of the optimizer, and
+the peak of what torch allocates in an update beyond it; the buckets of DistributedDataParallel, as large as the
+weights, are not in it. Each process has one thread. The runs are in FOLDER (default: runs/scaling). On Linux.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ import re
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
+from torch.distributed.tensor import DTensor
+
+from universal_transformer.bench.peak_memory import peak_bytes
 from universal_transformer.recipes import RECIPES
 from universal_transformer.training.provenance import hardware
 from universal_transformer.training.run import TrainingRun
@@ -26,18 +31,18 @@ from universal_transformer.typed import replaced
 
 PROJECT = Path(__file__).parents[1]
 SIZES = (1, 2, 4)
-FIRST, LAST = 5, 25
+FIRST, LAST = 3, 13
 """Updates between which time and bytes are counted."""
 CHANGES = {
     "model.sizes.width": 512,
     "model.sizes.filter_width": 2048,
     "model.coordinates.offsets": "none",
     "data.train_examples": 2000,
-    "data.train_lengths": (40, 40),
+    "data.train_lengths": (20, 20),
     "data.validation_examples": 8,
     "data.test_examples": 1,
-    "training.batch_tokens": 640,
-    "training.max_updates": LAST,
+    "training.batch_tokens": 160,
+    "training.max_updates": LAST + 1,
     "training.minutes": 0.0,
     "training.validate_every": 1000,
     "training.save_minutes": 0.0,
@@ -52,32 +57,38 @@ def received() -> int:
     return int(found[1])
 
 
-def anonymous() -> int:
-    """Return the bytes of memory that this process cannot give back."""
-    found = re.search(r"RssAnon:\s*(\d+) kB", Path("/proc/self/status").read_text())
-    assert found is not None
-    return 1024 * int(found[1])
+def kept(run: TrainingRun) -> int:
+    """Return the bytes of the weights and of the state of the optimizer that this process has between updates."""
+    tensors = [
+        *run.model.parameters(),
+        *(moment for state in run.optimizer.state.values() for moment in state.values()),
+    ]
+    return sum(each.to_local().nbytes if isinstance(each, DTensor) else each.nbytes for each in tensors)
 
 
 def measured(folder: Path, mode: str) -> None:
     """Train in one of several processes; the first writes what it counted."""
-    marks: dict[int, tuple[float, int, int]] = {}
+    marks: dict[int, tuple[float, int]] = {}
+    memory: list[int] = []
     update = TrainingRun._update
 
     def counting(run: TrainingRun) -> None:
+        if run.state.update == LAST:
+            memory.extend((kept(run), peak_bytes(partial(update, run), device=run.device)))
+            return
         update(run)
         if run.state.update in (FIRST, LAST):
-            marks[run.state.update] = time.perf_counter(), received(), anonymous()
+            marks[run.state.update] = time.perf_counter(), received()
 
     TrainingRun._update = counting  # type: ignore[method-assign]
     config = replaced(RECIPES["copy"](), CHANGES | {"training.parallel": mode})
-    before = anonymous()
     train(config, folder, quiet=True)
-    (began, bytes_before, _), (ended, bytes_after, memory) = marks[FIRST], marks[LAST]
+    (began, bytes_before), (ended, bytes_after) = marks[FIRST], marks[LAST]
     found = {
         "seconds": (ended - began) / (LAST - FIRST),
         "bytes": (bytes_after - bytes_before) / (LAST - FIRST),
-        "memory": memory - before,
+        "kept": memory[0],
+        "peak": sum(memory),
     }
     (folder.parent / f"{folder.name}-{os.environ.get('RANK', '0')}.json").write_text(json.dumps(found))
 
@@ -98,7 +109,8 @@ def main(folder: Path) -> None:
                 "processes": size,
                 "seconds": found[0]["seconds"],
                 "bytes": found[0]["bytes"],
-                "memory": max(one["memory"] for one in found),
+                "kept": max(one["kept"] for one in found),
+                "peak": max(one["peak"] for one in found),
                 "parameters": lines[0]["parameters"],
             })  # fmt: skip
     settings = {name: list(value) if isinstance(value, tuple) else value for name, value in CHANGES.items()}
@@ -112,22 +124,24 @@ def table(rows: list[dict]) -> list[str]:
     lines = [
         "# Several processes: time, bytes and memory of an update",
         "",
-        "Made by `python experiments/scaling.py`, which says what is trained. Bytes are those of all processes together, memory that of one process",
-        "beyond Python, torch and the data.",
+        "Made by `python experiments/scaling.py`, which says what is trained. Bytes are those of all processes.",
+        "Memory is that of one process: between updates its weights and its part of Adam's state; in an update also",
+        "gradients, activations and what is exchanged.",
         "",
-        "| processes share | processes | ms an update | MB exchanged | by formula | MB of memory a process |",
-        "|---|---|---|---|---|---|",
+        "| processes share | processes | ms an update | MB exchanged | by formula | MB between updates | MB at most |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         weights, size = 4 * row["parameters"], row["processes"]
-        formula = 2 * (size - 1) * weights
+        formula = (2 if row["parallel"] == "examples" else 3) * (size - 1) * weights
         cells = (
             {"examples": "examples", "shards": "examples and weights"}[row["parallel"]],
             f"{size}",
             f"{1000 * row['seconds']:.0f}",
             f"{row['bytes'] / 1e6:.1f}",
             f"{formula / 1e6:.1f}",
-            f"{row['memory'] / 1e6:.0f}",
+            f"{row['kept'] / 1e6:.1f}",
+            f"{row['peak'] / 1e6:.1f}",
         )
         lines.append(f"| {' | '.join(cells)} |")
     return lines
