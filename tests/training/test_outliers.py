@@ -1,6 +1,7 @@
 """An update whose loss or gradient norm is far above the last ones changes no weight."""
 
 import dataclasses
+import math
 import random
 
 import pytest
@@ -33,6 +34,14 @@ def test_spikes_of_ten_sigma_are_left_out_and_few_others(noise):
     found = set(left_out(mean(at) + (10 * sigma if at in spikes else spread()) for at in range(10_000)))
     assert spikes <= found
     assert len(found - spikes) <= 1
+
+
+def test_norms_with_a_long_tail_are_no_outliers_but_a_spike_is():
+    draw, watch = random.Random(0), OutlierWatch()
+    norms = [draw.lognormvariate(-3, 0.5) for _ in range(5000)]
+    norms[4000] = math.exp(-3 + 10 * 0.5)
+    found = [at for at, norm in enumerate(norms) if watch.look({"loss": 1.0, "gradient_norm": norm}, sigmas=6.0)]
+    assert found == [4000]
 
 
 def test_one_huge_outlier_does_not_hide_the_next():

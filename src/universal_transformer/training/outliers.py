@@ -1,8 +1,9 @@
 """Updates that are left out because their loss, or their gradient norm, is far above those of the updates before.
 
 With the mean ``m`` and the standard deviation ``s`` of the last `WINDOW` values, a value x is an outlier if
-``x > m + k · s``, where k is `training.skip_outliers`. Outliers do not enter the window, so that one does not hide the
-next. `LASTING` of them in a row are no outliers but a rise of the values: the window begins anew.
+``x > m + k · s``, where k is `training.skip_outliers`. Of a gradient norm, x is the logarithm, because norms have a
+long tail once the loss is small. Outliers do not enter the window, so that one does not hide the next. `LASTING` of
+them in a row are no outliers but a rise of the values: the window begins anew.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ LEAST = WINDOW // 2
 """Values without which there is no limit yet."""
 LASTING = 16
 WATCHED = ("loss", "gradient_norm")
+TINY = 1e-300
 ROUNDING = 1e-6
 """A smaller standard deviation, as a share of the mean, may be rounding of equal values."""
 
@@ -47,7 +49,15 @@ class OutlierWatch:
         before = self.recent.get(name, [])
         if len(before) < LEAST:
             return None
-        mean = math.fsum(before) / len(before)
-        spread = math.sqrt(math.fsum((one - mean) ** 2 for one in before) / len(before))
-        limit = mean + sigmas * max(spread, ROUNDING * abs(mean))
+        if name == "gradient_norm":
+            limit = math.exp(_limit([math.log(max(one, TINY)) for one in before], sigmas=sigmas, rounding=ROUNDING))
+        else:
+            limit = _limit(before, sigmas=sigmas, rounding=ROUNDING * abs(sum(before) / len(before)))
         return f"{name.replace('_', ' ')} {value:.4g} is above {limit:.4g}" if value > limit else None
+
+
+def _limit(before: list[float], *, sigmas: float, rounding: float) -> float:
+    """Return ``m + k · s`` of the values before, where s is at least what rounding of equal values makes it."""
+    mean = math.fsum(before) / len(before)
+    spread = math.sqrt(math.fsum((one - mean) ** 2 for one in before) / len(before))
+    return mean + sigmas * max(spread, rounding)
