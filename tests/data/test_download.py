@@ -156,11 +156,33 @@ def test_the_second_source_is_tried(datasets, site, tmp_path):
     assert "b.tar.gz" in recorded
 
 
-@pytest.mark.parametrize("cut", [0, 1, 2, 3, 4])
+def flipped(content, place):
+    """The content with one bit changed."""
+    changed = bytearray(content)
+    changed[place] ^= 1
+    return bytes(changed)
+
+
+ALTERED = {
+    "nothing": lambda content: b"",
+    "its first byte": lambda content: content[:1],
+    "its first two bytes": lambda content: content[:2],
+    "its first half": lambda content: content[: len(content) // 2],
+    "all but two bytes": lambda content: content[:-2],
+    "all but its last byte": lambda content: content[:-1],
+    "one byte more": lambda content: content + b"!",
+    "a bit of its first byte": lambda content: flipped(content, 0),
+    "a bit in the middle": lambda content: flipped(content, len(content) // 2),
+    "a bit of its last byte": lambda content: flipped(content, -1),
+}
+
+
+@pytest.mark.parametrize("altered", ALTERED)
 @pytest.mark.parametrize("page", ["/one.txt", "/a.tar.gz"])
-def test_altered_downloads_leave_nothing(datasets, site, tmp_path, page, cut):
+def test_altered_downloads_leave_nothing(datasets, site, tmp_path, page, altered):
     content = site[page]
-    site[page] = content[:cut] if cut < 3 else content[:-1] if cut == 3 else content + b"!"
+    site[page] = ALTERED[altered](content)
+    assert site[page] != content
     del site["/b.tar.gz"]
     name = "files" if page == "/one.txt" else "packed"
     with pytest.raises(UserError, match="nothing was kept") as caught:
