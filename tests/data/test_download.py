@@ -164,7 +164,7 @@ def flipped(content, place):
 
 
 ALTERED = {
-    "nothing": lambda content: b"",
+    "nothing": lambda content: content[:0],
     "its first byte": lambda content: content[:1],
     "its first two bytes": lambda content: content[:2],
     "its first half": lambda content: content[: len(content) // 2],
