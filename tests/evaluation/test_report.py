@@ -47,8 +47,8 @@ def test_collapse(counts, reason):
 
 
 def test_a_loss_above_its_expectation_is_collapse():
-    assert fake(0.5, expected=0.5) is None
-    assert "(fake): the validation loss where positions stop is 0.6000, above" in fake(0.6, expected=0.5)
+    assert fake(0.54, expected=0.5) is None
+    assert "(fake): the validation loss where positions stop is 0.6000, far above" in fake(0.6, expected=0.5)
 
 
 def test_one_step_is_no_collapse():

@@ -8,14 +8,15 @@ kind       condition                                   what it means
 shallow    ``m < SHALLOW``                             positions stop after one step
 deep       ``m > DEEP · T``                            positions go on to the cap
 constant   ``s < CONSTANT``                            positions stop at the same step
-fake       ``CE > Σ_t p_t CE_t`` (rule ponder)         the loss where positions stop is above its expectation
+fake       ``CE > FAKE · Σ_t p_t CE_t`` (rule ponder)  the loss where positions stop is above its expectation
 =========  ==========================================  =================================================
 
 ``python experiments/collapse.py`` compares the thresholds with all recorded runs that halt (``results/collapse.md``).
 The first three are of one side. ``fake`` is of the output: CE is the cross-entropy of validation, and the sum its
 expectation over the steps at which positions may stop. The output of ACT is a mean of states, and the logits are affine
-in it, so that its CE is at most this sum (Jensen; with pre-norm a LayerNorm stands in between). No recorded run has the
-rule ponder: the condition is not calibrated.
+in it, so that its CE is at most this sum (Jensen; with pre-norm a LayerNorm stands in between).
+``python experiments/fake_collapse.py`` compares the condition with exits that are too early
+(``results/fake_collapse.md``).
 
 The remainder is no criterion: with ACT it approaches 1 where positions go on to the cap, and also where they stop after
 one step. A side with one step cannot collapse.
@@ -38,6 +39,9 @@ DEEP = 0.99
 warned about."""
 CONSTANT = 0.05
 """Standard deviation of the number of steps."""
+FAKE = 1.1
+"""Loss at the exit, as a multiple of its expectation. With 1, exits that take all steps are warned about: the last
+steps of a model can be surer of wrong answers than the steps before."""
 
 MEANING: Mapping[Kind, tuple[str, str]] = {
     "shallow": (
@@ -72,11 +76,11 @@ def describe(kind: Kind, mean: float, spread: float, *, side: Side, max_steps: i
 
 
 def fake(cross_entropy: float, *, expected: float) -> str | None:
-    """Return a warning if the loss at the exit is above its expectation."""
-    if cross_entropy <= expected:
+    """Return a warning if the loss at the exit is far above its expectation."""
+    if cross_entropy <= FAKE * expected:
         return None
     return (
-        f"halting has collapsed (fake): the validation loss where positions stop is {cross_entropy:.4f}, above its "
+        f"halting has collapsed (fake): the validation loss where positions stop is {cross_entropy:.4f}, far above its "
         f"expectation over all steps, {expected:.4f}: positions stop too early; try a larger halting.quantile"
     )
 
