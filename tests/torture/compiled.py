@@ -38,7 +38,7 @@ def near(share: float, folder: Path) -> Outcome:
         torch._dynamo.reset()
         eager, compiled, exact = three(config_of(**SMALL, **fields))
         for number in range(max(2, round(BATCHES * share))):
-            source = torch.randint(3, 11, (4, 5 + number % 8))
+            source = torch.randint(3, 11, (32, 5 + number % 8))
             source[0, 3:] = 0
             with torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the compiler's own

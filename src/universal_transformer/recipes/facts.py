@@ -51,18 +51,23 @@ def stories() -> RunConfig:
 
 
 def babi() -> RunConfig:
-    """One bAbI task with 10,000 questions, such as --task 1 (table 1, 10K single)."""
+    """One bAbI task with 10,000 questions, such as --task 1 (table 1, 10K single).
+
+    Task 16 needs --model.coordinates.position learned --data.exchanged 0.
+    """
     model = _model(dropout=0.0, bias=-3.0)
     return RunConfig(
         recipe="babi",
-        data=BabiData(recent_first=True),
+        # without exchanged names tasks 2, 11, 13 and 17 are memorised: docs/log.md
+        data=BabiData(recent_first=True, exchanged=15),
         model=dataclasses.replace(
             model,
             # task 16 stays near 50 % with one block a step, and is learned with two: docs/log.md
             sizes=dataclasses.replace(model.sizes, num_heads=8),
             step=dataclasses.replace(model.step, blocks=2),
             depth=DepthConfig(max_steps=4),
-            coordinates=CoordinatesConfig(position="learned", step="none"),
+            # "she" is the person of the fact before: relative positions find it
+            coordinates=CoordinatesConfig(position="rotary", step="none"),
         ),
         training=dataclasses.replace(
             _training(updates=6000),
