@@ -171,5 +171,5 @@ def halting_run(architecture: str, *, bias: float, seed: int, folder: Path) -> H
     for trace in (output.encoder, output.decoder):
         if trace is not None:
             steps = trace.steps if trace.padding is None else trace.steps[~trace.padding]
-            shares.append(float(steps.flatten().bincount().max() / steps.numel()))
+            shares.append(float(steps.flatten().long().bincount().max() / steps.numel()))
     return HaltingRun(tuple(text for text in result.warnings if "collapsed" in text), max(shares))
