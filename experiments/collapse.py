@@ -70,7 +70,7 @@ def of_result(one: Result, behind: float | None) -> Iterator[SideOfRun]:
         counts = tuple(map(sum, zip(*one.steps_by_supports.values(), strict=True)))
         yield from_counts(name, StepCounts("encoder", counts), behind)
         return
-    for text in one.warnings:
+    for text in final(one):
         if found := WARNING.search(text):
             side, mean, spread = found[1], float(found[2]), float(found[3])
             yield SideOfRun(name, side, config.max_steps, mean, spread, share_of(mean, spread), behind)

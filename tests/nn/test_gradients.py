@@ -17,11 +17,22 @@ CHOICES = [
 ]
 
 
+def margin(trace):
+    """The distance of the decision that is nearest to the threshold."""
+    if trace.probability is None:
+        return torch.tensor(torch.inf)
+    before = trace.weight.cumsum(0) - trace.weight  # h in front of each decision
+    return (before + trace.probability - 0.99)[trace.weight > 0].abs().min()
+
+
 def check(module, *, decoder):
     """``gradcheck`` of outputs and ponder cost, in random directions (``fast_mode``) over all parameters."""
     padding = right_padding((3, 2), 3)
-    states = torch.randn(2, 3, WIDTH, dtype=torch.float64, requires_grad=True)
-    source = torch.randn(2, 2, WIDTH, dtype=torch.float64, requires_grad=True) if decoder else None
+    states, source = (torch.randn(2, length, WIDTH, dtype=torch.float64, requires_grad=True) for length in (3, 2))
+    source = source if decoder else None
+    with torch.no_grad():
+        while margin(go(module, states, padding=padding, source=source)[1]) < 1e-3:
+            states.normal_()  # there is no derivative where a decision stands on the threshold
     names, parameters = zip(*module.named_parameters(), strict=True)
 
     def run(states, source, *parameters):
@@ -38,9 +49,7 @@ def check(module, *, decoder):
         output, trace = functional_call(Call(), {f"module.{name}": p for name, p in values.items()}, ())
         if trace.probability is None:
             return output[~padding]
-        before = trace.weight.cumsum(0) - trace.weight  # h in front of each decision
-        margin = (before + trace.probability - 0.99)[trace.weight > 0].abs().min()
-        assert margin > 1e-4, "a decision stands on the threshold: there is no derivative here"
+        assert margin(trace) > 1e-4
         return output[~padding], trace.ponder_cost()
 
     assert torch.autograd.gradcheck(run, (states, source, *parameters), fast_mode=True, atol=1e-5)
