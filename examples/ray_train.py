@@ -34,7 +34,7 @@ def main():
     parser.add_argument("--updates", type=int, default=500)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--gpu", action="store_true", help="one GPU for each process, with NCCL instead of gloo")
-    parser.add_argument("--run", type=Path, required=True, help="folder of the run")
+    parser.add_argument("--run", type=Path, default=Path("runs/ray"), help="folder of the run")
     parser.add_argument("--address", default="local", help="a cluster of Ray; local: this machine")
     options = parser.parse_args()
     folder = options.run.absolute()

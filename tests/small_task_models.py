@@ -1,5 +1,7 @@
 """Models of a task small enough to evaluate on the spot, and a codec for tasks made by hand."""
 
+from collections.abc import Mapping, Sequence
+
 import torch
 
 from configs import config_of, with_fields
@@ -22,6 +24,7 @@ class Names:
     """A codec that names classes by letters."""
 
     kind = "names"
+    tokens_by_side: Mapping[str, Sequence[str]] = {}
 
     def save(self, folder): ...
     @classmethod

@@ -233,7 +233,7 @@ def test_a_run_of_a_recipe_with_another_name_today_is_read(earlier, now):
     ("recipe", "changes", "reason"),
     [
         ("babi", {"model.transition.kind": "separable_convolution"}, "reads neighbours"),
-        ("babi", {"model.tensor2tensor.shift_positions_by_step": True}, "by a part of the length"),
+        ("babi-10k-joint", {"model.tensor2tensor.shift_positions_by_step": True}, "by a part of the length"),
         ("babi", {"training.compile": True}, "does not compile an exchange"),
         ("copy-lstm", {}, "one after the other"),
     ],
