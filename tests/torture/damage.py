@@ -10,14 +10,12 @@ import torch
 
 from torture.outcome import Outcome
 from torture.runs import SmallRun, import_all
+from training import tiny
 from universal_transformer.errors import UserError
-from universal_transformer.registry import build
 from universal_transformer.training import checkpoint as checkpoints
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.resume import GivenRun
-from universal_transformer.training.run import TrainingRun
 from universal_transformer.training.state import Snapshot
-from universal_transformer.training.tracking import display
 
 DAMAGES = 500
 HEADER = 64
@@ -63,15 +61,7 @@ def fallback(share: float, folder: Path) -> Outcome:
 def reader(folder: Path):
     """Return what a resume of the run in `folder` checks in a checkpoint."""
     config = RunConfig.load(folder / "config.json")
-    task = config.data.load()
-    run = TrainingRun(
-        config,
-        folder=folder,
-        task=task,
-        model=build(task.configure(config.model)),
-        device=torch.device("cpu"),
-        shown=display(quiet=True, unit="tokens"),
-    )
+    run = tiny.training_run(folder, config, config.data.load())
     given = GivenRun(folder, config, run.data, run.files, run._surroundings(), ())
     return partial(run._read, given=given)
 

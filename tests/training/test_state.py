@@ -14,14 +14,11 @@ import torch
 from damage import damages
 from universal_transformer.errors import UserError
 from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of
-from universal_transformer.registry import build
 from universal_transformer.training import checkpoint as checkpoints
 from universal_transformer.training.changes import OtherRunError
 from universal_transformer.training.optimizer import build_optimizer
 from universal_transformer.training.resume import GivenRun
-from universal_transformer.training.run import TrainingRun
 from universal_transformer.training.state import RunState, Snapshot, first_non_finite
-from universal_transformer.training.tracking import display
 from universal_transformer.training.trainer import train
 from universal_transformer.training.validation import CollapseWatch, Score
 
@@ -46,14 +43,7 @@ def reader(trained: Path) -> Callable[[checkpoints.Checkpoint, str], Snapshot]:
 
 
 def make_reader(folder: Path) -> Callable[[checkpoints.Checkpoint, str], Snapshot]:
-    run = TrainingRun(
-        CONFIG,
-        folder=folder,
-        task=TASK,
-        model=build(TASK.configure(CONFIG.model)),
-        device=torch.device("cpu"),
-        shown=display(quiet=True, unit="tokens"),
-    )
+    run = tiny.training_run(folder, CONFIG, TASK)
     given = given_run(folder, run.data)
     return lambda found, name: run._read(found, name, given=given)
 

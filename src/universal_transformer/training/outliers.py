@@ -18,10 +18,12 @@ WINDOW = 128
 LEAST = WINDOW // 2
 """Values without which there is no limit yet."""
 LASTING = 16
-WATCHED = ("loss", "gradient_norm")
-TINY = 1e-300
+LEAST_NORM = 1e-300
+"""A gradient norm of which there is a logarithm: a smaller one counts as this one."""
+WATCHED = {"loss": float, "gradient_norm": lambda norm: math.log(max(norm, LEAST_NORM))}
+"""The x of each value that is watched."""
 ROUNDING = 1e-6
-"""A smaller standard deviation, as a share of the mean, may be rounding of equal values."""
+"""A smaller standard deviation of x, or a smaller share of a mean above 1, may be rounding of equal values."""
 
 
 @dataclass
@@ -49,15 +51,15 @@ class OutlierWatch:
         before = self.recent.get(name, [])
         if len(before) < LEAST:
             return None
-        if name == "gradient_norm":
-            limit = math.exp(_limit([math.log(max(one, TINY)) for one in before], sigmas=sigmas, rounding=ROUNDING))
-        else:
-            limit = _limit(before, sigmas=sigmas, rounding=ROUNDING * abs(sum(before) / len(before)))
-        return f"{name.replace('_', ' ')} {value:.4g} is above {limit:.4g}" if value > limit else None
+        measure = WATCHED[name]
+        distance = _distance(measure(value), [measure(one) for one in before])
+        if distance <= sigmas:
+            return None
+        return f"{name.replace('_', ' ')} {value:.4g} is {distance:.3g} standard deviations above the mean"
 
 
-def _limit(before: list[float], *, sigmas: float, rounding: float) -> float:
-    """Return ``m + k · s`` of the values before, where s is at least what rounding of equal values makes it."""
+def _distance(value: float, before: list[float]) -> float:
+    """Return ``(x - m) / s``, where s is at least what rounding of equal values makes it."""
     mean = math.fsum(before) / len(before)
     spread = math.sqrt(math.fsum((one - mean) ** 2 for one in before) / len(before))
-    return mean + sigmas * max(spread, rounding)
+    return (value - mean) / max(spread, ROUNDING * max(1.0, abs(mean)))
