@@ -61,9 +61,13 @@ class Tokenizer:
         self._rules = _rules(dict(vocabulary), kind=kind, lower_case=lower_case, merges=merges)
 
     @classmethod
-    def train(cls, texts: Iterable[str], *, kind: Kind, vocabulary_size: int, lower_case: bool = False) -> Tokenizer:
+    def train(
+        cls, texts: Iterable[str], *, kind: Kind, vocabulary_size: int, lower_case: bool = False, least_count: int = 1
+    ) -> Tokenizer:
         """Learn at most `vocabulary_size` tokens (special ones included) from `texts`.
 
+        Tokens that occur less than `least_count` times are left out: 2 makes some of the training text unknown, so that
+        a model learns what an unknown word is. It does not change ``bpe``.
         ``bpe`` starts from the 256 bytes, so its least size is 260.
         """
         check_tokenizer(kind, vocabulary_size)
@@ -71,7 +75,7 @@ class Tokenizer:
 
         rules = _rules({SPECIAL[UNKNOWN]: UNKNOWN}, kind=kind, lower_case=lower_case, merges=())
         common: dict[str, Any] = {"vocab_size": vocabulary_size, "special_tokens": list(SPECIAL)}
-        trainer: trainers.Trainer = trainers.WordLevelTrainer(min_frequency=1, show_progress=False, **common)
+        trainer: trainers.Trainer = trainers.WordLevelTrainer(min_frequency=least_count, show_progress=False, **common)
         if kind == "bpe":
             alphabet = pre_tokenizers.ByteLevel.alphabet()
             trainer = trainers.BpeTrainer(initial_alphabet=alphabet, max_token_length=64, show_progress=False, **common)

@@ -213,17 +213,7 @@ class CaptionsData:
         return found
 
     def _task(self, codec: CaptionCodec, found: Encoded) -> Task:
-        return Task(
-            name="captions",
-            codec=codec,
-            train=found.train,
-            validation=found.validation,
-            test=found.test,
-            metric="sequence",
-            model_fields=codec.model_fields,
-            notes=found.notes,
-            held_out=found.held_out,
-        )
+        return found.task("captions", codec=codec, metric="sequence", model_fields=codec.model_fields)
 
 
 @dataclass(frozen=True)

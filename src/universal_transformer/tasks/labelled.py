@@ -170,17 +170,7 @@ class LabelledData:
         )
 
     def _task(self, codec: LabelledCodec, found: Encoded) -> Task:
-        return Task(
-            name="labelled",
-            codec=codec,
-            train=found.train,
-            validation=found.validation,
-            test=found.test,
-            metric="classes",
-            model_fields=codec.model_fields,
-            notes=found.notes,
-            held_out=found.held_out,
-        )
+        return found.task("labelled", codec=codec, metric="classes", model_fields=codec.model_fields)
 
     def _encode(self, codec: LabelledCodec, table: TextTable, notes: list[str]) -> list[Example]:
         """Encode a table; how many of its texts are too long is added to `notes`."""

@@ -232,18 +232,10 @@ class PairsData:
         score = self.metric.upper()
         note = f"{score} is over text after the tokeniser: not comparable with published {score}"
         made = "all training examples are synthetic, and scores say nothing about real texts"
-        return Task(
-            name="pairs" if self.synthetic == "none" else self.synthetic,
-            codec=codec,
-            train=found.train,
-            validation=found.validation,
-            test=found.test,
-            metric=self.metric,
-            bleu_tokenizer=self.bleu_tokenizer,
-            model_fields=codec.model_fields,
-            notes=(*found.notes, *[note] * words, *[made] * self._is_synthetic),
-            held_out=found.held_out,
-        )
+        found = replace(found, notes=(*found.notes, *[note] * words, *[made] * self._is_synthetic))
+        name = "pairs" if self.synthetic == "none" else self.synthetic
+        task = found.task(name, codec=codec, metric=self.metric, model_fields=codec.model_fields)
+        return replace(task, bleu_tokenizer=self.bleu_tokenizer)
 
     @property
     def _is_synthetic(self) -> bool:

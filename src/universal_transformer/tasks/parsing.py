@@ -6,9 +6,8 @@ id. What is said to a user has the words again.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from typing import Any, ClassVar
@@ -16,7 +15,7 @@ from typing import Any, ClassVar
 from universal_transformer.data.example import Example
 from universal_transformer.data.text_table import Columns, TextRow, TextTable
 from universal_transformer.data.tokenizer import BLANK, END, SPECIAL, UNKNOWN, Tokenizer
-from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
+from universal_transformer.data.tokenizer_files import check_choice
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.accuracy import until_end
@@ -154,14 +153,9 @@ class ParsingData:
     def load(self) -> Task:
         """Read or generate the trees, learn words and labels from those of training, encode all."""
         tables, notes = self._tables.split(self._tables.given())
-        rows = tables["train"].rows
-        counts = Counter(word.lower() if self.lower_case else word for row in rows for word in row.first.split(BLANK))
-        repeated = sum(count > 1 for count in counts.values())
-        tokenizer = make_tokenizer(
-            "whitespace",
-            [row.first for row in rows],
-            vocabulary_size=min(self.vocabulary_size, len(SPECIAL) + max(1, repeated)),
-            lower_case=self.lower_case,
+        words = (row.first for row in tables["train"].rows)
+        tokenizer = Tokenizer.train(
+            words, kind="whitespace", vocabulary_size=self.vocabulary_size, lower_case=self.lower_case, least_count=2
         )
         codec = TreeCodec(tokenizer=tokenizer, labels=_labels(tables["train"]), max_length=self.max_length)
         return self._task(codec, self._tables.encode(tables, notes, partial(self._encode, codec)))
@@ -201,17 +195,8 @@ class ParsingData:
             notes.append("training sentences and their trees are generated from a grammar, they are no treebank")
         if not self.train and not self.test:
             tests["longer"] = self._encode(codec, self._generated("longer"), notes)
-        return Task(
-            name="parsing",
-            codec=codec,
-            train=found.train,
-            validation=found.validation,
-            test=tests,
-            metric="brackets",
-            model_fields=codec.model_fields,
-            notes=tuple(notes),
-            held_out=found.held_out,
-        )
+        found = replace(found, notes=tuple(notes), test=tests)
+        return found.task("parsing", codec=codec, metric="brackets", model_fields=codec.model_fields)
 
     def _encode(self, codec: TreeCodec, table: TextTable, notes: list[str]) -> list[Example]:
         """Encode a table; how many of its trees are too long is added to `notes`."""

@@ -212,14 +212,5 @@ class PicturesData:
         )
 
     def _task(self, codec: PictureCodec, found: Encoded) -> Task:
-        return Task(
-            name=f"pictures {self.side} × {self.side}, {self.levels} intensities",
-            codec=codec,
-            train=found.train,
-            validation=found.validation,
-            test=found.test,
-            metric="intensities",
-            model_fields=codec.model_fields,
-            notes=found.notes,
-            held_out=found.held_out,
-        )
+        name = f"pictures {self.side} × {self.side}, {self.levels} intensities"
+        return found.task(name, codec=codec, metric="intensities", model_fields=codec.model_fields)

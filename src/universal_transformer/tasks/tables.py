@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.text_table import Columns, TextRow, TextTable, hold_out, read_table
 from universal_transformer.data.token_store import TokenStore
 from universal_transformer.tasks.lazy import DeferredExamples, Examples
-from universal_transformer.tasks.task import HeldOut, Saved
+from universal_transformer.tasks.task import Codec, HeldOut, Measure, Saved, Task
 
 Encode = Callable[[TextTable, list[str]], Sequence[Example]]
 """Turns a table into examples, and adds how many rows were left out to the notes."""
@@ -28,6 +29,20 @@ class Encoded:
     test: Mapping[str, Sequence[Example]]
     notes: tuple[str, ...]
     held_out: HeldOut
+
+    def task(self, name: str, *, codec: Codec, metric: Measure, model_fields: Mapping[str, Any]) -> Task:
+        """Return the task that has these examples."""
+        return Task(
+            name=name,
+            codec=codec,
+            train=self.train,
+            validation=self.validation,
+            test=self.test,
+            metric=metric,
+            model_fields=model_fields,
+            notes=self.notes,
+            held_out=self.held_out,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

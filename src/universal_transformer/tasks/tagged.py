@@ -7,17 +7,16 @@ left out. Words that occur once in training are unknown, so that the model learn
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.text_table import Columns, TextRow, TextTable, check_file
-from universal_transformer.data.tokenizer import BLANK, SPECIAL, Tokenizer
-from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
+from universal_transformer.data.tokenizer import BLANK, Tokenizer
+from universal_transformer.data.tokenizer_files import check_choice
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.codecs import SavedCodec, token_fields, too_long
@@ -25,7 +24,7 @@ from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.typed import AtLeastOne, NumberOf, Share, check
 
-WORDS = "whitespace"
+WORDS: Literal["whitespace"] = "whitespace"
 """The kind of tokenizer that takes each token of a line as it is."""
 MOST_TAGS = 10_000
 NO_TAG = "_"
@@ -128,14 +127,9 @@ class TaggedData:
         given = self._tables.given()
         tags = _tags(given["train"])
         tables, notes = self._tables.split(given)
-        texts = [row.first for row in tables["train"].rows]
-        counts = Counter(word.lower() if self.lower_case else word for text in texts for word in text.split(BLANK))
-        repeated = sum(count > 1 for count in counts.values())
-        tokenizer = make_tokenizer(
-            WORDS,
-            texts,
-            vocabulary_size=min(self.vocabulary_size, len(SPECIAL) + max(1, repeated)),
-            lower_case=self.lower_case,
+        words = (row.first for row in tables["train"].rows)
+        tokenizer = Tokenizer.train(
+            words, kind=WORDS, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case, least_count=2
         )
         codec = TaggedCodec(tokenizer=tokenizer, tags=tags, max_length=self.max_length)
         return self._task(codec, self._tables.encode(tables, notes, partial(self._encode, codec)))
@@ -159,17 +153,7 @@ class TaggedData:
         )
 
     def _task(self, codec: TaggedCodec, found: Encoded) -> Task:
-        return Task(
-            name="tagged",
-            codec=codec,
-            train=found.train,
-            validation=found.validation,
-            test=found.test,
-            metric="tags",
-            model_fields=codec.model_fields,
-            notes=found.notes,
-            held_out=found.held_out,
-        )
+        return found.task("tagged", codec=codec, metric="tags", model_fields=codec.model_fields)
 
     def _encode(self, codec: TaggedCodec, table: TextTable, notes: list[str]) -> list[Example]:
         """Encode a table; how many of its sentences are too long is added to `notes`."""

@@ -9,7 +9,7 @@ them in a row are no outliers but a rise of the values: the window begins anew.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from universal_transformer.typed import NumberOf
@@ -20,7 +20,10 @@ LEAST = WINDOW // 2
 LASTING = 16
 LEAST_NORM = 1e-300
 """A gradient norm of which there is a logarithm: a smaller one counts as this one."""
-WATCHED = {"loss": float, "gradient_norm": lambda norm: math.log(max(norm, LEAST_NORM))}
+WATCHED: dict[str, Callable[[float], float]] = {
+    "loss": float,
+    "gradient_norm": lambda norm: math.log(max(norm, LEAST_NORM)),
+}
 """The x of each value that is watched."""
 ROUNDING = 1e-6
 """A smaller standard deviation of x, or a smaller share of a mean above 1, may be rounding of equal values."""
