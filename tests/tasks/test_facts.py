@@ -159,6 +159,13 @@ def test_words_and_answers_never_seen_are_no_error():
     assert codec.words(example)[0] == "<unknown> went to the mill"
 
 
+def test_words_never_seen_are_named_as_they_were_written():
+    codec = FactCodec.of(questions())
+    lines = ["1 Zoe went to the mill.", "2 Zoe went to the Cellar.", "3 Where is Zoe?", "1 Ada went to the mill."]
+    found = codec.read(numbered([*lines, "2 Where is Ada?"]), name="f.txt")
+    assert [example.unknown for example in found] == [("Zoe", "Cellar"), ()]
+
+
 def test_a_longer_fact_than_the_model_can_take_is_named():
     codec = FactCodec.of(questions())
     lines = numbered(["1 Ada went to the very old mill.", "2 Where is Ada?"])

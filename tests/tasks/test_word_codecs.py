@@ -34,6 +34,12 @@ def test_lines_come_back(words):
 
 
 @pytest.mark.parametrize("kind", [WordCodec, ReadingCodec])
+def test_words_never_seen_are_named(kind):
+    (example,) = kind(Vocabulary(WORDS)).read([(1, "the dog sat . on a dog")], name="x")
+    assert example.unknown == ("dog", "a")
+
+
+@pytest.mark.parametrize("kind", [WordCodec, ReadingCodec])
 def test_saved_and_loaded_it_is_the_same(tmp_path, kind):
     codec = kind(Vocabulary(WORDS))
     codec.save(tmp_path)

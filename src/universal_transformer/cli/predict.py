@@ -174,12 +174,13 @@ class _Results:
         self._show_failures()
         outcome = self._pending.popleft()
         assert not isinstance(outcome, str)
+        example, line = outcome
         self._shown += 1
         if not answer.finished:
             self._cut.append(self._shown)
-        answer = with_words(answer, codec=self._codec, line=outcome[1])
+        answer = with_words(answer, codec=self._codec, line=line, example=example)
         self._note_unknown(answer.unknown)
-        for text in outcome[0].notes:
+        for text in example.notes:
             note(error_line(text))
         file = {"file": self._write(answer.content)} if answer.content else {}
         fields = answer.to_dict() | file

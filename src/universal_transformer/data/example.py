@@ -36,6 +36,8 @@ class Example:
     """Indices into `source` of the supporting facts."""
     notes: tuple[str, ...] = ()
     """What was changed when the source was read, one sentence each."""
+    unknown: tuple[str, ...] = ()
+    """Of an input to predict: its parts that the codec does not know, as they were written, each once."""
 
 
 def has_numbers(example: Example) -> bool:

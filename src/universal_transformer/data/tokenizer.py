@@ -133,11 +133,11 @@ class Tokenizer:
     def _token(self, index: int) -> str:
         return f"{BLANK}{SPECIAL[UNKNOWN]}" if index == UNKNOWN else self._rules.id_to_token(index) or ""
 
-    def unknown(self, text: str) -> list[str]:
+    def unknown(self, text: str) -> tuple[str, ...]:
         """Return the parts of `text` that are encoded as unknown, in their order, each once."""
         encoding = self._rules.encode(text, add_special_tokens=False)
         places = zip(encoding.ids, encoding.offsets, strict=True)
-        return list(
+        return tuple(
             dict.fromkeys(
                 text[first:end].strip() or text[first:end] for index, (first, end) in places if index == UNKNOWN
             )

@@ -131,10 +131,10 @@ class FileTokenizer(Tokenizer):
         texts = (f" {SPECIAL[UNKNOWN]} " if part is None else self._file.decode(part) for part in parts if part != [])
         return "".join(texts).strip(" ") if None in parts else "".join(texts)
 
-    def unknown(self, text: str) -> list[str]:
+    def unknown(self, text: str) -> tuple[str, ...]:
         """Return the parts of `text` that are encoded as unknown, in their order, each once."""
         found = (part for index, part in self._file.parts(text) if index == self._file.unknown)
-        return list(dict.fromkeys(part.strip() or part for part in found))
+        return tuple(dict.fromkeys(part.strip() or part for part in found))
 
     def piece(self, index: int) -> str:
         """Return one token as the file has it."""

@@ -71,7 +71,10 @@ class Pipeline:
         examples = [self._example(line, number) for number, line in enumerate(lines)]
         options = self.options if options is None else options
         answers = predict(self.model, self.codec, examples, options=options, num_choices=num_choices)
-        found = [with_words(one, codec=self.codec, line=line) for one, line in zip(answers, lines, strict=True)]
+        found = [
+            with_words(answer, codec=self.codec, line=line, example=example)
+            for answer, line, example in zip(answers, lines, examples, strict=True)
+        ]
         return found if several else found[0]
 
     @property

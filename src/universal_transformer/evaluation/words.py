@@ -8,17 +8,15 @@ from collections.abc import Sequence
 
 from universal_transformer.data.example import Example, has_numbers
 from universal_transformer.models.config import BaseConfig
-from universal_transformer.tasks.codecs import TextReader
 from universal_transformer.tasks.task import AlignedCodec, Codec, CompletingCodec, Prediction, Token
 
 
-def with_words(prediction: Prediction, *, codec: Codec, line: str) -> Prediction:
+def with_words(prediction: Prediction, *, codec: Codec, line: str, example: Example) -> Prediction:
     """Return a prediction with the words of the `line` that it answers, those that the codec does not know, and answers
     that repeat words of the line.
     """
-    unknown = codec.unknown(line) if isinstance(codec, TextReader) else []
     words = words_of(prediction.tokens, codec=codec, line=line)
-    prediction = dataclasses.replace(prediction, words=words, unknown=unknown)
+    prediction = dataclasses.replace(prediction, words=words, unknown=list(example.unknown))
     if not isinstance(codec, CompletingCodec):
         return prediction
     choices = [(codec.completed(text, line), score) for text, score in prediction.choices]

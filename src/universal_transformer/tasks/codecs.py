@@ -68,9 +68,6 @@ class TextReader(Protocol):
     def vocabulary(self) -> str:
         """Numbers of tokens, in words."""
 
-    def unknown(self, line: str) -> list[str]:
-        """Return the parts of a line of input that the model does not know, as the user wrote them."""
-
     def pieces(self, example: Example) -> tuple[list[str], list[str]]:
         """Return the tokens of source and target with their blanks visible."""
 
@@ -97,15 +94,18 @@ class FileWriter(Protocol):
         """Return the content of the file of an answer, ids or frames as its model writes them."""
 
 
-def encode_lines(
+def read_sources(
     lines: Iterable[tuple[int, str]], tokenizer: Tokenizer, *, name: str, what: str, limit: int
-) -> Iterator[tuple[int, ...]]:
-    """Yield the ids of each line of the file `name` with the end id; more than `limit` of them are a UserError."""
+) -> Iterator[Example]:
+    """Yield the example of each line of the file `name` without a target: its ids and the end id.
+
+    UserError for more than `limit` of them.
+    """
     for number, text in lines:
         ids = (*tokenizer.encode(text), END)
         if len(ids) > limit:
             raise UserError(too_long(f"{name}:{number}", len(ids), what=what, limit=limit))
-        yield ids
+        yield Example(source=ids, target=(), unknown=tokenizer.unknown(text))
 
 
 def too_long(where: str, length: int, *, what: str, limit: int) -> str:

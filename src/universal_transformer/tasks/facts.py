@@ -7,7 +7,7 @@ a new story. The facts of a question are all earlier statements of its story.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -115,7 +115,12 @@ def _supports(column: str, statement_ids: dict[int, int], *, where: str) -> tupl
 
 
 def words(text: str) -> list[str]:
-    return [word for word in (part.strip(".,?!") for part in text.lower().split()) if word]
+    return [word.lower() for word in written_words(text)]
+
+
+def written_words(text: str) -> list[str]:
+    """Return the words of a text as they are written, without marks."""
+    return [word for word in (part.strip(".,?!") for part in text.split()) if word]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +184,9 @@ class FactCodec(SavedCodec):
         """Yield one example for each question of a file in the bAbI format, without its answer."""
         for question in parse(lines, name=name, answers=False):
             example = self.encode(question)
-            yield Example(source=example.source, target=NO_CLASS, supports=example.supports)
+            parts = (word for text in (*question.facts, question.text) for word in written_words(text))
+            unknown = dict.fromkeys(word for word in parts if word.lower() not in self._ids)
+            yield replace(example, target=NO_CLASS, unknown=tuple(unknown))
 
     def render(self, target: int | Sequence[int]) -> str:
         assert isinstance(target, int), "the target of a question is one class"

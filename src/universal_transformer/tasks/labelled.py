@@ -63,7 +63,8 @@ class LabelledCodec(SavedCodec):
             ids = tuple(index for text in texts for index in (*self.tokenizer.encode(text), END))
             if len(ids) > self.max_length:
                 raise UserError(too_long(f"{name}:{number}", len(ids), what="text", limit=self.max_length))
-            yield Example(source=ids, target=NO_CLASS)
+            unknown = dict.fromkeys(part for text in texts for part in self.tokenizer.unknown(text))
+            yield Example(source=ids, target=NO_CLASS, unknown=tuple(unknown))
 
     def encode_many(self, rows: Sequence[Sequence[str]]) -> list[tuple[int, ...]]:
         """Return the ids of the texts of each row, with the end id after each text."""
@@ -87,10 +88,6 @@ class LabelledCodec(SavedCodec):
     @property
     def vocabulary(self) -> str:
         return f"{len(self.tokenizer):,} tokens, {len(self.labels):,} labels"
-
-    def unknown(self, line: str) -> list[str]:
-        texts = line.split("\t") if self.segments > 1 else [line]
-        return list(dict.fromkeys(part for text in texts for part in self.tokenizer.unknown(text)))
 
     def pieces(self, example: Example) -> tuple[list[str], list[str]]:
         assert isinstance(example.target, int)

@@ -22,7 +22,7 @@ from universal_transformer.data.tokenizer import END, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, choice_key, make_tokenizer, saved_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, show, show_path, write_json
-from universal_transformer.tasks.codecs import CODEC_FILE, encode_lines, read_kind, token_fields
+from universal_transformer.tasks.codecs import CODEC_FILE, read_kind, read_sources, token_fields
 from universal_transformer.tasks.large import check_same
 from universal_transformer.tasks.large_pairs import PairsSource, map_pairs, mapped_pairs
 from universal_transformer.tasks.lazy import DeferredExamples, Examples
@@ -75,9 +75,8 @@ class PairsCodec:
         return cls(source=source, target=target, max_length=max_length)
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example without a target for every line, an empty one included."""
-        for ids in encode_lines(lines, self.source, name=name, what="source", limit=self.max_length):
-            yield Example(source=ids, target=())
+        """Return one example without a target for every line, an empty one included."""
+        return read_sources(lines, self.source, name=name, what="source", limit=self.max_length)
 
     def render(self, target: int | Sequence[int]) -> str:
         """Return the text of target ids, on one line."""
@@ -93,9 +92,6 @@ class PairsCodec:
         return (
             f"{sizes} for both sides" if self.source is self.target else f"source {sizes}, target {len(self.target):,}"
         )
-
-    def unknown(self, line: str) -> list[str]:
-        return self.source.unknown(line)
 
     def pieces(self, example: Example) -> tuple[list[str], list[str]]:
         target = () if isinstance(example.target, int) else example.target

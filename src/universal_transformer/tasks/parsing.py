@@ -68,7 +68,7 @@ class TreeCodec(SavedCodec):
                 ids = tuple(self.tokenizer.encode(BLANK.join(line.split())))
                 if len(ids) > self.max_length:
                     raise UserError(too_long(f"{name}:{number}", len(ids), what="sentence", limit=self.max_length))
-                yield Example(source=ids, target=())
+                yield Example(source=ids, target=(), unknown=self.tokenizer.unknown(line))
 
     def render(self, target: int | Sequence[int]) -> str:
         """Return the tree of target ids as text, with ``XX`` for each word; it may be no valid tree."""
@@ -86,9 +86,6 @@ class TreeCodec(SavedCodec):
     @property
     def vocabulary(self) -> str:
         return f"{len(self.tokenizer):,} words, {len(self.labels):,} labels"
-
-    def unknown(self, line: str) -> list[str]:
-        return self.tokenizer.unknown(line)
 
     def pieces(self, example: Example) -> tuple[list[str], list[str]]:
         assert isinstance(example.target, tuple)

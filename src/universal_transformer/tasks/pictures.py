@@ -21,7 +21,7 @@ from universal_transformer.data.text_table import TextTable
 from universal_transformer.data.tokenizer import END, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.codecs import SavedCodec, encode_lines
+from universal_transformer.tasks.codecs import SavedCodec, read_sources
 from universal_transformer.tasks.picture_tables import captions_tables, changed_pictures
 from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import Codec, Saved, Task
@@ -62,9 +62,8 @@ class PictureCodec(SavedCodec):
         }
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Yield one example without a picture for each caption."""
-        for ids in encode_lines(lines, self.tokenizer, name=name, what="caption", limit=self.max_length):
-            yield Example(source=ids, target=())
+        """Return one example without a picture for each caption."""
+        return read_sources(lines, self.tokenizer, name=name, what="caption", limit=self.max_length)
 
     def target(self, pixels: Pixels) -> tuple[int, ...]:
         """Return the ids of a picture: its pixels row by row, each as the number of its intensity."""
@@ -93,9 +92,6 @@ class PictureCodec(SavedCodec):
         return (
             f"{len(self.tokenizer):,} tokens; pictures of {self.side} × {self.side} pixels, {self.levels} intensities"
         )
-
-    def unknown(self, line: str) -> list[str]:
-        return self.tokenizer.unknown(line)
 
     def pieces(self, example: Example) -> tuple[list[str], list[str]]:
         assert isinstance(example.target, tuple)

@@ -60,7 +60,7 @@ class TaggedCodec(SavedCodec):
                 ids = tuple(self.tokenizer.encode(BLANK.join(line.split())))
                 if len(ids) > self.max_length:
                     raise UserError(too_long(f"{name}:{number}", len(ids), what="sentence", limit=self.max_length))
-                yield Example(source=ids, target=())
+                yield Example(source=ids, target=(), unknown=self.tokenizer.unknown(line))
 
     def render(self, target: int | Sequence[int]) -> str:
         """Return the name of a tag, or the tags of a sentence with blanks between them."""
@@ -75,9 +75,6 @@ class TaggedCodec(SavedCodec):
     @property
     def vocabulary(self) -> str:
         return f"{len(self.tokenizer):,} words, {len(self.tags):,} tags"
-
-    def unknown(self, line: str) -> list[str]:
-        return self.tokenizer.unknown(line)
 
     def pieces(self, example: Example) -> tuple[list[str], list[str]]:
         assert isinstance(example.target, tuple)

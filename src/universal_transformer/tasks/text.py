@@ -72,7 +72,7 @@ class TextCodec(SavedCodec):
                     f"{name}:{number}: a prompt of {len(ids)} tokens; this run takes at most "
                     f"{self.block_length - 1} (below --data.block-length of its training)"
                 )
-            yield Example(source=(), target=ids)
+            yield Example(source=(), target=ids, unknown=self.tokenizer.unknown(text))
 
     def render(self, target: int | Sequence[int]) -> str:
         """Return the text of ids; an ``<end>`` between them becomes a line break."""
@@ -88,9 +88,6 @@ class TextCodec(SavedCodec):
     @property
     def vocabulary(self) -> str:
         return f"{len(self.tokenizer):,} tokens"
-
-    def unknown(self, line: str) -> list[str]:
-        return self.tokenizer.unknown(line)
 
     def pieces(self, example: Example) -> tuple[list[str], list[str]]:
         assert isinstance(example.target, tuple)

@@ -46,6 +46,10 @@ class Vocabulary:
         ids = self.ids
         return [ids[word] if word in ids else ids.get(word.lower(), UNKNOWN) for word in words]
 
+    def unknown(self, words: Iterable[str]) -> tuple[str, ...]:
+        """Return the words that are encoded as an unknown word, each once."""
+        return tuple(dict.fromkeys(word for word in words if self.encode([word]) == [UNKNOWN]))
+
     def word(self, index: int) -> str:
         """Return the word of an id, or its name such as ``<unknown>``."""
         return SPECIAL[index] if index < FIRST_WORD else self.words[index - FIRST_WORD]
@@ -95,7 +99,9 @@ class WordCodec(VocabularyCodec):
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield the words of each line as `target`, an empty line included; text is cut as `split_words` does."""
         for number, text in lines:
-            yield Example(source=(), target=tuple(self.vocabulary.encode(_words(text, f"{name}:{number}"))))
+            words = _words(text, f"{name}:{number}")
+            ids = tuple(self.vocabulary.encode(words))
+            yield Example(source=(), target=ids, unknown=self.vocabulary.unknown(words))
 
     def render(self, target: int | Sequence[int]) -> str:
         assert not isinstance(target, int), "a target is a sequence of ids"
@@ -134,7 +140,8 @@ class ReadingCodec(VocabularyCodec):
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example without an answer for every line: a passage without its last word."""
         for number, text in lines:
-            yield Example(source=self.question(_words(text, f"{name}:{number}")), target=NO_CLASS)
+            words = _words(text, f"{name}:{number}")
+            yield Example(source=self.question(words), target=NO_CLASS, unknown=self.vocabulary.unknown(words))
 
     def render(self, target: int | Sequence[int]) -> str:
         assert isinstance(target, int), "an answer is one word"
