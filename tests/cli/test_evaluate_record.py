@@ -51,7 +51,9 @@ def test_a_record_names_what_the_figure_depends_on(tmp_path, monkeypatch, capsys
         (["--beams", "4", "--length-penalty", "0.6"], "report-beams-4.json"),
         (["--beams", "4", "--length-penalty", "0"], "report-beams-4-penalty-0.0.json"),
         (["--beams", "4", "--length-penalty", "1"], "report-beams-4-penalty-1.0.json"),
+        (["--split", "validation"], "report-validation.json"),
+        (["--split", "../length 400/x"], "report-..-length-400-x.json"),
     ],
 )
-def test_another_search_has_a_report_of_its_own(arguments, name):
+def test_another_search_or_split_has_a_report_of_its_own(arguments, name):
     assert evaluate._file_name(evaluate.parser().parse(["a", *arguments]), calibrated=False) == name

@@ -172,6 +172,12 @@ def test_several_test_sets_have_rows_of_their_own():
     assert evaluate(scripted(), task, split="hard").totals == report.totals[1:]
 
 
+def test_a_group_of_the_test_sets_is_scored_alone():
+    report = evaluate(scripted(), scripted_task(*EXAMPLES), split="task 10")
+    assert [(row.set, row.group, row.count) for row in report.rows] == [("test", "task 10", 2)]
+    assert evaluate(scripted(), scripted_task(*EXAMPLES), split="task 2").totals[0].count == 2
+
+
 def test_batches_and_progress_change_nothing(stories):
     model = model_for(stories)
     seen = []
@@ -254,7 +260,7 @@ def test_fixed_depth_counts_its_steps_and_warns_of_nothing(stories):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"split": "tset"}, "split 'tset': allowed for task scripted are test, validation, train"),
+        ({"split": "tset"}, "split 'tset': allowed for task scripted are test, validation, train, task 10, task 2"),
         ({"limit": 0}, "limit: expected .*, found 0"),
         ({"split": "train"}, "no examples in train"),
         ({"options": InferenceOptions(beams=2)}, "beams=2: task scripted is scored without writing text"),

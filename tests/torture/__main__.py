@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import tempfile
+import time
 from importlib import import_module
 from pathlib import Path
 
@@ -42,14 +43,17 @@ def main() -> int:
     chosen = [one for one in options.only.split(",") if one]
     if unknown := set(chosen) - FIGURES.keys():
         parser.error(f"no figure {', '.join(sorted(unknown))}; there are {', '.join(FIGURES)}")
-    failed = 0
+    failed, started = 0, time.monotonic()
     for figure in chosen:
         where, what = FIGURES[figure]
+        began = time.monotonic()
         found = count(where, share=options.share)
         failed += not found.holds
-        print(f"{figure} {'holds' if found.holds else 'FAILS'}: {what}: {found}", flush=True)
+        verdict, seconds = "holds" if found.holds else "FAILS", time.monotonic() - began
+        print(f"{figure} {verdict}: {what}: {found} ({seconds:.0f} s)", flush=True)
         if options.write:
             keep(options.write, figure, f"| {figure} | {what} | {'holds' if found.holds else 'fails'} | {found} |")
+    print(f"{len(chosen)} figures in {(time.monotonic() - started) / 60:.1f} minutes, {failed} failed", flush=True)
     return int(failed > 0)
 
 

@@ -129,7 +129,8 @@ def parser() -> Parser:
     parser.add_argument(
         "--split",
         metavar="NAME",
-        help="validation (default), test, or the name of one test set; it should not have been trained on",
+        help="validation (default), test, or the name of a test set or of a group of its table; it should not have "
+        "been trained on",
     )
     parser.add_argument("--limit", type=whole(1), metavar="N", help="use at most N examples of each set")
     parser.add_argument("--json", action="store_true", help="print the calibration as JSON")

@@ -87,7 +87,7 @@ def parser() -> Parser:
         "--split",
         default="test",
         metavar="NAME",
-        help="test (default), validation, train, or the name of one test set",
+        help="test (default), validation, train, or the name of a test set or of a group of its table",
     )
     add_depth(parser)
     add_beams(parser)
@@ -236,8 +236,8 @@ def _file_name(options: argparse.Namespace, *, calibrated: bool) -> str:
     """Return ``report.json`` for the test sets with the model as trained; other options give other names."""
     chosen = {
         "data-": options.data or None,
-        "test-": re.sub(r"[^\w.]+", "-", "-".join(OwnTests(options.test).named()))[:80] or None,
-        "": options.split if options.split != "test" else None,
+        "test-": _as_name("-".join(OwnTests(options.test).named())) or None,
+        "": _as_name(options.split) if options.split != "test" else None,
         "steps-": options.max_steps,
         "threshold-": options.halting_threshold,
         "exit-": options.exit and options.exit.replace(":", "-"),
@@ -248,3 +248,8 @@ def _file_name(options: argparse.Namespace, *, calibrated: bool) -> str:
     }
     parts = ["calibrated"] * calibrated + [f"{name}{value}" for name, value in chosen.items() if value is not None]
     return "-".join(["report", *parts]) + ".json"
+
+
+def _as_name(text: str) -> str:
+    """Return names that come from data as a part of a file name."""
+    return re.sub(r"[^\w.]+", "-", text)[:80]

@@ -233,7 +233,12 @@ def collapses(report: Report, model: Model, *, max_steps: int | None) -> list[st
     return [text for text in found if text is not None]
 
 
+MOST_NAMED = 30
+"""Names that an error lists."""
+
+
 def choose(task: Task, *, split: str, limit: int | None) -> tuple[dict[str, Sequence[Example]], list[str]]:
+    """Return the examples of a part, of a test set, or of a group of the test sets, and notes on what was left out."""
     sets: dict[str, Sequence[Example]]
     if split == "test":
         sets = dict(task.test)
@@ -241,9 +246,15 @@ def choose(task: Task, *, split: str, limit: int | None) -> tuple[dict[str, Sequ
         sets = {split: task.validation if split == "validation" else task.train}
     elif split in task.test:
         sets = {split: task.test[split]}
+    elif found := {name: one for name, examples in task.test.items() if (one := _group(examples, split))}:
+        sets = dict(found)
     else:
-        allowed = ", ".join(dict.fromkeys(("test", "validation", "train", *task.test)))
-        raise UserError(f"split {show(split)}: allowed for task {task.name} are {allowed}")
+        groups = dict.fromkeys(example.group for examples in task.test.values() for example in examples)
+        allowed = [name for name in dict.fromkeys(("test", "validation", "train", *task.test, *groups)) if name]
+        more = f", … ({len(allowed) - MOST_NAMED} more)" if len(allowed) > MOST_NAMED else ""
+        raise UserError(
+            f"split {show(split)}: allowed for task {task.name} are {', '.join(allowed[:MOST_NAMED])}{more}"
+        )
     typed(limit, AtLeastOne | None, where="limit")
     notes = []
     for name, examples in sets.items():
@@ -253,6 +264,11 @@ def choose(task: Task, *, split: str, limit: int | None) -> tuple[dict[str, Sequ
             notes.append(f"{name}: {limit:,} of {len(examples):,} examples, evenly spread")
             sets[name] = spread(examples, count=limit)
     return sets, notes
+
+
+def _group(examples: Sequence[Example], name: str) -> list[Example]:
+    """Return the examples of a group of a test set."""
+    return [example for example in examples if example.group == name]
 
 
 def natural(name: str) -> list[tuple[int, int | str]]:
