@@ -44,7 +44,7 @@ class SideOfRun:
     spread: float
     share: float
     """Positions that take the most frequent number of steps; at least this much where only m and s are known."""
-    behind: float | None
+    excess: float | None
     """How much worse than its twin of fixed depth the run is on validation, as a share; None without a twin."""
 
     @property
@@ -59,21 +59,21 @@ def share_of(mean: float, spread: float) -> float:
     return max(0.0, 1 - spread**2 - (mean - round(mean)) ** 2)
 
 
-def from_counts(run: str, counts: StepCounts, behind: float | None) -> SideOfRun:
+def from_counts(run: str, counts: StepCounts, excess: float | None) -> SideOfRun:
     share = max(counts.counts) / counts.num_positions
-    return SideOfRun(run, counts.side, len(counts.counts), counts.mean, counts.spread, share, behind)
+    return SideOfRun(run, counts.side, len(counts.counts), counts.mean, counts.spread, share, excess)
 
 
-def of_result(one: Result, behind: float | None) -> Iterator[SideOfRun]:
+def of_result(one: Result, excess: float | None) -> Iterator[SideOfRun]:
     name, config = f"{one.table} {one.row}", config_from_dict(one.settings["model"])
     if one.steps_by_supports:
         counts = tuple(map(sum, zip(*one.steps_by_supports.values(), strict=True)))
-        yield from_counts(name, StepCounts("encoder", counts), behind)
+        yield from_counts(name, StepCounts("encoder", counts), excess)
         return
     for text in final(one):
         if found := WARNING.search(text):
             side, mean, spread = found[1], float(found[2]), float(found[3])
-            yield SideOfRun(name, side, config.max_steps, mean, spread, share_of(mean, spread), behind)
+            yield SideOfRun(name, side, config.max_steps, mean, spread, share_of(mean, spread), excess)
 
 
 def halts(settings: dict[str, Any]) -> bool:
@@ -81,7 +81,7 @@ def halts(settings: dict[str, Any]) -> bool:
 
 
 def read_tables() -> Iterator[tuple[Result, float | None]]:
-    """Yield every recorded run of a table that halts, and how far it is behind its twin."""
+    """Yield every recorded run of a table that halts, and how much worse it is than its twin."""
     for table in TABLES:
         path = RESULTS / f"{table}.jsonl"
         results = ResultsFile(path, table=table, say=print).read() if path.exists() else []
@@ -102,10 +102,10 @@ def read_defaults() -> Iterator[SideOfRun]:
     }
     for line in filter(lambda line: line["report"]["halting"], lines):
         twin = ranks.get((line["data"], line["variant"].replace("halting", "fixed")))
-        behind = None if twin is None else ranks[line["data"], line["variant"]] / twin - 1
+        excess = None if twin is None else ranks[line["data"], line["variant"]] / twin - 1
         for steps in line["report"]["totals"][0]["steps"]:
             counts = StepCounts(steps["side"], tuple(steps["counts"]))
-            yield from_counts(f"defaults {line['data']}, {line['variant']}", counts, behind)
+            yield from_counts(f"defaults {line['data']}, {line['variant']}", counts, excess)
 
 
 def rules(sides: Iterable[SideOfRun]) -> Iterator[str]:
@@ -122,8 +122,8 @@ def rules(sides: Iterable[SideOfRun]) -> Iterator[str]:
     ):
         warned = [one for one in sides if one.warned(shallow=shallow, deep=deep, constant=constant)]
         missed = [one for one in sides if one.alike and one not in warned]
-        twins = [one for one in warned if one.behind is not None]
-        worse = sum((one.behind or 0) > BETTER for one in twins)
+        twins = [one for one in warned if one.excess is not None]
+        worse = sum((one.excess or 0) > BETTER for one in twins)
         false = sum(not one.alike for one in warned)
         cells = (shallow, deep, constant, len(warned), false, len(missed), len(twins), worse)
         yield f"| {' | '.join(f'{cell:g}' for cell in cells)} |"
@@ -146,9 +146,9 @@ INTRODUCTION = """\
 
 `python experiments/collapse.py` computes this page from the results of the tables, of the depth study and of the
 defaults for own files. A side is warned about when nearly all of its positions take one step (shallow), the cap (deep)
-or the same number (constant). It is *alike* when at least 95 % of its positions take the same number of steps. *Behind*
-is how much worse the run is on validation than the run of the same recipe at a fixed depth (error of classifiers, else
-cross-entropy); it is *worse* above 2 %.
+or the same number (constant). It is *alike* when at least 95 % of its positions take the same number of steps.
+*Worse by* compares validation with that of the run of the same recipe at a fixed depth (error of classifiers, else
+cross-entropy); a run is *worse* above 2 %.
 
 Of runs with an encoder and a decoder, tables record the deviation of a side only if it was warned about: sides that
 should have been warned about and were not are found only among the other runs.
@@ -158,9 +158,9 @@ should have been warned about and were not are found only among the other runs.
 
 def page() -> str:
     runs = list(read_tables())
-    sides = [*(side for one, behind in runs for side in of_result(one, behind)), *read_defaults()]
+    sides = [*(side for one, excess in runs for side in of_result(one, excess)), *read_defaults()]
     unseen = [one for one, _ in runs if not list(of_result(one, None))]
-    quiet = [one for one in sides if (one.behind or 0) > BETTER and not one.warned()]
+    quiet = [one for one in sides if (one.excess or 0) > BETTER and not one.warned()]
     lines = [
         *INTRODUCTION.splitlines(),
         "## Thresholds",
@@ -182,14 +182,14 @@ def page() -> str:
         "",
         "Runs that are not alike, with a fixed depth that is better:",
         "",
-        *(f"- {one.run}: {one.mean:.2f} ± {one.spread:.2f} steps, behind by {one.behind:.1%}" for one in quiet),
+        *(f"- {one.run}: {one.mean:.2f} ± {one.spread:.2f} steps, worse by {one.excess:.1%}" for one in quiet),
         "",
         "## Sides",
         "",
         f"{len(sides)} sides of {len({one.run for one in sides})} rows. No side of {len(unseen)} more runs has a "
         f"recorded deviation: {', '.join(f'{one.table} {one.row}' for one in unseen)}.",
         "",
-        "| run | side | steps | alike | behind | kind |",
+        "| run | side | steps | alike | worse by | kind |",
         "|---|---|---|---|---|---|",
         *map(row, sides),
     ]
@@ -199,8 +199,8 @@ def page() -> str:
 def row(one: SideOfRun) -> str:
     kind = kind_of_collapse(one.mean, one.spread, max_steps=one.max_steps)
     steps = f"{one.mean:.2f} ± {one.spread:.2f} of {one.max_steps}"
-    behind = "" if one.behind is None else f"{one.behind:+.1%}"
-    return f"| {one.run} | {one.side} | {steps} | {one.share:.1%} | {behind} | {kind or ''} |"
+    excess = "" if one.excess is None else f"{one.excess:+.1%}"
+    return f"| {one.run} | {one.side} | {steps} | {one.share:.1%} | {excess} | {kind or ''} |"
 
 
 if __name__ == "__main__":

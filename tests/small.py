@@ -159,7 +159,7 @@ def spread(module, *, logit=-0.4):
 
 
 def right_padding(lengths, longest):
-    """``[batch, position]``: True behind the first ``lengths[b]`` positions."""
+    """``[batch, position]``: True after the first ``lengths[b]`` positions."""
     return torch.arange(longest) >= torch.tensor(lengths).unsqueeze(1)
 
 

@@ -320,7 +320,7 @@ def test_a_plan_is_shown_and_a_table_written_without_training(place, capsys):
         (["table1", "--results", "bad"], "bad/table1.jsonl:1: unknown: colour"),
     ],
 )
-def test_a_mistake_gets_one_line_and_leaves_nothing_behind(arguments, expected, place, capsys):
+def test_a_mistake_gets_one_line_and_leaves_no_files(arguments, expected, place, capsys):
     (place / "bad").mkdir()
     line = '{"format": 1, "colour": "red"}\n'
     (place / "bad" / "table1.jsonl").write_text(line)

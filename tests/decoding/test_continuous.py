@@ -173,7 +173,7 @@ def test_no_row_waits_and_none_thinks_in_vain(architecture, slots, monkeypatch):
 @pytest.mark.parametrize("fields", [{}, {"halting": True}], ids=["fixed", "halting"])
 @pytest.mark.parametrize("together", [1, 100])
 def test_rows_that_look_at_much_take_turns(fields, together, monkeypatch):
-    """At width 8 a place is 16 numbers: 100 of them are two rows behind three places, and one row behind more."""
+    """At width 8 a place is 16 numbers: 100 of them are two rows after three places, and one row after more."""
     monkeypatch.setattr(policy, "MOST_GATHERED", together)
     model, requests = model_and_requests("language_model", fields)
     for number, result in generate_continuously(model, requests, slots=3, capacity=30):

@@ -1,4 +1,4 @@
-"""Halting behind a cache: as many applications as the slowest new position needs, and the cache of the masked loop."""
+"""Halting with a cache: as many applications as the slowest new position needs, and the cache of the masked loop."""
 
 import copy
 

@@ -104,7 +104,7 @@ def test_once_a_step_where_learned_positions_start_later_and_later(waits):
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @torch.no_grad()
-def test_once_a_step_behind_a_cache(norm, waits):
+def test_once_a_step_with_a_cache(norm, waits):
     module = small_recurrence(decoder=True, halting=True, norm=norm, max_steps=20, bias=-3.0)
     states, cache = torch.randn(5, 6, WIDTH, dtype=torch.float64), cache_for(module, batch=5, capacity=6)
     for place in range(6):

@@ -50,7 +50,7 @@ def test_a_fact_is_padding_when_it_has_no_word(story):
 
 
 @given(story=STORIES)
-def test_blanks_behind_the_words_of_a_fact_change_nothing(story):
+def test_blanks_after_the_words_of_a_fact_change_nothing(story):
     module = small(architecture="classifier", inputs="facts", max_fact_words=6, num_classes=3).source.input
     wider = torch.tensor([[[*fact, 0, 0] for fact in story]])
     torch.testing.assert_close(module(torch.tensor([story])), module(wider))

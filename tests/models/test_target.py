@@ -65,7 +65,7 @@ def test_rows_do_not_know_of_each_other(fields):
 
 @pytest.mark.claim("equation 8")
 @pytest.mark.parametrize("fields", BLOCKS.values(), ids=BLOCKS.keys())
-def test_targets_are_shifted_right_behind_the_start_token(fields):
+def test_targets_are_shifted_right_after_the_start_token(fields):
     model = small(start_id=7, **fields)
     labels = torch.tensor([[3, 4, 5, 2]])
     logits, _ = logits_and_steps(model, labels)
