@@ -14,6 +14,7 @@ import torch
 
 from universal_transformer.data.example import Example
 from universal_transformer.training import checkpoint as checkpoints
+from universal_transformer.training import processes as process_groups
 from universal_transformer.training.batches import TrainingBatches
 from universal_transformer.training.processes import TIMEOUT, Processes
 
@@ -156,3 +157,15 @@ def test_each_example_is_seen_once_an_epoch_by_one_process(size, passes):
 def test_a_process_of_its_own_exchanges_nothing():
     values = torch.tensor([1.0, math.pi])
     assert Processes().sum(values) is values
+
+
+@pytest.mark.parametrize(("device", "backend"), [("cpu", "gloo"), ("cuda", "cpu:gloo,cuda:nccl")])
+def test_processes_on_gpus_exchange_gradients_by_nccl_and_counts_by_gloo(monkeypatch, device, backend):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    begun = []
+    monkeypatch.setattr(process_groups.distributed, "init_process_group", lambda name, **_: begun.append(name))
+    monkeypatch.setattr(process_groups.atexit, "register", lambda _: None)
+    with process_groups.joined(torch.device(device)) as found:
+        assert found == Processes(rank=1, size=2)
+    assert begun == [backend]

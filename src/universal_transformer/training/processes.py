@@ -82,7 +82,9 @@ def started() -> Processes:
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[Processes]:
-    """Connect the processes that torchrun started, by gloo on a CPU and NCCL on GPUs, until they end.
+    """Connect the processes that torchrun started, by gloo on a CPU, and by NCCL and gloo on GPUs, until they end.
+
+    With GPUs, gradients are exchanged by NCCL. Counts that are on the CPU, such as that of the targets, go by gloo.
 
     They stay connected from one run to the next: a second connection would find the addresses of the first one.
     Raises LostProcessError where another process ends or does not answer for `TIMEOUT` seconds.
@@ -91,7 +93,7 @@ def joined(device: torch.device) -> Iterator[Processes]:
     if processes.size == 1:
         yield processes
         return
-    backend = "nccl" if device.type == "cuda" else "gloo"
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     if not distributed.is_initialized():
         distributed.init_process_group(backend, timeout=timedelta(seconds=TIMEOUT))
         atexit.register(distributed.destroy_process_group)
