@@ -3,9 +3,8 @@
     python experiments/steps_by_need.py RUN KIND:THRESHOLD
 
 RUN is a run, or a model of the package, that adds numbers (last digit first) or translates. The exit ends the depth of
-each position by itself. Adds a table of the first 300 test examples of the shortest test length (addition) or of the
-test (translation) to results/steps_by_need.md. Several models have several tables; that of the same model and exit is
-replaced.
+each position by itself. Adds a table of the first 300 test examples, which are the shortest sums, to
+results/steps_by_need.md. Several models have several tables; that of the same model and exit is replaced.
 """
 
 from __future__ import annotations
@@ -94,9 +93,6 @@ def main(name: str, exit_text: str) -> None:
     task = data.load()
     examples = next(iter(task.test.values()))
     sums = isinstance(data, AlgorithmicData)
-    if sums:
-        shortest = examples[0].group
-        examples = [example for example in examples if example.group == shortest]
     examples = list(examples[:COUNT])
     answers = predict(run.model, run.codec, examples, options=InferenceOptions(exit=Exit.parse(exit_text)))
     answers = list(answers)
