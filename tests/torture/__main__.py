@@ -52,7 +52,8 @@ def main() -> int:
         verdict, seconds = "holds" if found.holds else "FAILS", time.monotonic() - began
         print(f"{figure} {verdict}: {what}: {found} ({seconds:.0f} s)", flush=True)
         if options.write:
-            keep(options.write, figure, f"| {figure} | {what} | {'holds' if found.holds else 'fails'} | {found} |")
+            verdict = verdict.lower()
+            keep(options.write, figure, f"| {figure} | {what} | {verdict} | {seconds:.0f} | {found} |")
     print(f"{len(chosen)} figures in {(time.monotonic() - started) / 60:.1f} minutes, {failed} failed", flush=True)
     return int(failed > 0)
 
@@ -70,8 +71,8 @@ HEAD = """\
 
 `make torture` counts them (`ONLY=T1,F1` some); [docs/reliability.md](../docs/reliability.md) describes them.
 
-| id | what must hold | verdict | counted |
-|---|---|---|---|
+| id | what must hold | verdict | seconds | counted |
+|---|---|---|---|---|
 """
 
 
