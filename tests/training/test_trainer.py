@@ -12,6 +12,7 @@ import torch
 
 from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.tensors import emulates_bfloat16
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.pretrained import Pretrained
@@ -390,6 +391,24 @@ def test_bfloat16_and_tensorboard_run(tmp_path):
     assert result.updates == 6
     assert list((tmp_path / "run" / "tensorboard").iterdir())
     assert all(value.dtype == torch.float32 for value in weights(tmp_path / "run").values())
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "slow"),
+    [
+        ({"avx512_bf16": False, "amx_bf16": False, "avx512_f": True}, True),
+        ({"avx512_bf16": True, "amx_bf16": False}, False),
+        ({"bf16": False, "neon": True}, True),
+        ({"bf16": True, "neon": True}, False),
+        ({}, False),  # nothing is known
+    ],
+)
+def test_a_cpu_without_bfloat16_instructions_is_named(tmp_path, capsys, monkeypatch, capabilities, slow):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    train(tiny.run_config(precision="bfloat16", max_updates=1), tmp_path / "run", task=tiny.task())
+    shown = capsys.readouterr()
+    assert ("this CPU has no bfloat16 instructions" in shown.out + shown.err) == slow
+    assert not emulates_bfloat16(torch.device("cuda"))
 
 
 @pytest.mark.compiled

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
 from universal_transformer.axes import Bool, Float, Tensor
@@ -38,3 +40,10 @@ def pick_device(name: str, *, field: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError(f"{field}: {name!r}, but torch finds no GPU; allowed here: auto, cpu")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def emulates_bfloat16(device: torch.device) -> bool:
+    """Return whether `device` is a CPU that is known to have no instructions for products of bfloat16 numbers."""
+    capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not say
+    found = [capabilities[name] for name in ("amx_bf16", "avx512_bf16", "bf16") if name in capabilities]
+    return device.type == "cpu" and bool(found) and not any(found)

@@ -16,7 +16,7 @@ import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.tensors import pick_device
+from universal_transformer.evaluation.tensors import emulates_bfloat16, pick_device
 from universal_transformer.files import show_path
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.roles import AnyFrameGenerator
@@ -101,6 +101,8 @@ def train(
         shown = stack.enter_context(closing(display(quiet=quiet or not processes.first, unit=unit)))
         if limit := model.config.generation.max_new_tokens:
             shown.note(f"an answer may have {limit:,} {written}; model.generation.max_new_tokens changes it")
+        if config.training.precision == "bfloat16" and emulates_bfloat16(device):
+            shown.note("this CPU has no bfloat16 instructions: --training.precision float32 is several times faster")
         run = TrainingRun(
             config, folder=folder, task=task, model=model, device=device, shown=shown, processes=processes
         )
