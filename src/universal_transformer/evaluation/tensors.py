@@ -44,7 +44,7 @@ def pick_device(name: str, *, field: str) -> torch.device:
 
 def emulates_bfloat16(device: torch.device) -> bool:
     """Return whether `device` is a CPU that is known to have no instructions for products of bfloat16 numbers."""
-    # versions of torch before 2.13 do not say
+    # older versions of torch do not say
     capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     found = [capabilities[name] for name in ("amx_bf16", "avx512_bf16", "bf16") if name in capabilities]
     return device.type == "cpu" and bool(found) and not any(found)
