@@ -1,5 +1,7 @@
 """Importing the package is free: torch is loaded when a model is first asked for, never by the command line's help."""
 
+import ast
+import inspect
 import subprocess
 import sys
 
@@ -29,6 +31,12 @@ def test_a_model_does_load_torch():
 @pytest.mark.parametrize("name", universal_transformer.__all__)
 def test_every_public_name_is_there(name):
     assert getattr(getattr(universal_transformer, name), "__name__", name) == name  # SIZES is a dictionary
+
+
+def test_tools_that_read_types_see_every_public_name():
+    (guarded,) = [node for node in ast.parse(inspect.getsource(universal_transformer)).body if isinstance(node, ast.If)]
+    imported = {name.name for node in ast.walk(guarded) if isinstance(node, ast.ImportFrom) for name in node.names}
+    assert imported == set(universal_transformer.__all__) == set(universal_transformer._HOME)
 
 
 def test_other_names_are_not():

@@ -23,21 +23,23 @@ if TYPE_CHECKING:
     )
     from universal_transformer.models.config import ModelConfig
     from universal_transformer.models.encoder_decoder import EncoderDecoder
+    from universal_transformer.models.frame_generator import FrameGenerator
     from universal_transformer.models.generated import Generated, Sampling
     from universal_transformer.models.language_model import LanguageModel
-    from universal_transformer.models.outputs import ModelOutput
+    from universal_transformer.models.outputs import FrameOutput, ModelOutput
     from universal_transformer.models.presets import SIZES, preset
     from universal_transformer.models.tagger import Tagger
     from universal_transformer.nn.config import (
         AttentionConfig,
         CoordinatesConfig,
         DepthConfig,
+        Exit,
         HaltingConfig,
         Sizes,
         StepConfig,
         TransitionConfig,
     )
-    from universal_transformer.nn.trace import Trace
+    from universal_transformer.nn.trace import Kept, Trace
     from universal_transformer.registry import build, load_pretrained
     from universal_transformer.tasks.task import Prediction
 
@@ -70,8 +72,10 @@ _HOME = {
     "Tensor2TensorConfig": "models.config",
     "TransitionConfig": "nn.config",
     "EncoderDecoder": "models.encoder_decoder",
+    "FrameGenerator": "models.frame_generator",
     "LanguageModel": "models.language_model",
     "Tagger": "models.tagger",
+    "FrameOutput": "models.outputs",
     "ModelOutput": "models.outputs",
     "Generated": "models.generated",
     "Sampling": "models.generated",
@@ -88,6 +92,8 @@ __all__ = [
     "EncoderDecoder",
     "ExecutionConfig",
     "Exit",
+    "FrameGenerator",
+    "FrameOutput",
     "Generated",
     "GenerationConfig",
     "HaltingConfig",
