@@ -49,6 +49,8 @@ CALLS = {
     "source of three dimensions": (lambda: pair(rows[None], rows), r"source of shape \[1, 2, 3\]"),
     "floating source": (lambda: pair(floats, rows), "source of type torch.float32: .*torch.long"),
     "floating target": (lambda: pair(rows, floats), "target of type torch.float32"),
+    "bytes instead of ids": (lambda: pair(rows.byte(), rows), "source of type torch.uint8: .*torch.long"),
+    "negative positions": (lambda: language(rows, target_positions=rows - 1), "target_positions: found position -1"),
     "mask instead of ids": (lambda: pair(rows > 0, rows), "source of type torch.bool"),
     "other batch size": (lambda: pair(rows, rows[:1]), "2 sources, but 1 targets"),
     "no rows": (lambda: pair(rows[:0], rows[:0]), r"source of shape \[0, 3\]"),

@@ -20,6 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 from universal_transformer.errors import UserError
 
 MAX_LINE = 1_000_000  # characters
+MAX_WRITTEN_LINE = 8 * MAX_LINE  # of a row of lines as JSON, which writes up to six characters for one
 MAX_JSON_BYTES = 64 * 2**20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -32,23 +33,23 @@ class Bytes(Protocol):
         """Return bytes up to and with the next line feed, at most `limit`."""
 
 
-def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+def read_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, text without its line end) of a UTF-8 file; ``.gz`` is read transparently.
 
     Raises `UserError`, naming file and line, for a file that is missing, empty, a directory or not readable,
-    for a byte that is not UTF-8, a NUL character, damaged gzip data, and a line of more than `MAX_LINE`
+    for a byte that is not UTF-8, a NUL character, damaged gzip data, and a line of more than `max_line`
     characters (found without reading the line to its end).
     """
-    yield from _strict(try_lines(path))
+    yield from _strict(try_lines(path, max_line=max_line))
 
 
-def try_lines(path: str | Path) -> Iterator[tuple[int, str | UserError]]:
+def try_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str | UserError]]:
     """`read_lines` with a UserError in place of a line that is not valid; one of the whole file is raised."""
     name = show_path(path)
     number = 0
     try:
         with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as stream:
-            for number, text in try_stream(stream, name):
+            for number, text in try_stream(stream, name, max_line=max_line):
                 yield number, text
     except (OSError, EOFError, zlib.error, ValueError) as error:  # ValueError: a path with a NUL character
         place = f"{name}:{number + 1}" if number or _damaged(error, path) else name

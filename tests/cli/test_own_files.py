@@ -163,6 +163,22 @@ def test_a_run_trained_with_groups_keeps_them_for_the_rows_held_out(tmp_path, ca
     file.unlink()
     assert evaluated(run, capsys)[0] == before
     assert {group for _, group in before} == {"0", "1"}
+    (other := tmp_path / "other.tsv").write_text("3 red\t3\n")
+    assert main(["evaluate", str(run), "--data.test", str(other)]) == 2
+    assert "or '' for no groups" in capsys.readouterr().err
+    assert evaluated(run, capsys, "--data.test", str(other), "--data.group", "")[0] == {("other.tsv", ""): 1}
+    assert (run / "report-test-other.tsv-group-none.json").is_file()
+
+
+def test_lines_that_json_makes_longer_are_held_out_and_read_again(tmp_path, capsys):
+    file, run = tmp_path / "quotes.tsv", tmp_path / "run"
+    file.write_text(
+        "".join(f"{n}\t{n} " + 600_000 * '"' + "\n" for n in range(4)) + "".join(f"a{n}\tb\n" for n in range(40))
+    )
+    given = ["--data.train", str(file), "--data.tokenizer", "character", "--run", str(run)]
+    assert main(["train", "pairs", "--validation-fraction", "0.5", *given, *TINY]) == 0
+    assert max(map(len, (run / "held_out" / "validation.jsonl").read_text().splitlines())) > 1_000_000
+    assert evaluated(run, capsys)[0]
 
 
 @pytest.mark.parametrize(

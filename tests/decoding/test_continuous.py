@@ -32,6 +32,8 @@ STREAMS = {
     "pre": {"halting": True, "norm": "pre", "attention_bias": True},
     "pre, no steps": {"halting": True, "norm": "pre", "step_coordinates": "none"},
     "at the input": {"position_injection": "input", "halting": True},
+    "at the input, fixed": {"position_injection": "input"},
+    "at the input, final": {"position_injection": "input", "halting": True, "halting_output": "final"},
     "no coordinates": {"position_coordinates": "none", "step_coordinates": "none", "halting": True},
     "learned": {"position_coordinates": "learned", "step_coordinates": "learned", "halting": True},
     "at least two steps": {"halting": True, "min_steps": 2},
@@ -132,10 +134,11 @@ def test_other_rules_too(architecture, rule):
         same(found[request.number], alone(model, request, max_new_tokens=6))
 
 
+@pytest.mark.parametrize("fields", [{}, {"position_injection": "input", "step_coordinates": "none"}])
 @pytest.mark.parametrize("kind", ["state_change", "second_difference", "output_change", "confidence"])
 @pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
-def test_exits_too(architecture, kind):
-    model, requests = model_and_requests(architecture, {}, count=4)
+def test_exits_too(architecture, kind, fields):
+    model, requests = model_and_requests(architecture, fields, count=4)
     for threshold in (0.8, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.1, 0.05, 0.02, 0.01):  # until tokens differ in steps
         options = {"exit": Exit(kind, threshold), "max_new_tokens": 6}
         found = dict(generate_continuously(model, requests, slots=3, capacity=30, **options))

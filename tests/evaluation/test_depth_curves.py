@@ -106,6 +106,12 @@ def test_answers_that_turn_right_do_not_make_up_for_answers_that_turn_wrong():
     assert [point.loss for point in changed.points] == [0.5, 0.5, 0.5]
 
 
+@pytest.mark.parametrize("metric", ["intensities", "frames"])
+def test_answers_that_are_numbers_have_no_share_of_changes(metric):
+    with pytest.raises(UserError, match='loss="changed": the answers of this task are numbers'):
+        run(scripted(), task_of(*[1] * 50, metric=metric), Goal(tolerance=0.05, loss="changed"))
+
+
 def test_losses_of_scores_and_of_answers():
     before = Outcome(scores=[1.0, 0.5, 0.2], answers=[(1, 2), (3, 4), (5, 6)])
     after = Outcome(scores=[0.4, 0.8, 0.2], answers=[(1, 2), (3, 5), (7,)])

@@ -127,6 +127,8 @@ def test_a_class_that_was_given_is_kept_in_a_prediction():
     assert first.choices == [(first.text, first.score)]
     with pytest.raises(UserError, match="a tagger writes no text to search or to sample"):
         predict(scripted_tagger(), Letters(), examples, options=InferenceOptions(beams=2))
+    with pytest.raises(UserError, match="max_new_tokens=3: a tagger writes no text; leave it out"):
+        predict(scripted_tagger(), Letters(), examples, options=InferenceOptions(max_new_tokens=3))
 
 
 EXAMPLES = (

@@ -104,7 +104,10 @@ def test_the_command_line_prints_the_same(tmp_path, capsys, monkeypatch):
     assert main(["train", "pairs", *small, "--minutes", "0", *given]) == 0
     limit = json.loads((tmp_path / "run" / "model" / "config.json").read_text())["generation"]["max_new_tokens"]
     shown = capsys.readouterr()
-    assert f"an answer may have {limit} tokens; model.generation.max_new_tokens changes it" in shown.out + shown.err
+    assert (
+        f"an answer may have {limit} tokens, or twice its input plus 10 if that is more; model.gen"
+        in shown.out + shown.err
+    )
     (tmp_path / "lines.txt").write_text("a b 7 c\nc\n")
     assert main(["predict", run, str(tmp_path / "lines.txt"), "--jsonl"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import small_models
 from small import WIDTH, cache_for, coordinates, piecewise, right_padding, small_recurrence
 from universal_transformer.execution import policy
 
@@ -119,3 +120,12 @@ def test_who_cannot_be_served_from_the_last_entry_makes_all_steps(choices):
     _, trace = module(states, encoding=module.coordinates.encode(torch.arange(3).unsqueeze(0)), cache=cache)
     assert len(trace.weight) == 7
     assert (trace.steps == 1).all()
+
+
+def test_positions_are_added_with_gradients_too():
+    model = small_models.small(architecture="language_model", halting=True)
+    tokens = torch.randint(3, 9, (2, 3))
+    state = model.start(batch=2, capacity=4)
+    before = torch.cat([torch.ones_like(tokens[:, :1]), tokens[:, :-1]], dim=1)
+    found = torch.cat([model.advance(before[:, place : place + 1], state) for place in range(3)], dim=1)
+    torch.testing.assert_close(found, model(tokens).logits, rtol=1e-5, atol=1e-6)

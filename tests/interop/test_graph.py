@@ -117,6 +117,10 @@ def test_an_exported_model_gives_the_logits_and_steps_of_the_model(fields, tmp_p
     [
         ({"halting": True, "tied": False}, r"^model\.step\.tied=False: "),
         ({"plain_layers_before": 1}, r"^model\.tensor2tensor: "),
+        (
+            {"architecture": "classifier", "num_classes": 9, "inputs.kind": "frames", "inputs.features": 3},
+            r"^model\.inputs\.kind=\"frames\": ",
+        ),
         ({"separator_id": 4}, r"^model\.vocabulary\.separator_id: "),
         (
             {"architecture": "classifier", "num_classes": 9, "pooling": "pointer"},

@@ -32,7 +32,7 @@ def test_the_attention_sum_is_that_of_a_loop():
         expected = torch.zeros(12, dtype=torch.float64)
         for place, share in enumerate(scores.softmax(0)):
             expected[source[row, place]] += share
-        torch.testing.assert_close(found[row].double(), expected + FLOOR, rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(found[row], expected + FLOOR, rtol=1e-12, atol=1e-12)
 
 
 def test_only_words_in_front_of_the_question_can_be_said():

@@ -1,3 +1,4 @@
+import dataclasses
 import gzip
 import json
 import os
@@ -7,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.data.tokenizer import END, KINDS
+from universal_transformer.data.tokenizer import END, KINDS, UNKNOWN
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.texts import answer_text, sequence_sums, text_sums
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks import load_codec
+from universal_transformer.tasks.accuracy import until_end
 from universal_transformer.tasks.pairs import PairsCodec, PairsData
 
 BAD = Path(__file__).parents[1] / "fixtures" / "bad"
@@ -204,6 +207,39 @@ def test_notes_on_bleu(tmp_path):
     path = write_tsv(tmp_path / "a.tsv")
     assert any("not comparable" in note for note in data(path, lower_case=True).load().notes)
     assert not any("not comparable" in note for note in data(path).load().notes)
+    exact = data(path, metric="sequence", tokenizer="whitespace", lower_case=True).load().notes
+    assert [note.split(",")[0].split(":")[0] for note in exact[-2:]] == [
+        "character accuracy is over tokens",
+        "targets are turned into lower case",
+    ]
+
+
+@pytest.mark.parametrize("metric", ["sequence", "bleu", "rouge"])
+def test_what_the_vocabulary_lacks_is_never_right(tmp_path, metric):
+    rows = [("a", "pink x"), ("b", "blue"), ("c", "green")]
+    task = data(write_tsv(tmp_path / "a.tsv", PAIRS), test=write_tsv(tmp_path / "b.tsv", rows), metric=metric)
+    task = dataclasses.replace(task, tokenizer="whitespace").load()
+    assert any("b.tsv: 3 of 3 targets have parts that are not in the vocabulary" in note for note in task.notes)
+    for example in task.test["test"]:
+        tokens = until_end(example.target)
+        assert set(tokens) == {UNKNOWN}
+        if metric == "sequence":
+            assert sequence_sums(tokens, example, codec=task.codec).sums == {"characters": 0, "sequences": 0}
+        else:
+            assert answer_text(tokens, codec=task.codec).strip() == ""
+            sums = text_sums(answer_text(tokens, codec=task.codec), example, metric=metric, codec=task.codec)
+            assert all(value == 0 for value in sums.sums.values())
+
+
+def test_names_of_files_and_first_lines_that_were_not_meant(tmp_path):
+    upper = tmp_path / "A.JSONL"
+    upper.write_text("".join(json.dumps({"source": a, "target": b}) + "\n" for a, b in PAIRS))
+    assert len(data(upper).load().train) > 0
+    with pytest.raises(UserError, match=r"the name of a file of JSON lines ends in \.jsonl"):
+        data(upper.rename(tmp_path / "a.json")).load()
+    headed = write_tsv(tmp_path / "a.tsv", [("Source", "target"), *PAIRS])
+    assert any("a.tsv:1: 'Source target' is used as a row" in note for note in data(headed).load().notes)
+    assert not any("is used as a row" in note for note in data(write_tsv(tmp_path / "b.tsv")).load().notes)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from universal_transformer.cli import main
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.registry import load_pretrained
+from universal_transformer.reproduction.commands import train_command
 from universal_transformer.tasks import StoriesData
 from universal_transformer.training import warm_start
 from universal_transformer.training.config import RunConfig, TrainingConfig
@@ -95,7 +96,8 @@ def test_an_earlier_unit_is_fitted_anew(staged):
 
 REFUSED = {
     "no states over depth": ({}, LstmConfig(width=8)),
-    "takes one step": ({"depth.max_steps": 1}, tiny.model_config()),
+    "take as many steps": ({"depth.max_steps": 1}, tiny.model_config()),
+    "take as many steps, so": ({"depth.max_steps": 4, "depth.min_steps": 4}, tiny.model_config()),
     "plain layers follow": ({"tensor2tensor.plain_layers_after": 1}, tiny.model_config()),
     "the encoder of this run halts": ({"halting.side": "both"}, tiny.model_config()),
 }
@@ -123,6 +125,9 @@ def test_the_command_makes_a_run_that_can_be_scored_and_continued(tmp_path, caps
     assert main(["train", "stories", "--run", run, *SMALL, *FEW, "--halting.side", "none", "--quiet"]) == 0
     assert main(["train", run, "--stage", "halting", "--max-updates", "2", "--max-steps", "5", "--quiet"]) == 0
     assert f"ut evaluate {second}" in capsys.readouterr().out
+    command = train_command(RunConfig.load(Path(second) / "config.json"))
+    asked = "--model.depth.max-steps 5 --training.max-updates 2"
+    assert command == f"ut train {run} --stage halting {asked}"
     assert main(["evaluate", second]) == 0
     assert main(["train", "--resume", second, "--max-updates", "3", "--quiet"]) == 0
     config = RunConfig.load(Path(second) / "config.json")

@@ -3,10 +3,13 @@ import torch
 from torch import nn
 
 from universal_transformer.data.batch import Batch, collate
-from universal_transformer.data.example import NO_CLASS, Example
+from universal_transformer.data.example import NO_CLASS, PADDING, Example
 from universal_transformer.nn.trace import Kept
 from universal_transformer.registry import build
+from universal_transformer.training.batches import Part
+from universal_transformer.training.counts import counts_of
 from universal_transformer.training.objective import objective
+from universal_transformer.training.processes import ALONE
 from universal_transformer.typed import replaced
 
 from . import tiny
@@ -103,11 +106,36 @@ def test_a_loss_after_each_step_is_the_weighted_mean_over_the_steps_made(archite
 
 def test_the_output_of_a_halting_model_counts_as_much_as_all_its_steps():
     model, batch = made("language_model", halting=True)
+    nn.init.normal_(model.target.recurrence.halting.weight, std=2.0)
     output = model(batch.target, keep=Kept(states=True))
-    each = torch.stack([nats(logits, batch) for logits in output.step_logits])
+    each = []
+    for row, answer in enumerate(batch.target.tolist()):
+        for place, token in enumerate(answer):
+            if token != PADDING:
+                steps = output.step_logits[: int(output.decoder.steps[row, place])]
+                each.append(-torch.stack([logits[row, place].log_softmax(-1)[token] for logits in steps]).mean())
+    assert len(set(output.decoder.steps[batch.target != PADDING].tolist())) > 1
     loss = objective(model, batch, label_smoothing=0.0, ponder_weight=0.5, step_loss="mean")
-    expected = (each.mean() + nats(output.logits, batch)) / 2 + 0.5 * output.ponder_cost
+    expected = (sum(each) / len(each) + nats(output.logits, batch)) / 2 + 0.5 * output.ponder_cost
     torch.testing.assert_close(loss.total, expected)
+
+
+@pytest.mark.parametrize("step_loss", ["last", "mean", "increasing"])
+@pytest.mark.parametrize("rule", ["act", "ponder", "stick_breaking"])
+@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+def test_the_losses_of_parts_add_up_to_that_of_the_whole_batch(architecture, rule, step_loss):
+    side = "decoder" if architecture in ("language_model", "encoder_decoder") else "encoder"
+    config = tiny.task(architecture).configure(tiny.model_config(dropout=0.0))
+    model = build(replaced(config, {"halting.side": side, "halting.rule": rule, "halting.bias": 0.0})).double().train()
+    nn.init.normal_((model.target if side == "decoder" else model.source).recurrence.halting.weight)
+    rows = sorted(tiny.examples(architecture, count=7, seed=3), key=lambda row: len(row.source))
+    options = {"label_smoothing": 0.1, "ponder_weight": 0.7, "step_loss": "last" if rule == "ponder" else step_loss}
+    whole = objective(model, collate(rows, indices=range(7)), **options)
+    parts = [collate(rows[:3], indices=range(3)), collate(rows[3:], indices=range(4))]
+    counts = counts_of(model, [Part(part) for part in parts], processes=ALONE)
+    found = [objective(model, part, counts=counts, **options) for part in parts]
+    for name in ("total", "cross_entropy", "ponder", "mean_steps"):
+        torch.testing.assert_close(sum(getattr(part, name) for part in found), getattr(whole, name), check_dtype=False)
 
 
 @pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)

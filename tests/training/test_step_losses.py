@@ -27,11 +27,13 @@ def test_cross_entropies_are_those_of_each_step_and_row():
                 assert float(found[step, row, place]) == pytest.approx(expected, abs=1e-5)
 
 
-def test_deep_supervision_weighs_the_steps_made():
-    each = torch.tensor([4.0, 2.0, 1.0])
-    assert float(deep_supervision(each, None, weights="mean")) == pytest.approx(7 / 3)
-    assert float(deep_supervision(each, None, weights="increasing")) == pytest.approx((4 + 4 + 3) / 6)
-    assert float(deep_supervision(each, torch.tensor(1.0), weights="mean")) == pytest.approx((7 / 3 + 1) / 2)
+@pytest.mark.parametrize("by_sequence", [False, True])
+def test_deep_supervision_weighs_the_steps_that_each_row_made(by_sequence):
+    each = torch.tensor([[4.0, 5.0, 0.0], [2.0, 5.0, 0.0], [1.0, 5.0, 0.0]])
+    steps = torch.tensor([[3.0, 1.0], [1.0, 1.0], [2.0, 0.0]]) if by_sequence else torch.tensor([[3.0, 1.0, 0.0]])
+    trace = Trace(steps, torch.zeros_like(steps), None)
+    assert float(deep_supervision(each, trace, weights="mean")) == pytest.approx(7 / 3 + 5)
+    assert float(deep_supervision(each, trace, weights="increasing")) == pytest.approx((4 + 4 + 3) / 6 + 5)
 
 
 def naive_stop(each: list[float], step: int) -> bool:

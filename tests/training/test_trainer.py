@@ -351,6 +351,17 @@ def test_what_differs_on_a_resume_is_named(tmp_path):
         train(tiny.run_config(seed=1), tmp_path / "run", task=tiny.task(), resume=True, quiet=True)
 
 
+def test_a_limit_below_the_updates_made_is_refused_and_changes_nothing(tmp_path):
+    train(tiny.run_config(max_updates=4), tmp_path / "run", task=tiny.task(), quiet=True)
+    before = (tmp_path / "run" / "config.json").read_text()
+    with pytest.raises(UserError, match=r"training\.max_updates=3: this run has 4 updates already"):
+        train(tiny.run_config(max_updates=3), tmp_path / "run", task=tiny.task(), resume=True, quiet=True)
+    assert (tmp_path / "run" / "config.json").read_text() == before
+    assert (
+        train(tiny.run_config(max_updates=4), tmp_path / "run", task=tiny.task(), resume=True, quiet=True).updates == 4
+    )
+
+
 def test_another_number_of_threads_is_named(tmp_path):
     config = tiny.run_config(threads=0, max_updates=2)
     threads = torch.get_num_threads()

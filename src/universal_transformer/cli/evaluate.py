@@ -109,9 +109,9 @@ def parser() -> Parser:
     parser.add_argument(
         "--data.group",
         dest="group",
-        default="",
         metavar="COLUMN",
-        help="column of the test files whose values group the figures: a key of JSON lines, or a number of TSV",
+        help="column of the test files whose values group the figures: a key of JSON lines, or a number of TSV; '' for "
+        "none (default: that of the run)",
     )
     parser.add_argument("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
     return parser
@@ -143,7 +143,7 @@ def open_with_task(
     if data_dir and hasattr(run.config.data, "data_dir"):
         data = dataclasses.replace(run.config.data, data_dir=data_dir)
         run = dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
-    if own is not None and (own.files or own.targets or own.group):
+    if own is not None and (own.files or own.targets or own.group is not None):
         return run, load_own_tests(run, own)
     return run, load_task(run)
 
@@ -237,6 +237,7 @@ def _file_name(options: argparse.Namespace, *, calibrated: bool) -> str:
     chosen = {
         "data-": options.data or None,
         "test-": _as_name("-".join(OwnTests(options.test).named())) or None,
+        "group-": None if options.group is None else _as_name(options.group) or "none",
         "": _as_name(options.split) if options.split != "test" else None,
         "steps-": options.max_steps,
         "threshold-": options.halting_threshold,

@@ -23,7 +23,8 @@ class OwnTests:
     files: Sequence[str] = ()
     """Each is FILE or NAME=FILE."""
     targets: Sequence[str] = ()
-    group: str = ""
+    group: str | None = None
+    """The column of groups; None: that of the run."""
 
     def named(self) -> dict[str, str]:
         """Return the file of each test set."""
@@ -55,7 +56,7 @@ def load_own_tests(run: Run, own: OwnTests) -> Task:
     if own.targets and ("test_target" not in fields or len(own.targets) != len(files)):
         allowed = f"one for each of the {len(files)} files of --data.test" if "test_target" in fields else "none"
         raise UserError(f"--data.test-target: found {len(own.targets)} files; expected {allowed}")
-    if own.group and ("group" not in fields or not files):
+    if own.group is not None and ("group" not in fields or not files):
         allowed = "name the files with --data.test" if "group" in fields else "these files have no column of groups"
         raise UserError(f"--data.group {show(own.group)}: {allowed}")
     tasks: dict[str, Task] = {}
@@ -64,7 +65,11 @@ def load_own_tests(run: Run, own: OwnTests) -> Task:
         for path in filter(None, (file, target)):
             if not Path(path).exists():
                 raise UserError(f"--data.test: {show_path(path)}: no such file")
-        changes = {"test": file, "test_target": target, "group": own.group or getattr(data, "group", "")}
+        changes = {
+            "test": file,
+            "test_target": target,
+            "group": getattr(data, "group", "") if own.group is None else own.group,
+        }
         changed = dataclasses.replace(data, **{field: changes[field] for field in changes.keys() & fields})
         config = dataclasses.replace(run.config, data=changed)
         tasks[name] = load_task(dataclasses.replace(run, config=config))

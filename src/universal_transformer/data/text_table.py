@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from universal_transformer.errors import UserError
-from universal_transformer.files import parse_json, read_lines, show, show_path
+from universal_transformer.files import MAX_LINE, parse_json, read_lines, show, show_path
 
 BETWEEN = "\x1f"
 """Stands between two texts in one column of a row."""
@@ -73,14 +73,20 @@ class TextTable:
     name: str
     rows: tuple[TextRow, ...]
     num_blank: int = 0
+    header: str = ""
+    """The first row, if it looks like the names of the columns."""
 
     @property
     def notes(self) -> list[str]:
-        """Say how many lines were left out, if any were."""
-        if not self.num_blank:
-            return []
-        total = len(self.rows) + self.num_blank
-        return [f"{self.name}: {self.num_blank} of {total} lines left out: blank or with an empty column"]
+        """Say how many lines were left out, if any were, and whether the first one may be no row."""
+        notes = []
+        if self.header:
+            place = f"{self.name}:{self.rows[0].line}"
+            notes.append(f"{place}: {show(self.header)} is used as a row; if it names the columns, remove it")
+        if self.num_blank:
+            total = len(self.rows) + self.num_blank
+            notes.append(f"{self.name}: {self.num_blank} of {total} lines left out: blank or with an empty column")
+        return notes
 
     def note_skipped(self, *, kept: int, max_length: int, what: str) -> list[str]:
         """Say how many rows were left out because of their length; a UserError if all were."""
@@ -94,20 +100,20 @@ class TextTable:
         return [f"{self.name}: {total - kept} of {total} examples left out: {longer}"] * (kept < total)
 
 
-def read_table(path: str | Path, columns: Columns) -> TextTable:
+def read_table(path: str | Path, columns: Columns, *, max_line: int = MAX_LINE) -> TextTable:
     """Read a file: ``.jsonl`` (or ``.jsonl.gz``) as JSON lines, everything else as TSV."""
-    table = collect(show_path(path), table_rows(path, columns), columns=columns.names)
+    table = collect(show_path(path), table_rows(path, columns, max_line=max_line), columns=columns.names)
     if columns.two_texts:
         _check_texts(table)
     return table
 
 
-def table_rows(path: str | Path, columns: Columns) -> Iterator[TextRow]:
+def table_rows(path: str | Path, columns: Columns, *, max_line: int = MAX_LINE) -> Iterator[TextRow]:
     """Yield the rows of a file as `read_table` reads it; a blank line is a row of empty texts."""
     name = show_path(path)
-    bare = str(path).removesuffix(".gz")
+    bare = str(path).lower().removesuffix(".gz")
     split = _split_json if bare.endswith((".jsonl", ".ndjson")) else _split_tabs
-    for n, text in read_lines(path):
+    for n, text in read_lines(path, max_line=max_line):
         yield TextRow(n, *split(text, columns, f"{name}:{n}")) if text.strip() else TextRow(n, "", "")
 
 
@@ -156,7 +162,9 @@ def collect(name: str, rows: Iterable[TextRow], *, columns: tuple[str, str]) -> 
             kept.append(row)
     if not kept:
         raise no_rows(name, last, columns=columns)
-    return TextTable(name=name, rows=tuple(kept), num_blank=count - len(kept))
+    first = (kept[0].first, kept[0].second)
+    header = " ".join(first) if tuple(text.strip().lower() for text in first) == columns else ""
+    return TextTable(name=name, rows=tuple(kept), num_blank=count - len(kept), header=header)
 
 
 def no_rows(name: str, line: int, *, columns: tuple[str, str]) -> UserError:
@@ -170,7 +178,8 @@ def _split_tabs(text: str, columns: Columns, where: str) -> tuple[str, str, str]
         number = int(columns.group) if columns.group.isascii() and columns.group.isdecimal() else 0
         if not 1 <= number <= len(parts):
             raise UserError(
-                f"{where}: --data.group {show(columns.group)}; expected the number of a TSV column, 1 to {len(parts)}"
+                f"{where}: --data.group {show(columns.group)}; expected the number of a TSV column, 1 to {len(parts)}, "
+                "or '' for no groups"
             )
         group = parts.pop(number - 1).strip()
     if columns.two_texts and len(parts) == 3:
@@ -178,9 +187,10 @@ def _split_tabs(text: str, columns: Columns, where: str) -> tuple[str, str, str]
     if len(parts) != 2:
         more = f", or two texts, {columns.first}<TAB>{columns.first}<TAB>{columns.second}" if columns.two_texts else ""
         more += ", and that of --data.group" if columns.group else ""
+        named = "; the name of a file of JSON lines ends in .jsonl" if text.lstrip().startswith("{") else ""
         raise UserError(
             f"{where}: found {len(parts)} column{'s' * (len(parts) != 1)} in {show(text)}; "
-            f"expected 2, {columns.first}<TAB>{columns.second}{more}"
+            f"expected 2, {columns.first}<TAB>{columns.second}{more}{named}"
         )
     return parts[0], parts[1], group
 

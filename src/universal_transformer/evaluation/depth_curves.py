@@ -124,6 +124,10 @@ def calibrate(
 
     UserError for a model without a depth to choose, or that does not serve the rule, and for too few examples.
     """
+    if goal.loss == "changed" and task.metric in ("intensities", "frames"):
+        raise UserError(
+            'loss="changed": the answers of this task are numbers, which always change a little; use loss="drop"'
+        )
     options = InferenceOptions()
     check_call(model, task, options=options, batch_tokens=batch_tokens)
     settings = served(model, wanted=rule)

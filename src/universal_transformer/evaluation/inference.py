@@ -11,6 +11,7 @@ from universal_transformer.decoding import GREEDY, DecodingOptions, Generated, S
 from universal_transformer.decoding.frame_generation import GeneratedFrames, generate_frames
 from universal_transformer.decoding.generation import Source
 from universal_transformer.errors import UserError
+from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.roles import (
     AnyEncoderDecoder,
@@ -84,6 +85,10 @@ class InferenceOptions:
             raise UserError(
                 f"beams={self.beams}, temperature={self.sampling.temperature:g}: this model writes frames, which are "
                 "not searched or sampled; leave them out"
+            )
+        if model.config.architecture in ENCODERS and self.max_new_tokens is not None:
+            raise UserError(
+                f"max_new_tokens={self.max_new_tokens}: a {model.config.architecture} writes no text; leave it out"
             )
         generation = model.config.generation
         if generation.fixed_length and self.max_new_tokens is not None:

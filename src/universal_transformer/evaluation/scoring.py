@@ -28,7 +28,7 @@ from universal_transformer.evaluation.tensors import (
     real_positions,
     target_ids,
 )
-from universal_transformer.evaluation.texts import sequence_sums, text_sums
+from universal_transformer.evaluation.texts import answer_text, sequence_sums, text_sums
 from universal_transformer.models.roles import (
     AnyClassifier,
     AnyEncoderDecoder,
@@ -109,9 +109,10 @@ class Scorer:
         result = []
         for example, output, limit in zip(examples, found, limits, strict=True):
             if self.metric == "sequence":
-                sums = sequence_sums(output.tokens, example)
+                sums = sequence_sums(output.tokens, example, codec=self.codec)
             else:
-                sums = text_sums(self.codec.render(output.tokens), example, metric=self.metric, codec=self.codec)
+                text = answer_text(output.tokens, codec=self.codec)
+                sums = text_sums(text, example, metric=self.metric, codec=self.codec)
             decoder = map(int, output.token_steps if model.config.max_steps else ())
             sums.steps = {"encoder": Counter(map(int, output.source_steps)), "decoder": Counter(decoder)}
             sums.answer = tuple(output.tokens)

@@ -11,19 +11,32 @@ from universal_transformer.evaluation.rouge import load_rouge, rouge_sums
 from universal_transformer.evaluation.scores import ScoreSums, bleu_scorer
 from universal_transformer.evaluation.tensors import target_ids
 from universal_transformer.tasks.accuracy import character_accuracy, sequence_accuracy, until_end, word_errors
-from universal_transformer.tasks.task import Codec, Measure, Task
+from universal_transformer.tasks.task import Codec, Measure, OpenCodec, Task
+
+NO_TOKEN = -1
+"""An id that no target has."""
 
 _SENTENCE = re.compile(r".*?(?:[.!?](?=\s)|[。！？])")
 
 
-def sequence_sums(tokens: Sequence[int], example: Example) -> ScoreSums:
-    """Return what the tokens of an answer add to character and sequence accuracy."""
+def sequence_sums(tokens: Sequence[int], example: Example, *, codec: Codec) -> ScoreSums:
+    """Return what the tokens of an answer add to character and sequence accuracy. An unknown one is never right."""
+    given = [NO_TOKEN if _says_nothing(token, codec) else token for token in tokens]
     names = {"characters": character_accuracy, "sequences": sequence_accuracy}
-    return ScoreSums(sums={name: of(tokens, target_ids(example)) for name, of in names.items()})
+    return ScoreSums(sums={name: of(given, target_ids(example)) for name, of in names.items()})
+
+
+def answer_text(tokens: Sequence[int], *, codec: Codec) -> str:
+    """Return the text of an answer without its unknown tokens."""
+    return codec.render([token for token in tokens if not _says_nothing(token, codec)])
+
+
+def _says_nothing(token: int, codec: Codec) -> bool:
+    return isinstance(codec, OpenCodec) and token == codec.unknown_target
 
 
 def text_sums(text: str, example: Example, *, metric: Measure, codec: Codec) -> ScoreSums:
-    """Return what the text of an answer adds to the metrics "bleu", "rouge", "words" and "brackets"."""
+    """Return what the text of an answer (`answer_text`) adds to the metrics "bleu", "rouge", "words" and "brackets"."""
     reference = codec.render(until_end(target_ids(example)))
     match metric:
         case "rouge":

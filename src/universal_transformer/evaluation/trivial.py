@@ -20,7 +20,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.neighbours import NeighbourTable
 from universal_transformer.evaluation.scores import ScoreSums, class_sums, position_sums
 from universal_transformer.evaluation.tensors import target_ids
-from universal_transformer.evaluation.texts import first_sentence, sequence_sums, text_sums
+from universal_transformer.evaluation.texts import answer_text, first_sentence, sequence_sums, text_sums
 from universal_transformer.files import one_line, read_json, show, show_path, write_json
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.config import BaseConfig, ModelConfig
@@ -128,7 +128,7 @@ class TrivialBaseline:
             case "positions" | "tags":
                 return position_sums(example, [self.most_frequent] * len(example.source), metric=metric)
             case "sequence":
-                return sequence_sums(self.target, example)
+                return sequence_sums(self.target, example, codec=codec)
             case "bleu" | "rouge" | "words" | "brackets":
                 return text_sums(self._text(example, metric, codec), example, metric=metric, codec=codec)
             case "intensities":
@@ -167,12 +167,13 @@ class TrivialBaseline:
         )
 
     def _text(self, example: Example, metric: Measure, codec: Codec) -> str:
-        frequent = codec.render(until_end(self.target))
+        frequent = answer_text(until_end(self.target), codec=codec)
         if metric == "brackets":
             return flat(frequent, words=len(example.source))
         if not isinstance(codec, PairsCodec):
             return frequent
-        source = one_line(codec.source.decode(until_end([index for index in example.source if isinstance(index, int)])))
+        words = [index for index in example.source if isinstance(index, int) and index != codec.unknown_target]
+        source = one_line(codec.source.decode(until_end(words)))
         return first_sentence(source) if metric == "rouge" else source
 
     def describe(self, *, metric: Measure, codec: Codec) -> str:

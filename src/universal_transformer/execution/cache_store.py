@@ -36,11 +36,20 @@ class CacheStore:
         self.cache, self.attention, self.projection = cache, attention, projection
         self.depth, self.first, self.stride = depth, first, stride
         self.sequences, self.capacity = cache.entries.shape[1:3]
-        self.flat = cache.entries.view(-1, cache.entries.shape[3])
-        self.slots = cache.entries.flatten(0, 1)
         number = torch.arange(depth + 1, device=cache.entries.device)
         # by number of steps made: the steps that a position that halts then is written to
         self.deeper = torch.maximum(number[1:], number.unsqueeze(1))
+
+    # views made before a position is appended with gradients could not be written to
+    @property
+    def flat(self) -> Tensor:
+        """The entries of all steps, sequences and positions."""
+        return self.cache.entries.view(-1, self.cache.entries.shape[3])
+
+    @property
+    def slots(self) -> Tensor:
+        """The entries of each step and sequence."""
+        return self.cache.entries.flatten(0, 1)
 
     def slot(self, step: int | Index, sequence: Index) -> Index:
         """Number of the slot of each row at a step: one number for step and sequence."""

@@ -84,7 +84,12 @@ class RowEngine:
         else:
             result = self._halt(rows, timed, new)
         rows.step = rows.step + 1
-        rows.base = new if rows.signal is None else compute(self.recompute, torch.add, new, rows.signal)
+        if rows.signal is not None:
+            rows.base = compute(self.recompute, torch.add, new, rows.signal)
+        elif isinstance(rows.layout, BatchLayout):
+            rows.base = new
+        else:  # `RowStream.enter` writes into the base, and the output or the memory of the rule may be `new` itself
+            rows.base = new.clone()
         return result
 
     def _halt(self, rows: RowState, timed: Rows, new: Rows) -> StepResult:

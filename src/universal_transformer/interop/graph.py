@@ -110,6 +110,8 @@ def _exported_config(model: Model) -> ModelConfig:
         raise UserError("model.tensor2tensor: choices for official checkpoints are not exported; all must be default")
     if config.architecture == "classifier" and config.outputs.pooling == "pointer":
         raise UserError('model.outputs.pooling="pointer": not exported, because the ONNX optimizer drops its 1e-9')
+    if config.inputs.kind in ("frames", "patches"):
+        raise UserError(f'model.inputs.kind="{config.inputs.kind}": not exported; only models that read tokens are')
     if config.outputs.kind == "frames":
         raise UserError('model.outputs.kind="frames": not exported; only logits of tokens and classes are')
     if config.vocabulary.separator_id:

@@ -28,7 +28,7 @@ def check_tokens(ids: Tensor, *, name: str, words: bool = False) -> None:
     if torch.compiler.is_compiling():
         return
     shape, axes = list(ids.shape), "[batch, fact, word]" if words else "[batch, position]"
-    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+    if ids.dtype not in (torch.long, torch.int):
         raise UserError(f"{name} of type {ids.dtype}: token ids are whole numbers, of type torch.long")
     if len(shape) == len(axes.split(",")) - 1:
         raise UserError(f"{name} of shape {shape}: expected {axes}; add the batch dimension: {name}.unsqueeze(0)")

@@ -19,6 +19,8 @@ def check_positions(positions: Tensor | None, *, of: Tensor, name: str) -> None:
             f"{name} of type {positions.dtype} and shape {list(positions.shape)}: expected whole numbers "
             f"[{rows}, {length}] or [1, {length}], one for each id"
         )
+    if positions.device.type == "cpu" and positions.numel() and (least := int(positions.min())) < 0:
+        raise UserError(f"{name}: found position {least}; positions count from 0")
 
 
 def without_padding(padding: Padding) -> Padding | None:

@@ -18,7 +18,7 @@ from universal_transformer.data.hub import is_hub
 from universal_transformer.data.text_sources import IN_MEMORY, is_large, source_rows
 from universal_transformer.data.text_table import Columns, TextRow, TextTable, check_file, collect
 from universal_transformer.data.token_store import TokenStore
-from universal_transformer.data.tokenizer import END, Tokenizer
+from universal_transformer.data.tokenizer import END, UNKNOWN, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, choice_key, make_tokenizer, saved_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, show, show_path, write_json
@@ -37,6 +37,7 @@ class PairsCodec:
     """Two tokenisers (the same object if the vocabulary is shared) and the limit of a source."""
 
     kind: ClassVar[str] = "pairs"
+    unknown_target: ClassVar[int] = UNKNOWN
     source: Tokenizer
     target: Tokenizer
     max_length: int
@@ -223,15 +224,23 @@ class PairsData:
         )
 
     def _task(self, codec: PairsCodec, found: Encoded) -> Task:
-        changed = self.tokenizer in ("word", "whitespace") or self.lower_case
-        words = self.metric != "sequence" and changed
-        score = self.metric.upper()
-        note = f"{score} is over text after the tokeniser: not comparable with published {score}"
-        made = "all training examples are synthetic, and scores say nothing about real texts"
-        found = replace(found, notes=(*found.notes, *[note] * words, *[made] * self._is_synthetic))
+        found = replace(found, notes=(*found.notes, *self._caveats()))
         name = "pairs" if self.synthetic == "none" else self.synthetic
         task = found.task(name, codec=codec, metric=self.metric, model_fields=codec.model_fields)
         return replace(task, bleu_tokenizer=self.bleu_tokenizer)
+
+    def _caveats(self) -> Iterator[str]:
+        """Say what the scores do not mean."""
+        if self.metric == "sequence":
+            if self.tokenizer != "character":
+                yield "character accuracy is over tokens, place by place"
+            if self.lower_case:
+                yield "targets are turned into lower case: an answer is right whatever the case of its target"
+        elif self.tokenizer in ("word", "whitespace") or self.lower_case:
+            score = self.metric.upper()
+            yield f"{score} is over text after the tokeniser: not comparable with published {score}"
+        if self._is_synthetic:
+            yield "all training examples are synthetic, and scores say nothing about real texts"
 
     @property
     def _is_synthetic(self) -> bool:
@@ -265,7 +274,7 @@ class PairsData:
         return PairsCodec(source=learned[0], target=learned[-1], max_length=self.max_length)
 
     def encode(self, codec: PairsCodec, table: TextTable, notes: list[str]) -> list[Example]:
-        """Encode a table; how many of its pairs are too long is added to `notes`."""
+        """Encode a table; `notes` get how many pairs are too long, and how many targets are not in the vocabulary."""
         sources = codec.source.encode_many([row.first for row in table.rows])
         targets = codec.target.encode_many([row.second for row in table.rows])
         examples = [
@@ -274,4 +283,9 @@ class PairsData:
             if max(len(source), len(target)) < self.max_length
         ]
         notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="pair")
+        if unknown := sum(UNKNOWN in target for target in targets):
+            notes.append(
+                f"{table.name}: {unknown:,} of {len(targets):,} targets have parts that are not in the vocabulary; an "
+                "answer never has them"
+            )
         return examples

@@ -13,6 +13,7 @@ from typing import Any
 from universal_transformer.data.example import Example
 from universal_transformer.data.text_table import Columns, TextRow, TextTable, hold_out, read_table
 from universal_transformer.data.token_store import TokenStore
+from universal_transformer.files import MAX_WRITTEN_LINE
 from universal_transformer.tasks.lazy import DeferredExamples, Examples
 from universal_transformer.tasks.task import Codec, HeldOut, Measure, Saved, Task
 
@@ -131,7 +132,7 @@ class OwnTables:
         if kept is None:  # a run of an earlier version
             train, validation = hold_out(self.read("train"), fraction=self.fraction, seed=self.seed)
             return train if part == "train" else validation
-        validation = read_table(kept, self.columns.kept)
+        validation = read_table(kept, self.columns.kept, max_line=MAX_WRITTEN_LINE)
         if part == "validation":
             return validation
         table, held = self.read("train"), {row.first for row in validation.rows}

@@ -161,6 +161,14 @@ class CompletingCodec(Protocol):
         """Return the text of an answer with these parts of `line`."""
 
 
+@runtime_checkable
+class OpenCodec(Protocol):
+    """A codec of texts with words or characters that are not in its vocabulary."""
+
+    unknown_target: int
+    """The id of all of them in a target. In an answer it says nothing, and agrees with no target."""
+
+
 @dataclass(frozen=True)
 class Task:
     """Examples, their codec and metric, and the fields of a model that follow from them."""

@@ -22,7 +22,7 @@ from universal_transformer.data.token_store import TokenStore
 from universal_transformer.data.tokenizer import END, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, choice_key, make_tokenizer, saved_tokenizer
 from universal_transformer.errors import UserError
-from universal_transformer.files import parse_json, read_lines, show, show_path
+from universal_transformer.files import MAX_WRITTEN_LINE, parse_json, read_lines, show, show_path
 from universal_transformer.tasks.codecs import SavedCodec, token_fields
 from universal_transformer.tasks.large import check_same
 from universal_transformer.tasks.large_text import TOKENIZER, map_text, mapped_blocks
@@ -258,7 +258,7 @@ class TextData:
 
 def _read_rows(path: Path) -> list[str]:
     lines = []
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, max_line=MAX_WRITTEN_LINE):
         match parse_json(line, where=f"{show_path(path)}:{number}"):
             case {"text": str(text)}:
                 lines.append(text)

@@ -33,10 +33,15 @@ class Counts:
     """Targets (tokens, frames) that are not padding."""
     positions: dict[Side, Scalar]
     """Real positions of encoder and decoder."""
+    sequences: Scalar | None = None
+    """Sequences, of a model whose ponder cost is a mean over them."""
 
     def ponder_cost(self, traces: Mapping[Side, Trace]) -> Scalar:
         """Return the share of a part in the ponder cost (`ModelOutput.ponder_cost`)."""
-        terms = [trace.ponder_cost() * (trace.num_positions() / self.positions[side]) for side, trace in traces.items()]
+        shares = {side: trace.num_positions() / self.positions[side] for side, trace in traces.items()}
+        if self.sequences is not None:
+            shares = {side: len(trace.steps) / self.sequences for side, trace in traces.items()}
+        terms = [trace.ponder_cost() * shares[side] for side, trace in traces.items()]
         return sum(terms, self.targets.new_zeros(()))
 
     def mean_steps(self, traces: Mapping[Side, Trace]) -> Scalar:
@@ -48,12 +53,21 @@ class Counts:
 def counts_of(model: Model, parts: Sequence[Part], *, processes: Processes) -> Counts:
     """Return the counts of a batch from its parts in all processes."""
     found = torch.stack([_count(model, part.batch) * part.weight for part in parts]).sum(0)
-    targets, encoder, decoder = (processes.sum(found) / processes.size).clamp(min=1e-9)
-    return Counts(targets, {"encoder": encoder, "decoder": decoder})
+    targets, encoder, decoder, sequences = (processes.sum(found) / processes.size).clamp(min=1e-9)
+    by_sequence = sequences if _ponders_by_sequence(model) else None
+    return Counts(targets, {"encoder": encoder, "decoder": decoder}, by_sequence)
+
+
+def _ponders_by_sequence(model: Model) -> bool:
+    """Return whether the ponder cost is a mean over sequences, whose positions stop together (`PonderUnit.cost`)."""
+    config = model.config
+    if not isinstance(config, ModelConfig) or not config.expects_loss:
+        return False
+    return config.architecture == "classifier" or config.halting.scope == "sequence"
 
 
 def _count(model: Model, batch: Batch) -> Tensor:
-    """Return the number of targets, and of real positions of encoder and decoder."""
+    """Return the number of targets, of real positions of encoder and decoder, and of sequences."""
     config = model.config
     if frames := batch.target.is_floating_point():
         targets = ~blank_frames(batch.target)
@@ -68,4 +82,5 @@ def _count(model: Model, batch: Batch) -> Tensor:
         decoder = ~join_blank(~targets, stride=config.outputs.stride)
     elif config.architecture not in ENCODERS:
         decoder = targets | counted
-    return torch.stack([each.sum() for each in (targets, encoder, decoder)]).double()
+    sequences = targets.new_ones(len(targets))
+    return torch.stack([each.sum() for each in (targets, encoder, decoder, sequences)]).double()

@@ -37,7 +37,7 @@ def second_stage(config: RunConfig, run: Path) -> RunConfig:
     return dataclasses.replace(
         config,
         model=halting_model(trained, run=run),
-        training=_training(config.training),
+        training=halting_training(config.training),
         warm_start=warm_start_of(run),
     )
 
@@ -56,8 +56,8 @@ def halting_model(model: AnyModelConfig, *, run: Path) -> ModelConfig:
             "predict nothing"
         )
     decoder = model.architecture in ("encoder_decoder", "language_model")
-    if model.max_steps_of(decoder=decoder) == 1:
-        raise UserError(f"{where}: this model takes one step, so that there is nothing to decide")
+    if model.min_steps_of(decoder=decoder) >= model.max_steps_of(decoder=decoder):
+        raise UserError(f"{where}: all positions of this model take as many steps, so that there is nothing to decide")
     if model.architecture == "encoder_decoder" and model.halts_in(decoder=False):
         raise UserError(
             f"{where}: the encoder of this run halts (halting.side={model.halting.side}), and no target says where it "
@@ -79,7 +79,7 @@ def halting_model(model: AnyModelConfig, *, run: Path) -> ModelConfig:
     )
 
 
-def _training(training: TrainingConfig) -> TrainingConfig:
+def halting_training(training: TrainingConfig) -> TrainingConfig:
     """Return a short training with a high rate: a unit has as many weights as a state has channels."""
     return dataclasses.replace(
         training,

@@ -111,8 +111,9 @@ def objective(
         elif expected:
             trained = expected_loss(each, read) / count + ponder_weight * ponder
         elif step_loss != "last":
-            mixed = None if read.probability is None else cross_entropy
-            supervised = deep_supervision(each.sum(1) / count, mixed, weights=step_loss)
+            supervised = deep_supervision(each, read, weights=step_loss) / count
+            if read.probability is not None:  # the output mixes these states
+                supervised = (supervised + cross_entropy) / 2
             trained = supervised + ponder_weight * ponder
     with torch.no_grad():
         steps = {side: trace.mean_steps() for side, trace in traces.items()}

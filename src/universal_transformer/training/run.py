@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from universal_transformer.axes import Tensor
+from universal_transformer.errors import UserError
 from universal_transformer.evaluation.collapse import fake
 from universal_transformer.evaluation.report import Side
 from universal_transformer.evaluation.trivial import TrivialBaseline
@@ -110,6 +111,11 @@ class TrainingRun:
             if found is not None:
                 changes = given.compare(found) or changes
                 warnings += given.warnings(found)
+                if 0 < self.training.max_updates < found.state.update:
+                    raise UserError(
+                        f"training.max_updates={self.training.max_updates}: this run has {found.state.update:,} "
+                        "updates already; expected at least as many"
+                    )
                 self._restore(found)
             elif self.config.warm_start is not None:
                 taken = starting_weights(self.model, self.task.codec, self.config)

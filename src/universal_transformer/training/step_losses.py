@@ -45,18 +45,17 @@ def cross_entropies(
     )
 
 
-def deep_supervision(
-    each: Float[Tensor, " step"], output: Scalar | None, *, weights: Literal["mean", "increasing"]
-) -> Scalar:
-    """``Σ_t v_t CE_t / Σ_t v_t`` over the steps made.
+def deep_supervision(each: Rows, trace: Trace, *, weights: Literal["mean", "increasing"]) -> Scalar:
+    """``Σ_i Σ_t v_t CE_it / Σ_t v_t`` over rows i and the steps ``t = 1 … N_i`` that the row made.
 
     v_t is 1 ("mean": Palm, Paquet and Winther 2018, Recurrent Relational Networks) or t ("increasing": Schuster et al.
-    2022, Confident Adaptive Language Modeling). The output of a halting model mixes these states: with its
-    cross-entropy `output` the loss is the mean of both.
+    2022, Confident Adaptive Language Modeling). The rows of `each` are the positions of the trace, or its sequences:
+    N_i is then that of the position with most steps.
     """
-    value = torch.ones_like(each) if weights == "mean" else torch.arange(1.0, len(each) + 1, device=each.device)
-    over_steps = (value * each).sum() / value.sum()
-    return over_steps if output is None else (over_steps + output) / 2
+    made = trace.steps.flatten() if trace.steps.numel() == each.shape[1] else trace.steps.amax(-1)
+    step = torch.arange(1, len(each) + 1, device=each.device).unsqueeze(1)
+    value = (step <= made) * (1.0 if weights == "mean" else step.to(each.dtype))
+    return ((value * each).sum(0) / value.sum(0).clamp(min=1.0)).sum()
 
 
 def expected_loss(each: Rows, trace: Trace) -> Scalar:

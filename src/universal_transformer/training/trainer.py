@@ -100,7 +100,8 @@ def train(
         unit = "examples" if model.config.architecture in ENCODERS else written
         shown = stack.enter_context(closing(display(quiet=quiet or not processes.first, unit=unit)))
         if limit := model.config.generation.max_new_tokens:
-            shown.note(f"an answer may have {limit:,} {written}; model.generation.max_new_tokens changes it")
+            more = "" if model.config.generation.fixed_length else ", or twice its input plus 10 if that is more"
+            shown.note(f"an answer may have {limit:,} {written}{more}; model.generation.max_new_tokens changes it")
         if config.training.precision == "bfloat16" and emulates_bfloat16(device):
             shown.note("this CPU has no bfloat16 instructions: --training.precision float32 is several times faster")
         run = TrainingRun(
