@@ -132,12 +132,11 @@ TOLERANCE = 0.01
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#999999", "#000000")
 
 
-def ut(*arguments: str) -> str:
-    """Run a command; return its output."""
+def ut(*arguments: str, accepted: tuple[int, ...] = (0,)) -> None:
+    """Run a command; end with its error if its exit status is not accepted."""
     run = subprocess.run([str(UT), *arguments], check=False, capture_output=True, text=True)
-    if run.returncode:
+    if run.returncode not in accepted:
         sys.exit(f"ut {' '.join(arguments)}: {run.stderr.strip()[-500:]}")
-    return run.stdout
 
 
 def measure(task: str, rule: str, *, seed: int, folder: Path) -> dict[str, Any]:
@@ -153,7 +152,10 @@ def measure(task: str, rule: str, *, seed: int, folder: Path) -> dict[str, Any]:
         ut("train", "--resume", place, "--quiet")
     else:
         ut(*command, "--run", place, "--quiet")
-    found = json.loads(ut("calibrate", place, *shlex.split(compared.calibration), "--json"))
+    calibration = folder / "calibration.json"
+    if not calibration.exists():  # 1: no setting is within the tolerance; the curves are there
+        ut("calibrate", place, *shlex.split(compared.calibration), "--json", accepted=(0, 1))
+    found = json.loads(calibration.read_text())
     return {
         "task": task,
         "rule": rule,
