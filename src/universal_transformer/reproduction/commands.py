@@ -12,7 +12,6 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import from_here, show
 from universal_transformer.recipes import RECIPES
 from universal_transformer.training.config import CONFIG, MODEL, RunConfig
-from universal_transformer.training.halting_stage import halting_model, halting_training, second_stage
 from universal_transformer.typed import leaves
 
 
@@ -41,6 +40,8 @@ def train_command(config: RunConfig) -> str:
 
 def _staged(config: RunConfig, run: Path) -> RunConfig:
     """Return what ``ut train RUN --stage halting`` begins with; of a run that is gone, with the rest of `config`."""
+    from universal_transformer.training.halting_stage import halting_model, halting_training, second_stage
+
     if (run / CONFIG).is_file() and (run / MODEL).is_dir():
         return second_stage(RunConfig.load(run / CONFIG), run)
     return dataclasses.replace(
