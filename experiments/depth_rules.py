@@ -12,7 +12,7 @@ need UT_DATA.
 | stories  | stories                     | answers, by the facts that they need          |
 | sudoku   | sudoku-4                    | boards of 4 x 4, all cells right              |
 | addition | addition-distance-positions | sums of 400 digits, all digits right          |
-| multi30k | multi30k                    | BLEU of translations from English into German |
+| multi30k | multi30k                    | chrF of translations from English into German |
 | babi     | babi-10k-joint              | answers to all 20 tasks, two blocks a step    |
 
 On stories and sudoku all rules begin anew. On the other tasks they begin from the weights of the fixed depth, with
