@@ -411,3 +411,12 @@ def test_what_ponder_cannot_be_combined_with(fields, message):
     with pytest.raises(UserError, match=message):
         replaced(ModelConfig(), {**PONDER, **fields})
     replaced(ModelConfig(), PONDER)
+
+
+@pytest.mark.parametrize("rule", ["act", "stick_breaking"])
+@pytest.mark.parametrize(("field", "value"), [("prior", "uniform"), ("prior_steps", 3.0), ("quantile", 0.7)])
+def test_what_only_ponder_reads_is_refused_with_another_rule(rule, field, value):
+    fields = {"halting.side": "both", "halting.rule": rule, f"halting.{field}": value}
+    with pytest.raises(UserError, match=rf'^halting.{field}={value!r}: is of halting.rule="ponder"'):
+        replaced(ModelConfig(), fields)
+    assert replaced(ModelConfig(), {**PONDER, f"halting.{field}": value})

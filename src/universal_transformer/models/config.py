@@ -331,6 +331,10 @@ def _rules(config: ModelConfig) -> Rules:
         yield from _ponder_rules(config)
     if config.halts and config.halting.rule == "stick_breaking":
         yield from _stick_rules(config)
+    if config.halts and config.halting.rule in ("act", "stick_breaking"):
+        for name in ("prior", "prior_steps", "quantile"):
+            chosen = getattr(config.halting, name) != getattr(HaltingConfig(), name)
+            yield f"halting.{name}", chosen, f'is of halting.rule="ponder", and the rule is "{config.halting.rule}"'
     yield "outputs.pooling", pointer and not tokens, 'points at a token: inputs.kind must be "tokens"'
     every = config.architecture == "tagger" and config.outputs.pooling != "mean"
     yield "outputs.pooling", every, "a tagger reads each position by itself: leave it out"
