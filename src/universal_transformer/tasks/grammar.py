@@ -67,7 +67,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "vp": ("picked", "turned", "gave"),
     "prt": ("up", "off", "in"),
     "is": ("was", "seemed"),
-    "p": ("with", "in", "near", "on", "behind", "from"),
+    "p": ("with", "in", "near", "on", "under", "from"),
     "adj": ("old", "small", "red", "happy", "tired"),
     "adv": ("very", "often", "slowly"),
     "num": ("two", "three", "ten"),
