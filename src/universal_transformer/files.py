@@ -10,6 +10,7 @@ import gzip
 import json
 import math
 import os
+import shlex
 import stat
 import tempfile
 import zlib
@@ -153,6 +154,11 @@ def show_path(path: str | Path) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
+def quoted(path: str | Path) -> str:
+    """Return a path for a command that a message recommends: as `show_path`, in quotes where a shell needs them."""
+    return shlex.quote(show_path(path))
+
+
 def from_here(path: str | Path) -> str:
     """Return a path as seen from the current folder if it lies in it, for commands and records; else as it is."""
     path, here = Path(path), Path.cwd()
@@ -262,17 +268,20 @@ def write_bytes(path: Path, data: bytes) -> None:
     UserError if `path` is a link, whose target is not ours, or anything else but a file: a device would be replaced.
     """
     refuse_link(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
     try:
-        write_synced(temporary, data)
-        set_usual_mode(temporary)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            write_synced(temporary, data)
+            set_usual_mode(temporary)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+    except OSError as error:  # name the file that was asked for, not the temporary one
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def write_synced(path: Path, data: bytes) -> None:

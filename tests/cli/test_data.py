@@ -89,4 +89,6 @@ def test_the_data_of_a_recipe_are_checked_as_its_training_reads_them(capsys, tmp
     assert "bad.tsv:2: found 1 column in 'three'" in capsys.readouterr().err
     assert main(["data", "check", "records", "--data.trian", "good.tsv"]) == 2
     assert "trian" in capsys.readouterr().err
+    assert main(["data", "check", "records", "--help"]) == 0
+    assert "--data.train" in capsys.readouterr().out
     assert set(tmp_path.iterdir()) == files

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.cli.fields import GROUPS, override, print_help
+from universal_transformer.cli.fields import GROUPS, override, print_help, without_effect
 from universal_transformer.errors import UserError
 from universal_transformer.recipes import RECIPES
 from universal_transformer.typed import leaves, replaced
@@ -161,3 +161,11 @@ def test_help_shows_every_field_with_what_it_says_and_its_value(capsys):
     assert "T: the number of steps of a fixed depth" in shown
     assert "padding-id" not in shown
     assert "(default: 8 14)" in shown
+
+
+def test_fields_of_halting_are_named_where_no_side_halts():
+    off = replaced(RECIPES["stories"](), {"model.halting.side": "none"})
+    paths = ["model.halting.rule", "training.ponder_weight", "model.halting.side", "model.depth.max_steps"]
+    assert without_effect(off, paths) == ["model.halting.rule", "training.ponder_weight"]
+    assert without_effect(RECIPES["stories"](), paths) == []
+    assert without_effect(RECIPES["copy-lstm"](), ["training.halting_delay"]) == ["training.halting_delay"]

@@ -128,17 +128,64 @@ def evaluated(run, capsys, *options):
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_other_files_are_scored_as_named_test_sets(runs, recipe, tmp_path, capsys):
+def test_other_files_are_scored_as_named_test_sets(runs, recipe, tmp_path, capsys, monkeypatch):
     one, other = tmp_path / "one.tsv", tmp_path / "two.tsv"
+    monkeypatch.chdir(tmp_path)
     one.write_text("".join(RECIPES[recipe][:7]))
     other.write_text("".join(RECIPES[recipe][7:30]))
-    found, _ = evaluated(runs / recipe, capsys, "--data.test", str(one), f"hard={other}")
+    found, _ = evaluated(runs / recipe, capsys, "--data.test", "one.tsv", f"hard={other}")
     assert list(found) == [("one.tsv", ""), ("hard", "")]
     if recipe != "text":
         assert list(found.values()) == [7, 23]
     assert (runs / recipe / "report-test-one.tsv-hard.json").is_file()
     again, _ = evaluated(runs / recipe, capsys, "--data.test", str(one), "--data.test", f"hard={other}")
     assert again == found
+
+
+def test_files_of_one_name_in_two_folders_have_two_reports(runs, tmp_path, capsys, monkeypatch):
+    shutil.copytree(runs / "labelled", tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "test.tsv").write_text("".join(RECIPES["labelled"][:7]))
+        evaluated(tmp_path / "run", capsys, "--data.test", f"{folder}/test.tsv")
+        assert (tmp_path / "run" / f"report-test-{folder}-test.tsv.json").is_file()
+
+
+def test_scores_are_shown_where_they_cannot_be_written(runs, tmp_path, capsys):
+    shutil.copytree(runs / "labelled", tmp_path / "run")
+    (tmp_path / "run" / "report.json").unlink(missing_ok=True)
+    (tmp_path / "run" / "report.json").mkdir()
+    assert main(["evaluate", str(tmp_path / "run"), "--json"]) == 2
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["rows"]
+    assert "report.json: a folder" in shown.err
+    (tmp_path / "run" / "report.json").rmdir()
+    assert main(["evaluate", str(tmp_path / "run"), "--record", "/proc/self/record.json"]) == 2
+    shown = capsys.readouterr()
+    assert "accuracy" in shown.out
+    assert shown.err.startswith("ut: /proc/self/record.json: ")
+
+
+def test_another_data_set_and_own_tests_are_not_both_taken(runs, capsys):
+    assert main(["evaluate", str(runs / "text"), "--data", "blimp", "--data.test", "a.tsv"]) == 2
+    assert "--data blimp and --data.test: two test sets; leave one out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("recipe", "line", "looks"),
+    [
+        ("labelled", "red\tyes", "a tab"),
+        ("labelled", '{"text": "red", "label": "yes"}', "a JSON object"),
+        ("pairs", "red\tder", "a tab"),
+        ("tagged", "red\tA", "a tab"),
+    ],
+)
+def test_a_line_with_its_answer_is_noted(runs, recipe, line, looks, tmp_path, capsys):
+    file = tmp_path / "lines"
+    file.write_text(line + "\n")
+    assert main(["predict", str(runs / recipe), str(file)]) == 0
+    assert f"{file}:1: {looks}, which is read as text; a line is the text alone" in capsys.readouterr().err
 
 
 def test_figures_by_group_of_a_column_of_tsv_and_of_json_lines(runs, tmp_path, capsys):
@@ -152,7 +199,7 @@ def test_figures_by_group_of_a_column_of_tsv_and_of_json_lines(runs, tmp_path, c
         assert found == {("a", group): count for group, count in expected.items()}
 
 
-def test_a_run_trained_with_groups_keeps_them_for_the_rows_held_out(tmp_path, capsys):
+def test_a_run_trained_with_groups_keeps_them_for_the_rows_held_out(tmp_path, capsys, monkeypatch):
     file = tmp_path / "own.jsonl"
     rows = [{"source": f"{n} red", "target": f"{n}", "level": n % 2} for n in range(40)]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -163,10 +210,11 @@ def test_a_run_trained_with_groups_keeps_them_for_the_rows_held_out(tmp_path, ca
     file.unlink()
     assert evaluated(run, capsys)[0] == before
     assert {group for _, group in before} == {"0", "1"}
-    (other := tmp_path / "other.tsv").write_text("3 red\t3\n")
-    assert main(["evaluate", str(run), "--data.test", str(other)]) == 2
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.tsv").write_text("3 red\t3\n")
+    assert main(["evaluate", str(run), "--data.test", "other.tsv"]) == 2
     assert "or '' for no groups" in capsys.readouterr().err
-    assert evaluated(run, capsys, "--data.test", str(other), "--data.group", "")[0] == {("other.tsv", ""): 1}
+    assert evaluated(run, capsys, "--data.test", "other.tsv", "--data.group", "")[0] == {("other.tsv", ""): 1}
     assert (run / "report-test-other.tsv-group-none.json").is_file()
 
 

@@ -174,7 +174,9 @@ def test_a_run_that_the_budget_cuts_off_goes_on_with_the_next_call(place, capsys
     began = time.monotonic()
     assert main([*command, "--budget", "3s"]) == 0
     assert time.monotonic() - began < 10
-    assert "the budget is used up, 2 runs are left; the same command goes on" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "the budget is used up, 2 runs are left; the same command goes on" in shown.err
+    assert "table1.md; no run is recorded yet" in shown.out
     assert not (place / "results" / "table1.jsonl").exists()
     assert "not measured" in (place / "results" / "table1.md").read_text()
     done = len(updates)
@@ -262,6 +264,13 @@ def test_another_seed_or_budget_is_another_run(place, capsys):
     assert [line["seed"] for line in found] == [0, 1, 0]
     assert len({line["config"] for line in found}) == 3
     assert "--training.minutes 0.003" in found[2]["command"]
+
+
+def test_a_folder_of_results_that_cannot_be_written_is_refused_before_the_work(place, capsys, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert measure("--tasks", "1") == 2
+    assert "cannot be written to; results are kept in results/table1.jsonl" in capsys.readouterr().err
+    assert not (place / "runs").exists()
 
 
 def test_a_run_that_fails_leaves_the_others_to_be_made(place, capsys, monkeypatch):

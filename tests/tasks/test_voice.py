@@ -150,6 +150,8 @@ def test_a_run_says_what_it_is_asked_for_is_evaluated_and_plotted(run, capsys):
     assert main(["predict", "run", "texts", "--jsonl", "--output", "out", "--exit", "state_change:0.9"]) == 2
     first = json.loads(capsys.readouterr().out.splitlines()[0])
     assert first["file"] == "out/0001.wav"
+    assert main(["predict", "run", "texts", "--max-new-tokens", "24"]) == 2
+    assert capsys.readouterr().out.splitlines() == ["predictions/0004.wav", "", "predictions/0006.wav"]
     assert first["text"] == f"{3 * len(first['output'])} frames"
     assert {token["steps"] for token in first["output"]} <= {2.0, 3.0, 4.0}
     assert main(["evaluate", "run", "--limit", "6"]) == 0

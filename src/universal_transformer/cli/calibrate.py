@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,12 +76,14 @@ def run(arguments: list[str]) -> int:
                 batch_tokens=options.batch_tokens,
                 progress=progress,
             )
-    found.save(folder)
-    drawn = draw(found, folder)
     if options.json:
         print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
         say("\n".join(found.lines()))
+    sys.stdout.flush()  # shown before it is written: the disk may be full, or the folder of another user
+    found.save(folder)
+    drawn = draw(found, folder)
+    if not options.json:
         say(f"written to {folder / CALIBRATION}{drawn}")
     if found.chosen is None:
         note(f"ut: {found.outcome}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from universal_transformer.cli.arguments import INTERRUPTED, Parser, note
 from universal_transformer.errors import UserError
+from universal_transformer.files import quoted
 from universal_transformer.training.config import CONFIG
 
 if TYPE_CHECKING:
@@ -25,14 +25,15 @@ def run(arguments: list[str]) -> int:
     if not _train(folder):
         note(f"call {_command(folder)} again to go on")
         return INTERRUPTED
-    from universal_transformer.cli.evaluate import evaluate_run, open_with_task
+    from universal_transformer.cli.evaluate import evaluate_run, open_with_task, save_report
     from universal_transformer.cli.plot import draw
 
     run, task = open_with_task(folder)
-    report, _ = evaluate_run(run, task)
+    report, name = evaluate_run(run, task)
     print(*_results(report), sep="\n")
+    save_report(report, run, name=name)
     print(f"report: {draw(run, task, report)} (open it in a browser)")
-    print(f"all figures: ut evaluate {folder}; your own stories: ut predict {folder} FILE")
+    print(f"all figures: ut evaluate {quoted(folder)}; your own stories: ut predict {quoted(folder)} FILE")
     return 0
 
 
@@ -59,7 +60,7 @@ def _command(folder: Path) -> str:
     """Return the command that continues the demo in `folder`."""
     if folder == Path(FOLDER):
         return "ut demo (or make demo)"
-    return f"ut demo --run {shlex.quote(str(folder))}"
+    return f"ut demo --run {quoted(folder)}"
 
 
 def _results(report: Report) -> list[str]:

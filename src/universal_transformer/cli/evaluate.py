@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +49,8 @@ OTHER_DATA = ("blimp",)
 def run(arguments: list[str]) -> int:
     """Evaluate, print and write the report."""
     options = parser().parse(arguments)
+    if options.data and (options.test or options.test_target or options.group is not None):
+        raise UserError(f"--data {options.data} and --data.test: two test sets; leave one out")
     folder = find(options.run)
     _check_record(options.record, folder)
     with data_dir(options.data_dir):
@@ -60,17 +63,21 @@ def run(arguments: list[str]) -> int:
             halting_execution=options.halting_execution,
         )
         with sharing_positions(run):
-            report, path = evaluate_run(run, task, options)
+            report, name = evaluate_run(run, task, options)
     if not is_first():
         return 0
-    if options.record:
-        from universal_transformer.cli.record import record
-
-        record(Path(options.record), run, report, arguments=arguments)
+    # the scores are shown before they are written: the disk may be full, or the folder of another user
     if options.json:
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
         say("\n".join(report.lines()))
+    sys.stdout.flush()
+    path = save_report(report, run, name=name)
+    if options.record:
+        from universal_transformer.cli.record import record
+
+        record(Path(options.record), run, report, arguments=arguments)
+    if not options.json:
         say(f"written to {path}")
     return 0
 
@@ -148,8 +155,8 @@ def open_with_task(
     return run, load_task(run)
 
 
-def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None) -> tuple[Report, Path]:
-    """Evaluate as ``ut evaluate RUN`` does (by default with the depth of training); return the report and its file."""
+def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None) -> tuple[Report, str]:
+    """Evaluate as ``ut evaluate RUN`` does (by default with the depth of training); return the report and its name."""
     from universal_transformer.evaluation.calibration import calibrated
     from universal_transformer.evaluation.inference import InferenceOptions
     from universal_transformer.evaluation.measure import evaluate
@@ -181,11 +188,15 @@ def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None
         )
     if note:
         report = dataclasses.replace(report, notes=(*report.notes, note))
+    return report, _file_name(options, calibrated=found != inference)
+
+
+def save_report(report: Report, run: Run, *, name: str) -> Path:
+    """Write the report into the run, or for a pretrained model into the current folder; return its path."""
+    path = run.reports / name
     run.reports.mkdir(exist_ok=True)
-    path = run.reports / _file_name(options, calibrated=found != inference)
-    if is_first():
-        report.save(path)
-    return report, path
+    report.save(path)
+    return path
 
 
 @contextmanager
@@ -236,7 +247,7 @@ def _file_name(options: argparse.Namespace, *, calibrated: bool) -> str:
     """Return ``report.json`` for the test sets with the model as trained; other options give other names."""
     chosen = {
         "data-": options.data or None,
-        "test-": _as_name("-".join(OwnTests(options.test).named())) or None,
+        "test-": _as_name("-".join((*OwnTests(options.test).labels(), *options.test_target))) or None,
         "group-": None if options.group is None else _as_name(options.group) or "none",
         "": _as_name(options.split) if options.split != "test" else None,
         "steps-": options.max_steps,
@@ -252,5 +263,5 @@ def _file_name(options: argparse.Namespace, *, calibrated: bool) -> str:
 
 
 def _as_name(text: str) -> str:
-    """Return names that come from data as a part of a file name."""
-    return re.sub(r"[^\w.]+", "-", text)[:80]
+    """Return names that come from data, or paths, as a part of a file name: the end of a long one tells more."""
+    return re.sub(r"[^\w.]+", "-", text)[-80:].strip("-")

@@ -26,6 +26,12 @@ FROM_DATA = "model.vocabulary."
 
 def override(config: RunConfig, arguments: Sequence[str], *, prog: str, also: Sequence[str] = ()) -> RunConfig:
     """Return `config` with the fields that `arguments` name changed; `also` are options for near matches."""
+    values = given(config, arguments, prog=prog, also=also)
+    return replaced(config, values) if values else config
+
+
+def given(config: RunConfig, arguments: Sequence[str], *, prog: str, also: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the path of each field that `arguments` name -> its new value."""
     hints = _fields(config)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -35,7 +41,14 @@ def override(config: RunConfig, arguments: Sequence[str], *, prog: str, also: Se
         if hints[path] is bool and path in values and values[path] != value:
             raise UserError(f"{sources[path]} and {option}: yes and no to one field; write one of them")
         values[path], sources[path] = value, option
-    return replaced(config, values) if values else config
+    return values
+
+
+def without_effect(config: RunConfig, paths: Iterable[str]) -> list[str]:
+    """Return those of the fields that change nothing in a model without halting."""
+    unused = ("training.ponder_weight", "training.ponder_warmup_updates", "training.halting_delay")
+    found = [path for path in paths if path in unused or path.startswith("model.halting.")]
+    return [] if config.model.halts else [path for path in found if path != "model.halting.side"]
 
 
 def print_help(config: RunConfig, *, prog: str, description: str) -> None:

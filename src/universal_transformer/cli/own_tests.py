@@ -26,6 +26,10 @@ class OwnTests:
     group: str | None = None
     """The column of groups; None: that of the run."""
 
+    def labels(self) -> list[str]:
+        """Return the name of each test set that has one, else its file as it was given: others may be called so."""
+        return [file if name == Path(file).name else name for name, file in self.named().items()]
+
     def named(self) -> dict[str, str]:
         """Return the file of each test set."""
         found: dict[str, str] = {}

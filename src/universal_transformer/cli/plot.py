@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from universal_transformer.cli.arguments import DATA_DIR, RUN, Parser, data_dir, note, say, whole
-from universal_transformer.files import show_path
+from universal_transformer.files import quoted
 from universal_transformer.pretrained_models import find
 from universal_transformer.training.config import METRICS, REPORT
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def run(arguments: list[str]) -> int:
     """Evaluate the run if it has no report yet, and write ``report.html`` and ``plots/``."""
     options = parser().parse(arguments)
-    from universal_transformer.cli.evaluate import evaluate_run, open_with_task
+    from universal_transformer.cli.evaluate import evaluate_run, open_with_task, save_report
     from universal_transformer.evaluation.report import Report
 
     folder = find(options.run)
@@ -29,8 +29,9 @@ def run(arguments: list[str]) -> int:
     if (run.reports / REPORT).is_file() and not options.again:
         report = Report.load(run.reports / REPORT)
     else:
-        note(f"evaluating first, as ut evaluate {show_path(folder)} does")
-        report, _ = evaluate_run(run, task)
+        note(f"evaluating first, as ut evaluate {quoted(folder)} does")
+        report, name = evaluate_run(run, task)
+        save_report(report, run, name=name)
     say(f"report: {draw(run, task, report, count=options.stories)}")
     return 0
 

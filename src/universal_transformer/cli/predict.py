@@ -105,7 +105,7 @@ def parser() -> Parser:
     """Return the parser of ``ut predict``."""
     parser = Parser("predict", description="Predict from a file or from standard input: one result a line.")
     parser.add_argument("run", metavar="RUN", help=RUN)
-    parser.add_argument("files", metavar="FILE", nargs="*", help=FILE)
+    parser.add_argument("files", metavar="FILE", nargs="*", default=[], help=FILE)
     parser.add_argument("--output", metavar="FOLDER", default="", help=OUTPUT)
     parser.add_argument("--jsonl", action="store_true", help="one JSON object a line, with scores and steps")
     parser.add_argument(
@@ -153,6 +153,7 @@ class _Results:
         self._failures = self._shown = 0
         self._cut: list[int] = []
         self._stopped: UserError | None = None
+        self._there: int | None = None
 
     def examples(self, outcomes: Iterator[tuple[Example, str] | str]) -> Iterator[Example]:
         """Yield the examples among `outcomes`: an example and its line, or an error message for a line without one."""
@@ -189,15 +190,18 @@ class _Results:
             sys.stdout.flush()
 
     def _write(self, content: bytes) -> str:
-        """Write an answer that is a file, named by the number of its line of output; return its path."""
+        """Write an answer that is a file, numbered by its line, after those that are there; return its path."""
         from universal_transformer.files import refuse_link, write_bytes
         from universal_transformer.tasks.codecs import FileWriter
 
         assert isinstance(self._codec, FileWriter)
-        path = self._folder / f"{self._shown:04d}{self._codec.suffix}"
+        path = self._folder
         try:
             refuse_link(self._folder, folder=True)
             self._folder.mkdir(parents=True, exist_ok=True)
+            if self._there is None:
+                self._there = _highest(self._folder, suffix=self._codec.suffix)
+            path = self._folder / f"{self._there + self._shown:04d}{self._codec.suffix}"
             refuse_link(path)
             write_bytes(path, content)
         except OSError as error:
@@ -228,6 +232,11 @@ class _Results:
             self._shown += 1
             note(error_line(str(reason)))
             say(json.dumps({"error": reason}, ensure_ascii=False) if self._jsonl else "")
+
+
+def _highest(folder: Path, *, suffix: str) -> int:
+    """Return the highest number that is the name of a file; 0 if there is none."""
+    return max((int(path.stem) for path in folder.glob(f"*{suffix}") if path.stem.isdecimal()), default=0)
 
 
 def _draws(config: BaseConfig) -> bool:

@@ -54,12 +54,14 @@ def run(arguments: list[str]) -> int:
         print(f"written to {write_table(table, file)}")
         _draw(table, file)
         return 0
+    file.check_folder()
     until = math.inf if options.budget is None else started + options.budget
     runner = Runner(table=table, runs=Path(options.runs), say=_say, quiet=options.quiet, until=until)
     with data_dir(options.data_dir):
         outcome = reproduce(planned, runner, file=file, scheduler=_scheduler(options))
     if file.path.parent.is_dir():
-        print(f"written to {write_table(table, file)}; the runs are in {file.path}")
+        where = f"the runs are in {file.path}" if file.path.is_file() else "no run is recorded yet"
+        print(f"written to {write_table(table, file)}; {where}")
         _draw(table, file)
     if outcome.stopped == "interrupted":
         note("ut: interrupted, saved; the same command goes on")

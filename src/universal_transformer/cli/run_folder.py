@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from universal_transformer.errors import UserError, near
-from universal_transformer.files import show_path
+from universal_transformer.files import quoted, show_path
 from universal_transformer.pretrained_models import find, is_pretrained, known
 from universal_transformer.training.config import CONFIG, HELD_OUT, METRICS, MODEL
 
@@ -62,7 +62,7 @@ def open_run(folder: Path, *, device: str = "cpu", halting_execution: Literal["a
     if not (folder / MODEL).is_dir():
         raise UserError(
             f"{name}: no model in this run yet: it is written when training ends; "
-            f"continue with: ut train --resume {name}"
+            f"continue with: ut train --resume {quoted(folder)}"
         )
     from universal_transformer.evaluation.tensors import pick_device
     from universal_transformer.registry import load_pretrained

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from universal_transformer.cli.arguments import INTERRUPTED, data_dir, first_alone_speaks, is_first, note, say, take
 from universal_transformer.cli.run_folder import is_finished, load_data, read_config, with_found_files
 from universal_transformer.errors import UserError, near
-from universal_transformer.files import show_path
+from universal_transformer.files import quoted, show_path
 from universal_transformer.pretrained_models import find
 from universal_transformer.training.config import CONFIG
 
@@ -60,8 +59,9 @@ def run(arguments: list[str]) -> int:
 
 
 def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
-    from universal_transformer.cli.fields import override
+    from universal_transformer.cli.fields import given, without_effect
     from universal_transformer.tasks.task import with_absolute_files
+    from universal_transformer.typed import replaced
 
     if not rest or rest[0].startswith("-"):
         raise UserError(f"name a recipe first: ut train RECIPE [--field value]; {_known()}")
@@ -70,7 +70,10 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
     config = _second_stage(Path(name), stage=staged, also="--from" in taken) if staged else _recipe(name)
     if taken.get("--data-dir") and hasattr(config.data, "data_dir"):
         fields = ["--data.data-dir", str(taken["--data-dir"]), *fields]
-    config = override(config, fields, prog=f"ut train {name}", also=(*VALUES, *FLAGS))
+    values = given(config, fields, prog=f"ut train {name}", also=(*VALUES, *FLAGS))
+    config = replaced(config, values) if values else config
+    if unused := without_effect(config, values):
+        note(f"note: {', '.join(unused)}: without effect, because no side halts (model.halting.side none)")
     if taken.get("--from"):
         from universal_transformer.training.warm_start import warm_start_of
 
@@ -78,7 +81,7 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
         read_config(other)
         config = dataclasses.replace(config, warm_start=warm_start_of(other))
     config = dataclasses.replace(config, data=with_absolute_files(config.data))
-    folder = Path(taken.get("--run") or (f"{name}-halting" if staged else f"runs/{name}-{config.digest()}"))
+    folder = Path(taken.get("--run") or (f"{Path(name)}-halting" if staged else f"runs/{name}-{config.digest()}"))
     if "--dry-run" in taken:
         from universal_transformer.cli.dry_run import estimate
 
@@ -150,11 +153,11 @@ def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool, accept
     result = start(config, folder, task=task, resume=resume, quiet=quiet, accepted=accepted)
     if result.stopped == "interrupted":
         if quiet:
-            note(f"ut: interrupted, saved; go on with: ut train --resume {folder}")
+            note(f"ut: interrupted, saved; go on with: ut train --resume {quoted(folder)}")
         return INTERRUPTED
     if quiet:
         say("\n".join(_result_lines(result)))
-    name = shlex.quote(str(folder))
+    name = quoted(folder)
     print("next:", f"  ut evaluate {name}", f"  ut predict {name} FILE", f"  ut plot {name}", sep="\n")
     return 0
 
@@ -199,14 +202,14 @@ def _check_new(folder: Path) -> None:
     """Refuse a folder that contains a run; the error names the commands for that run."""
     if not (folder / CONFIG).is_file() or not is_first():
         return
-    name = show_path(folder)
+    name, here = show_path(folder), quoted(folder)
     other = "--run FOLDER trains another"
     if is_finished(folder):
         raise UserError(
-            f"{name} holds this run, finished: ut evaluate {name} scores it, "
-            f"ut train --resume {name} with a higher --minutes or --max-updates goes on with it, {other}"
+            f"{name} holds this run, finished: ut evaluate {here} scores it, "
+            f"ut train --resume {here} with a higher --minutes or --max-updates goes on with it, {other}"
         )
-    raise UserError(f"{name} holds this run, not finished: ut train --resume {name} goes on with it, {other}")
+    raise UserError(f"{name} holds this run, not finished: ut train --resume {here} goes on with it, {other}")
 
 
 def _recipe(name: str) -> RunConfig:

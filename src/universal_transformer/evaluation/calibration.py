@@ -16,7 +16,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.report import Side, columns
 from universal_transformer.evaluation.settings import Rule, Setting
-from universal_transformer.files import read_json, show_path, write_json
+from universal_transformer.files import quoted, read_json, show_path, write_json
 from universal_transformer.models.pretrained import WEIGHTS
 from universal_transformer.tasks.task import Measure
 from universal_transformer.typed import AtLeastOne, NonNegative, Range, Share, typed
@@ -202,7 +202,7 @@ def calibrated(
     if found.chosen is None:
         return options, ""
     if found.weights != weights_of(model):
-        return options, f"{place} is of other weights and is not used: run ut calibrate {show_path(run)} again"
+        return options, f"{place} is of other weights and is not used: run ut calibrate {quoted(run)} again"
     unlike = "text that the model writes" if generates_text else "" if options.is_greedy else options.search_name
     if unlike:
         return options, f"{place} does not cover {unlike}: the depth of training is used"

@@ -10,7 +10,7 @@ _SCORES = ("character_accuracy", "sequence_accuracy")
 
 DIGITS_STUDY = ResultTable(
     name="digits",
-    title="parity, sorting and multiplication of digits, lengths 40 to 400",
+    title="parity, sorting and multiplication of digits, lengths 40 to 2,000",
     naming="PROBLEM/MODEL",
     rows=recipe_rows({problem: problem for problem in _PROBLEMS}, models=_MODELS),
     heading="Parity, sorting and multiplication",

@@ -132,6 +132,12 @@ class ResultsFile:
         if folder.exists() and not folder.is_dir():
             raise UserError(f"{show_path(folder)}: a file; expected the folder that results are kept in")
 
+    def check_folder(self) -> None:
+        """UserError, before the work whose results it is to hold, if nothing can be written in the folder."""
+        there = next(folder for folder in self.path.absolute().parents if folder.exists())
+        if not os.access(there, os.W_OK):
+            raise UserError(f"{show_path(there)}: cannot be written to; results are kept in {show_path(self.path)}")
+
     @property
     def damaged(self) -> Path:
         """The file of incomplete lines."""

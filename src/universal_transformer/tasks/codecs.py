@@ -105,7 +105,15 @@ def read_sources(
         ids = (*tokenizer.encode(text), END)
         if len(ids) > limit:
             raise UserError(too_long(f"{name}:{number}", len(ids), what=what, limit=limit))
-        yield Example(source=ids, target=(), unknown=tokenizer.unknown(text))
+        yield Example(
+            source=ids, target=(), unknown=tokenizer.unknown(text), notes=answer_notes(text, f"{name}:{number}")
+        )
+
+
+def answer_notes(text: str, where: str) -> tuple[str, ...]:
+    """Return a note if a line looks like one of a training file, whose answer would be read as text."""
+    looks = "a tab" if "\t" in text else "a JSON object" if text.startswith("{") and text.endswith("}") else ""
+    return (f"{where}: {looks}, which is read as text; a line is the text alone, without its answer",) if looks else ()
 
 
 def too_long(where: str, length: int, *, what: str, limit: int) -> str:

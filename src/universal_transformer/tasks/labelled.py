@@ -18,7 +18,7 @@ from universal_transformer.data.tokenizer import END, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
-from universal_transformer.tasks.codecs import SavedCodec, token_fields, too_long
+from universal_transformer.tasks.codecs import SavedCodec, answer_notes, token_fields, too_long
 from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.typed import ADDED, AtLeastTwo, NumberOf, Share, check
@@ -64,7 +64,8 @@ class LabelledCodec(SavedCodec):
             if len(ids) > self.max_length:
                 raise UserError(too_long(f"{name}:{number}", len(ids), what="text", limit=self.max_length))
             unknown = dict.fromkeys(part for text in texts for part in self.tokenizer.unknown(text))
-            yield Example(source=ids, target=NO_CLASS, unknown=tuple(unknown))
+            notes = answer_notes(line, f"{name}:{number}") if self.segments == 1 else ()
+            yield Example(source=ids, target=NO_CLASS, unknown=tuple(unknown), notes=notes)
 
     def encode_many(self, rows: Sequence[Sequence[str]]) -> list[tuple[int, ...]]:
         """Return the ids of the texts of each row, with the end id after each text."""

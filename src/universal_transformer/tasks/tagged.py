@@ -19,7 +19,7 @@ from universal_transformer.data.tokenizer import BLANK, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
-from universal_transformer.tasks.codecs import SavedCodec, token_fields, too_long
+from universal_transformer.tasks.codecs import SavedCodec, answer_notes, token_fields, too_long
 from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.typed import AtLeastOne, NumberOf, Share, check
@@ -60,7 +60,8 @@ class TaggedCodec(SavedCodec):
                 ids = tuple(self.tokenizer.encode(BLANK.join(line.split())))
                 if len(ids) > self.max_length:
                     raise UserError(too_long(f"{name}:{number}", len(ids), what="sentence", limit=self.max_length))
-                yield Example(source=ids, target=(), unknown=self.tokenizer.unknown(line))
+                notes = answer_notes(line, f"{name}:{number}")
+                yield Example(source=ids, target=(), unknown=self.tokenizer.unknown(line), notes=notes)
 
     def render(self, target: int | Sequence[int]) -> str:
         """Return the name of a tag, or the tags of a sentence with blanks between them."""

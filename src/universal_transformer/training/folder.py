@@ -15,6 +15,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import (
     is_real_folder,
     open_regular,
+    quoted,
     refuse_link,
     show_path,
     sync_folder,
@@ -72,7 +73,7 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool, accepted: Col
         if accepted:
             raise UserError("accepted changes are for a run that continues, not for a new one: leave them out")
         if folder.exists() and not (folder.is_dir() and _is_empty(folder)):
-            begun = f": continue it (ut train --resume {folder}) or choose another"
+            begun = f": continue it (ut train --resume {quoted(folder)}) or choose another"
             what = begun if (folder / CONFIG).is_file() else ", and no run: choose another"
             raise UserError(f"{folder} is there already{what}")
         return []
@@ -161,7 +162,7 @@ def save_model(folder: Path, model: Pretrained, codec: Codec) -> Path:
         shutil.rmtree(staging, ignore_errors=True)
         raise UserError(
             f"{show_path(target)}: the model could not be saved: {error.strerror or error}; the last checkpoint has "
-            f"its weights: free some space, then: ut train --resume {show_path(folder)}"
+            f"its weights: free some space, then: ut train --resume {quoted(folder)}"
         ) from error
     return target
 

@@ -11,7 +11,7 @@ import dataclasses
 from pathlib import Path
 
 from universal_transformer.errors import UserError
-from universal_transformer.files import read_json, show_path
+from universal_transformer.files import quoted, read_json, show_path
 from universal_transformer.kinds import AnyModelConfig, config_from_dict
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import HaltingConfig
@@ -30,7 +30,7 @@ def second_stage(config: RunConfig, run: Path) -> RunConfig:
     if not (run / MODEL).is_dir():
         raise UserError(
             f"{show_path(run)}: no model in this run yet: it is written when training ends; "
-            f"continue with: ut train --resume {show_path(run)}"
+            f"continue with: ut train --resume {quoted(run)}"
         )
     path = run / MODEL / CONFIG
     trained = config_from_dict(read_json(path), where=show_path(path))

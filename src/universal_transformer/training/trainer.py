@@ -17,7 +17,7 @@ import torch
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.tensors import emulates_bfloat16, pick_device
-from universal_transformer.files import show_path
+from universal_transformer.files import quoted
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.roles import AnyFrameGenerator
 from universal_transformer.registry import build
@@ -124,7 +124,7 @@ def remedy(run: TrainingRun) -> str:
     name, rate = newest(run.folder / CHECKPOINTS), run.training.learning_rate / 4
     kept = f"checkpoint {name}, of update {int(name[:9]):,}, is kept" if name else "no checkpoint was saved yet"
     return (
-        f"{kept}: {'continue from it' if name else 'begin again'} with ut train --resume {show_path(run.folder)} "
+        f"{kept}: {'continue from it' if name else 'begin again'} with ut train --resume {quoted(run.folder)} "
         f"--learning-rate {rate:g} --accept-change training.learning_rate"
     )
 
@@ -174,7 +174,8 @@ def finish(run: TrainingRun, *, reason: Reason, stop: StopRequest) -> TrainingRe
         run.check_exit(chosen.score)
     run.write("end", {"stopped": reason, "chosen": chosen.name, **figures})
     if reason == "interrupted":
-        text = f"stopped by {stop.reason} after update {update}, saved; continue with: ut train --resume {run.folder}"
+        command = f"ut train --resume {quoted(run.folder)}"
+        text = f"stopped by {stop.reason} after update {update}, saved; continue with: {command}"
     else:
         of = f" (update {run.state.best_update:,})" if chosen.name == "best" else ""
         text = f"done after {update:,} updates ({reason}): {chosen.name} weights{of} in {model_folder}"
