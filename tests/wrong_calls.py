@@ -38,6 +38,7 @@ lstm = LstmLanguageModel(LstmConfig(width=8, vocabulary=WORDS)).eval()
 
 rows = torch.tensor([[3, 4, 2], [5, 2, 0]])
 row, floats = rows[0], rows.float()
+begun = language.start(batch=2, capacity=4)
 
 CALLS = {
     # frames
@@ -105,6 +106,30 @@ CALLS = {
     "penalty without beams": (lambda: pair.generate(rows, length_penalty=1.0), "length_penalty=1.0 is for a beam"),
     "top_k without temperature": (lambda: ut.Sampling(top_k=3), "top_k=3: .*temperature"),
     "negative temperature": (lambda: ut.Sampling(temperature=-1.0), "temperature: expected a number, at least 0"),
+    "tokens that are numbers": (lambda: language.advance(floats, begun), "tokens of type torch.float32"),
+    "no new token": (lambda: language.advance(rows[:, :0], begun), r"tokens of shape \[2, 0\]"),
+    "tokens of other rows": (lambda: language.advance(rows[:1], begun), "tokens of 1 rows: the state is of 2"),
+    "half a beam": (lambda: pair.generate(rows, beams=2.5), "beams=2.5: at least 1, a whole number"),
+    "a penalty that is text": (
+        lambda: pair.generate(rows, beams=2, length_penalty="a"),
+        "length_penalty: expected a n",
+    ),
+    "no sampling": (lambda: pair.generate(rows, sampling=None), "sampling=None: expected Sampling"),
+    "an exit that is text": (
+        lambda: pair.generate(rows, exit="confidence:0.5"),
+        "exit='confidence:0.5': expected an E",
+    ),
+    "generate from a huge id": (lambda: pair.generate([[2**70]]), "source 0: token id 1180591620717411303424: no voc"),
+    "a problem that is not embedded": (
+        lambda: pair.generate(rows, target_space=1),
+        "target_space=1: .*no embedding of",
+    ),
+    "a list for a tensor": (lambda: pair([[3]], rows), r"source: found \[\[3\]\]; expected a tensor of token ids"),
+    "options that are text": (lambda: ut.InferenceOptions(beams="3"), "beams: expected a whole number"),
+    "a threshold that is text": (
+        lambda: ut.InferenceOptions(halting_threshold="0.5"),
+        "halting_threshold: expected a n",
+    ),
     "generate without steps": (lambda: pair.generate(rows, max_steps=0), "max_steps=0"),
     "generate with a threshold": (lambda: pair.generate(rows, halting_threshold=0.5), "without halting"),
     # models

@@ -143,7 +143,10 @@ def _decode(raw: bytes, *, where: str) -> str:
 
 def show(value: object, *, limit: int = 60) -> str:
     """Return `value` for a message of one line: quoted, escaped, cut to `limit` characters."""
-    text = repr(value[: 4 * limit] if isinstance(value, str) else value)
+    try:
+        text = repr(value[: 4 * limit] if isinstance(value, str) else value)
+    except RecursionError:
+        text = f"a {type(value).__name__} nested very deeply"
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 

@@ -88,6 +88,14 @@ def test_every_case_has_its_module():
         assert callable(import_module(f"universal_transformer.bench.{name}").run)
 
 
+@pytest.mark.parametrize("measurements", [[1], [{}], [{"details": {"by": "length"}}], 3])
+def test_a_file_of_other_measurements_is_one_line(measurements, tmp_path, capsys):
+    file, whole = tmp_path / "bench.json", {"machine": {"processor": "x"}, "versions": {"torch": "2"}, "threads": 1}
+    file.write_text(json.dumps(whole | {"measurements": measurements}))
+    assert main(["bench", "--read", str(file), "--markdown"]) == 2
+    assert capsys.readouterr().err == f"ut: {file}: not a file that ut bench --json wrote\n"
+
+
 def test_one_command_measures_draws_and_writes_tables(tmp_path, capsys):
     """Saved measurements give the same tables and the same figures, byte for byte."""
     first, again, target = tmp_path / "first", tmp_path / "again", tmp_path / "bench.json"
@@ -111,8 +119,8 @@ def test_one_command_measures_draws_and_writes_tables(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--read", "none.json", "--markdown"], "none.json: No such file or directory"),
-        (["--read", "other.json", "--markdown"], "other.json: not a file that ut bench --json wrote"),
+        (["--read", "none.json", "--markdown"], "none.json: no such file"),
+        (["--read", "other.json", "--markdown"], "other.json: expected a JSON object"),
         (["--read", "empty.json", "--plots", "."], "no measurements against mean steps in this file"),
         (["--read", "empty.json", "--plots", "none"], "none: there is no such folder"),
         (["--read", "empty.json"], "give the output too"),

@@ -1,15 +1,22 @@
 """A cache changes neither the logits nor the steps of any token, in whatever chunks tokens are fed."""
 
 import contextlib
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from small_models import SOURCES, small, variants
+from universal_transformer.data.example import Example
 from universal_transformer.decoding import generate
 from universal_transformer.decoding.generation import evaluating, prepared, start_generation
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import packs
+from universal_transformer.models.components import InputsConfig, VocabularyConfig
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.nn.config import DepthConfig, Sizes
+from universal_transformer.registry import build
 from universal_transformer.typed import replaced
 
 VARIANTS = variants()
@@ -250,3 +257,21 @@ def test_logits_that_are_not_finite_stop_generation():
 def test_a_cache_larger_than_memory_is_refused():
     with pytest.raises(UserError, match="capacity"):
         opened(small(), torch.tensor([[3, 2]]), max_new_tokens=10**13)
+
+
+def test_a_model_that_reads_frames_takes_what_its_codec_reads():
+    """The codec of sounds and pictures gives an array for a path."""
+    config = ModelConfig(
+        architecture="encoder_decoder",
+        inputs=InputsConfig(kind="frames", features=3),
+        vocabulary=VocabularyConfig(target_size=9),
+        sizes=Sizes(width=8, filter_width=8, num_heads=2),
+        depth=DepthConfig(max_steps=2),
+    )
+    model, frames = build(config).eval(), np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    model.codec = SimpleNamespace(
+        read=lambda *_, **__: iter([Example(source=frames, target=())]), render=lambda tokens: str(list(tokens))
+    )
+    (found,) = model.generate(["a.wav"], max_new_tokens=4)
+    assert found.tokens == model.generate([torch.from_numpy(frames)], max_new_tokens=4)[0].tokens
+    assert found.text == str(found.tokens)

@@ -1,5 +1,6 @@
 """A run that is opened for texts answers as `ut predict` does."""
 
+import dataclasses
 import json
 
 import pytest
@@ -53,6 +54,28 @@ def test_the_model_of_a_pipeline_generates_from_texts_and_from_ids(pairs, saved)
     assert plain.generate(torch.tensor([example.source]))[0].tokens == answers.generate(["a b 7 c"])[0].tokens
     with pytest.raises(UserError, match=r"no tokenizer: .*load\(RUN\)"):
         plain.generate(["a b 7 c"])
+
+
+def test_generate_has_the_depth_of_the_pipeline_unless_one_is_given(pairs, saved):
+    trained = load(saved(pairs))
+    one = dataclasses.replace(trained, options=InferenceOptions(max_steps=1))
+    texts, few = ["a b 7 c", "b"], {"max_new_tokens": 8}
+    ours, theirs = one.generate(texts, **few), trained.model.generate(texts, max_steps=1, **few)
+    assert [found.token_scores for found in ours] == [found.token_scores for found in theirs]
+    again = one.generate(texts, max_steps=3, **few)
+    assert [found.token_scores for found in again] == [
+        found.token_scores for found in trained.generate(texts, max_steps=3, **few)
+    ]
+
+
+def test_only_a_line_feed_ends_a_line(pairs, saved):
+    answers = load(saved(pairs))
+    for text in ("a\u2028b", "a\x0cb", "a\x85b"):
+        (found,) = answers.generate([text])
+        assert answers(text).text == found.text
+    assert answers("a b\r\n").text == answers("a b").text
+    with pytest.raises(UserError, match="has a line break"):
+        answers("a\nb")
 
 
 def test_a_language_model_continues_texts(text_task, saved):

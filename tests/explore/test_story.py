@@ -12,6 +12,7 @@ from universal_transformer.registry import build
 from universal_transformer.tasks.algorithmic import AlgorithmicData
 from universal_transformer.tasks.stories import StoriesData
 from universal_transformer.tasks.text import TextData
+from universal_transformer.typed import replaced
 
 TINY = config_of(width=16, filter_width=32, num_heads=2, max_steps=4, halting=True, dropout=0.0)
 
@@ -72,3 +73,7 @@ def test_language_models_go_on(tmp_path):
     assert len(story.labels) == len(story.steps) == 30
     assert len(story.output_labels) == len(story.output_steps) > 0
     assert story.answer is None
+    short = replaced(model.config, {"coordinates.position": "learned", "coordinates.max_positions": 33})
+    story = examine(build(short).eval(), task.codec, task.validation[0])
+    assert len(story.labels) == 16
+    assert len(story.output_labels) <= 17

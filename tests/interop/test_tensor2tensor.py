@@ -1,5 +1,7 @@
 """Our models against a naive float64 re-implementation of the official computation, for any hyper-parameters."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -313,6 +315,65 @@ def test_what_is_not_read_is_not_refused():
     config = t2t.config_from_hparams(official.HPARAMS | unread)
     assert not config.halts
     assert config.tensor2tensor.plain_layers_before == config.tensor2tensor.plain_layers_after == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("act_epsilon", None),
+        ("norm_epsilon", None),
+        ("attention_dropout", "a"),
+        ("symbol_modality_num_shards", -1),
+        ("symbol_modality_num_shards", "x"),
+        ("mix_with_transformer", 5),
+        ("layer_preprocess_sequence", ["n"]),
+        ("use_pad_remover", "no"),
+    ],
+)
+def test_hyper_parameters_of_other_types_are_named(name, value):
+    variables, hp = checkpoint()
+    with pytest.raises(UserError, match=f"^hyper-parameters: {name}: expected .*, found "):
+        t2t.load(variables, hp | {name: value})
+    with pytest.raises(UserError, match=r"^hyper-parameters: found None"):
+        t2t.load(variables, None)
+
+
+def test_sizes_in_names_claim_no_memory():
+    variables, hp = checkpoint()
+    (size,) = {re.search(r"symbol_modality_(\d+)_", name)[1] for name in variables if "symbol_modality" in name}
+    huge = {name.replace(f"modality_{size}_", "modality_2000000000_"): value for name, value in variables.items()}
+    with pytest.raises(UserError, match=r"the hyper-parameters ask for \[2000000000, 8\]"):
+        t2t.load(huge, hp | {"symbol_modality_num_shards": 1})
+    with pytest.raises(UserError, match="symbol_modality_num_shards=1000000000: the embeddings have"):
+        t2t.load(variables, hp | {"symbol_modality_num_shards": 10**9})
+
+
+def test_a_large_number_of_float64_and_another_byte_order():
+    variables, hp = checkpoint()
+    name = next(name for name in variables if name.endswith("encoder/layer_prepostprocess/layer_norm/layer_norm_bias"))
+    with pytest.raises(UserError, match="not finite"):
+        t2t.load(variables | {name: np.full(8, 1e300)}, hp)
+    swapped = {name: value.astype(">f4") for name, value in variables.items()}
+    for ours, theirs in zip(t2t.load(swapped, hp).parameters(), t2t.load(variables, hp).parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_generation_embeds_the_problem():
+    variables, hp = checkpoint()
+    model, source = t2t.load(variables, hp), torch.tensor([[3, 4, 1]])
+    with torch.no_grad():
+        model.source.space[5] = 100 * torch.randn(model.source.space.shape[1])
+    for options in ({}, {"beams": 2}):
+        (plain,) = model.generate(source, max_new_tokens=3, **options)
+        (found,) = model.generate(source, max_new_tokens=3, target_space=5, **options)
+        assert found.score != plain.score
+        labels = torch.tensor([[*found.tokens, *[1] * found.finished]])
+        scores = model(source, labels, target_space=5).logits.log_softmax(-1)
+        scores[..., 0] = float("-inf")
+        expected = scores.gather(2, labels[..., None]).sum().item()
+        assert found.score == pytest.approx(expected, abs=1e-4)
+    with pytest.raises(UserError, match="target_space=32: allowed are 0 to 31"):
+        model.generate(source, target_space=32)
 
 
 def test_sizes_must_be_given():

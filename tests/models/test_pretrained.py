@@ -123,6 +123,11 @@ def spoilt(tmp_path, change):
         (lambda t: t.update({NORM: torch.ones(8).long()}), f"tensor {NORM} holds torch.int64, floating"),
         (lambda t: t[NORM].fill_(float("nan")), f"tensor {NORM} holds values that are not finite"),
         (lambda t: t[NORM][3:4].fill_(float("inf")), f"tensor {NORM} holds values that are not finite"),
+        (lambda t: t.update({NORM: torch.ones(8).to(torch.float8_e4m3fn)}), f"tensor {NORM} holds torch.float8_e4m3fn"),
+        (
+            lambda t: t.update({NORM: torch.full((8,), 1e300, dtype=torch.float64)}),
+            f"tensor {NORM} holds values that are not finite",
+        ),
         (lambda t: t.clear(), "missing tensors for this configuration: .* and [0-9]+ more$"),
     ],
 )
@@ -172,6 +177,7 @@ def test_a_folder_that_is_none_says_what_it_should_hold(tmp_path):
         (b'{"dropout": NaN}', "'NaN' in JSON"),
         (b'{"halting_bias": -Infinity}', "'-Infinity' in JSON"),
         (b'{"halting_bias": 1e999}', "'1e999' in JSON"),
+        (b'{"architecture": ' + b"[" * 985 + b"]" * 985 + b"}", "nested"),
         (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
         (b'{"width": 1' + b"0" * 5000 + b"}", "a number of too many digits"),
         (b" " * 1_000_001, "more than 1,000,000 bytes"),
@@ -266,6 +272,15 @@ def test_a_huge_header_is_refused_before_it_is_read(tmp_path):
         file.truncate(2**27)
     with pytest.raises(UserError, match="its header is longer than 16,777,216 bytes"):
         load_pretrained(tmp_path)
+
+
+def test_a_place_that_cannot_be_a_folder_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "model"):
+        with pytest.raises(UserError, match=r"expected the name of a folder$"):
+            single().save_pretrained(place)
+    with pytest.raises(UserError, match="File name too long; a model folder holds"):
+        load_pretrained("x" * 5000)
 
 
 def test_a_run_folder_stands_for_the_model_in_it(tmp_path):

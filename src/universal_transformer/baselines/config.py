@@ -66,7 +66,7 @@ class NeuralGpuConfig(BaseConfig):
     """Gates are clamp(c · sigmoid(x) - (c - 1) / 2, 0, 1), which saturates for c > 1. 1 is a plain sigmoid."""
     output_ratio: Annotated[float, Range(1, 100)] = 1.0
     """Output positions for each input symbol: 2 where targets are twice as long as sources."""
-    output_extra: Positive = 1
+    output_extra: Annotated[int, Range(1, 2**16)] = 1
     """Additional output positions: at least one, for the end of the target."""
     dropout: DropoutRate = 0.0
     """Dropout of the candidates of the gated units."""

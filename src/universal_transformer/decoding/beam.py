@@ -93,6 +93,7 @@ def beam_search(
     max_steps: int | None = None,
     halting_threshold: float | None = None,
     exit: Exit | None = None,
+    target_space: int = 0,
 ) -> list[list[Generated]]:
     """Return the ``num_results`` best sequences found for each row of ``source``, best first.
 
@@ -100,7 +101,7 @@ def beam_search(
     the end token is a candidate for the results. A row is done when no running hypothesis can exceed its results: the
     log-probability of a hypothesis never rises, so that its score is at most that log-probability over the penalty of
     the greatest length. Sequences cut off at ``max_new_tokens`` (end token included) follow all sequences that ended.
-    ``source``, ``max_new_tokens``, ``max_steps``, ``halting_threshold`` and ``exit`` are as in
+    ``source``, ``max_new_tokens``, ``max_steps``, ``halting_threshold``, ``exit`` and ``target_space`` are as in
     :func:`~universal_transformer.decoding.sampling.generate`; ``alpha`` is the exponent of the length penalty.
 
     Raises UserError for what ``generate`` refuses, ``beams < 1``, ``num_results`` outside ``[1, beams]`` and
@@ -120,6 +121,7 @@ def beam_search(
             max_steps=max_steps,
             halting_threshold=halting_threshold,
             exit=exit,
+            target_space=target_space,
         )
         best = [
             BestSequences(limit, steps, num_results, alpha)

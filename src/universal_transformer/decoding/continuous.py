@@ -26,6 +26,7 @@ from universal_transformer.decoding.sampling import Continuation, extend, genera
 from universal_transformer.errors import UserError
 from universal_transformer.execution import policy
 from universal_transformer.execution.stream import RowStream, stream_obstacle
+from universal_transformer.files import show
 from universal_transformer.models.decoder import DecoderState
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.generated import GREEDY, Generated, Sampling
@@ -73,6 +74,13 @@ class DecodingOptions:
     max_steps: int | None = None
     halting_threshold: float | None = None
     exit: Exit | None = None
+    target_space: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.exit, Exit | None):
+            raise UserError(f'exit={show(self.exit)}: expected an Exit, such as Exit("confidence", 0.9)')
+        if not isinstance(self.sampling, Sampling):
+            raise UserError(f"sampling={show(self.sampling)}: expected Sampling(temperature=…), or GREEDY")
 
 
 def generate_continuously(
@@ -86,6 +94,7 @@ def generate_continuously(
     max_steps: int | None = None,
     halting_threshold: float | None = None,
     exit: Exit | None = None,
+    target_space: int = 0,
 ) -> Iterator[tuple[int, Generated]]:
     """Yield the number and the result of each request, as soon as it is done.
 
@@ -105,6 +114,7 @@ def generate_continuously(
         max_steps=max_steps,
         halting_threshold=halting_threshold,
         exit=exit,
+        target_space=target_space,
     )
     check_model(model)
     if not _shares(model, options):
@@ -160,8 +170,8 @@ def _shares(model: Generator, options: DecodingOptions) -> TypeGuard[EncoderDeco
 
 def _check(slots: int, capacity: int) -> None:
     for name, value in (("slots", slots), ("capacity", capacity)):
-        if value < 1:
-            raise UserError(f"{name}={value}: at least 1")
+        if type(value) is not int or value < 1:
+            raise UserError(f"{name}={show(value)}: at least 1, a whole number")
 
 
 def _in_batches(
@@ -222,6 +232,7 @@ class ContinuousBatch:
             max_steps=options.max_steps,
             halting_threshold=options.halting_threshold,
             exit=options.exit,
+            target_space=options.target_space,
             reserve=False,
         )
         state = session.state

@@ -147,17 +147,21 @@ def start_generation(
     max_steps: int | None,
     halting_threshold: float | None,
     exit: Exit | None = None,
+    target_space: int = 0,
     reserve: bool = True,
 ) -> GenerationBatch:
     """Check the input, then encode the source or feed the prompts; the first new token comes next.
 
     With ``max_new_tokens=None`` the limit of a row is that of the configuration for the length of its source (or
     prompt), at most the end of a learned position table. With ``reserve`` the caches have space for the new tokens,
-    without it only for the tokens that are fed here.
+    without it only for the tokens that are fed here. ``target_space`` is the problem of an official model.
     """
     check_model(model)
     model, config = prepared(model), model.config
     depth = {"max_steps": max_steps, "halting_threshold": halting_threshold, "exit": exit}
+    if target_space:
+        _check_space(target_space, config=config)
+        depth["target_space"] = target_space
     if isinstance(model, AnyEncoderDecoder):
         source = sources_of(source, model=model)
         lengths = lengths_of(source, padding_id=config.vocabulary.padding_id)
@@ -176,6 +180,16 @@ def start_generation(
     logits = model.advance(tokens, state, padding=padding)[:, -1]
     first = next_log_probabilities(logits, config=config)
     return GenerationBatch(model, state, first, _last_steps(state, first), limits, source_steps)
+
+
+def _check_space(target_space: int, *, config: BaseConfig) -> None:
+    """UserError unless the encoder has an embedding of this problem, as official models have."""
+    spaces = config.tensor2tensor.num_target_spaces if isinstance(config, ModelConfig) else 0
+    if type(target_space) is not int or config.architecture != "encoder_decoder" or not 0 <= target_space < spaces:
+        allowed = f"0 to {spaces - 1}" if spaces else "none but 0, because this model has no embedding of problems"
+        raise UserError(
+            f"target_space={target_space}: allowed are {allowed} (tensor2tensor.num_target_spaces={spaces})"
+        )
 
 
 def check_limit(max_new_tokens: int | None) -> None:

@@ -106,5 +106,7 @@ def _lists(rows: object, *, what: str) -> list[list[int]]:
         ids = row.tolist() if isinstance(row, Tensor) else row
         if not isinstance(ids, Sequence) or any(type(token) is not int for token in ids):
             raise UserError(f"{what} {number}: found {show(ids)}; {expected}, whole numbers")
+        if large := [token for token in ids if abs(token) >= 2**63]:
+            raise UserError(f"{what} {number}: token id {show(large[0])}: no vocabulary is so large")
         found.append(list(ids))
     return found

@@ -71,6 +71,7 @@ def generate(
     max_steps: int | None = None,
     halting_threshold: float | None = None,
     exit: Exit | None = None,
+    target_space: int = 0,
 ) -> list[Generated]:
     """Return one generated sequence for each row of ``source``.
 
@@ -81,12 +82,14 @@ def generate(
     :meth:`~universal_transformer.models.config.GenerationConfig.limit` allows).
     ``indices`` are the numbers of the rows (by default 0, 1, 2 …). The draws for a row depend on the seed and on its
     number alone, so that the other rows of the batch do not change them. ``max_steps``, ``halting_threshold``
-    and ``exit`` are those of the model's call.
+    and ``exit`` are those of the model's call, and so is ``target_space``, the problem of an official model.
 
     Raises UserError for no rows, ids out of the vocabulary, and lengths that do not fit.
     """
     check_limit(max_new_tokens)
     if isinstance(model, NonAutoregressive):
+        if target_space:
+            raise UserError(f"target_space={target_space}: a {type(model).__name__} embeds no problem; leave it out")
         refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=model)
         return _at_once(model, source, limit=max_new_tokens, sampling=sampling, indices=indices)
     with evaluating(model):
@@ -97,6 +100,7 @@ def generate(
             max_steps=max_steps,
             halting_threshold=halting_threshold,
             exit=exit,
+            target_space=target_space,
         )
         rows = _continuations(batch.limits, sampling=sampling, indices=indices)
         inside, end_id = rows, model.config.vocabulary.end_id

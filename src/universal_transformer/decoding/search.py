@@ -6,14 +6,19 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from universal_transformer.axes import Tensor
+from universal_transformer.data.example import Frames
 from universal_transformer.decoding.beam import beam_search
 from universal_transformer.decoding.continuous import DecodingOptions
 from universal_transformer.decoding.generation import Generator, Source, check_model
 from universal_transformer.decoding.sampling import generate
 from universal_transformer.errors import UserError
+from universal_transformer.files import show
 from universal_transformer.models.generated import Generated
 from universal_transformer.models.roles import NonAutoregressive
+from universal_transformer.typed import typed
 
 DEFAULTS = DecodingOptions()
 LENGTH_PENALTY = 0.6
@@ -53,6 +58,7 @@ def search(
         max_steps=options.max_steps,
         halting_threshold=options.halting_threshold,
         exit=options.exit,
+        target_space=options.target_space,
     )
 
 
@@ -73,7 +79,10 @@ def answer(
     if length_penalty is not None and beams == 1:
         raise UserError(f"length_penalty={length_penalty} is for a beam search: give beams too, 2 or more")
     alpha = LENGTH_PENALTY if length_penalty is None else length_penalty
-    rows: Any = [_ids(text, number, model) for number, text in enumerate(source)] if texts else source
+    if type(beams) is not int:
+        raise UserError(f"beams={show(beams)}: at least 1, a whole number")
+    alpha = typed(alpha, float, where="length_penalty")
+    rows: Any = [_encoded(text, number, model) for number, text in enumerate(source)] if texts else source
     found = [best[0] for best in search(model, rows, beams=beams, alpha=alpha, options=options)]
     if not texts:
         return found
@@ -91,9 +100,10 @@ def _are_texts(source: Any) -> bool:
     return kinds == {True}
 
 
-def _ids(text: str, number: int, model: Any) -> list[int]:
-    """Return the ids that the codec of a model gives to one text."""
+def _encoded(text: str, number: int, model: Any) -> list[int] | Frames:
+    """Return the ids, or the frames of the file, that the codec of a model gives to one text."""
     example = next(model.codec.read([(number, text)], name="texts"), None)
     if example is None:
         raise UserError(f"texts:{number}: an empty text; expected input")
-    return list(example.source or example.target)
+    chosen = example.source if len(example.source) else example.target
+    return chosen if isinstance(chosen, np.ndarray) else list(chosen)

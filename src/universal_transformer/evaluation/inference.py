@@ -45,6 +45,7 @@ class InferenceOptions:
     """Stops positions in place of the model's own halting."""
 
     def __post_init__(self) -> None:
+        check(self)
         if self.beams > 1 and self.sampling.temperature > 0:
             raise UserError(f"beams={self.beams} and temperature={self.sampling.temperature}: choose beams or sampling")
         if self.halting_threshold is not None:
@@ -56,7 +57,6 @@ class InferenceOptions:
                 )
         if self.max_steps is not None and self.max_steps < 1:
             raise UserError(f"max_steps={self.max_steps}: a whole number of at least 1 step")
-        check(self)
 
     @property
     def search_name(self) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
+from universal_transformer.axes import Tensor
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.calibration import calibrated
@@ -77,18 +78,24 @@ class Pipeline:
         ]
         return found if several else found[0]
 
-    @property
-    def generate(self) -> Callable[..., list[Generated]]:
-        """`generate` of the model, which takes ids and texts; UserError for a classifier."""
-        if isinstance(self.model, Generating):
-            return self.model.generate
-        raise UserError(f"{type(self.model).__name__} writes no sequences: call the pipeline itself for a class")
+    def generate(self, source: Tensor | Sequence[Any], **options: Any) -> list[Generated]:
+        """Return what `generate` of the model does, for ids or texts, at the depth of the pipeline unless one is given.
+
+        UserError for a classifier, and for what the model refuses.
+        """
+        if not isinstance(self.model, Generating):
+            raise UserError(f"{type(self.model).__name__} writes no sequences: call the pipeline itself for a class")
+        depth = {name: getattr(self.options, name) for name in ("max_steps", "halting_threshold", "exit")}
+        if all(options.get(name) is None for name in depth):
+            options |= depth
+        return self.model.generate(source, **options)
 
     def _example(self, line: str, number: int) -> Example:
         """Return the example of one text."""
         facts = isinstance(self.codec, FactCodec)
-        lines = line.splitlines() if facts else [line]
-        if not facts and len(line.splitlines()) > 1:
+        # as in a file: only a line feed ends a line, with one carriage return before it
+        lines = [part.removesuffix("\r") for part in line.removesuffix("\n").split("\n")]
+        if not facts and len(lines) > 1:
             raise UserError(f"text {number}: {show(line)} has a line break; expected one line, or a list of texts")
         found = list(self.codec.read(enumerate(lines, start=1), name=f"text {number}"))
         if len(found) != 1:

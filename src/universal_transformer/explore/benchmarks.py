@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from universal_transformer.errors import UserError
 from universal_transformer.explore.canvas import BLUE, INK, MUTED, canvas, clean, png
+from universal_transformer.files import read_json, show_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,14 +19,13 @@ Point = Mapping[str, Any]
 
 def read_bench(path: Path) -> dict[str, Any]:
     """Read a file that ``ut bench --json`` wrote."""
+    found = read_json(path)
     try:
-        found = json.loads(path.read_text())
-        if not isinstance(found["measurements"], list):
-            raise TypeError
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
-    except (ValueError, TypeError, KeyError):
-        raise UserError(f"{path}: not a file that ut bench --json wrote") from None
+        for each in found["measurements"]:
+            each["name"], each["ratio"], each["shape"].get("width"), each["details"].get("by")
+            found["machine"]["processor"], found["versions"]["torch"], found["threads"]
+    except (TypeError, KeyError, AttributeError):
+        raise UserError(f"{show_path(path)}: not a file that ut bench --json wrote") from None
     return found
 
 

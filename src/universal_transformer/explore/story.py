@@ -230,8 +230,11 @@ def _most_steps(config: ModelConfig, steps: Sequence[float]) -> int:
 
 def _continue(model: LanguageModel, codec: Codec, example: Example) -> Story:
     assert isinstance(example.target, tuple)
-    prompt = example.target[:PROMPT]
-    found = generate(model, [[model.config.start_id, *prompt]], max_new_tokens=CONTINUATION)[0]
+    coordinates = model.config.coordinates
+    longest = coordinates.max_positions if coordinates.position == "learned" else PROMPT + CONTINUATION
+    prompt = example.target[: max(1, min(PROMPT, longest // 2))]
+    most = min(CONTINUATION, longest - len(prompt))
+    found = generate(model, [[model.config.start_id, *prompt]], max_new_tokens=most)[0]
     written = [*found.tokens, *([model.config.vocabulary.end_id] if found.finished else [])]
     output = model(torch.tensor([[*prompt, *written]], device=next(model.parameters()).device))
     assert output.decoder is not None

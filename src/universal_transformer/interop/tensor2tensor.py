@@ -88,6 +88,8 @@ class Body(nn.Module):
         assert self.encoder is not None
         padding = without_padding((inputs == 0).all(dim=-1))
         if self.space is not None:
+            if not 0 <= target_space < len(self.space):
+                raise UserError(f"target_space={target_space}: allowed are 0 to {len(self.space) - 1}")
             inputs = inputs + self.space[target_space]
         positions = default_positions(inputs.shape[1], padding=None, device=inputs.device)
         encoding = self.encoder.coordinates.encode(positions)
@@ -145,6 +147,20 @@ def _strip(variables: Variables) -> dict[str, np.ndarray]:
 @torch.no_grad()
 def _fill(wanted: Iterator[Variable], variables: dict[str, np.ndarray]) -> None:
     """Copy every variable to its place. UserError when one is missing, left over, wrongly shaped or not finite."""
+    places = _compared(wanted, variables)
+    for name, variable in places.items():
+        value, place = np.asarray(variables[name]), variable.official(variable.parameter)
+        if not np.issubdtype(value.dtype, np.floating):
+            raise UserError(f"official variable {name} holds {value.dtype}, floating point is needed")
+        with np.errstate(over="ignore"):  # a large number of float64 is infinite in float32
+            value = value.astype(torch.empty(0, dtype=place.dtype).numpy().dtype)
+        if not np.isfinite(value).all():
+            raise UserError(f"official variable {name} holds values that are not finite")
+        place.copy_(torch.from_numpy(np.ascontiguousarray(value)))
+
+
+def _compared(wanted: Iterator[Variable], variables: dict[str, np.ndarray]) -> dict[str, Variable]:
+    """Return the variables of a model by name. UserError when one is missing, left over or wrongly shaped."""
     places = {variable.name: variable for variable in wanted}
     message = "{} official variables for these hyper-parameters"
     check_tensors(set(variables), set(places), message=message)
@@ -155,11 +171,7 @@ def _fill(wanted: Iterator[Variable], variables: dict[str, np.ndarray]) -> None:
                 f"official variable {name} has shape {list(value.shape)}, "
                 f"the hyper-parameters ask for {list(place.shape)}"
             )
-        if not np.issubdtype(value.dtype, np.floating):
-            raise UserError(f"official variable {name} holds {value.dtype}, floating point is needed")
-        if not np.isfinite(value).all():
-            raise UserError(f"official variable {name} holds values that are not finite")
-        place.copy_(torch.from_numpy(np.ascontiguousarray(value)))
+    return places
 
 
 def _has(variables: dict[str, np.ndarray], scope: str) -> bool:
@@ -202,10 +214,11 @@ def _vocabularies(
 
 def _num_shards(names: list[str], full: Mapping[str, Any]) -> int:
     """Parts of each embedding: the hyper-parameter, or as many as there are."""
-    if full.get("symbol_modality_num_shards"):
-        return int(full["symbol_modality_num_shards"])
     tables = [table for name in names if (table := TABLE.fullmatch(name)) is not None]
-    return 1 + max(int(table.group(3)) for table in tables)
+    count: int = full.get("symbol_modality_num_shards") or 1 + max(int(table.group(3)) for table in tables)
+    if not 1 <= count <= len(tables):
+        raise UserError(f"symbol_modality_num_shards={count}: the embeddings have {len(tables)} variables in all")
+    return count
 
 
 def load(
@@ -231,8 +244,10 @@ def load(
     own_table = encoder and (source != target or not shared)
     sizes = {"vocabulary.size": source, "vocabulary.target_size": target if own_table else 0}
     config = replaced(config, sizes)
-    model = architecture(config)
     num_shards = _num_shards(list(inside), full)
+    with torch.device("meta"):  # names and shapes are compared before memory is taken
+        _compared(official_variables(architecture(config), num_shards=num_shards, shared=shared), inside)
+    model = architecture(config)
     _fill(official_variables(model, num_shards=num_shards, shared=shared), inside)
     return model.eval()
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from universal_transformer.errors import UserError
+from universal_transformer.files import show
 from universal_transformer.models.components import (
     Architecture,
     InputsConfig,
@@ -25,6 +26,7 @@ from universal_transformer.nn.config import (
     StepConfig,
     TransitionConfig,
 )
+from universal_transformer.typed import NumberOf, typed
 
 TARGET_SPACES = 32  # rows of the official embedding of problems
 DEFAULTS: dict[str, Any] = {
@@ -108,7 +110,17 @@ class Unsupported(UserError):  # noqa: N818 - not every refusal is a mistake
 
 def complete(hparams: Mapping[str, Any]) -> dict[str, Any]:
     """``hparams`` with the defaults filled in and ways to say "none" made one; sizes must be given."""
+    if not isinstance(hparams, Mapping):
+        raise UserError(f"hyper-parameters: found {show(hparams)}; expected an object of names and values")
     full = DEFAULTS | dict(hparams)
+    for name, default in DEFAULTS.items():
+        typed(full[name], _kind(default), where="hyper-parameters", field=name)
+    typed(
+        full.get("symbol_modality_num_shards"),
+        NumberOf | None,
+        where="hyper-parameters",
+        field="symbol_modality_num_shards",
+    )
     for name in ("mix_with_transformer", "position_start_index", "pos"):
         full[name] = full[name] or None
     full["layer_preprocess_sequence"] = full["layer_preprocess_sequence"] or "none"
@@ -119,6 +131,13 @@ def complete(hparams: Mapping[str, Any]) -> dict[str, Any]:
     if missing:
         raise UserError(f"the official hyper-parameters lack {', '.join(missing)}")
     return full
+
+
+def _kind(default: object) -> Any:
+    """Return the type of a hyper-parameter: that of its default. Names and sizes may be None, which stands for none."""
+    return (
+        type(default) if isinstance(default, bool | float) else int | None if isinstance(default, int) else str | None
+    )
 
 
 def check(full: Mapping[str, Any]) -> None:

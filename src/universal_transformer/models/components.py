@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from universal_transformer.typed import ADDED, Count, DropoutRate, Positive
+from universal_transformer.typed import ADDED, Count, DropoutRate, Positive, Range
 
 Architecture = Literal["encoder_decoder", "language_model", "classifier", "tagger"]
 ENCODERS = ("classifier", "tagger")
@@ -63,7 +63,7 @@ class OutputsConfig:
 
     kind: Literal["tokens", "raster", "frames"] = field(default="tokens", metadata=ADDED)
     """What a decoder writes: a text, the intensities of the pixels of a picture, row by row, or frames of numbers."""
-    columns: Count = field(default=0, metadata=ADDED)
+    columns: Annotated[int, Range(0, 2**16)] = field(default=0, metadata=ADDED)
     """Pixels of a row of the picture that is written. The data determine it."""
     features: Count = field(default=0, metadata=ADDED)
     """Numbers of a frame that is written. The data determine it."""

@@ -11,6 +11,7 @@ from torch.nn.functional import embedding
 
 from universal_transformer.axes import Float, Int, Padding, States, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.files import show
 from universal_transformer.models.config import BaseConfig
 from universal_transformer.models.frames import FrameInput, PatchInput, check_frames, number_padding
 
@@ -27,6 +28,8 @@ def check_tokens(ids: Tensor, *, name: str, words: bool = False) -> None:
     """UserError unless ``ids`` are whole numbers [batch, position] (with ``words``: [batch, fact, word]), and some."""
     if torch.compiler.is_compiling():
         return
+    if not isinstance(ids, Tensor):
+        raise UserError(f"{name}: found {show(ids)}; expected a tensor of token ids")
     shape, axes = list(ids.shape), "[batch, fact, word]" if words else "[batch, position]"
     if ids.dtype not in (torch.long, torch.int):
         raise UserError(f"{name} of type {ids.dtype}: token ids are whole numbers, of type torch.long")

@@ -26,6 +26,8 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 HOLDS = f"a model folder holds {CONFIG} and {WEIGHTS}"
 RUN_MODEL = "model"
 """Folder of the model in the folder of a run."""
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+"""Types of numbers that a file of weights may hold."""
 FEW_BLOCKS = 100
 """A model of so many blocks is built for its shapes in any case; one of more, if the file has a tensor for each."""
 MAX_HEADER = 16 * 2**20  # bytes
@@ -83,7 +85,10 @@ class Pretrained(nn.Module):
     def save_pretrained(self, folder: str | Path) -> None:
         """Write ``config.json`` and ``model.safetensors`` into ``folder``, each whole or not at all."""
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{show_path(folder)}: {error.strerror}; expected the name of a folder") from error
         (folder / MANIFEST).unlink(missing_ok=True)  # of the files that are replaced
         tensors = {name: value.detach().cpu().contiguous() for name, value in self.tensors().items()}
         write_bytes(folder / WEIGHTS, save(tensors))
@@ -119,8 +124,11 @@ class Pretrained(nn.Module):
         with _readable(path) as file:
             for name, tensor in self.tensors().items():
                 value = file.get_tensor(name)
-                if not value.is_floating_point():
-                    raise UserError(f"{path}: tensor {name} holds {value.dtype}, floating point is needed")
+                if value.dtype not in FLOATING:
+                    raise UserError(
+                        f"{path}: tensor {name} holds {value.dtype}, floating point of 16 to 64 bits is needed"
+                    )
+                value = value.to(tensor.dtype)  # before the look: a large number of float64 is infinite in float32
                 if not bool(torch.isfinite(value).all()):
                     raise UserError(f"{path}: tensor {name} holds values that are not finite")
                 tensor.copy_(value)
@@ -133,10 +141,13 @@ def find_model(folder: str | Path) -> Path:
     """
     folder = find(folder)
     places = (folder, folder / RUN_MODEL)
-    for place in places:
-        if os.path.lexists(place / WEIGHTS):
-            return place
-    absent = WEIGHTS if (folder / CONFIG).exists() else CONFIG
+    try:
+        for place in places:
+            if os.path.lexists(place / WEIGHTS):
+                return place
+        absent = WEIGHTS if (folder / CONFIG).exists() else CONFIG
+    except OSError as error:  # a name that is too long, say
+        raise UserError(f"{show(str(folder))}: {error.strerror}; {HOLDS}") from error
     looked = " and ".join(map(show_path, places))
     raise UserError(f"{show_path(folder / absent)}: no such file; {HOLDS}; looked in {looked}{known(folder)}")
 

@@ -89,6 +89,7 @@ class Generating(Pretrained):
         max_steps: int | None = None,
         halting_threshold: float | None = None,
         exit: Exit | None = None,
+        target_space: int = 0,
     ) -> list[Generated]:
         """Return the sequence that the model writes for each row of ``source``, as ``ut predict`` does.
 
@@ -98,7 +99,8 @@ class Generating(Pretrained):
         included (None: ``config.generation.limit`` of the length of its row). One beam and greedy ``sampling`` choose
         the likeliest token; several ``beams`` search for a sequence of high probability, with ``length_penalty`` (None:
         0.6) as the exponent of the length penalty. ``max_steps`` and ``halting_threshold`` are the model's own where
-        they are None. With ``exit`` each position stops by itself.
+        they are None. With ``exit`` each position stops by itself. ``target_space`` is the problem of an official
+        model (tensor2tensor), which its encoder embeds.
 
         Raises UserError for ids, shapes and options that do not fit the model.
         """
@@ -109,6 +111,7 @@ class Generating(Pretrained):
             max_steps=max_steps,
             halting_threshold=halting_threshold,
             exit=exit,
+            target_space=target_space,
         )
         found: list[Generated] = decoding.answer(
             self, source, beams=beams, length_penalty=length_penalty, options=options

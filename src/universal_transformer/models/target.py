@@ -7,10 +7,11 @@ from torch import nn
 from torch.nn.functional import linear, pad
 
 from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
+from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import PackedLinear, packs
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.decoder import DecoderSide, DecoderState
-from universal_transformer.models.inputs import RasterInput, TokenInput, check_ids
+from universal_transformer.models.inputs import RasterInput, TokenInput, check_ids, check_tokens
 from universal_transformer.models.positions import without_padding
 from universal_transformer.nn.attention import ProjectedSource
 from universal_transformer.nn.exits import Head
@@ -112,4 +113,7 @@ class TargetSide(DecoderSide):
         self, tokens: Int[Tensor, "batch new"], state: DecoderState, *, padding: Padding | None = None
     ) -> Float[Tensor, "batch new classes"]:
         """Logits after each of the new tokens. The caches of ``state`` grow in place; ``padding``: `refine_next`."""
+        check_tokens(tokens, name="tokens")
+        if len(tokens) != len(state.padding):
+            raise UserError(f"tokens of {len(tokens)} rows: the state is of {len(state.padding)}")
         return self.logits(self.refine_next(self._embed_next(tokens, state), state, padding=padding))

@@ -94,6 +94,7 @@ class TwoSides:
         source: Source,
         *,
         capacity: int,
+        target_space: int = 0,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
         exit: Exit | None = None,
@@ -102,7 +103,7 @@ class TwoSides:
         check_source(source, config=self.config)
         check_threshold_applies(halting_threshold, config=self.config)
         of_source = self.source_depth(max_steps=max_steps, threshold=halting_threshold, exit=exit)
-        projected, trace = self.encode(source, depth=of_source)
+        projected, trace = self.encode(source, target_space=target_space, depth=of_source)
         depth = self.target.depth(max_steps=max_steps, threshold=halting_threshold, exit=exit)
         state = self.target.start(batch=source.shape[0], capacity=capacity, source=projected, depth=depth)
         state.trace = trace
