@@ -25,7 +25,7 @@ are three seeds of stories and Sudoku, and one of the others, where a run takes 
 | every step     | a fixed depth, and the loss after each step                                                 |
 | act            | adaptive computation time, the cap of the fixed depth                                       |
 | act 2x         | the same with twice the cap                                                                 |
-| ponder         | PonderNet, the cap of the fixed depth                                                       |
+| ponder         | PonderNet, the cap of the fixed depth; of addition and multi30k in the decoder alone        |
 | stick-breaking | the stick-breaking rule, the cap of the fixed depth                                         |
 
 With two blocks a step (babi), stick-breaking is not defined. The recipe of Sudoku has the loss after each step. It
@@ -73,6 +73,8 @@ class Comparison:
     """Recipe of the rules that begin from the weights of the fixed depth; empty: all begin anew."""
     left_out: tuple[str, ...] = ()
     """Rules that the model does not serve."""
+    ponder: str = "both"
+    """Side that halts with the rule ponder, which an encoder without an output of its own cannot have."""
 
 
 TASKS = {
@@ -87,6 +89,7 @@ TASKS = {
         seeds=(0,),
         tuned="addition-distance-positions --training.max-updates 1000 --training.learning-rate 1e-3 "
         "--training.halting-delay 0 --training.step-loss mean",
+        ponder="decoder",
     ),
     "multi30k": Comparison(
         "multi30k --training.minutes 0 --training.max-updates 1400 --training.precision float32",
@@ -95,6 +98,7 @@ TASKS = {
         seeds=(0,),
         tuned="multi30k --training.minutes 0 --training.max-updates 400 --training.precision float32 "
         "--training.learning-rate 5e-4 --training.halting-delay 0 --training.step-loss mean",
+        ponder="decoder",
     ),
     "babi": Comparison(
         # the second of the two commands in docs/reproduction.md; the first makes runs/four
@@ -146,7 +150,8 @@ def measure(task: str, rule: str, *, seed: int, folder: Path) -> dict[str, Any]:
     recipe = shlex.split(compared.recipe)
     if compared.tuned and rule != "fixed":
         recipe = [*shlex.split(compared.tuned), "--from", str(folder.with_name(f"{task}-fixed-{seed}"))]
-    command = ["train", *recipe, *RULES[rule], *cap, "--training.seed", str(seed)]
+    side = ["--model.halting.side", compared.ponder] if rule == "ponder" and compared.ponder != "both" else []
+    command = ["train", *recipe, *RULES[rule], *side, *cap, "--training.seed", str(seed)]
     place = str(folder)
     if (folder / "checkpoints").exists():
         ut("train", "--resume", place, "--quiet")
