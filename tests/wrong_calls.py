@@ -11,6 +11,7 @@ import universal_transformer as ut
 from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.baselines.lstm import LstmLanguageModel
 from universal_transformer.evaluation.pipeline import Pipeline
+from universal_transformer.interop import tensor2tensor
 from universal_transformer.registry import build
 
 torch.manual_seed(0)
@@ -147,6 +148,7 @@ CALLS = {
         lambda: Pipeline(model=language, codec=None)(["a", 3]),
         "text 1: found 3; expected text",
     ),
+    "no hyper-parameters": (lambda: tensor2tensor.load({}, None), "hyper-parameters: found None; expected an object"),
     "no run": (lambda: ut.load("no/such/run"), "no such file"),
 }
 
