@@ -100,7 +100,7 @@ def test_a_flag_is_no_number_and_a_fraction_no_count(path):
 @pytest.mark.parametrize("path", COUNTS)
 def test_counts_have_bounds(path):
     for value in (-1, 2**31):
-        with pytest.raises(UserError, match=rf"^{path}: expected a whole number, at least [01] and at most 2,147"):
+        with pytest.raises(UserError, match=rf"^{path}: expected a whole number, at least [01] and at most [0-9,]+"):
             replaced(ModelConfig(), {path: value})
 
 
