@@ -263,5 +263,5 @@ def _file_name(options: argparse.Namespace, *, calibrated: bool) -> str:
 
 
 def _as_name(text: str) -> str:
-    """Return names that come from data, or paths, as a part of a file name: the end of a long one tells more."""
+    """Return names that come from data, or paths, as a part of a file name; of a long one the end is kept."""
     return re.sub(r"[^\w.]+", "-", text)[-80:].strip("-")
