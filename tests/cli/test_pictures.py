@@ -68,7 +68,8 @@ def test_pictures_are_sampled_by_their_seed_unless_a_temperature_is_given(traine
         command = ["predict", str(trained / "drawing"), "texts", "--jsonl", "--output", "out", *options]
         assert main(command) == 0
         fields = json.loads(capsys.readouterr().out)
-        assert fields["file"] == "out/0001.png"
+        # files of earlier calls are kept
+        assert fields["file"] == f"out/{len(list(Path('out').iterdir())):04d}.png"
         assert len(fields["output"]) == 16
         assert fields["finished"]
         return fields["text"]

@@ -45,16 +45,16 @@ class InferenceOptions:
     """Stops positions in place of the model's own halting."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.halting_threshold, int | float):  # before the types: its message names the range, NaN too
+            check_threshold(self.halting_threshold)
         check(self)
         if self.beams > 1 and self.sampling.temperature > 0:
             raise UserError(f"beams={self.beams} and temperature={self.sampling.temperature}: choose beams or sampling")
-        if self.halting_threshold is not None:
-            check_threshold(self.halting_threshold)
-            if self.exit is not None:
-                raise UserError(
-                    f"exit {self.exit} and halting_threshold={self.halting_threshold:g}: an exit replaces the halting "
-                    "unit, so that its threshold changes nothing; choose one of them"
-                )
+        if self.halting_threshold is not None and self.exit is not None:
+            raise UserError(
+                f"exit {self.exit} and halting_threshold={self.halting_threshold:g}: an exit replaces the halting "
+                "unit, so that its threshold changes nothing; choose one of them"
+            )
         if self.max_steps is not None and self.max_steps < 1:
             raise UserError(f"max_steps={self.max_steps}: a whole number of at least 1 step")
 
