@@ -57,7 +57,7 @@ def test_fused_attention_is_the_explicit_softmax(batch, queries, keys, masked):
     torch.testing.assert_close(fused, weights @ value)
 
 
-@pytest.mark.claim("equation 2", "equation 3")
+@pytest.mark.claim("US 4", "equation 2", "equation 3")
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 def test_self_attention_is_the_naive_loop_over_heads_and_keys(causal, bias):

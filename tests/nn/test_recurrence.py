@@ -36,7 +36,7 @@ def check_against(run, module, *, padded, source=None, **depth):
     return trace
 
 
-@pytest.mark.claim("equation 4", "equation 5", "figure 1", "figure 4")
+@pytest.mark.claim("US 4", "equation 4", "equation 5", "figure 1", "figure 4")
 @pytest.mark.parametrize("padded", [right_padding, left_padding])
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("decoder", [False, True])
