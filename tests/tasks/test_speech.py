@@ -17,7 +17,7 @@ from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.recipes import RECIPES
 from universal_transformer.tasks import load_codec, speech
-from universal_transformer.tasks.speech import MASKS, SpeechCodec, SpeechData, blanked, pause, scaled, warped
+from universal_transformer.tasks.speech import MASKS, SpeechCodec, SpeechData, blanked, pause, scaled, tilted, warped
 from universal_transformer.typed import replaced
 
 FEW = {"train_examples": 60, "validation_strings": 8, "test_strings": 12}
@@ -123,6 +123,19 @@ def test_frames_at_the_same_pace_and_height_are_unchanged(monkeypatch):
     monkeypatch.setattr(speech, "HEIGHT", 0.0)
     frames = np.random.default_rng(0).normal(size=(9, HEARD.bands)).astype(np.float32)
     np.testing.assert_allclose(warped(frames, np.random.default_rng(1)), frames, rtol=1e-6)
+
+
+def test_level_and_tilt_add_one_line_over_the_bands_to_every_frame():
+    draw = np.random.default_rng(0)
+    frames = draw.standard_normal((5, HEARD.bands)).astype(np.float32)
+    changes = [tilted(frames, draw) - frames for _ in range(20)]
+    for change in changes:
+        line = np.linspace(change[0, 0], change[0, -1], HEARD.bands)
+        np.testing.assert_allclose(change, np.broadcast_to(line, change.shape), atol=1e-5)
+        assert abs(change.mean()) <= speech.LEVEL + 1e-5
+        assert abs(change[0, -1] - change[0, 0]) <= speech.TILT + 1e-5
+    assert len({float(change[0, 0]) for change in changes}) == len(changes)
+    assert all((tilted(pause(3), draw) >= np.log(FLOOR) - 1e-5).all() for _ in range(20))
 
 
 def test_joined_frames_are_those_of_joined_sounds_but_at_their_ends():

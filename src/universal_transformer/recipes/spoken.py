@@ -22,7 +22,7 @@ def speech() -> RunConfig:
         ),
         training=TrainingConfig(
             minutes=0.0,
-            max_updates=3000,
+            max_updates=12_000,
             batch_tokens=2048,
             optimizer="adamw",
             learning_rate=2e-3,

@@ -2,9 +2,9 @@
 
 A source has frames of mel bands (`data.sound`), a target one token for each digit. A string joins recordings of one
 speaker with pauses between them. Training examples are made when they are needed, and each is distorted: its pace by up
-to a quarter and the heights of its bands by up to an eighth, noise is added, and some frames and bands are blanked
-(SpecAugment, Park et al. 2019, arXiv 1904.08779). Test and validation recordings are not distorted, and belong to no
-other part.
+to a quarter and the heights of its bands by up to an eighth, its level and its spectral tilt change, noise is added,
+and some frames and bands are blanked (SpecAugment, Park et al. 2019, arXiv 1904.08779). Test and validation recordings
+are not distorted, and belong to no other part.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ MIDDLE, SPREAD = -2.0, 3.0
 """Log energies are ``(F - MIDDLE) / SPREAD`` in a model, so that their mean is near 0 and their spread near 1."""
 LONGEST_PAUSE = 20  # frames
 PACE, HEIGHT = 0.25, 0.125
+LEVEL, TILT = 1.0, 2.0
+"""Largest change of all log energies, and of the difference between those of the highest and the lowest band."""
 LOUDEST_NOISE = -4.0
 """Log energy of the bands of the loudest noise that is added; the quietest is that of silence."""
 MASKS, WIDEST_MASK = 2, 8
@@ -82,7 +84,7 @@ class SpeechData:
     strings: Annotated[float, Range(0, 1)] = 0.0
     """Part of the training examples that are strings of 2 to 5 digits; the others are single digits."""
     distorted: bool = True
-    """Distort training examples: pace, heights of bands, noise, blanked frames and bands."""
+    """Distort training examples: pace, heights of bands, level, spectral tilt, noise, blanked frames and bands."""
     train_examples: AtLeastOne = 12_000
     """Training examples in an epoch, made when they are needed."""
     validation_strings: AtLeastOne = 120
@@ -160,7 +162,7 @@ class SpeechData:
         if not self.distorted:
             return _example(pieces, digits)
         around = [pause(int(draw.integers(LONGEST_PAUSE // 2 + 1))) for _ in range(2)]
-        frames = warped(np.concatenate([around[0], *pieces, around[1]]), draw)
+        frames = tilted(warped(np.concatenate([around[0], *pieces, around[1]]), draw), draw)
         begin = draw.integers(len(self._noise) - len(frames))
         noise = self._noise[begin : begin + len(frames)] + np.float32(draw.uniform(np.log(FLOOR), LOUDEST_NOISE))
         return _example([np.maximum(frames, noise)], digits, draw=draw)
@@ -188,6 +190,13 @@ def warped(frames: Frames, draw: np.random.Generator) -> Frames:
     length, bands = frames.shape
     slow = _mixing(np.linspace(0, length - 1, max(1, round(length * pace))), length) @ frames
     return np.asarray(slow @ _mixing(np.minimum(np.arange(bands) * height, bands - 1), bands).T, dtype=np.float32)
+
+
+def tilted(frames: Frames, draw: np.random.Generator) -> Frames:
+    """Return frames as another microphone might record them: louder or quieter, and duller or brighter."""
+    slope = np.linspace(-0.5, 0.5, frames.shape[1]) * draw.uniform(-TILT, TILT)
+    louder = frames + np.asarray(draw.uniform(-LEVEL, LEVEL) + slope, dtype=np.float32)
+    return np.maximum(louder, np.float32(np.log(FLOOR)))
 
 
 def _mixing(places: np.ndarray[Any, np.dtype[np.float64]], length: int) -> Frames:
