@@ -22,7 +22,6 @@ from universal_transformer.files import write_bytes
 from universal_transformer.nn.config import Exit
 from universal_transformer.tasks.pictures import NAMES, PictureCodec
 
-IMAGES = Path(__file__).with_name("images")
 TEMPERATURES = (0.5, 0.8, 1.0)
 ROWS = 2
 """Pictures of each temperature in a column."""
@@ -33,7 +32,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--exit", help="when a pixel of a model that does not halt makes its last step")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, default=IMAGES)
+    parser.add_argument("--folder", type=Path, default=Path(), help="where figures are written (default: here)")
     chosen = parser.parse_args()
     run = open_run(chosen.run)
     if not isinstance(run.codec, PictureCodec):
@@ -43,12 +42,17 @@ def main() -> None:
     for temperature in TEMPERATURES:
         sampling = Sampling(temperature=temperature, seed=chosen.seed)
         grids[temperature] = drawn(run.model, run.codec, list(NAMES) * ROWS, sampling=sampling, stop=None)
-    write_bytes(chosen.folder / "pictures.png", by_temperature({name: grid[0] for name, grid in grids.items()}))
+    write(chosen.folder / "pictures.png", by_temperature({name: grid[0] for name, grid in grids.items()}))
     sampling = Sampling(temperature=1.0, seed=chosen.seed)
     pictures, steps = drawn(run.model, run.codec, NAMES, sampling=sampling, stop=stop)
     rule = "its halting unit" if stop is None else f"the exit {stop}"
     if run.model.config.halts or stop is not None:
-        write_bytes(chosen.folder / "picture_steps.png", with_steps(pictures, steps, rule=rule))
+        write(chosen.folder / "picture_steps.png", with_steps(pictures, steps, rule=rule))
+
+
+def write(path: Path, picture: bytes) -> None:
+    write_bytes(path, picture)
+    print(f"written to {path}")
 
 
 def drawn(

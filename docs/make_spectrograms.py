@@ -23,14 +23,12 @@ from universal_transformer.nn.config import Exit
 from universal_transformer.tasks.speech import WORDS
 from universal_transformer.tasks.voice import VoiceCodec, prompt
 
-IMAGES = Path(__file__).with_name("images")
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--exit", help="when a position of a model that does not halt makes its last step")
-    parser.add_argument("--folder", type=Path, default=IMAGES)
+    parser.add_argument("--folder", type=Path, default=Path(), help="where figures are written (default: here)")
     chosen = parser.parse_args()
     run = open_run(chosen.run)
     if not isinstance(run.codec, VoiceCodec):
@@ -40,7 +38,9 @@ def main() -> None:
     rows = generate_frames(run.model, sources, exit=stop)
     rule = "its halting unit" if stop is None else f"the exit {stop}"
     steps = run.model.config.max_steps if run.model.config.halts or stop is not None else 0
-    write_bytes(chosen.folder / "voice.png", by_speaker(rows, most_steps=steps, rule=rule))
+    path = chosen.folder / "voice.png"
+    write_bytes(path, by_speaker(rows, most_steps=steps, rule=rule))
+    print(f"written to {path}")
 
 
 def by_speaker(rows: list[GeneratedFrames], *, most_steps: int, rule: str) -> bytes:

@@ -274,6 +274,6 @@ def report() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2 or not set(sys.argv[2:]) <= set(TASKS):
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-") or not set(sys.argv[2:]) <= set(TASKS):
         sys.exit(__doc__)
     main(Path(sys.argv[1]), sys.argv[2:] or list(TASKS))

@@ -25,6 +25,7 @@ import numpy as np
 from universal_transformer.cli.run_folder import open_run
 from universal_transformer.data.handwriting import block_means, load_handwriting
 from universal_transformer.decoding import Sampling
+from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.files import write_json
@@ -146,4 +147,7 @@ def last(lines: list[dict[str, Any]], event: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except UserError as error:
+        sys.exit(str(error))

@@ -26,6 +26,7 @@ from universal_transformer.data.example import Frames
 from universal_transformer.data.griffin_lim import spectral_convergence, waveform
 from universal_transformer.data.recordings import RECORDINGS, SPEAKERS, recorded_frames
 from universal_transformer.data.sound import SPOKEN, encode_wav, log_mel
+from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.files import write_json
 from universal_transformer.tasks.speech import WORDS, SpeechCodec
@@ -142,4 +143,7 @@ def last(lines: list[dict[str, Any]], event: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except UserError as error:
+        sys.exit(str(error))

@@ -110,6 +110,14 @@ def test_a_bad_picture_is_one_line_beside_the_results_of_the_others(trained, tmp
     assert sum("missing.png: no such picture" in line for line in lines) == 1
 
 
+def test_a_file_of_another_kind_is_refused_once(trained, tmp_path, capsys):
+    (tmp_path / "a.tiff").write_bytes(b"II*\x00\xc4\n\xc4\n\xc4")
+    assert main(["predict", str(trained / "reading"), "a.tiff"]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "a.tiff" in line]
+    assert "expected a file of .png, " in line
+    assert line.endswith("or a text file with the path of one a line")
+
+
 def test_a_model_of_text_takes_one_file(trained, tmp_path, capsys):
     assert main(["predict", str(trained / "drawing"), "a", "b"]) == 2
     assert "name one file" in capsys.readouterr().err

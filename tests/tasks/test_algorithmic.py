@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -134,6 +135,9 @@ def test_a_model_reads_and_writes_numbers_from_their_last_digit_where_that_is_ch
     assert example.source == dataclasses.replace(codec, operator="").encode("59+71")
     assert codec.render([4 + 2, 4 + 1, 4 + 1, 2]) == "112"
     assert codec.example("95+17", "112").target == (4 + 2, 4 + 1, 4 + 1, 2)
+    for line in ("12+", "+", "1234", "1+2+3", "1++2"):
+        with pytest.raises(UserError, match=rf"^f.txt:3: found '{re.escape(line)}'; expected two numbers with \+"):
+            list(codec.read([(3, line)], name="f.txt"))
     codec.save(tmp_path)
     assert load_codec(tmp_path) == codec
     fields = json.loads((tmp_path / "codec.json").read_text())

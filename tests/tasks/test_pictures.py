@@ -78,6 +78,10 @@ def test_a_caption_of_a_missing_picture_is_one_line(tmp_path):
     with pytest.raises(UserError) as caught:
         PicturesData(train=str(captions)).load()
     assert str(caught.value) == f"{captions}:8: {tmp_path / '7.png'}: no such picture; this line names it"
+    (tmp_path / "7.png").write_bytes(b"\x89PNG")
+    said = rf"^{captions}:8: {tmp_path / '7.png'}: not a whole picture.*this line names it$"
+    with pytest.raises(UserError, match=said):
+        PicturesData(train=str(captions)).load()
 
 
 @pytest.mark.parametrize(

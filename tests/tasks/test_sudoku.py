@@ -102,6 +102,14 @@ def test_boards_that_are_none_are_refused_in_one_line(line, message):
     assert str(error.value).startswith(message)
 
 
+def test_what_is_wrong_with_an_answer():
+    codec = SudokuCodec(side=4)
+    solved = "1234341221434321"
+    assert codec.fault(solved) == ""
+    assert codec.fault("." + solved[1:]) == "a board with 1 blank cells"
+    assert codec.fault("2" + solved[1:]) == "a board that is not solved: the digit 2 twice in row 1; expected once"
+
+
 def test_a_small_run_is_trained_scored_with_more_steps_and_asked(tmp_path, capsys):
     run = tmp_path / "run"
     data = ["--train-boards", "20", "--train-examples", "60", "--validation-boards", "4", "--test-boards", "6"]
@@ -119,6 +127,10 @@ def test_a_small_run_is_trained_scored_with_more_steps_and_asked(tmp_path, capsy
     assert [digit for digit, given in zip(first, LINE, strict=True) if given != "."] == list("13412")
     assert second == ""
     assert "lines:2: a board of 15 cells; expected 16" in found.err
+    assert "warning: output line 1: a board " in found.err, "two updates solve no board"
+    # options may stand before the file too
+    assert main(["predict", str(run), "--max-steps", "2", str(tmp_path / "lines")]) == 2
+    assert capsys.readouterr().out.splitlines()[0] == first
 
 
 def test_the_oracle_of_disjoint_parts_sees_a_board_in_two_parts():

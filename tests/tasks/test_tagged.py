@@ -60,6 +60,25 @@ def test_columns_are_chosen_and_blanks_inside_of_a_token_are_kept_as_one_token(t
     assert (row.first, row.second) == ("10_000 #", "NUM SYM")
 
 
+def test_comments_ranges_and_empty_nodes_of_conll_u_are_no_tokens(tmp_path):
+    rest = "\t".join("_" * 6)
+    lines = [
+        "# newdoc",
+        "# newpar",
+        "#text",
+        f"1-2\tdel\t_\t_\t{rest}",
+        f"1\tde\t_\tADP\t{rest}",
+        f"2\tel\t_\tDET\t{rest}",
+    ]
+    lines += [f"2.1\tx\t_\tX\t{rest}", f"3\tdog\t_\tNOUN\t{rest}"]
+    (tmp_path / "a").write_text("\n".join(lines))
+    (row,) = read_conll(tmp_path / "a", token_column=2, tag_column=4).rows
+    assert (row.line, row.first, row.second) == (5, "de el dog", "ADP DET NOUN")
+    (tmp_path / "times").write_text("0.1\tde\tADP\n0.2\tdog\tNOUN\n")
+    (row,) = read_conll(tmp_path / "times", token_column=2, tag_column=3).rows
+    assert row.first == "de dog", "numbers of another format are no ids"
+
+
 def test_words_that_occur_once_are_unknown_and_long_sentences_are_left_out(tmp_path):
     path = write(tmp_path / "a.conll", [*SENTENCES, [("rare", "N"), ("the", "D")]])
     task = TaggedData(train=path, validation=path, max_length=3).load()

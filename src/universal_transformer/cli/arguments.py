@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Parse all arguments; one that is unknown is a UserError with near matches."""
-        known, unknown = self.parse_known_args(arguments)
+        known, unknown = self.parse_known_intermixed_args(arguments)
         if unknown:
             options = [name for name in self._option_string_actions if name.startswith("--")]
             first = unknown[0].split("=", 1)[0]

@@ -171,6 +171,7 @@ class _Results:
     def show(self, answer: Prediction) -> None:
         """Print the prediction for the next example, after the results of the invalid lines before it."""
         from universal_transformer.evaluation.words import with_words
+        from universal_transformer.tasks.task import CheckedCodec
 
         self._show_failures()
         outcome = self._pending.popleft()
@@ -181,6 +182,8 @@ class _Results:
             self._cut.append(self._shown)
         answer = with_words(answer, codec=self._codec, line=line, example=example)
         self._note_unknown(answer.unknown)
+        if isinstance(self._codec, CheckedCodec) and (fault := self._codec.fault(answer.text)):
+            note(error_line(f"warning: output line {self._shown}: {fault}"))
         for text in example.notes:
             note(error_line(text))
         file = {"file": self._write(answer.content)} if answer.content else {}
@@ -258,7 +261,7 @@ def _outcomes(codec: Codec, files: Sequence[str | None]) -> Iterator[tuple[Examp
         raise UserError(f"{len(files)} files: this model reads lines of text; name one file of them")
     for file in files:
         if file is None or not suffixes or not file.lower().endswith(suffixes):
-            yield from _lines(codec, file)
+            yield from _lines(codec, file, suffixes=suffixes)
             continue
         try:
             yield next(codec.read([(1, file)], name=file)), file
@@ -266,8 +269,11 @@ def _outcomes(codec: Codec, files: Sequence[str | None]) -> Iterator[tuple[Examp
             yield str(error)
 
 
-def _lines(codec: Codec, file: str | None) -> Iterator[tuple[Example, str] | str]:
-    """Yield, for each line of `file` (None: standard input), its example and the line, or an error message."""
+def _lines(codec: Codec, file: str | None, *, suffixes: tuple[str, ...]) -> Iterator[tuple[Example, str] | str]:
+    """Yield, for each line of `file` (None: standard input), its example and the line, or an error message.
+
+    A line of a codec that reads files with `suffixes` is the path of one; what is no text is refused once.
+    """
     from universal_transformer.files import read_lines, read_stream, try_lines, try_stream
     from universal_transformer.tasks.facts import FactCodec
 
@@ -278,6 +284,9 @@ def _lines(codec: Codec, file: str | None) -> Iterator[tuple[Example, str] | str
         return
     for place, line in try_stream(sys.stdin.buffer, name) if file is None else try_lines(file):
         try:
+            if isinstance(line, UserError) and suffixes:
+                yield f"{line}; expected a file of {', '.join(suffixes)}, or a text file with the path of one a line"
+                return
             if isinstance(line, UserError):
                 raise line
             missing = f"{name}:{place}: an empty line; expected input for a prediction"

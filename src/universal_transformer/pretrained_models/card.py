@@ -97,7 +97,6 @@ def differences(found: Figures, card: Figures) -> list[str]:
 
 def page(card: Card) -> str:
     """Return the card as Markdown."""
-    given, answer = (text.replace("\n", " ") for text in card.example)
     commit = f"{card.commit}{'' if card.clean else ' with changes'}" if card.commit else "unknown"
     versions = ", ".join(f"{name} {version}" for name, version in card.versions.items())
     lines = [
@@ -107,7 +106,7 @@ def page(card: Card) -> str:
         "",
         card.usage,
         "",
-        f"Example: `{given}` gives `{answer}`.",
+        *_example(*card.example),
         "",
         "## Figures",
         "",
@@ -136,6 +135,13 @@ def page(card: Card) -> str:
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _example(given: str, answer: str) -> list[str]:
+    answer = answer.replace("\n", " ")
+    if "\n" not in given:
+        return [f"Example: `{given}` gives `{answer}`."]
+    return ["Example, one fact a line:", "", "```text", given, "```", "", f"The answer is `{answer}`."]
 
 
 def _figures(figures: Figures) -> list[str]:

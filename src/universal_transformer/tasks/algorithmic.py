@@ -7,6 +7,7 @@ to their first. Users read and write them as usual: the codec turns them around.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -61,9 +62,16 @@ class CharacterCodec(SavedCodec):
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example a line; spaces around it are dropped, empty lines skipped."""
         for number, line in lines:
-            if line.strip():
+            if text := line.strip():
                 where = f"{show_path(name)}:{number}"
-                yield Example(source=self.encode(line.strip(), where=where), target=())
+                source = self.encode(text, where=where)
+                if self.operator and not re.fullmatch(f"[^{self.operator}]+[{self.operator}][^{self.operator}]+", text):
+                    one, other = (self.symbols.replace(self.operator, "")[place] for place in (1, -1))
+                    raise UserError(
+                        f"{where}: found {show(text)}; expected two numbers with {self.operator} between them, such as "
+                        f"{one}{self.operator}{other}"
+                    )
+                yield Example(source=source, target=())
 
     def render(self, target: int | Sequence[int]) -> str:
         """Turn ids up to the end id into text; ids without a symbol become "�"."""

@@ -27,7 +27,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import one_line
 from universal_transformer.tasks.codecs import SavedCodec
 from universal_transformer.tasks.lazy import LazyExamples
-from universal_transformer.tasks.picture_tables import captions_tables, changed_pictures
+from universal_transformer.tasks.picture_tables import captions_tables, changed_pictures, naming
 from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.typed import AtLeastOne, AtLeastTwo, NumberOf, Range, Share, check
@@ -173,11 +173,11 @@ class CaptionsData:
     def _encode(self, codec: CaptionCodec, table: TextTable, notes: list[str]) -> list[Example]:
         notes += changed_pictures(table, height=self.height)
         captions = codec.tokenizer.encode_many([row.second for row in table.rows])
-        examples = [
-            Example(source=codec.columns(codec.pixels(row.first)), target=(*caption, END))
-            for row, caption in zip(table.rows, captions, strict=True)
-            if len(caption) < self.max_length
-        ]
+        examples = []
+        for row, caption in zip(table.rows, captions, strict=True):
+            if len(caption) < self.max_length:
+                with naming(table, row):
+                    examples.append(Example(source=codec.columns(codec.pixels(row.first)), target=(*caption, END)))
         notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="caption")
         return examples
 

@@ -106,7 +106,10 @@ class ControlCodec(SavedCodec):
         rows: list[tuple[str, list[object]]] = []
         for number, line in read_lines(path):
             fields = [field.strip() for field in line.split(",")]
-            if line.strip() and not (number == 1 and fields == list(self.features)):
+            if number == 1 and sorted(fields) == sorted(self.features):
+                if fields != list(self.features):
+                    raise UserError(f"{path}:1: the columns {', '.join(fields)}; expected {', '.join(self.features)}")
+            elif line.strip():
                 rows.append((f"{path}:{number}", [_number(field) for field in fields]))
             if len(rows) > self.history:
                 break  # more than are needed to refuse them

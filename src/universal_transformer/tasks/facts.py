@@ -201,7 +201,7 @@ class FactCodec(SavedCodec):
             if len(ids) > self.max_fact_words:
                 raise UserError(
                     f"{where}: {show(text)} has {len(ids)} words; "
-                    f"a fact has at most {self.max_fact_words}, as in the training data"
+                    f"a fact has at most {self.max_fact_words}, as in the training data, and a line of its own"
                 )
             self._seen[text] = ids
         return self._seen[text]

@@ -5,12 +5,13 @@ A picture is a file, named from the folder of the captions file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from universal_transformer.data.picture_files import note_changes
-from universal_transformer.data.text_table import Columns, TextTable, read_table
+from universal_transformer.data.text_table import Columns, TextRow, TextTable, read_table
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.tasks.tables import OwnTables
@@ -30,6 +31,15 @@ def read_captions(path: str | Path) -> TextTable:
     return replace(table, rows=tuple(rows))
 
 
+@contextmanager
+def naming(table: TextTable, row: TextRow) -> Iterator[None]:
+    """Add the line of a captions file that names a picture to what is said of the picture."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{table.name}:{row.line}: {error}; this line names it") from error
+
+
 def captions_tables(paths: Mapping[str, str], *, fraction: float, seed: int) -> OwnTables:
     """Return the tables of captions files by part; a part without a path has no file."""
     return OwnTables(
@@ -44,7 +54,10 @@ def captions_tables(paths: Mapping[str, str], *, fraction: float, seed: int) -> 
 
 def changed_pictures(table: TextTable, *, height: int, width: int = 0) -> list[str]:
     """Return a note if pictures of a table are scaled or turned to grey when they are read."""
-    changed = [note for row in table.rows if (note := note_changes(row.first, height=height, width=width))]
+    changed: list[str] = []
+    for row in table.rows:
+        with naming(table, row):
+            changed += filter(None, [note_changes(row.first, height=height, width=width)])
     if not changed:
         return []
     return [f"{table.name}: {len(changed):,} of {len(table.rows):,} pictures are changed; the first is {changed[0]}"]

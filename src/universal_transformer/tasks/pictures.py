@@ -22,7 +22,7 @@ from universal_transformer.data.tokenizer import END, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.codecs import SavedCodec, read_sources
-from universal_transformer.tasks.picture_tables import captions_tables, changed_pictures
+from universal_transformer.tasks.picture_tables import captions_tables, changed_pictures, naming
 from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.typed import AtLeastTwo, NumberOf, Range, Share, check
@@ -172,14 +172,12 @@ class PicturesData:
     def _encode(self, codec: PictureCodec, table: TextTable, notes: list[str]) -> list[Example]:
         notes += changed_pictures(table, height=self.side, width=self.side)
         captions = codec.tokenizer.encode_many([row.second for row in table.rows])
-        examples = [
-            Example(
-                source=(*caption, END),
-                target=codec.target(read_pixels(row.first, height=self.side, width=self.side)),
-            )
-            for row, caption in zip(table.rows, captions, strict=True)
-            if len(caption) < self.max_length
-        ]
+        examples = []
+        for row, caption in zip(table.rows, captions, strict=True):
+            if len(caption) < self.max_length:
+                with naming(table, row):
+                    pixels = read_pixels(row.first, height=self.side, width=self.side)
+                examples.append(Example(source=(*caption, END), target=codec.target(pixels)))
         notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="caption")
         return examples
 

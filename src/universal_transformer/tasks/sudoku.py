@@ -81,6 +81,16 @@ class SudokuCodec(SavedCodec):
                 seen.add((digit, unit))
         return cells
 
+    def fault(self, text: str) -> str:
+        """Return what is wrong with an answer: a blank cell, or a digit twice in a row, column or box."""
+        if "." in text:
+            return f"a board with {text.count('.')} blank cells"
+        try:
+            self._cells(text, where="a board that is not solved")
+        except UserError as error:
+            return str(error)
+        return ""
+
     def render(self, target: int | Sequence[int]) -> str:
         """Turn the digits of cells into text; 0 is a dot."""
         return "".join(str(digit or ".") for digit in ((target,) if isinstance(target, int) else target))

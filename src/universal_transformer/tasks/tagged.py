@@ -7,6 +7,7 @@ left out. Words that occur once in training are unknown, so that the model learn
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +28,7 @@ from universal_transformer.typed import AtLeastOne, NumberOf, Share, check
 WORDS: Literal["whitespace"] = "whitespace"
 """The kind of tokenizer that takes each token of a line as it is."""
 MOST_TAGS = 10_000
+COLUMNS_OF_CONLL_U = 10
 NO_TAG = "_"
 """Written for a position without a tag; only an untrained model gives it."""
 
@@ -183,7 +185,7 @@ def read_conll(path: str | Path, *, token_column: int = 1, tag_column: int = 0) 
         if sentence and not line.strip():
             rows.append(_row(first, sentence))
             sentence = []
-        if not line.strip() or _is_left_out(line):
+        if not line.strip() or _is_left_out(line, token_column=token_column):
             continue
         first = first if sentence else number
         sentence.append(_token_and_tag(line, f"{name}:{number}", token_column=token_column, tag_column=tag_column))
@@ -199,9 +201,17 @@ def _row(line: int, sentence: Sequence[tuple[str, str]]) -> TextRow:
     return TextRow(line, tokens, tags)
 
 
-def _is_left_out(line: str) -> bool:
+def _is_left_out(line: str, *, token_column: int) -> bool:
+    """Return whether a line has no token: a comment, the start of a document, or a range or an empty node of CoNLL-U.
+
+    With an id before the token, as in CoNLL-U, every line that begins with # is a comment. Otherwise # may be a token.
+    """
+    first = line.split()[0]
+    if token_column > 1:
+        between = line.count("\t") + 1 == COLUMNS_OF_CONLL_U and re.fullmatch(r"[0-9]+[-.][0-9]+", first)
+        return bool(between) or first[0] == "#" or first == "-DOCSTART-"
     comment = line.startswith("# ") and " = " in line and "\t" not in line
-    return comment or line.split()[0] == "-DOCSTART-"
+    return comment or first == "-DOCSTART-"
 
 
 def _token_and_tag(line: str, where: str, *, token_column: int, tag_column: int) -> tuple[str, str]:

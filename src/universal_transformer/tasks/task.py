@@ -162,6 +162,14 @@ class CompletingCodec(Protocol):
 
 
 @runtime_checkable
+class CheckedCodec(Protocol):
+    """A codec of answers that can be seen to be wrong."""
+
+    def fault(self, text: str) -> str:
+        """Return what is wrong with an answer, whatever was asked; empty if nothing is seen to be."""
+
+
+@runtime_checkable
 class OpenCodec(Protocol):
     """A codec of texts with words or characters that are not in its vocabulary."""
 

@@ -217,7 +217,7 @@ class RunConfig:
         if self.training.step_loss != "last" and self.model.expects_loss:
             raise UserError(
                 f"training.step_loss: {self.training.step_loss!r}, but the rule ponder weighs the loss of each step by "
-                "its probability; leave it out"
+                "its probability; allowed here: 'last'"
             )
         frames = isinstance(self.model, ModelConfig) and self.model.outputs.kind == "frames"
         if self.training.step_loss != "last" and frames:
