@@ -60,6 +60,21 @@ def test_a_form_whose_answer_is_no_known_class_is_the_given_example():
     assert codec.words(lists[-1])[0].split()[-2] == "milk"
 
 
+def test_an_answer_is_exchanged_however_it_is_spelled():
+    given = ["1 Fred gave the football to Jeff there.", "2 Who gave the football to Jeff?\tFred\t1"]
+    given += ["3 Bill gave the milk to Mary there.", "4 Who did Bill give the milk to?\tMary\t3"]
+    given += ["5 Who gave the milk?\tBill\t3", "6 Who received the football?\tJeff\t1"]
+    questions = list(parse(enumerate(given, 1), name="story.txt"))
+    codec = FactCodec.of(questions)
+    assert set(codec.answers) == {"Fred", "Mary", "Bill", "Jeff"}
+    found = Counter()
+    for form in ExchangedExamples({5: [codec.encode(questions[0])]}, codec=codec, forms=50):
+        giver = codec.words(form)[0].split()[0]
+        assert codec.render(form.target) == giver.capitalize()
+        found[giver] += 1
+    assert set(found) == {"bill", "fred", "jeff", "mary"}
+
+
 def test_a_task_without_classes_keeps_its_examples():
     _, given, examples = forms_of(18)
     assert 18 not in CLASSES

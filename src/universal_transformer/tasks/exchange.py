@@ -56,7 +56,8 @@ class ExchangedExamples(LazyExamples):
     def __init__(self, examples: Mapping[int, Sequence[Example]], *, codec: FactCodec, forms: int) -> None:
         self._codec = codec
         self._given = [(example, number) for number, given in examples.items() for example in given]
-        self._answers = {answer: index for index, answer in enumerate(codec.answers)}
+        # words of facts are in lower case, answers as they are spelled ("Fred" in task 5)
+        self._answers = {answer.lower(): index for index, answer in enumerate(codec.answers)}
         super().__init__(self._form, count=len(self._given) * (1 + forms))
 
     def _form(self, index: int) -> Example:
@@ -71,7 +72,8 @@ class ExchangedExamples(LazyExamples):
         names: dict[str, str] = {}
         for known in ([name for name in names if name in ids] for names in CLASSES.get(task, ())):
             names |= dict(zip(known, draw.sample(known, len(known)), strict=True))
-        answer = ",".join(names.get(word, word) for word in self._codec.answers[example.target].split(","))
+        words = self._codec.answers[example.target].lower().split(",")
+        answer = ",".join(names.get(word, word) for word in words)
         if answer not in self._answers:
             return example
         other = {ids[name]: ids[new] for name, new in names.items()}
