@@ -44,6 +44,33 @@ def test_other_modes_become_grey_and_transparent_is_black(mode, colour, grey, tm
     assert f"of mode {mode}" in note_changes(tmp_path / "a.png", height=2)
 
 
+def test_of_16_bits_the_upper_ones_are_read(tmp_path):
+    levels = np.linspace(0, 65535, 24).astype(np.uint16).reshape(4, 6)
+    Image.fromarray(levels).save(tmp_path / "a.png")
+    assert (read_pixels(tmp_path / "a.png", height=4) == levels >> 8).all()
+    assert "of mode I" in note_changes(tmp_path / "a.png", height=4)
+
+
+def test_a_transparent_level_of_grey_is_black(tmp_path):
+    pixels = np.array([[255, 255, 40], [255, 90, 255]], dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png", transparency=255)
+    assert read_pixels(tmp_path / "a.png", height=2).tolist() == [[0, 0, 40], [0, 90, 0]]
+    assert "of mode L with transparency" in note_changes(tmp_path / "a.png", height=2)
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "webp"])
+def test_a_photograph_is_turned_as_its_metadata_say(tmp_path, suffix):
+    pixels = np.zeros((16, 32), dtype=np.uint8)
+    pixels[:8] = 255  # the upper half is stored bright; a quarter turn to the right makes it the right half
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(pixels).save(tmp_path / f"a.{suffix}", exif=exif, quality=100)
+    read = read_pixels(tmp_path / f"a.{suffix}", height=32)
+    assert read.shape == (32, 16)
+    assert read[:, 10:].min() > 200
+    assert read[:, :6].max() < 50
+
+
 def test_a_smaller_picture_has_the_means_of_the_pixels_of_the_larger_one(tmp_path):
     pixels = np.random.default_rng(0).integers(256, size=(8, 12)).astype(np.uint8)
     path = write_picture(tmp_path / "a.png", pixels)

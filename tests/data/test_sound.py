@@ -2,6 +2,7 @@
 
 import io
 import math
+import struct
 import tracemalloc
 
 import numpy as np
@@ -49,6 +50,11 @@ def test_channels_are_averaged_and_said():
     assert found.notes == ("a.wav: the mean of 2 channels is read",)
 
 
+def test_the_mean_of_large_channels_is_finite():
+    found = decode(sound_file(np.full((4000, 4), 3e38, np.float32), subtype="FLOAT"))
+    assert (found.samples == 1).all()
+
+
 WAV, FLAC = sound_file(tone()), sound_file(tone(), kind="FLAC")
 REFUSED = {
     "silent": (sound_file(np.zeros(4000, np.float32)), "silent, its peak is 0"),
@@ -56,6 +62,16 @@ REFUSED = {
     "too short": (sound_file(tone(seconds=0.01)), "0.01 seconds long"),
     "no samples": (sound_file(np.zeros(0, np.float32)), "0.00 seconds long"),
     "cut short": (WAV[:-1000], "its header states 4,800 bytes of samples, 3,800 follow; is it cut short?"),
+    "cut short, big-endian": (
+        b"RIFX"
+        + struct.pack(">I", 4836)
+        + b"WAVEfmt "
+        + struct.pack(">IHHIIHH", 16, 1, 1, RATE, 2 * RATE, 2, 16)
+        + b"data"
+        + struct.pack(">I", 4800)
+        + b"\1" * 2400,
+        "its header states 4,800 bytes of samples, 2,400 follow; is it cut short?",
+    ),
     "header alone": (WAV[:44], "its header states 4,800 bytes of samples, 0 follow"),
     "half a header": (WAV[:30], "a WAV file without samples"),
     "lying WAV": (with_stated_length(WAV, 0xFFFFFFF0), "its header states 4,294,967,280 bytes of samples"),

@@ -60,6 +60,10 @@ def test_parts(tmp_path):
     assert all(len(text.split()) in (6, 10) for text in whole)
     assert "a changed split" in task.notes[0]
     assert task.notes[1].startswith("3 of 144 training texts left out")
+    # beginnings of one sentence, and sentences that occur twice, are not in training and in validation
+    seen = {tuple(example.target) for example in task.train}
+    assert len(task.validation) > 0
+    assert not seen & {tuple(example.target) for example in task.validation}
     assert (
         AgreementData(data_dir=str(tmp_path)).load().train[:] == AgreementData(data_dir=str(tmp_path)).load().train[:]
     )

@@ -117,6 +117,7 @@ def test_lines_of_paths_are_read_with_a_note_on_what_was_changed(tmp_path, digit
     ("fields", "message"),
     [
         ({"height": 20}, "28 rows of pixels"),
+        ({"tokenizer": "word"}, "tokenizer=word: the caption of a row of digits is one word"),
         ({"row": (4, 3)}, "the fewest and the most digits"),
         ({"test": "a.tsv"}, r"data\.train is not set"),
     ],

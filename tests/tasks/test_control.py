@@ -185,6 +185,7 @@ WRONG = {
     '[["0.1", 0.2]]': "lines:1: found '0.1' in an observation; expected a number",
     "[[true, 0.2]]": "lines:1: found True in an observation; expected a number",
     "[[NaN, 0.2]]": "lines:1: the number 'NaN' in JSON; expected a finite number",
+    "[[3e38, 0.2]]": "lines:1: 3e+38 in an observation; expected a finite number",
     "[[1e39, 0.2]]": "lines:1: 1e+39 in an observation; expected a finite number",
     '{"position": 1}': "lines:1: found '{\"position\": 1}'; expected a list of observations, 2 numbers",
     "left": "lines:1: not valid JSON",

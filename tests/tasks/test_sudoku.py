@@ -70,6 +70,12 @@ def test_numbers_of_givens_that_no_board_has_are_refused(givens):
         SudokuData(side=4, givens=givens)
 
 
+def test_boards_that_a_part_does_not_have_are_asked_for_in_vain():
+    said = "^found 0 of 4 different boards for validation, and no further one with 15 given cells; ask for fewer"
+    with pytest.raises(UserError, match=said):
+        SudokuData(side=4, givens=(15, 15), validation_boards=4).load()
+
+
 LINE = "1.3..412........"
 
 

@@ -24,6 +24,8 @@ Pixels = NDArray[np.uint8]
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
+TURNED_FORMATS = ("JPEG", "WEBP")
+"""Formats of photographs, whose head says how they are turned; to look for this in a PNG would decode it."""
 MOST_PIXELS = 4096
 """Rows, and columns, of a picture file."""
 
@@ -32,8 +34,9 @@ def read_pixels(path: str | Path, *, height: int, width: int = 0, most_columns: 
     """Return a picture as grey pixels of `height` rows.
 
     It is scaled to `width` columns; 0 keeps its proportions, up to `most_columns`. Each new pixel is the mean of those
-    that it covers. Colours become grey (0.299 R + 0.587 G + 0.114 B), and what is transparent is black. UserError for a
-    file that is missing, damaged, animated, or larger than `MOST_PIXELS`, before its pixels are decoded.
+    that it covers. Colours become grey (0.299 R + 0.587 G + 0.114 B), what is transparent is black, and a photograph is
+    turned as its EXIF orientation says. Of 16 bits a pixel the upper 8 are read. UserError for a file that is missing,
+    damaged, animated, or larger than `MOST_PIXELS`, before its pixels are decoded.
     """
     name = show_path(path)
     with _opened(path) as picture:
@@ -44,7 +47,9 @@ def read_pixels(path: str | Path, *, height: int, width: int = 0, most_columns: 
                 f"here; at most {most_columns:,} × {height} are read"
             )
         grey = picture
-        if picture.mode != "L":
+        if picture.mode.startswith("I"):
+            grey = _pillow().fromarray(_upper_bits(picture))
+        elif not _is_grey(picture):
             colours = picture.convert("RGBA")
             black = _pillow().new("RGBA", picture.size, (0, 0, 0, 255))
             grey = _pillow().alpha_composite(black, colours).convert("L")
@@ -57,13 +62,26 @@ def note_changes(path: str | Path, *, height: int, width: int = 0) -> str:
     """Say how a picture is changed when it is read; "" for one that is read as it is."""
     with _opened(path) as picture:
         columns = width or max(1, round(picture.width * height / picture.height))
-        if picture.mode == "L" and picture.size == (columns, height):
+        if _is_grey(picture) and picture.size == (columns, height):
             return ""
-        grey = "" if picture.mode == "L" else f" of mode {picture.mode}"
+        transparent = " with transparency" * ("transparency" in picture.info)
+        grey = "" if _is_grey(picture) else f" of mode {picture.mode}{transparent}"
         return (
             f"{show_path(path)}: {picture.width:,} × {picture.height:,} pixels{grey}, read as {columns:,} × {height:,} "
             "grey pixels"
         )
+
+
+def _is_grey(picture: Any) -> bool:
+    """Return whether a picture has one opaque level of grey, of 8 bits, for each pixel."""
+    return picture.mode == "L" and "transparency" not in picture.info
+
+
+def _upper_bits(picture: Any) -> Pixels:
+    """Return the upper 8 of the 16 bits of each pixel; the transparent level is black."""
+    levels = np.asarray(picture).astype(np.int64)
+    black = levels == picture.info.get("transparency", -1)
+    return np.where(black, 0, np.clip(levels >> 8, 0, 255)).astype(np.uint8)
 
 
 def encode_png(pixels: Pixels) -> bytes:
@@ -83,6 +101,10 @@ def _opened(path: str | Path) -> Iterator[Any]:
             warnings.simplefilter("ignore")  # of sizes, which are refused here, and of damaged metadata
             with pillow.open(path, formats=FORMATS) as picture:
                 _check(picture, name=name)
+                if picture.format in TURNED_FORMATS:
+                    from PIL import ImageOps
+
+                    ImageOps.exif_transpose(picture, in_place=True)
                 yield picture
     except FileNotFoundError:
         raise UserError(f"{name}: no such picture") from None

@@ -1,9 +1,10 @@
 """Sound files to samples, and samples to frames of mel bands.
 
-With the samples ``x`` of a clip, a Hann window ``w``, and triangular filters ``M`` at equal distances on the mel scale
+With the samples ``x`` of a clip (0 outside of it), a Hann window ``w`` of L samples, and triangular filters ``M`` at
+equal distances on the mel scale
 ``2595 log10(1 + hertz / 700)``:
 
-    S[i, k] = | Σ_n w[n] x[n + i · hop] exp(-2πi k n / fft) |²
+    S[i, k] = | Σ_n w[n] x[n + i · hop - L / 2] exp(-2πi k n / fft) |²
     F[i, b] = log max(Σ_k M[b, k] S[i, k], 1e-4)        [frame, band]
 
 Samples are mono, 8,000 a second, with a peak of 1. This is the only module that imports soundfile and scipy. A file is
@@ -114,7 +115,7 @@ def decode_sound(stream: BufferedIOBase, *, size: int, where: str) -> Sound:
     notes = []
     samples = numbers[:, 0]
     if channels > 1:
-        samples = numbers.mean(axis=1)
+        samples = numbers.mean(axis=1, dtype=np.float64).astype(np.float32)
         notes.append(f"{where}: the mean of {channels} channels is read")
     if rate != RATE:
         samples = _resampled(samples, rate)
@@ -128,13 +129,14 @@ def decode_sound(stream: BufferedIOBase, *, size: int, where: str) -> Sound:
 def _check_wav_header(stream: BufferedIOBase, *, size: int, where: str) -> None:
     """UserError if a WAV file states more bytes of samples than it has; the stream is at its beginning again."""
     begin = stream.read(12)
-    if begin[:4] == b"RIFF" and begin[8:] == b"WAVE":
+    order = {b"RIFF": "<", b"RIFX": ">"}.get(begin[:4], "")
+    if order and begin[8:] == b"WAVE":
         place = len(begin)
         for _ in range(MOST_CHUNKS):
             head = stream.read(8)
             if len(head) < 8:
                 raise UserError(f"{where}: a WAV file without samples; is it cut short?")
-            name, stated = struct.unpack("<4sI", head)
+            name, stated = struct.unpack(f"{order}4sI", head)
             place += 8
             if name == b"data":
                 if stated > size - place:

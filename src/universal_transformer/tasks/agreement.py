@@ -177,15 +177,19 @@ class AgreementData:
         kept = [sentence for place, sentence in enumerate(texts) if place not in leaked]
         random.Random(self.seed).shuffle(kept)
         held = max(1, round(self.validation * len(kept)))
+        train, validation = kept[held:], kept[:held]
+        repeated = find_shared(validation, train)
+        validation = [sentence for place, sentence in enumerate(validation) if place not in repeated]
         files = ", ".join(("numpred.val", "wiki-dev.txt", "wiki-test.txt", *more))
         notes = [
-            f"a changed split: trained on {len(kept) - held:,} sentences and beginnings of sentences ({files}), "
+            f"a changed split: trained on {len(train):,} sentences and beginnings of sentences ({files}), "
             "not on the official training file",
-            f"{len(leaked)} of {len(texts):,} training texts left out: they share a sentence with a test",
+            f"{len(leaked)} of {len(texts):,} training texts left out: they share a sentence with a test; "
+            f"{len(repeated)} of {held:,} validation texts: with a training text",
             "verbs: which form of the verb is likelier; tags: which of VBZ and VBP is (its files end before the verb; "
             "those of 0 attractors are sentences of the verbs)",
         ]
-        return AgreementCorpus(train=kept[held:], validation=kept[:held], test=tests, notes=notes)
+        return AgreementCorpus(train=train, validation=validation, test=tests, notes=notes)
 
     def _official(self) -> AgreementCorpus:
         path = find("linzen", self.data_dir, file=OFFICIAL)

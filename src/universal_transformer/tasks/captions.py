@@ -139,6 +139,11 @@ class CaptionsData:
         check_choice(self.tokenizer, self.vocabulary_size, lower_case=False)
         if not self.train and (self.validation or self.test):
             raise UserError("data.train is not set; name it too, or leave data.validation and data.test out")
+        if not self.train and self.tokenizer in ("word", "whitespace"):
+            raise UserError(
+                f"data.tokenizer={self.tokenizer}: the caption of a row of digits is one word; allowed for them: "
+                "character, bpe, or a tokenizer file"
+            )
         if not self.train and self.height != SIDE:
             raise UserError(f"data.height={self.height}: the handwritten digits have {SIDE} rows of pixels")
         if self.row[0] > self.row[1]:

@@ -90,9 +90,12 @@ class ControlCodec(SavedCodec):
     def _visible(self) -> list[int]:
         return self.world.visible(hide_velocities=self.hide_velocities)
 
+    @property
+    def _spread(self) -> Frames:
+        return np.array([self.world.spread[place] for place in self._visible], dtype=np.float32)
+
     def _example(self, frames: Frames, *, target: int = NO_CLASS) -> Example:
-        spread = np.array([self.world.spread[place] for place in self._visible], dtype=np.float32)
-        return Example(source=frames / spread, target=target)
+        return Example(source=frames / self._spread, target=target)
 
     def _parsed(self, text: str, *, where: str) -> Example:
         found = parse_json(text, where=where)
@@ -122,10 +125,10 @@ class ControlCodec(SavedCodec):
         for where, row in rows:
             if len(row) != len(self.features):
                 raise UserError(f"{where}: {_numbers(len(row))} in an observation; expected {self._shape}")
-            for value in row:
+            for value, spread in zip(row, self._spread.tolist(), strict=True):
                 if isinstance(value, bool) or not isinstance(value, int | float):
                     raise UserError(f"{where}: found {show(value)} in an observation; expected a number")
-                if not abs(value) < float(np.finfo(np.float32).max):
+                if not abs(value) < float(np.finfo(np.float32).max) * min(1.0, spread):
                     raise UserError(f"{where}: {show(value)} in an observation; expected a finite number")
         if len(rows) > self.history:
             where, _ = rows[self.history]

@@ -30,6 +30,9 @@ GIVENS: dict[Side, tuple[int, int]] = {4: (4, 8), 6: (10, 16), 9: (30, 42)}
 """Fewest and most given cells by default."""
 FEWEST: dict[Side, int] = {4: 4, 6: 8, 9: 22}
 """Boards of fewer given cells have several solutions, or (9) are too rare to be found at random."""
+MOST_TRIES: dict[Side, int] = {4: 20_000, 6: 20_000, 9: 1_000_000}
+"""Boards that are drawn for one of a part before it is taken to have no further one. Of 6 × 6 cells with 8 given, the
+rarest, one of 600 is of a part."""
 BLANK, FIRST_DIGIT = 1, 2
 TEST, VALIDATION = (0,), (1,)
 TRAINING = (2, 3)
@@ -148,13 +151,20 @@ class SudokuData:
         )
 
     def _boards(self, name: str, parts: Collection[int], count: int) -> list[Board]:
-        """Draw different boards of a part, with each number of given cells in turn."""
+        """Draw different boards of a part, with each number of given cells in turn; UserError if there are too few."""
         draw, (least, most) = Random(f"sudoku {self.side} {self.seed} {name}"), self.numbers
         found: dict[Board, None] = {}
+        misses = 0
         while len(found) < count:
             givens = least + len(found) % (most - least + 1)
-            if board := self._board(givens, parts, draw):
-                found[board] = None
+            board = self._board(givens, parts, draw)
+            if board and board not in found:
+                found[board], misses = None, 0
+            elif (misses := misses + 1) == MOST_TRIES[self.side]:
+                raise UserError(
+                    f"found {len(found):,} of {count:,} different boards for {name}, and no further one with {givens} "
+                    "given cells; ask for fewer boards, or for other numbers of given cells (data.givens)"
+                )
         return list(found)
 
     def _board(self, givens: int, parts: Collection[int], draw: Random) -> Board | None:
