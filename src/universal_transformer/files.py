@@ -34,6 +34,11 @@ class Bytes(Protocol):
         """Return bytes up to and with the next line feed, at most `limit`."""
 
 
+def is_gzip(path: str | Path) -> bool:
+    """Return whether a file is read as gzip data, by its name."""
+    return str(path).lower().endswith(".gz")
+
+
 def read_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, text without its line end) of a UTF-8 file; ``.gz`` is read transparently.
 
@@ -49,7 +54,7 @@ def try_lines(path: str | Path, *, max_line: int = MAX_LINE) -> Iterator[tuple[i
     name = show_path(path)
     number = 0
     try:
-        with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as stream:
+        with (gzip.open if is_gzip(path) else open)(path, "rb") as stream:
             for number, text in try_stream(stream, name, max_line=max_line):
                 yield number, text
     except (OSError, EOFError, zlib.error, ValueError) as error:  # ValueError: a path with a NUL character
@@ -86,7 +91,7 @@ def _reason(error: Exception, path: str | Path) -> str:
 def _damaged(error: Exception, path: str | Path) -> bool:
     """Whether the error is about the content of a .gz file, not about access to it."""
     damage = isinstance(error, OSError | EOFError | zlib.error) and not getattr(error, "errno", None)
-    return damage and str(path).endswith(".gz")
+    return damage and is_gzip(path)
 
 
 def try_stream(stream: Bytes, name: str, *, max_line: int = MAX_LINE) -> Iterator[tuple[int, str | UserError]]:

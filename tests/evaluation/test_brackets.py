@@ -1,6 +1,7 @@
 """Labelled brackets: counts against an oracle over spans, punctuation, chains of one word, and what is no tree."""
 
 from collections import Counter
+from functools import reduce
 from itertools import islice
 
 import pytest
@@ -29,13 +30,13 @@ def spans(tree, first=0):
 
 
 def trees(words):
-    """Trees of so many words, whose labels are unique along a chain."""
+    """Trees of so many words, with chains of brackets around the same words."""
     split = st.integers(1, max(1, words - 1))
-    leaf = st.sampled_from("AB").map(lambda label: Tree(label, ("w",) * words))
-    if words == 1:
-        return leaf
-    pair = split.flatmap(lambda n: st.tuples(trees(n), trees(words - n)))
-    return st.one_of(leaf, st.tuples(st.sampled_from("ABC"), pair).map(lambda one: Tree(*one)))
+    parts = st.just(("w",) * words)
+    if words > 1:
+        parts |= split.flatmap(lambda n: st.tuples(trees(n), trees(words - n)))
+    chain = st.lists(st.sampled_from("AB"), min_size=1, max_size=4)
+    return st.tuples(chain, parts).map(lambda one: reduce(lambda inside, label: (Tree(label, inside),), *one)[0])
 
 
 @given(st.integers(1, 6).flatmap(lambda n: st.tuples(trees(n), trees(n))))
@@ -56,7 +57,7 @@ def test_counts_are_those_of_an_oracle(pair):
         ("(S (NP XX XX) (VP XX (NP XX) XX))", 4, 4),
         ("(S (NP XX XX) (VP XX (NP XX)) (X XX))", 4, 4),
         ("(S (NP XX XX) (VP XX (PP XX)) XX)", 3, 4),
-        ("(S (S (NP (NP XX XX)) (VP XX (NP XX)) XX))", 4, 4),
+        ("(S (S (NP (NP XX XX)) (VP XX (NP XX)) XX))", 4, 6),
         ("(S (NP XX XX) (VP XX (ADJP (NP XX))) XX)", 4, 5),
         ("(S XX XX XX XX XX)", 1, 1),
     ],
@@ -74,6 +75,20 @@ def test_an_invalid_answer_counts_as_a_tree_of_wrong_brackets(answer):
     found = bracket_sums(answer, REFERENCE, words=SENTENCE)
     assert found == {"matched": 0, "brackets": 4, "gold": 4, "valid": 0, "right": 0}
     assert bracket_f1(found) == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "matched", "brackets"),
+    [
+        ("(TOP (S XX XX) XX)", 1, 1),
+        ("(TOP XX XX XX)", 0, 0),
+        ("(S (TOP XX XX) XX)", 0, 2),
+        ("(TOP (TOP (S XX XX)) XX)", 1, 2),
+    ],
+)
+def test_an_outermost_top_does_not_count(answer, matched, brackets):
+    found = bracket_sums(answer, "(TOP (S XX XX) XX)", words=["a", "b", "c"])
+    assert (found["matched"], found["brackets"], found["gold"]) == (matched, brackets, 1)
 
 
 def test_a_sentence_of_marks_only_keeps_them():

@@ -63,9 +63,23 @@ def test_an_unknown_label_is_named_with_those_allowed(tmp_path, field):
         LabelledData(train=write(tmp_path / "a.tsv"), **{field: other}).load()
 
 
+@pytest.mark.parametrize("name", ["a.tsv", "a.jsonl"])
+def test_rows_without_a_group_have_one_of_their_own(tmp_path, name):
+    rows = [("a text", "x", "new"), ("b text", "y", ""), ("c text", "x", "")]
+    lines = ["\t".join(row) for row in rows]
+    if name == "a.jsonl":
+        lines = [json.dumps(dict(zip(("text", "label", "kind"), row, strict=True))) for row in rows]
+    (tmp_path / name).write_text("\n".join(lines))
+    path = str(tmp_path / name)
+    task = LabelledData(train=path, validation=path, group="3" if name == "a.tsv" else "kind").load()
+    assert [example.group for example in task.validation] == ["new", "(empty)", "(empty)"]
+
+
 def test_labels_that_cannot_be_learned(tmp_path):
     with pytest.raises(UserError, match=r"a\.tsv:2: .*one label only, 'x'"):
         LabelledData(train=write(tmp_path / "a.tsv", [("a", "x"), ("b", " x ")])).load()
+    with pytest.raises(UserError, match=r"only, 'x'; .*a\.tsv: 2 of 3 lines left out: blank .*; expected at least two"):
+        LabelledData(train=write(tmp_path / "a.tsv", [("a", "x"), ("", "y"), ("b", "")])).load()
     with pytest.raises(UserError, match="are the columns swapped"):
         LabelledData(train=write(tmp_path / "a.tsv", [("x", str(n)) for n in range(10_001)])).load()
 

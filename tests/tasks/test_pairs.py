@@ -231,7 +231,8 @@ def test_what_the_vocabulary_lacks_is_never_right(tmp_path, metric):
             assert all(value == 0 for value in sums.sums.values())
 
 
-def test_names_of_files_and_first_lines_that_were_not_meant(tmp_path):
+def test_names_of_files_and_first_lines_that_were_not_meant(tmp_path, monkeypatch):
+    monkeypatch.setenv("UT_DATA", str(tmp_path / "data"))
     upper = tmp_path / "A.JSONL"
     upper.write_text("".join(json.dumps({"source": a, "target": b}) + "\n" for a, b in PAIRS))
     assert len(data(upper).load().train) > 0
@@ -240,6 +241,34 @@ def test_names_of_files_and_first_lines_that_were_not_meant(tmp_path):
     headed = write_tsv(tmp_path / "a.tsv", [("Source", "target"), *PAIRS])
     assert any("a.tsv:1: 'Source target' is used as a row" in note for note in data(headed).load().notes)
     assert not any("is used as a row" in note for note in data(write_tsv(tmp_path / "b.tsv")).load().notes)
+    (tmp_path / "c.TSV.GZ").write_bytes(gzip.compress((tmp_path / "a.tsv").read_bytes()))
+    assert len(data(tmp_path / "c.TSV.GZ").load().train) > 0
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    write_tsv(folder / "a.tsv")
+    write_tsv(folder / "b.tsv", [("source", "target"), *PAIRS])
+    for memory in (64, 0):
+        notes = data(folder, tokenizer="whitespace", memory_mb=memory).load().notes
+        assert any("folder:1: 'source target' is used as a row" in note for note in notes)
+    (folder / "c.tsv").symlink_to(tmp_path / "none")
+    with pytest.raises(UserError, match=r"c\.tsv: no file in a folder of text files"):
+        data(folder).load()
+    (folder / "c.tsv").unlink()
+    (folder / "more").mkdir()
+    with pytest.raises(UserError, match="more: a folder in a folder of text files; expected files only"):
+        data(folder).load()
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_the_character_that_stands_between_two_texts_is_refused(tmp_path, parallel):
+    if parallel:
+        (tmp_path / "a").write_text("x\ny\n")
+        (tmp_path / "b").write_text("x\ny\x1f\n")
+        broken = data(tmp_path / "a", train_target=str(tmp_path / "b"))
+    else:
+        broken = data(write_tsv(tmp_path / "b", [("x", "x"), ("\x1fy", "y")]))
+    with pytest.raises(UserError, match=r"b:2: the control character 0x1f in "):
+        broken.load()
 
 
 @pytest.mark.parametrize(

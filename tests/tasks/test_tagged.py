@@ -74,6 +74,9 @@ def test_comments_ranges_and_empty_nodes_of_conll_u_are_no_tokens(tmp_path):
     (tmp_path / "a").write_text("\n".join(lines))
     (row,) = read_conll(tmp_path / "a", token_column=2, tag_column=4).rows
     assert (row.line, row.first, row.second) == (5, "de el dog", "ADP DET NOUN")
+    (tmp_path / "few").write_text("1-2\tdel\t_\n1\tde\tADP\n2\tel\tDET\n")
+    (row,) = read_conll(tmp_path / "few", token_column=2, tag_column=3).rows
+    assert row.first == "de el"
     (tmp_path / "times").write_text("0.1\tde\tADP\n0.2\tdog\tNOUN\n")
     (row,) = read_conll(tmp_path / "times", token_column=2, tag_column=3).rows
     assert row.first == "de dog", "numbers of another format are no ids"

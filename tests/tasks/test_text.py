@@ -133,6 +133,16 @@ def test_fields_that_cannot_work(changes, message):
         TextData(**changes)
 
 
+def test_blank_lines_are_not_all_that_is_held_out(tmp_path):
+    ended = TextData(train=write(tmp_path / "a.txt", [*VERSES, "", " "])).load()
+    assert ended.held_out == TextData(train=write(tmp_path / "b.txt")).load().held_out
+    path = write(tmp_path / "c.txt", [*VERSES[:20], *[""] * 19, VERSES[20]])
+    with pytest.raises(
+        UserError, match=r"c\.txt:38: .* held out for validation are blank: name a file with --data\.val"
+    ):
+        TextData(train=path, validation_fraction=0.05, test_fraction=0.02).load()
+
+
 def test_too_little_text(tmp_path):
     with pytest.raises(UserError, match=r"a\.txt:2: .*--data\.validation and --data\.test"):
         TextData(train=write(tmp_path / "a.txt", ["one", "two"])).load()

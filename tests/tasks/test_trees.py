@@ -5,6 +5,7 @@ from itertools import islice
 import pytest
 
 from universal_transformer.cli import main
+from universal_transformer.cli.data_lines import data_lines
 from universal_transformer.data.tokenizer import END, UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
@@ -43,6 +44,9 @@ def test_the_tokens_of_an_answer_are_read_as_its_tree_again():
     assert [*tree.tokens()] == ["(S", "(NP", "XX", "XX", ")NP", "(VP", "XX", ")VP", ")S"]
     assert joined([*tree.tokens()]) == BARKED
     assert answer_tree(BARKED, words=[*tree.words()]) == tree == read_tree(str(tree))
+    crossed = joined(["(S", "(NP", "XX", "XX", ")VP", "(VP", "XX", ")S", ")NP"])
+    assert crossed == "(S (NP XX XX )VP (VP XX )S )NP"
+    assert answer_tree(crossed, words=[*tree.words()]) is None
     assert answer_tree(flat(BARKED, words=3), words=["a", "b", "c"]) == Tree("S", ("a", "b", "c"))
 
 
@@ -166,6 +170,27 @@ def test_answers_have_the_words_of_the_line():
     codec = ParsingData(**FEW).load().codec
     assert codec.completed(BARKED, "the  Zebra\tbarked") == "(S (NP the Zebra) (VP barked))"
     assert codec.completed(BARKED[:-1], "the dog barked") == BARKED[:-1]
+
+
+def test_brackets_in_a_line_are_words_as_in_a_treebank():
+    codec = ParsingData(**FEW).load().codec
+    assert codec.completed(BARKED, "the )3 (b)") == "(S (NP the -RRB-3) (VP -LRB-b-RRB-))"
+    plain, tree = codec.read([(1, "the ( dog"), (2, f" {BARKED} ")], name="lines")
+    assert plain.unknown == ("-LRB-",)
+    assert plain.notes == ()
+    assert tree.notes == ("lines:2: brackets, which are read as words; a line is the words alone, without a tree",)
+
+
+def test_labels_of_trees_that_are_held_out_and_all_marks_are_known(tmp_path):
+    rare = [f"(S (NP (DT the) (NN {word})) (X{n} (VBD barked)) (. !))" for n, word in enumerate("abcdefgh")]
+    (tmp_path / "a.txt").write_text("\n".join(rare))
+    task = ParsingData(train=str(tmp_path / "a.txt"), validation_fraction=0.5).load()
+    assert task.codec.labels == ("NP", "S", *(f"X{n}" for n in range(8)))
+    (example,) = task.codec.read([(1, "the b barked ? !")], name="lines")
+    assert example.unknown == ("b",)
+    assert task.codec.words(example) == ["the", "<unknown>", "barked", "?", "!"]
+    (shown,) = [line for line in data_lines(task) if line.startswith("unknown")]
+    assert shown.split()[1] == "25.00%", "one of four words, and no bracket"
 
 
 def test_a_run_is_trained_evaluated_plotted_and_used(tmp_path, capsys):

@@ -30,12 +30,14 @@ def data_lines(task: Task) -> list[str]:
         if any(lengths):
             mean = sum(lengths) / len(lengths)
             lines.append(f"lengths     {name}: at most {max(lengths):,} tokens, {mean:.1f} on average")
-    fields = task.model_fields  # classes and intensities are no tokens
-    tags = fields.get("architecture") == "tagger" or fields.get("outputs.kind") == "raster"
+    fields = task.model_fields  # classes, intensities and brackets are never unknown
+    closed = (
+        fields.get("architecture") == "tagger" or fields.get("outputs.kind") == "raster" or task.metric == "brackets"
+    )
     held_out = [
         index
         for one in spread(task.validation, count=SAMPLE)
-        for index in (*_ids(one.source), *_ids(() if tags else one.target))
+        for index in (*_ids(one.source), *_ids(() if closed else one.target))
     ]
     if held_out:
         lines.append(f"unknown     {held_out.count(UNKNOWN) / len(held_out):.2%} of the validation tokens")

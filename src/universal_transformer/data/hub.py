@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from universal_transformer.data.text_table import Columns, TextRow
+from universal_transformer.data.text_table import NO_GROUP, Columns, TextRow
 from universal_transformer.errors import UserError
 from universal_transformer.files import MAX_LINE, one_line, show, show_path
 
@@ -60,7 +60,7 @@ def rows(source: str, *, part: str, columns: Columns) -> Iterator[TextRow]:
         if not isinstance(pair, dict) or len(pair) != 2:
             raise UserError(f"{where}: translation is {show(pair)}; expected texts in two languages")
         first, second = (one_line(_text(text, where=where, column=name)) for name, text in pair.items())
-        yield TextRow(number, first, second, str(row[columns.group]) if columns.group else "")
+        yield TextRow(number, first, second, (str(row[columns.group]) or NO_GROUP) if columns.group else "")
 
 
 def _rows(table: datasets.Dataset) -> Iterator[tuple[int, dict[str, Any]]]:

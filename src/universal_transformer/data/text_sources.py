@@ -10,7 +10,7 @@ from typing import Any
 from universal_transformer.data import hub
 from universal_transformer.data.text_table import Columns, TextRow, parallel_rows, table_rows
 from universal_transformer.errors import UserError
-from universal_transformer.files import read_lines, show_path
+from universal_transformer.files import is_gzip, read_lines, show_path
 
 MEGABYTE = 10**6
 IN_MEMORY = 64
@@ -20,15 +20,22 @@ COMPRESSED = 4
 
 
 def text_files(path: str | Path) -> list[Path]:
-    """Return the file itself, or the files of a folder by name, without hidden ones; a UserError if it has none."""
+    """Return the file itself, or the files of a folder by name, without hidden ones.
+
+    UserError for a folder without files, and for one with a folder or a link to nothing in it.
+    """
     if not Path(path).is_dir():
         return [Path(path)]
     try:
-        found = sorted(child for child in Path(path).iterdir() if child.is_file() and not child.name.startswith("."))
+        found = sorted(child for child in Path(path).iterdir() if not child.name.startswith("."))
     except OSError as error:
         raise UserError(f"{show_path(path)}: {error.strerror}; expected a folder that can be read") from error
     if not found:
         raise UserError(f"{show_path(path)}: a folder without files; expected text files")
+    for child in found:
+        if not child.is_file():
+            what = "a folder" if child.is_dir() else "no file"
+            raise UserError(f"{show_path(child)}: {what} in a folder of text files; expected files only")
     return found
 
 
@@ -62,7 +69,7 @@ def source_rows(source: str, target: str, *, columns: Columns, part: str) -> Ite
 def megabytes(source: str) -> float:
     """Return the approximate size of the text of files; 0 for what is not there. Reading it says why it is not."""
     try:
-        found = [(path.stat().st_size, path.suffix == ".gz") for path in text_files(source)]
+        found = [(path.stat().st_size, is_gzip(path)) for path in text_files(source)]
     except (OSError, UserError):
         return 0.0
     return sum(size * (COMPRESSED if compressed else 1) for size, compressed in found) / MEGABYTE

@@ -55,6 +55,8 @@ class Columns:
 
 
 GROUP = "group"
+NO_GROUP = "(empty)"
+"""Group of the rows whose column of groups is empty."""
 
 
 class TextRow(NamedTuple):
@@ -73,20 +75,23 @@ class TextTable:
     name: str
     rows: tuple[TextRow, ...]
     num_blank: int = 0
-    header: str = ""
-    """The first row, if it looks like the names of the columns."""
+    header: TextRow | None = None
+    """The first row that looks like the names of the columns."""
 
     @property
     def notes(self) -> list[str]:
         """Say how many lines were left out, if any were, and whether the first one may be no row."""
         notes = []
         if self.header:
-            place = f"{self.name}:{self.rows[0].line}"
-            notes.append(f"{place}: {show(self.header)} is used as a row; if it names the columns, remove it")
-        if self.num_blank:
-            total = len(self.rows) + self.num_blank
-            notes.append(f"{self.name}: {self.num_blank} of {total} lines left out: blank or with an empty column")
-        return notes
+            notes.append(header_note(self.header, self.name))
+        return notes + self.blank_note
+
+    @property
+    def blank_note(self) -> list[str]:
+        """Say how many lines were left out, if any were."""
+        total = len(self.rows) + self.num_blank
+        left_out = f"{self.name}: {self.num_blank} of {total} lines left out: blank or with an empty column"
+        return [left_out] * bool(self.num_blank)
 
     def note_skipped(self, *, kept: int, max_length: int, what: str) -> list[str]:
         """Say how many rows were left out because of their length; a UserError if all were."""
@@ -134,7 +139,7 @@ def read_parallel(first: str | Path, second: str | Path) -> TextTable:
 
 
 def parallel_rows(first: str | Path, second: str | Path) -> Iterator[TextRow]:
-    """Yield the rows of two files as `read_parallel` reads them."""
+    """Yield the rows of two files as `read_parallel` reads them, without groups."""
     names = show_path(first), show_path(second)
     for left, right in zip_longest(read_lines(first), read_lines(second)):
         if left is None or right is None:
@@ -144,6 +149,8 @@ def parallel_rows(first: str | Path, second: str | Path) -> Iterator[TextRow]:
                 f"{longer}:{number}: no line {number} in {shorter}, which ends after {number - 1} lines; "
                 "parallel files need as many lines as each other"
             )
+        for name, (number, text) in zip(names, (left, right), strict=True):
+            _refuse_separator(text, f"{name}:{number}")
         yield TextRow(left[0], left[1], right[1])
 
 
@@ -162,9 +169,19 @@ def collect(name: str, rows: Iterable[TextRow], *, columns: tuple[str, str]) -> 
             kept.append(row)
     if not kept:
         raise no_rows(name, last, columns=columns)
-    first = (kept[0].first, kept[0].second)
-    header = " ".join(first) if tuple(text.strip().lower() for text in first) == columns else ""
+    header = next((row for row in kept if is_header(row, columns)), None)
     return TextTable(name=name, rows=tuple(kept), num_blank=count - len(kept), header=header)
+
+
+def is_header(row: TextRow, columns: tuple[str, str]) -> bool:
+    """Return whether a row looks like the names of the columns."""
+    return (row.first.strip().lower(), row.second.strip().lower()) == columns
+
+
+def header_note(row: TextRow, name: str) -> str:
+    """Return the note on a row that looks like the names of the columns."""
+    text = show(f"{row.first} {row.second}")
+    return f"{name}:{row.line}: {text} is used as a row; if it names the columns, remove it"
 
 
 def no_rows(name: str, line: int, *, columns: tuple[str, str]) -> UserError:
@@ -172,7 +189,13 @@ def no_rows(name: str, line: int, *, columns: tuple[str, str]) -> UserError:
     return UserError(f"{name}:{line}: no row with both {columns[0]} and {columns[1]}; expected at least one")
 
 
+def _refuse_separator(text: str, where: str) -> None:
+    if BETWEEN in text:
+        raise UserError(f"{where}: the control character 0x1f in {show(text)}; expected none")
+
+
 def _split_tabs(text: str, columns: Columns, where: str) -> tuple[str, str, str]:
+    _refuse_separator(text, where)
     parts, group = text.split("\t"), ""
     if columns.group:
         number = int(columns.group) if columns.group.isascii() and columns.group.isdecimal() else 0
@@ -181,7 +204,7 @@ def _split_tabs(text: str, columns: Columns, where: str) -> tuple[str, str, str]
                 f"{where}: --data.group {show(columns.group)}; expected the number of a TSV column, 1 to {len(parts)}, "
                 "or '' for no groups"
             )
-        group = parts.pop(number - 1).strip()
+        group = parts.pop(number - 1).strip() or NO_GROUP
     if columns.two_texts and len(parts) == 3:
         parts = [BETWEEN.join(parts[:2]), parts[2]]
     if len(parts) != 2:
@@ -209,7 +232,7 @@ def _split_json(text: str, columns: Columns, where: str) -> tuple[str, str, str]
             texts = BETWEEN.join(_text(one, columns.first, where) for one in (first, second))
         case found:
             texts = _text(found, columns.first, where)
-    group = _text(fields[columns.group], columns.group, where) if columns.group else ""
+    group = (_text(fields[columns.group], columns.group, where) or NO_GROUP) if columns.group else ""
     return texts, _text(fields[columns.second], columns.second, where), group
 
 
@@ -220,8 +243,7 @@ def _text(value: object, column: str, where: str) -> str:
         raise UserError(f'{where}: "{column}" is {show(value)}; expected a string')
     if any("\ud800" <= letter <= "\udfff" for letter in value):
         raise UserError(f'{where}: "{column}" has half of a surrogate pair; expected whole characters')
-    if BETWEEN in value:
-        raise UserError(f'{where}: "{column}" has the control character 0x1f; expected none')
+    _refuse_separator(value, f'{where}: "{column}"')
     return value
 
 

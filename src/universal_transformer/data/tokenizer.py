@@ -62,12 +62,20 @@ class Tokenizer:
 
     @classmethod
     def train(
-        cls, texts: Iterable[str], *, kind: Kind, vocabulary_size: int, lower_case: bool = False, least_count: int = 1
+        cls,
+        texts: Iterable[str],
+        *,
+        kind: Kind,
+        vocabulary_size: int,
+        lower_case: bool = False,
+        least_count: int = 1,
+        always: str = "",
     ) -> Tokenizer:
         """Learn at most `vocabulary_size` tokens (special ones included) from `texts`.
 
         Tokens that occur less than `least_count` times are left out: 2 makes some of the training text unknown, so that
-        a model learns what an unknown word is. It does not change ``bpe``.
+        a model learns what an unknown word is. The tokens of the text `always` are added if `texts` do not give them,
+        also to a vocabulary of full size. Both do not change ``bpe``.
         ``bpe`` starts from the 256 bytes, so its least size is 260.
         """
         check_tokenizer(kind, vocabulary_size)
@@ -85,6 +93,9 @@ class Tokenizer:
         tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
         if kind != "bpe":
             tokens = [token for token in tokens if len(token) <= MAX_TOKEN]
+            normal = rules.normalizer.normalize_str(always) if rules.normalizer else always
+            found = rules.pre_tokenizer.pre_tokenize_str(normal)
+            tokens += [token for token, _ in found if token not in tokens]
         if kind == "word" and BLANK not in tokens:  # so that any number of blanks is kept
             tokens = [*tokens[: len(SPECIAL)], BLANK, *tokens[len(SPECIAL) :]][:vocabulary_size]
         vocabulary = {token: index for index, token in enumerate(tokens)}

@@ -1,9 +1,10 @@
 """Labelled bracket F1 of trees (PARSEVAL, Black et al. 1991), counted by PYEVALB.
 
-A bracket is right if the tree of the treebank has one with the same label around the same words. As in EVALB, the
-outermost bracket TOP is left out, and punctuation does not count: words that are one of `PUNCTUATION` are taken out of
-both trees before brackets are compared. PYEVALB accepts brackets that are not balanced, so validity is checked first
-(`tasks.trees.answer_tree`). An invalid answer counts as a tree of as many brackets as the right one, all of them wrong.
+A bracket is right if the tree of the treebank has one with the same label around the same words, and each of them makes
+one right. As in EVALB, the outermost bracket TOP is left out, and punctuation does not count: words that are one of
+`PUNCTUATION` are taken out of both trees before brackets are compared. PYEVALB accepts brackets that are not balanced,
+so validity is checked first (`tasks.trees.answer_tree`). An invalid answer counts as a tree of as many brackets as the
+right one, all of them wrong.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.trees import Tree, answer_tree
+from universal_transformer.tasks.trees import PUNCTUATION, Tree, answer_tree
 
-PUNCTUATION = frozenset((",", ".", ":", ";", "?", "!", "...", "-", "--", "–", "—", "``", "''", '"', "“", "”"))
+TOP = "TOP"
 SIGNATURE = "PYEVALB; TOP, parts of speech and punctuation are left out, an invalid tree counts as 0"
 
 
@@ -27,10 +28,10 @@ def bracket_sums(text: str, reference: str, *, words: Sequence[str]) -> dict[str
     assert right is not None, "the target of an example is a tree of its sentence"
     kept = {place for place, word in enumerate(words) if word not in PUNCTUATION} or set(range(len(words)))
     found = _compare(right if tree is None else tree, right, kept=kept)
-    return {
-        "matched": 0.0 if tree is None else float(found.matched_brackets),
-        "brackets": float(found.test_brackets),
-        "gold": float(found.gold_brackets),
+    return {  # without the bracket around the whole, which `_compare` adds
+        "matched": 0.0 if tree is None else float(found.matched_brackets - 1),
+        "brackets": float(found.test_brackets - 1),
+        "gold": float(found.gold_brackets - 1),
         "valid": float(tree is not None),
         "right": float(tree == right),
     }
@@ -50,23 +51,28 @@ def load_pyevalb() -> Any:
 
 
 def _compare(tree: Tree, reference: Tree, *, kept: Collection[int]) -> Any:
+    """Return what PYEVALB counts, in a bracket without a label around each tree in the place of its TOP."""
     parser, scorer = load_pyevalb()
-    texts = (_written(one, places=iter(range(10**9)), kept=kept) for one in (reference, tree))
+    wholes = (Tree("", one.parts if one.label == TOP else (one,)) for one in (reference, tree))
+    texts = [_written(whole, places=iter(range(10**9)), kept=kept)[0] for whole in wholes]
     return scorer.Scorer().score_trees(*map(parser.create_from_bracket_string, texts))
 
 
-def _written(tree: Tree, *, places: Iterator[int], kept: Collection[int]) -> str:
-    """Return a tree as PYEVALB reads it, with the place of a word as the word; empty if no word of it is `kept`.
+def _written(tree: Tree, *, places: Iterator[int], kept: Collection[int]) -> tuple[str, list[str]]:
+    """Return a tree as PYEVALB reads it, and the labels of all brackets around the same words as its outermost one.
 
-    Of two brackets of one label around the same words one is written: PYEVALB would count both, and match one.
+    The place of a word stands for the word, and what has no word of `kept` is empty. PYEVALB compares sets of brackets:
+    of several of one label around the same words, each has a number in its label, so that each counts.
     """
-    parts = []
+    parts: list[tuple[str, list[str]]] = []
     for part in tree.parts:
         if not isinstance(part, str):
-            parts.append((_written(part, places=places, kept=kept), part.label))
+            parts.append(_written(part, places=places, kept=kept))
         elif (place := next(places)) in kept:
-            parts.append((f"(XX {place})", ""))
-    parts = [(text, label) for text, label in parts if text]
-    if [label for _, label in parts] == [tree.label]:
-        return parts[0][0]
-    return f"({tree.label} {' '.join(text for text, _ in parts)})" if parts else ""
+            parts.append((f"(XX {place})", []))
+    parts = [(text, labels) for text, labels in parts if text]
+    if not parts:
+        return "", []
+    same = parts[0][1] if len(parts) == 1 else []
+    text = f"({tree.label}#{same.count(tree.label) + 1} {' '.join(text for text, _ in parts)})"
+    return text, [*same, tree.label]

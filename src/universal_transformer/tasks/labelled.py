@@ -201,7 +201,8 @@ def _labels(table: TextTable) -> tuple[str, ...]:
     labels = tuple(sorted({row.second.strip() for row in table.rows}))
     where = f"{table.name}:{table.rows[-1].line}"
     if len(labels) < 2:
-        raise UserError(f"{where}: up to this last line one label only, {show(labels[0])}; expected at least two")
+        found = "; ".join([f"{where}: up to this last line one label only, {show(labels[0])}", *table.blank_note])
+        raise UserError(f"{found}; expected at least two labels")
     if len(labels) > MAX_LABELS:
         raise UserError(
             f"{where}: {len(labels):,} different labels up to this last line; expected at most "

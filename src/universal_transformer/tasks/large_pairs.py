@@ -17,7 +17,7 @@ import numpy as np
 from universal_transformer.data.example import Example
 from universal_transformer.data.survey import batches, survey
 from universal_transformer.data.text_sources import source_rows
-from universal_transformer.data.text_table import Columns, TextRow, is_whole, no_rows
+from universal_transformer.data.text_table import Columns, TextRow, header_note, is_header, is_whole, no_rows
 from universal_transformer.data.token_store import StoreWriter, TokenStore, smallest_kind
 from universal_transformer.data.tokenizer import END, Tokenizer
 from universal_transformer.errors import UserError
@@ -71,7 +71,7 @@ def map_pairs(
     `learn` returns the codec, given a sample of the rows; `key` has the values that it depends on. Rows are held out by
     a hash of seed and source, so that rows with the same source are in the same part.
     """
-    name = show_path(pairs.source)
+    name, columns = show_path(pairs.source), pairs.columns.names
 
     def make(writer: StoreWriter) -> None:
         progress = Progress(pairs.source)
@@ -79,7 +79,7 @@ def map_pairs(
         held = _HeldOut(share=min(pairs.held_out, HELD_OUT_ROWS / max(1, found.count)), seed=pairs.seed)
         sample = [row for row in found.sample if is_whole(row) and not held.chooses(row)]
         if not sample:
-            raise no_rows(name, found.tail[-1].line if found.tail else 1, columns=("source", "target"))
+            raise no_rows(name, found.tail[-1].line if found.tail else 1, columns=columns)
         codec = learn(sample)
         codec.save(writer.folder)
         encoder = _RowEncoder(codec, writer)
@@ -88,6 +88,7 @@ def map_pairs(
         for batch in batches(rows, size=_size):
             whole = [row for row in batch if is_whole(row)]
             encoder.blank += len(batch) - len(whole)
+            encoder.header = encoder.header or next((row for row in whole if is_header(row, columns)), None)
             encoder.write([row for row in whole if not held.takes(row)])
         if not encoder.kept or (pairs.held_out and not held.rows):
             raise UserError(
@@ -99,8 +100,8 @@ def map_pairs(
         notes = learned_note(len(found.sample), found.count, what="rows")
         writer.notes = [*notes, *encoder.notes(name, count=found.count), *held.notes(name)]
 
-    columns = [*pairs.columns.names, pairs.columns.group]
-    return source_store([pairs.source, pairs.target], [*key, *columns, pairs.held_out, pairs.seed], make)
+    settings = [*key, *columns, pairs.columns.group, pairs.held_out, pairs.seed]
+    return source_store([pairs.source, pairs.target], settings, make)
 
 
 def mapped_pairs(store: TokenStore) -> MappedExamples:
@@ -136,6 +137,8 @@ class _RowEncoder:
     codec: PairTokenizers
     writer: StoreWriter
     blank: int = 0
+    header: TextRow | None = None
+    """The first row that looks like the names of the columns."""
     long: int = 0
     kept: int = 0
     end: int = 0
@@ -175,7 +178,8 @@ class _RowEncoder:
         blank = f"{name}: {self.blank:,} of {count:,} lines left out: blank or with an empty column"
         longer = f"longer than --data.max-length {self.codec.max_length} tokens"
         long = f"{name}: {self.long:,} of {count - self.blank:,} examples left out: {longer}"
-        return [blank] * bool(self.blank) + [long] * bool(self.long)
+        header = [header_note(self.header, name)] if self.header else []
+        return header + [blank] * bool(self.blank) + [long] * bool(self.long)
 
 
 @dataclass

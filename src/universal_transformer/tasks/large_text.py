@@ -83,9 +83,11 @@ def _last_lines(found: Survey[str], held_out: Mapping[str, float], *, source: st
     for part, share in reversed(list(held_out.items())):
         size = min(max(round(share * found.count), 1), most)
         held[part], rest = rest[len(rest) - size :], rest[: len(rest) - size]
-    if not all(held.values()) or sum(map(len, held.values())) >= found.count:
+    empty = any(not any(map(str.strip, lines)) for lines in held.values())
+    if empty or sum(map(len, held.values())) >= found.count:
         raise UserError(
-            f"{show_path(source)}: too few lines, or too long ones, to hold some out for {' and '.join(held_out)}: "
+            f"{show_path(source)}: too few lines, too long ones or blank ones at the end, to hold some out for "
+            f"{' and '.join(held_out)}: "
             f"name a file with --data.{' and --data.'.join(held_out)}"
         )
     return held

@@ -23,7 +23,16 @@ from universal_transformer.tasks.codecs import SavedCodec, token_fields, too_lon
 from universal_transformer.tasks.grammar import sentences
 from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import Codec, Saved, Task
-from universal_transformer.tasks.trees import CLOSE, OPEN, WORD, answer_tree, joined, read_treebank_tree
+from universal_transformer.tasks.trees import (
+    CLOSE,
+    OPEN,
+    PUNCTUATION,
+    WORD,
+    answer_tree,
+    joined,
+    read_treebank_tree,
+    treebank_word,
+)
 from universal_transformer.typed import AtLeastOne, AtLeastTwo, NumberOf, Share, check
 
 MOST_LABELS = 1000
@@ -65,10 +74,13 @@ class TreeCodec(SavedCodec):
         """Yield one example without a tree for each line of words with blanks between them, but for empty lines."""
         for number, line in lines:
             if line.strip():
-                ids = tuple(self.tokenizer.encode(BLANK.join(line.split())))
+                where, text = f"{name}:{number}", BLANK.join(map(treebank_word, line.split()))
+                ids = tuple(self.tokenizer.encode(text))
                 if len(ids) > self.max_length:
-                    raise UserError(too_long(f"{name}:{number}", len(ids), what="sentence", limit=self.max_length))
-                yield Example(source=ids, target=(), unknown=self.tokenizer.unknown(line))
+                    raise UserError(too_long(where, len(ids), what="sentence", limit=self.max_length))
+                yield Example(
+                    source=ids, target=(), unknown=self.tokenizer.unknown(text), notes=_line_notes(line, where)
+                )
 
     def render(self, target: int | Sequence[int]) -> str:
         """Return the tree of target ids as text, with ``XX`` for each word; it may be no valid tree."""
@@ -77,7 +89,7 @@ class TreeCodec(SavedCodec):
 
     def completed(self, text: str, line: str) -> str:
         """Return a tree with the words of its sentence, `line`, in their places; another text as it is."""
-        tree = answer_tree(text, words=line.split())
+        tree = answer_tree(text, words=[*map(treebank_word, line.split())])
         return text if tree is None else str(tree)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
@@ -121,7 +133,8 @@ class ParsingData:
     test: str = ""
     """Test trees, like `train`; without it the validation trees are scored."""
     vocabulary_size: int = 20000
-    """At most so many different words; a word that training has once is unknown."""
+    """At most so many different words; a word that training has once is unknown. Marks of punctuation are always known,
+    because scores leave them out."""
     lower_case: bool = False
     """Turn all words into lower case."""
     max_length: AtLeastTwo = 256
@@ -149,12 +162,18 @@ class ParsingData:
 
     def load(self) -> Task:
         """Read or generate the trees, learn words and labels from those of training, encode all."""
-        tables, notes = self._tables.split(self._tables.given())
-        words = (row.first for row in tables["train"].rows)
+        given = self._tables.given()
+        tables, notes = self._tables.split(given)
         tokenizer = Tokenizer.train(
-            words, kind="whitespace", vocabulary_size=self.vocabulary_size, lower_case=self.lower_case, least_count=2
+            (row.first for row in tables["train"].rows),
+            kind="whitespace",
+            vocabulary_size=self.vocabulary_size,
+            lower_case=self.lower_case,
+            least_count=2,
+            always=BLANK.join(sorted(PUNCTUATION)) if self.train else "",
         )
-        codec = TreeCodec(tokenizer=tokenizer, labels=_labels(tables["train"]), max_length=self.max_length)
+        labels = _labels(given["train"])  # also those that only trees which are held out have
+        codec = TreeCodec(tokenizer=tokenizer, labels=labels, max_length=self.max_length)
         return self._task(codec, self._tables.encode(tables, notes, partial(self._encode, codec)))
 
     def reload(self, saved: Saved) -> Task:
@@ -233,6 +252,12 @@ def _labels(table: TextTable) -> tuple[str, ...]:
     if len(labels) > MOST_LABELS:
         raise UserError(f"{table.name}: {len(labels):,} different labels; expected at most {MOST_LABELS:,}")
     return labels
+
+
+def _line_notes(line: str, where: str) -> tuple[str, ...]:
+    """Return a note if a line to parse looks like a line of a treebank."""
+    looks = line.lstrip().startswith(OPEN) and line.rstrip().endswith(CLOSE)
+    return (f"{where}: brackets, which are read as words; a line is the words alone, without a tree",) * looks
 
 
 def _row_labels(row: TextRow) -> set[str]:

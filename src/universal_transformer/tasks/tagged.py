@@ -205,10 +205,12 @@ def _is_left_out(line: str, *, token_column: int) -> bool:
     """Return whether a line has no token: a comment, the start of a document, or a range or an empty node of CoNLL-U.
 
     With an id before the token, as in CoNLL-U, every line that begins with # is a comment. Otherwise # may be a token.
+    A range such as ``1-2`` is one in ten columns, or if its last column is ``_``: other formats have such ids too.
     """
     first = line.split()[0]
     if token_column > 1:
-        between = line.count("\t") + 1 == COLUMNS_OF_CONLL_U and re.fullmatch(r"[0-9]+[-.][0-9]+", first)
+        conll_u = line.count("\t") + 1 == COLUMNS_OF_CONLL_U or line.split()[-1] == "_"
+        between = conll_u and re.fullmatch(r"[0-9]+[-.][0-9]+", first)
         return bool(between) or first[0] == "#" or first == "-DOCSTART-"
     comment = line.startswith("# ") and " = " in line and "\t" not in line
     return comment or first == "-DOCSTART-"

@@ -240,6 +240,8 @@ class TextData:
     def _split(self) -> tuple[dict[str, list[str]], list[str]]:
         """Return the lines of all parts and notes; without a file they are the last training lines."""
         lines, notes = _read(self.train, part="train"), []
+        while not lines[-1].strip():
+            lines.pop()
         parts = {part: _read(getattr(self, part), part=part) for part in self._named}
         sizes = {part: max(round(getattr(self, f"{part}_fraction") * len(lines)), 1) for part in self._held_out}
         if sum(sizes.values()) >= len(lines):
@@ -251,6 +253,11 @@ class TextData:
         for part in reversed(sizes):  # the test is cut off first, and so has the last lines
             parts[part] = lines[-sizes[part] :]
             del lines[-sizes[part] :]
+            if not any(map(str.strip, parts[part])):
+                raise UserError(
+                    f"{show_path(self.train)}:{len(lines) + 1}: the lines from here on that would be held out for "
+                    f"{part} are blank: name a file with --data.{part}"
+                )
             notes.append(f"{part}: the last {sizes[part]:,} {where}")
             where = f"lines before those of the {part}"
         return {"train": lines, **parts}, notes

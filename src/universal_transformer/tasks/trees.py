@@ -3,7 +3,8 @@
 Treebank form has the words, each with its part of speech: ``(TOP (S (NP-SBJ (DT the) (NN dog)) (VP (VBD barked))))``.
 The form of an answer has ``XX`` for each word, and no parts of speech (Vinyals et al. 2015, "Grammar as a Foreign
 Language"): ``(S (NP XX XX) (VP XX))``. A model writes its tokens in depth-first order, brackets with their labels:
-``(S``, ``(NP``, ``XX``, ``XX``, ``)NP``, ``(VP``, ``XX``, ``)VP``, ``)S``. In text, a closing bracket has no label.
+``(S``, ``(NP``, ``XX``, ``XX``, ``)NP``, ``(VP``, ``XX``, ``)VP``, ``)S``. In text, a closing bracket has no label,
+unless it is not that of the bracket which it closes: then the text is no valid tree.
 
 Reading a treebank leaves out:
 
@@ -25,6 +26,9 @@ from universal_transformer.files import show
 WORD, OPEN, CLOSE = "XX", "(", ")"
 OUTERMOST = ("", "TOP", "ROOT")
 EMPTY = "-NONE-"
+PUNCTUATION = frozenset((",", ".", ":", ";", "?", "!", "...", "-", "--", "–", "—", "``", "''", '"', "“", "”"))
+"""Words that scores leave out."""
+_BRACKET_WORDS = str.maketrans({"(": "-LRB-", ")": "-RRB-"})
 MOST_DEPTH = 100
 """Brackets inside of each other; no sentence of a treebank has half as many."""
 _TOKEN = re.compile(r"[()]|[^\s()]+")
@@ -65,8 +69,23 @@ class Tree:
 
 
 def joined(tokens: Sequence[str]) -> str:
-    """Return the text of tokens: closing brackets without their labels, and a blank before every other token."""
-    return "".join(CLOSE if token.startswith(CLOSE) else f" {token}" for token in tokens).strip()
+    """Return the text of tokens: a closing bracket has only a label that it should not have."""
+    opened: list[str] = []
+    text = ""
+    for token in tokens:
+        if token.startswith(CLOSE):
+            expected = opened.pop() if opened else ""
+            text += CLOSE if token[1:] in ("", expected) else f" {token}"
+            continue
+        if token.startswith(OPEN):
+            opened.append(token[1:])
+        text += f" {token}"
+    return text.strip()
+
+
+def treebank_word(word: str) -> str:
+    """Return a word as treebanks write it, with ``-LRB-`` and ``-RRB-`` for brackets."""
+    return word.translate(_BRACKET_WORDS)
 
 
 def read_tree(text: str) -> Tree:
@@ -104,7 +123,7 @@ def read_tree(text: str) -> Tree:
         before = piece
     if tree is None:
         raise UserError(
-            f"{len(opened)} brackets are not closed; expected a closing bracket for each"
+            f"{len(opened)} brackets are not closed; expected a closing bracket for each, and one tree a line"
             if opened
             else "no bracket; expected (LABEL …)"
         )

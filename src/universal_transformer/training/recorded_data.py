@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from universal_transformer.data.example import Example
-from universal_transformer.files import show_path
+from universal_transformer.files import is_gzip, show_path
 from universal_transformer.tasks.lazy import MappedExamples
 from universal_transformer.tasks.task import TaskData, file_fields
 from universal_transformer.typed import NumberOf
@@ -41,7 +41,7 @@ def read_data_file(path: Path) -> DataFile:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
             lines, size = lines + chunk.count(b"\n"), size + len(chunk)
-    lines = 0 if path.suffix == ".gz" else lines
+    lines = 0 if is_gzip(path) else lines
     return DataFile(path=str(path), lines=lines, bytes=size, sha256=digest.hexdigest())
 
 
