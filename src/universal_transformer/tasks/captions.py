@@ -112,7 +112,7 @@ class CaptionsData:
     data_dir: str = ""
     """Folder with the data sets; empty: the environment variable UT_DATA, or else data."""
     height: Annotated[int, Range(4, 256)] = SIDE
-    """Rows of pixels: your own pictures are scaled to them. Of the digits, 28."""
+    """Rows of pixels, a multiple of --model.inputs.stride: your own pictures are scaled to them. Of the digits, 28."""
     most_columns: Annotated[int, Range(4, MOST_PIXELS)] = 16 * SIDE
     """Columns of pixels of the widest picture; a wider one is refused."""
     tokenizer: str = "character"
