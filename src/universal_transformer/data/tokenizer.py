@@ -93,11 +93,12 @@ class Tokenizer:
         tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
         if kind != "bpe":
             tokens = [token for token in tokens if len(token) <= MAX_TOKEN]
+        if kind == "word" and BLANK not in tokens:  # so that any number of blanks is kept
+            tokens = [*tokens[: len(SPECIAL)], BLANK, *tokens[len(SPECIAL) :]][:vocabulary_size]
+        if kind != "bpe":
             normal = rules.normalizer.normalize_str(always) if rules.normalizer else always
             found = rules.pre_tokenizer.pre_tokenize_str(normal)
             tokens += [token for token, _ in found if token not in tokens]
-        if kind == "word" and BLANK not in tokens:  # so that any number of blanks is kept
-            tokens = [*tokens[: len(SPECIAL)], BLANK, *tokens[len(SPECIAL) :]][:vocabulary_size]
         vocabulary = {token: index for index, token in enumerate(tokens)}
         return cls(vocabulary, kind=kind, lower_case=lower_case, merges=model.get("merges", ()))
 
