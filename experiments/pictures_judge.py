@@ -121,8 +121,10 @@ def ids_of(text: str) -> tuple[int, ...]:
 
 
 def trained_judge(vectors: Vectors, digits: Vectors) -> Any:
-    from sklearn.svm import SVC
-
+    try:
+        from sklearn.svm import SVC
+    except ImportError as error:
+        raise SystemExit("the judge needs scikit-learn: run pip install 'universal-transformer[judge]'") from error
     return SVC(C=10.0, gamma="scale").fit(vectors, digits)
 
 
