@@ -105,6 +105,8 @@ def typed(value: Any, hint: Any, *, where: str, field: str = "", partial: bool =
         return Path(value)
     elif hint is float and type(value) is int and abs(value) < 2**1000:
         return float(value)
+    elif isinstance(hint, type) and hint.__module__ != "builtins" and isinstance(value, hint):
+        return value  # also of a subclass, which bool is of int
     elif type(value) is hint and not (hint is float and not math.isfinite(value)):
         return value
     guess = near(value, map(str, arguments)) if origin is Literal and isinstance(value, str) else ""

@@ -290,7 +290,7 @@ def test_no_damage_aborts_the_process(tmp_path_factory, kind, data):
 @pytest.mark.parametrize("kind", ["character", "whitespace", "word"])
 def test_tokens_that_are_always_known_come_after_those_of_the_text(kind):
     plain = Tokenizer.train(["a b b"], kind=kind, vocabulary_size=6)
-    more = Tokenizer.train(["a b b"], kind=kind, vocabulary_size=6, always="b !")
+    more = Tokenizer.train(["a b b"], kind=kind, vocabulary_size=6, always="b ! b !")
     assert more.tokens()[: len(plain)] == plain.tokens()
     assert more.unknown("b !") == ()
     assert more.decode(more.encode("b !")) == "b !"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from universal_transformer.data.tokenizer import END, START, UNKNOWN
+from universal_transformer.data.tokenizer import END, START, UNKNOWN, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, load_file, make_tokenizer, saved_tokenizer
 from universal_transformer.errors import UserError
 
@@ -67,6 +67,10 @@ def test_ids_are_those_of_the_file_after_the_special_ones_and_a_run_has_a_copy(f
     tokenizer = load_file(files / name)
     tokenizer.save(tmp_path / "tokenizer.json")
     again = saved_tokenizer(tmp_path, "tokenizer")
+    assert again == tokenizer
+    assert hash(again) == hash(tokenizer)
+    assert again != load_file(files / next(other for other in NAMES if other != name))
+    assert Tokenizer.train(TEXTS, kind="word", vocabulary_size=30) != tokenizer
     for text in TEXTS[:3]:
         ids = tokenizer.encode(text)
         assert all(index > UNKNOWN for index in ids)
@@ -82,6 +86,17 @@ def test_ids_are_those_of_the_file_after_the_special_ones_and_a_run_has_a_copy(f
     if library is not None:
         found = library.encode(TEXTS[0], add_special_tokens=False).ids
         assert tokenizer.encode(TEXTS[0]) == [index + 4 for index in found]
+
+
+@pytest.mark.parametrize("name", ["WordPiece.json", "Unigram.json"])
+def test_a_vocabulary_without_the_unknown_token_is_refused(files, tmp_path, name):
+    fields = json.loads((files / name).read_text())
+    fields["model"]["unk_token" if name == "WordPiece.json" else "unk_id"] = None if name == "Unigram.json" else "[NO]"
+    (tmp_path / name).write_text(json.dumps(fields))
+    with pytest.raises(
+        UserError, match=rf"{name}: a \w+ model whose unknown token is .*; expected one of its vocabulary"
+    ):
+        load_file(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", NAMES[1:])

@@ -486,4 +486,5 @@ def test_perplexity_is_that_of_one_block_at_a_time(text_task, kind):
 
 
 def test_groups_sort_by_their_numbers():
+    assert natural("②10²") == [(1, "②"), (0, 10), (1, "²")]
     assert sorted(["task 10", "task 2", "", "length 3"], key=natural) == ["", "length 3", "task 2", "task 10"]

@@ -198,9 +198,12 @@ def test_incomplete_data_are_marked_where_their_figure_stands():
 
 
 def test_steps_by_supporting_facts_are_over_all_positions_of_all_tasks():
-    rows = ["10k-single/ut-halting/1", "10k-single/ut-halting/2"]
-    text = render(TABLE1, [result(rows[0]), result(rows[1], steps_by_supports={"1": [0, 10]})])
-    assert row_of(text, "10K single", "ours") == ["1.75 ± 0.43", "2.00 ± 0.00", "not measured"]
+    rows = [f"10k-single/ut-halting/{task}" for task in range(1, 21)]
+    found = [result(rows[0]), *(result(row, steps_by_supports={}) for row in rows[2:])]
+    part = render(TABLE1, found)
+    assert row_of(part, "10K single", "ours") == ["19 of 20 tasks", "19 of 20 tasks", "not measured"]
+    text = render(TABLE1, [*found, result(rows[1], steps_by_supports={"1": [0, 10]}, notes=["a note"])])
+    assert row_of(text, "10K single", "ours") == ["1.75 ± 0.43 [1]", "2.00 ± 0.00 [1]", "not measured"]
 
 
 def test_runs_are_listed_with_what_they_were_made_on():

@@ -98,7 +98,7 @@ class Tokenizer:
         if kind != "bpe":
             normal = rules.normalizer.normalize_str(always) if rules.normalizer else always
             found = rules.pre_tokenizer.pre_tokenize_str(normal)
-            tokens += [token for token, _ in found if token not in tokens]
+            tokens = list(dict.fromkeys([*tokens, *(token for token, _ in found)]))
         vocabulary = {token: index for index, token in enumerate(tokens)}
         return cls(vocabulary, kind=kind, lower_case=lower_case, merges=model.get("merges", ()))
 
@@ -176,7 +176,7 @@ class Tokenizer:
 
     def __eq__(self, other: object) -> bool:
         """Two tokenizers are equal if they encode every text alike: equal rules, vocabularies and merges."""
-        return isinstance(other, Tokenizer) and self._rules.to_str() == other._rules.to_str()
+        return type(other) is Tokenizer and self._rules.to_str() == other._rules.to_str()
 
     def __hash__(self) -> int:
         return hash(self._rules.to_str())

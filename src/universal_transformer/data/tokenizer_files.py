@@ -95,6 +95,17 @@ class FileTokenizer(Tokenizer):
         self._data = data
         self._file = rules
 
+    def __eq__(self, other: object) -> bool:
+        """Two tokenizers of files are equal if they are of one kind with the same bytes."""
+        return isinstance(other, FileTokenizer) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash(self._content)
+
+    @property
+    def _content(self) -> tuple[str, bytes]:
+        return self._file.suffix, self._data
+
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`, without start or end."""
         if any("\ud800" <= letter <= "\udfff" for letter in text):
@@ -175,6 +186,10 @@ class HuggingFaceRules:
         token = model.get("unk_token")
         found = self._library.token_to_id(token) if isinstance(token, str) else model.get("unk_id")
         self.unknown = found if isinstance(found, int) else -1
+        if self.unknown < 0 and model["type"] != "BPE":
+            raise UserError(
+                f"{name}: a {model['type']} model whose unknown token is {show(token)}; expected one of its vocabulary"
+            )
 
     def encode(self, text: str) -> list[int]:
         return list(self._library.encode(text, add_special_tokens=False).ids)

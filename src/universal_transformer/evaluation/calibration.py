@@ -168,6 +168,9 @@ class Calibration:
     def outcome(self) -> str:
         """The chosen setting in one line."""
         if (point := self.point) is None:
+            if any(point.accepted for curve in self.curves for point in curve.points):
+                fewer = "less time" if self.goal.cheapest == "seconds" else "fewer steps"
+                return f"no accepted setting takes {fewer}: the run keeps the depth of training"
             return (
                 f"no setting with fewer steps is within {percent(self.goal.tolerance)} with confidence "
                 f"{percent(self.goal.confidence)}: the run keeps the depth of training"

@@ -80,12 +80,14 @@ class Trials:
     progress: Progress | None
     total: int
     """Examples of all trials."""
+    whole: bool
+    """Whether answers are compared to their end (`Scorer.whole`)."""
     done: int = 0
 
     def run(self, options: InferenceOptions) -> Outcome:
         """Run all batches; the first one also once before the clock starts, because kernels are made for its shapes."""
         found = Outcome()
-        scorer = Scorer(self.model, self.task.codec, self.task.metric, options)
+        scorer = Scorer(self.model, self.task.codec, self.task.metric, options, whole=self.whole)
         with evaluating(self.model):
             scorer(self.batches[0])
             for batch in self.batches:
@@ -138,7 +140,8 @@ def calibrate(
     tokens = most_tokens(model, task, batch_tokens=batch_tokens)
     batches = check_batches(model, sizes(examples), batch_tokens=tokens).epoch(0)
     total = (1 + sum(map(len, settings.values()))) * len(examples)
-    trials = Trials(model, task, [[examples[index] for index in one] for one in batches], progress, total)
+    batched = [[examples[index] for index in one] for one in batches]
+    trials = Trials(model, task, batched, progress, total, whole=goal.loss == "changed")
     before = trials.run(options)
     curves = []
     for name, wanted in settings.items():

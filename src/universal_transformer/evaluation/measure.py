@@ -273,4 +273,4 @@ def _group(examples: Sequence[Example], name: str) -> list[Example]:
 
 def natural(name: str) -> list[tuple[int, int | str]]:
     """Sort numbers inside names by value."""
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name) if part]
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", name) if part]

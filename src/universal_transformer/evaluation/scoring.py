@@ -51,6 +51,8 @@ class Scorer:
     codec: Codec
     metric: Measure
     options: InferenceOptions
+    whole: bool = False
+    """Whether `answer` has all tokens of an answer where those after the length of its target decide no score."""
 
     def __call__(self, examples: Sequence[Example]) -> list[ScoreSums]:
         match self.model:
@@ -100,14 +102,15 @@ class Scorer:
         batch = self._batch(examples)
         assert batch.source is not None
         options, limits = self.options, [self._limit(example) for example in examples]
-        bounds = limits
+        bounds = lengths = limits
         if self.metric == "sequence":  # an output longer than its target is wrong, whatever follows
             bounds = [min(limit, len(target_ids(one))) for limit, one in zip(limits, examples, strict=True)]
-            options = dataclasses.replace(options, max_new_tokens=max(bounds))
+            lengths = limits if self.whole else bounds
+            options = dataclasses.replace(options, max_new_tokens=max(lengths))
         found = [best[0] for best in options.generate(model, batch.source)]
-        found = [cut(output, length=bound) for output, bound in zip(found, bounds, strict=True)]
         result = []
-        for example, output, limit in zip(examples, found, limits, strict=True):
+        for example, whole, limit, length, bound in zip(examples, found, limits, lengths, bounds, strict=True):
+            answer, output = cut(whole, length=length), cut(whole, length=bound)
             if self.metric == "sequence":
                 sums = sequence_sums(output.tokens, example, codec=self.codec)
             else:
@@ -115,7 +118,7 @@ class Scorer:
                 sums = text_sums(text, example, metric=self.metric, codec=self.codec)
             decoder = map(int, output.token_steps if model.config.max_steps else ())
             sums.steps = {"encoder": Counter(map(int, output.source_steps)), "decoder": Counter(decoder)}
-            sums.answer = tuple(output.tokens)
+            sums.answer = tuple(answer.tokens)
             at_limit = self.metric != "sequence" or len(output.tokens) >= limit
             sums.sums["unfinished"] = float(at_limit and not output.finished)
             result.append(sums)

@@ -38,7 +38,8 @@ def write_table(table: ResultTable, file: ResultsFile) -> Path:
     """Write the table's Markdown next to its results; return its path."""
     path = file.path.with_suffix(".md")
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, render(table, file.read()))
+    with file.held() as results:  # until the page is written: another campaign may end at the same time
+        write_text(path, render(table, results))
     return path
 
 

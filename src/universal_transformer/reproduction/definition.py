@@ -43,7 +43,7 @@ class Column:
     """Group of the test set, or test set. For a test set with groups, and if empty: the mean over the groups,
     weighted by their numbers of examples."""
     num_tasks: int = 0
-    """If not 0, groups are tasks: the mean is not weighted and needs this number of tasks."""
+    """If not 0, groups are tasks: the mean is not weighted, and a cell needs this number of tasks."""
     supports: int = 0
     """If not 0, the cell shows the steps of positions in questions with this number of supporting facts."""
 

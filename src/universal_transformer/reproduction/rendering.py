@@ -129,7 +129,7 @@ def _printed(cell: Cell) -> str:
 def _cell(column: Column, results: Sequence[Result], *, notes: _Notes) -> str:
     """Return a cell of ours: the best run of each of its rows on validation, and the spread over seeds."""
     if column.supports:
-        return _steps(_best(results), num_supports=column.supports)
+        return _steps(_best(results), column=column, notes=notes)
     own = [one for one in results if groups(one, column=column)]
     if not own:
         return NOT_MEASURED
@@ -201,10 +201,14 @@ def _scores(runs: Sequence[Sequence[Mapping[str, float]]], *, column: Column) ->
     return " / ".join(texts)
 
 
-def _steps(results: Sequence[Result], *, num_supports: int) -> str:
-    counts = [result.steps_by_supports.get(str(num_supports), []) for result in results]
+def _steps(best: Sequence[Result], *, column: Column, notes: _Notes) -> str:
+    counts = [result.steps_by_supports.get(str(column.supports), []) for result in best]
     steps = StepCounts("encoder", tuple(map(sum, zip_longest(*counts, fillvalue=0))))
-    return show_steps(steps) if steps.num_positions else NOT_MEASURED
+    if not steps.num_positions:
+        return NOT_MEASURED
+    if (measured := sum(len(result.figures) for result in best)) < column.num_tasks:
+        return f"{measured} of {column.num_tasks} tasks"
+    return show_steps(steps) + notes.mark(best)
 
 
 def summarise(result: Result, *, headline: str = "") -> str:

@@ -123,6 +123,9 @@ def _defaults(kind: type | None) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
 
 
+ANOTHER = "move the file away to begin another"
+
+
 class ResultsFile:
     """The lines of one table; every access holds the file's lock, so that several processes may append."""
 
@@ -145,10 +148,17 @@ class ResultsFile:
 
     def read(self) -> list[Result]:
         """Return all results; an incomplete last line is first moved to the file of damaged lines."""
+        with self.held() as results:
+            return results
+
+    @contextmanager
+    def held(self) -> Iterator[list[Result]]:
+        """`read`, for as long as no other process adds a result."""
         if not self.path.exists():
-            return []
+            yield []
+            return
         with self._locked() as file:
-            return self._read(file)
+            yield self._read(file)
 
     def append(self, result: Result) -> bool:
         """Add a line and wait until the disk has it; False if another process has added that run meanwhile."""
@@ -225,9 +235,7 @@ def check(fields: dict[str, Any], *, where: str, table: str) -> Result:
     try:
         result: Result = typed(fields, Result, where=where)
     except UserError as error:
-        raise UserError(
-            f"{error}; this version does not read such a line: move the file away to begin another"
-        ) from error
+        raise UserError(f"{error}; this version does not read such a line: {ANOTHER}") from error
     if result.table != table:
         raise UserError(f"{where}: table: found {show(result.table)}; expected {table}")
     if digest(result.settings) != result.config:
@@ -238,6 +246,10 @@ def check(fields: dict[str, Any], *, where: str, table: str) -> Result:
     _check_parts(result, where=where)
     if result.settings["training"].get("seed") != result.seed:
         raise UserError(f"{where}: seed: found {result.seed}, which is not the one in its settings")
+    try:
+        assert result.key
+    except (UserError, TypeError) as error:  # a task or a field that this version does not have
+        raise UserError(f"{where}: settings: {error}; this version does not read such a line: {ANOTHER}") from error
     return result
 
 

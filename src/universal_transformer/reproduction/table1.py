@@ -108,7 +108,9 @@ and have learned positions and their own names; those of 3 and 20 also have one 
                 **{f"{column}/ut-halting": title for column, title in COLUMNS.items()},
                 **{f"{column}/ut-halting-2x": f"{title}, cap of twice the depth" for column, title in COLUMNS.items()},
             },
-            columns={f"{number} fact{'s' * (number > 1)}": Column(supports=number) for number in (1, 2, 3)},
+            columns={
+                f"{number} fact{'s' * (number > 1)}": Column(supports=number, num_tasks=20) for number in (1, 2, 3)
+            },
             printed={"all": paper.PONDER},
             source=paper.PONDER_SOURCE,
         ),
