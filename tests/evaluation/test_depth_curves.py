@@ -14,6 +14,7 @@ from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.evaluation.risk import p_value
 from universal_transformer.evaluation.scores import ScoreSums, example_score
+from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.evaluation.settings import Setting, served
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.outputs import ModelOutput
@@ -165,6 +166,21 @@ def test_sequences_are_what_the_model_writes_by_itself(copying):
     found = run(model, copying, Goal(tolerance=0.6, confidence=0.8, loss="changed"))
     check_against_evaluation(model, copying, found, lambda metrics: metrics["sequence_accuracy"])
     assert set(found.trained.steps) == {"encoder", "decoder"}
+
+
+def test_answers_are_compared_to_their_end_and_scored_up_to_the_length_of_their_target(copying):
+    model = model_for(copying)
+    examples = [*copying.validation]
+    part, whole = (
+        Scorer(model, copying.codec, copying.metric, InferenceOptions(), whole=whole)(examples)
+        for whole in (False, True)
+    )
+    assert [one.sums for one in part] == [one.sums for one in whole]
+    assert [one.steps for one in part] == [one.steps for one in whole]
+    for example, one, other in zip(examples, part, whole, strict=True):
+        assert other.answer[: len(one.answer)] == one.answer
+        assert len(one.answer) <= len(example.target)
+    assert any(len(other.answer) > len(one.answer) for one, other in zip(part, whole, strict=True))
 
 
 def test_texts_lose_shares_of_tokens(text_task):

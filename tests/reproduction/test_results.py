@@ -121,6 +121,8 @@ def test_damage_before_the_end_is_refused_for_no_interruption_makes_it(two):
         ({"hardware": {"cpu": "one"}}, "hardware: threads missing"),
         ({"versions": {}}, "versions: torch missing"),
         (settings(model=7), "settings.model: found 7; expected an object"),
+        (settings(model={"colour": 1}), "settings: model configuration: unknown: colour"),
+        (settings(data={"task": [], "fields": {}}), "settings: unhashable type: 'list'; this version does not read"),
         (settings(data={"task": "babi"}), "settings.data: fields missing"),
         (settings(training=None), "settings.training: found None; expected an object"),
     ],
