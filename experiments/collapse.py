@@ -8,8 +8,8 @@ warnings do not use are compared with them:
 
 - alike: at least 95 % of the positions take the same number of steps. Of runs that recorded only mean m and standard
   deviation s, the share of the nearest number n is at least ``1 - s² - (m - n)²`` (Chebyshev), which is what is used.
-- worse: its twin, the run of the same recipe at a fixed depth, has a better validation score (error of classifiers,
-  else cross-entropy), by more than 2 % of it.
+- worse: its twin, the run of the same recipe at a fixed depth with the same seed and positions, has a better validation
+  score (error of classifiers, else cross-entropy), by more than 2 % of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from universal_transformer.evaluation.collapse import CONSTANT, DEEP, SHALLOW, k
 from universal_transformer.evaluation.report import StepCounts
 from universal_transformer.files import write_text
 from universal_transformer.kinds import config_from_dict
-from universal_transformer.reproduction.results import Result, ResultsFile
+from universal_transformer.reproduction.results import Result, ResultsFile, completed
 from universal_transformer.reproduction.tables import TABLES
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -80,17 +80,23 @@ def halts(settings: dict[str, Any]) -> bool:
     return bool(getattr(config_from_dict(settings["model"]), "halts", False))
 
 
+def positions(one: Result) -> str:
+    return str(completed(one.settings)["model"].get("coordinates"))
+
+
 def read_tables() -> Iterator[tuple[Result, float | None]]:
     """Yield every recorded run of a table that halts, and how much worse it is than its twin."""
     for table in TABLES:
         path = RESULTS / f"{table}.jsonl"
         results = ResultsFile(path, table=table, say=print).read() if path.exists() else []
-        best: dict[str, Result] = {}
+        best: dict[tuple[str, int, str], Result] = {}
         for one in results:
-            if not halts(one.settings) and (one.row not in best or one.rank < best[one.row].rank):
-                best[one.row] = one
+            key = one.row, one.seed, positions(one)
+            if not halts(one.settings) and (key not in best or one.rank < best[key].rank):
+                best[key] = one
         for one in filter(lambda one: halts(one.settings), results):
-            twin = best.get(one.row.replace("ut-halting", "ut").replace("/halting", "/fixed"))
+            row = one.row.replace("ut-halting", "ut").replace("/halting", "/fixed")
+            twin = best.get((row, one.seed, positions(one)))
             yield one, None if twin is None else one.rank[0] / twin.rank[0] - 1
 
 
