@@ -3,8 +3,9 @@
     python experiments/collapse.py
 
 A side of a model (encoder or decoder) is listed where the mean and the standard deviation of its steps are recorded: in
-reports, in the steps by supporting facts of bAbI (one-sided models), and in the warnings of tables. Two labels that the
-warnings do not use are compared with them:
+reports and in results of tables, in the steps by supporting facts of bAbI (one-sided models), and in the warnings of
+tables that were recorded before the steps of each side were. Two labels that the warnings do not use are compared with
+them:
 
 - alike: at least 95 % of the positions take the same number of steps. Of runs that recorded only mean m and standard
   deviation s, the share of the nearest number n is at least ``1 - s² - (m - n)²`` (Chebyshev), which is what is used.
@@ -19,10 +20,10 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from universal_transformer.evaluation.collapse import CONSTANT, DEEP, SHALLOW, kind_of_collapse
-from universal_transformer.evaluation.report import StepCounts
+from universal_transformer.evaluation.report import Side, StepCounts
 from universal_transformer.files import write_text
 from universal_transformer.kinds import config_from_dict
 from universal_transformer.reproduction.results import Result, ResultsFile, completed
@@ -66,6 +67,11 @@ def from_counts(run: str, counts: StepCounts, excess: float | None) -> SideOfRun
 
 def of_result(one: Result, excess: float | None) -> Iterator[SideOfRun]:
     name, config = f"{one.table} {one.row}", config_from_dict(one.settings["model"])
+    if one.steps:
+        for side in get_args(Side):
+            if side in one.steps and config.halts_in(decoder=side == "decoder"):
+                yield from_counts(name, StepCounts(side, tuple(one.steps[side])), excess)
+        return
     if one.steps_by_supports:
         counts = tuple(map(sum, zip(*one.steps_by_supports.values(), strict=True)))
         yield from_counts(name, StepCounts("encoder", counts), excess)
@@ -156,8 +162,9 @@ or the same number (constant). It is *alike* when at least 95 % of its positions
 *Worse by* compares validation with that of the run of the same recipe at a fixed depth (error of classifiers, else
 cross-entropy); a run is *worse* above 2 %.
 
-Of runs with an encoder and a decoder, tables record the deviation of a side only if it was warned about: sides that
-should have been warned about and were not are found only among the other runs.
+Tables record the steps of each side since November 2026. Of earlier runs with an encoder and a decoder they have the
+deviation of a side only if it was warned about: sides that should have been warned about and were not are found only
+among the other runs.
 
 """
 

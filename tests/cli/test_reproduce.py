@@ -62,6 +62,8 @@ def test_runs_are_made_recorded_and_not_made_again(place, capsys):
     assert first["hardware"].keys() >= {"cpu", "cores", "threads", "device"}
     assert first["updates"] > 0
     assert first["resumes"] == 0
+    (by_side,) = first["steps"].items()
+    assert by_side == ("encoder", [sum(numbers) for numbers in zip(*first["steps_by_supports"].values(), strict=True)])
     assert second["notes"] == [PARTIAL, EXCHANGED]
     command = first["command"].split()
     assert override(RECIPES[command[2]](), command[3:], prog="ut").digest() == first["config"]

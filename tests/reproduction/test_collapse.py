@@ -3,12 +3,29 @@
 import runpy
 from pathlib import Path
 
+from small_results import result
+
 ROOT = Path(__file__).parents[2]
+DEEP_DECODER = "nearly all decoder positions take all steps (steps 3.99 ± 0.15 of at most 4): an advice"
 
 
 def test_the_page_about_collapse_is_computed_from_the_recorded_runs():
     page = runpy.run_path(str(ROOT / "experiments" / "collapse.py"))["page"]()
     assert page == (ROOT / "results" / "collapse.md").read_text(encoding="utf-8")
+
+
+def test_each_side_that_halts_is_listed_with_its_recorded_steps():
+    of_result = runpy.run_path(str(ROOT / "experiments" / "collapse.py"))["of_result"]
+    counts = {"encoder": [0, 100, 0, 0], "decoder": [10, 20, 30, 40]}
+    found = list(of_result(result("reverse/ut-halting", table="table4", steps=counts), 0.25))
+    assert [(one.side, one.max_steps, one.mean, one.excess) for one in found] == [
+        ("encoder", 4, 2.0, 0.25),
+        ("decoder", 4, 3.0, 0.25),
+    ]
+    assert [(one.share, one.warned()) for one in found] == [(1.0, True), (0.4, False)]
+    earlier = result("reverse/ut-halting", table="table4", steps_by_supports={}, warnings=[DEEP_DECODER])
+    (decoder,) = of_result(earlier, None)
+    assert (decoder.side, decoder.mean, decoder.spread) == ("decoder", 3.99, 0.15)
 
 
 def test_no_recorded_side_is_warned_about_wrongly_or_missed():

@@ -145,6 +145,13 @@ def test_a_missing_field_is_named(two):
         two.read()
 
 
+def test_a_line_written_before_the_steps_of_each_side_were_recorded_is_read(two):
+    fields = dataclasses.asdict(dataclasses.replace(FIRST, steps={"encoder": [5, 15]}))
+    del fields["steps"]
+    two.path.write_text(json.dumps(fields) + "\n")
+    assert two.read() == [FIRST]
+
+
 def test_a_run_is_recorded_once(two):
     again = dataclasses.replace(FIRST, updates=9)
     assert not two.append(again)

@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from universal_transformer.models.components import ENCODERS
 from universal_transformer.pretrained_models.card import Figures as Figures
 from universal_transformer.tasks import TASKS
 from universal_transformer.training.config import EARLIER_RECIPES, TrainingConfig, digest
-from universal_transformer.typed import typed
+from universal_transformer.typed import ADDED, typed
 
 FORMAT = 1
 
@@ -52,6 +52,8 @@ class Result:
     """Mean ponder time over all test positions (of a fixed model: its depth)."""
     steps_by_supports: dict[str, list[int]]
     """Number of supporting facts -> how many source positions took 1, 2, 3 … steps."""
+    steps: dict[str, list[int]] = field(default_factory=dict, metadata=ADDED)
+    """Side -> how many of its positions took 1, 2, 3 … steps, over all test sets; empty where none were recorded."""
     examples: dict[str, int]
     """Examples in "train", "validation" and "test"."""
     parameters: int

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
@@ -108,6 +108,7 @@ class Runner:
     def measure(self, run: PlannedRun, *, task: Task) -> Result:
         """Score the trained model; return its figures and all that they depend on."""
         from universal_transformer.evaluation.measure import evaluate
+        from universal_transformer.evaluation.report import Side
         from universal_transformer.registry import load_pretrained
         from universal_transformer.training.tracking import ending, read_metrics
 
@@ -142,6 +143,7 @@ class Runner:
             validation={"error": 100 * float(end["error"]), "cross_entropy": float(end["cross_entropy"])},
             mean_steps=report.mean_steps,
             steps_by_supports={str(one.num_supports): [*one.steps.counts] for one in report.steps_by_supports},
+            steps={side: [*one.counts] for side in get_args(Side) if (one := report.steps(side)) is not None},
             examples=examples,
             parameters=model.num_parameters(),
             updates=int(end["update"]),
