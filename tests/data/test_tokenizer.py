@@ -193,9 +193,10 @@ def test_unknown_kind():
         check_tokenizer("bytes", 300)
 
 
-def test_half_a_surrogate_is_a_user_error():
+@pytest.mark.parametrize("call", ["encode", "spans", "unknown"])
+def test_half_a_surrogate_is_a_user_error(call):
     with pytest.raises(UserError, match="surrogate"):
-        TOKENIZERS["bpe"].encode("\ud800")
+        getattr(TOKENIZERS["bpe"], call)("\ud800")
 
 
 def put(*path):

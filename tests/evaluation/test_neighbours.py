@@ -17,7 +17,7 @@ from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, S
 from universal_transformer.registry import build
 from universal_transformer.tasks import PicturesData
 from universal_transformer.tasks.pictures import FIRST
-from universal_transformer.training.validation import trivial_score
+from universal_transformer.training.comparison import trivial_score
 
 COLUMNS, ROWS = 4, 3
 

@@ -16,11 +16,12 @@ from universal_transformer.errors import UserError
 from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of
 from universal_transformer.training import checkpoint as checkpoints
 from universal_transformer.training.changes import OtherRunError
+from universal_transformer.training.collapse_watch import CollapseWatch
 from universal_transformer.training.optimizer import build_optimizer
 from universal_transformer.training.resume import GivenRun
 from universal_transformer.training.state import RunState, Snapshot, first_non_finite
 from universal_transformer.training.trainer import train
-from universal_transformer.training.validation import CollapseWatch, Score
+from universal_transformer.training.validation import Score
 
 from . import tiny
 

@@ -18,7 +18,7 @@ from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.registry import load_pretrained
 from universal_transformer.training import batches as training_batches
-from universal_transformer.training import gradient, interruption
+from universal_transformer.training import collapse_watch, gradient, interruption
 from universal_transformer.training import run as training_run
 from universal_transformer.training import validation as validations
 from universal_transformer.training.optimizer import NonFiniteError
@@ -110,7 +110,7 @@ def test_a_fixed_depth_knows_no_delay(tmp_path):
 
 def test_steps_of_encoder_and_decoder_are_recorded_apart(tmp_path, monkeypatch):
     """A side that has one step only does not count as collapsed."""
-    monkeypatch.setattr(validations, "COLLAPSE_UPDATES", 4)
+    monkeypatch.setattr(collapse_watch, "COLLAPSE_UPDATES", 4)
     model = replaced(tiny.model_config(halting=True), {"depth.decoder_max_steps": 1})
     result = train(tiny.run_config(model), tmp_path / "run", task=tiny.task("encoder_decoder"), quiet=True)
     lines = [line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if "mean_steps" in line]
@@ -120,7 +120,7 @@ def test_steps_of_encoder_and_decoder_are_recorded_apart(tmp_path, monkeypatch):
 
 
 def test_a_collapsed_side_is_named_with_its_own_cap(tmp_path, monkeypatch):
-    monkeypatch.setattr(validations, "COLLAPSE_UPDATES", 4)
+    monkeypatch.setattr(collapse_watch, "COLLAPSE_UPDATES", 4)
     model = tiny.model_config(halting=True, halting_bias=-30.0)
     model = replaced(model, {"depth.decoder_max_steps": 2})
     result = train(tiny.run_config(model), tmp_path / "run", task=tiny.task("encoder_decoder"), quiet=True)

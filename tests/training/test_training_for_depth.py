@@ -8,9 +8,8 @@ from safetensors.torch import load_file
 
 from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.errors import UserError
-from universal_transformer.registry import build, load_pretrained
+from universal_transformer.registry import load_pretrained
 from universal_transformer.training.checkpoint import _load
-from universal_transformer.training.running_mean import RunningMean
 from universal_transformer.training.state import Snapshot
 from universal_transformer.training.tracking import read_metrics
 from universal_transformer.training.trainer import train
@@ -40,18 +39,6 @@ def test_a_run_with_a_loss_after_each_step_continues_bit_for_bit(tmp_path, halti
 def test_a_model_without_steps_over_depth_has_no_loss_after_each():
     with pytest.raises(UserError, match=r"training\.step_loss: 'mean', but this model has no depth .* here: last$"):
         tiny.run_config(LstmConfig(width=8), step_loss="mean")
-
-
-def test_a_running_mean_of_the_weights_is_that_of_a_naive_loop():
-    model, mean, expected = build(tiny.task().configure(tiny.model_config())), RunningMean(0.9), None
-    for update in range(1, 100):
-        for tensor in model.tensors().values():
-            tensor.detach().fill_(float(update))
-        mean.add(model, update=update)
-        decay = min(0.9, (1 + update) / (10 + update))
-        expected = float(update) if expected is None else decay * expected + (1 - decay) * update
-        assert mean.weights.keys() == model.tensors().keys()
-        assert all(float(tensor.mean()) == pytest.approx(expected, rel=1e-4) for tensor in mean.weights.values())
 
 
 def test_a_run_with_a_running_mean_continues_bit_for_bit(tmp_path):

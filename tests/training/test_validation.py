@@ -4,18 +4,9 @@ import pytest
 import torch
 
 from universal_transformer.data.batch import collate
-from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import build
 from universal_transformer.training.objective import objective
-from universal_transformer.training.validation import (
-    COLLAPSE_LOOKS,
-    COLLAPSE_UPDATES,
-    Averager,
-    CollapseWatch,
-    Interrupted,
-    Score,
-    Validation,
-)
+from universal_transformer.training.validation import Interrupted, Score, Validation
 from universal_transformer.typed import replaced
 
 from . import tiny
@@ -83,76 +74,3 @@ def test_classes_are_ranked_by_error_and_tokens_by_cross_entropy():
     few_errors, small_loss = Score(0.9, 0.1, 1.0), Score(0.5, 0.2, 1.0)
     assert few_errors.rank(classes=True) < small_loss.rank(classes=True)
     assert small_loss.rank(classes=False) < few_errors.rank(classes=False)
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 3])
-def test_the_average_is_the_mean_of_the_last_few(count):
-    averager = Averager(count)
-    weights = [{"a": torch.randn(3), "b": torch.randn(2, 2)} for _ in range(5)]
-    for added in weights:
-        averager.add(added)
-    average = averager.average()
-    if count < 2:
-        assert average is None
-        return
-    for name in ("a", "b"):
-        expected = torch.stack([kept[name] for kept in weights[-count:]]).mean(0)
-        torch.testing.assert_close(average[name], expected)
-    again = Averager(count)
-    again.load(averager.tensors())
-    for name, value in again.average().items():
-        assert torch.equal(value, average[name])
-
-
-def trace(steps, *, halting=True):
-    values = torch.as_tensor(steps, dtype=torch.float32)
-    padding = values == 0
-    probability = torch.zeros(1, *values.shape) if halting else None
-    return Trace(values, torch.zeros_like(values), padding, probability=probability)
-
-
-def warnings_after(seen, *, looks):
-    watch = CollapseWatch()
-    found = (watch.look(seen, side="decoder", max_steps=8, updates=20) for _ in range(looks))
-    return [text for text in found if text]
-
-
-@pytest.mark.parametrize(
-    ("steps", "reason"),
-    [([[1, 1, 0], [1, 1, 1]], "at once"), ([[8, 8, 0], [8, 8, 8]], "to the cap"), ([[3, 3, 3, 0, 0]], "same step")],
-)  # fmt: skip
-def test_collapsed_halting_is_reported_once_and_only_after_long(steps, reason):
-    looks = COLLAPSE_UPDATES // 20
-    assert warnings_after(trace(steps), looks=looks - 1) == []
-    (text,) = warnings_after(trace(steps), looks=3 * looks)
-    assert reason in text
-    assert "all decoder positions" in text
-
-
-@pytest.mark.parametrize("seen", [trace([[1, 2, 5, 0]]), trace([[8, 8]], halting=False), None])
-def test_halting_that_decides_is_not(seen):
-    assert warnings_after(seen, looks=COLLAPSE_UPDATES) == []
-
-
-def test_one_look_is_not_long_however_many_updates_it_stands_for():
-    watch = CollapseWatch()
-    found = [
-        watch.look(trace([[1, 1]]), side="encoder", max_steps=8, updates=COLLAPSE_UPDATES)
-        for _ in range(COLLAPSE_LOOKS)
-    ]
-    assert found[:-1] == [None] * (COLLAPSE_LOOKS - 1)
-    assert "at once" in found[-1]
-    assert COLLAPSE_LOOKS > 1
-
-
-def test_a_single_step_is_no_collapse():
-    watch = CollapseWatch()
-    looks = [watch.look(trace([[1, 1]]), side="encoder", max_steps=1, updates=COLLAPSE_UPDATES) for _ in range(5)]
-    assert not any(looks)
-
-
-def test_a_short_recovery_starts_the_count_anew():
-    watch = CollapseWatch()
-    for _ in range(10):
-        for steps, updates in (([[1, 1]], COLLAPSE_UPDATES - 1), ([[1, 4]], 1)):
-            assert watch.look(trace(steps), side="encoder", max_steps=8, updates=updates) is None

@@ -104,14 +104,17 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`, without start or end."""
+        return self._encoding(text).ids
+
+    def _encoding(self, text: str) -> tokenizers.Encoding:
         try:
-            return self._rules.encode(text, add_special_tokens=False).ids
+            return self._rules.encode(text, add_special_tokens=False)
         except TypeError as error:  # the library raises it for a str that is not Unicode
             raise UserError(f"half of a surrogate pair in {show(text)}; expected whole characters") from error
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Return for each id of `encode` which characters of `text` it stands for: the first, and the next after it."""
-        return self._rules.encode(text, add_special_tokens=False).offsets
+        return self._encoding(text).offsets
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each of `texts`, on all cores."""
@@ -147,7 +150,7 @@ class Tokenizer:
 
     def unknown(self, text: str) -> tuple[str, ...]:
         """Return the parts of `text` that are encoded as unknown, in their order, each once."""
-        encoding = self._rules.encode(text, add_special_tokens=False)
+        encoding = self._encoding(text)
         places = zip(encoding.ids, encoding.offsets, strict=True)
         return tuple(
             dict.fromkeys(

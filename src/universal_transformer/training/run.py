@@ -17,11 +17,9 @@ from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.collapse import fake
 from universal_transformer.evaluation.report import Side
-from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.execution.spread import spread_positions
 from universal_transformer.files import write_json
 from universal_transformer.models.components import ENCODERS
-from universal_transformer.models.roles import AnyFrameGenerator
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
@@ -29,7 +27,9 @@ from universal_transformer.training import checkpoint as checkpoints
 from universal_transformer.training import folder as folders
 from universal_transformer.training import halting_schedule
 from universal_transformer.training import optimizer as optimizers
+from universal_transformer.training.averages import Averager, RunningMean
 from universal_transformer.training.batches import TrainingBatches
+from universal_transformer.training.comparison import BaselineComparison
 from universal_transformer.training.config import BASELINE, CHECKPOINTS, CONFIG, METRICS, RunConfig
 from universal_transformer.training.gradient import backward
 from universal_transformer.training.interruption import StopRequest, never
@@ -39,16 +39,12 @@ from universal_transformer.training.randomness import random_states, restore_ran
 from universal_transformer.training.recorded_data import data_digest, data_files, read_data_file
 from universal_transformer.training.replica import Replica, gathered, make_whole, replicated, sharded, whole
 from universal_transformer.training.resume import GivenRun
-from universal_transformer.training.running_mean import RunningMean
-from universal_transformer.training.score_text import metric_text, numbers, steps_name
+from universal_transformer.training.score_text import numbers, steps_name
 from universal_transformer.training.state import AVERAGED, RunState, Snapshot, first_non_finite
 from universal_transformer.training.task_metric import TaskMetric
-from universal_transformer.training.tracking import Display, Metrics, TensorBoard, UpdateStatus, Value, steps_text
-from universal_transformer.training.validation import Averager, Interrupted, Score, Validation, trivial_score
+from universal_transformer.training.tracking import Display, Metrics, TensorBoard, UpdateStatus, Value
+from universal_transformer.training.validation import Interrupted, Score, Validation
 from universal_transformer.training.warm_start import starting_weights
-
-JUDGED = ("cross_entropy", "error")
-"""Figures of the baseline that the metrics hold, for the plot of the training."""
 
 Reason = Literal["max_updates", "minutes", "patience", "interrupted"]
 
@@ -90,8 +86,7 @@ class TrainingRun:
         self.warnings: list[str] = []
         self.data = data_digest(task.train, task.validation)
         self.files = {name: read_data_file(path) for name, path in data_files(config.data).items()}
-        self.trivial = TrivialBaseline.learn(task.train, model.config)
-        self.baseline = trivial_score(self.trivial, task.validation, metric=metric)
+        self.comparison = BaselineComparison(task, model, metric=metric)
         self.metrics: Metrics | None = None
         self.board: TensorBoard | None = None
 
@@ -132,7 +127,7 @@ class TrainingRun:
         if resume:
             self.shown.note(f"going on with {self.folder} after update {self.state.update}")
         for text in [*(f"changed: {change}" for change in changes), *warnings]:
-            self._warn(text)
+            self.warn(text)
         if accepted and self.state.saves:
             self.save()
 
@@ -145,7 +140,7 @@ class TrainingRun:
         self.metrics = Metrics(self.folder / METRICS, after=after if resume else None)
         if resume:  # a resume that cannot read the metrics leaves the configuration as it was
             write_json(self.folder / CONFIG, self.config.to_dict())
-        self.trivial.save(self.folder / BASELINE)
+        self.comparison.baseline.save(self.folder / BASELINE)
         if self.training.tensorboard:
             self.board = TensorBoard(self.folder / folders.TENSORBOARD, after=after)
 
@@ -216,7 +211,7 @@ class TrainingRun:
             **self._surroundings(),
             **code_in_use().values(),  # after the surroundings: the version of torch as results state it
             **({"warm_start": "; ".join(taken)} if taken else {}),
-            **({f"baseline_{name}": getattr(self.baseline, name) for name in JUDGED} if self.baseline else {}),
+            **self.comparison.figures(),
             "changes": "; ".join(changes),
         }
 
@@ -342,7 +337,7 @@ class TrainingRun:
             most = self.model.config.max_steps_of(decoder=side == "decoder")
             found = decided.get(side)
             if warning := watch.look(found, side=side, max_steps=most, updates=updates, processes=self.divided):
-                self._warn(warning)
+                self.warn(warning)
 
     def interrupting(self, stop: StopRequest) -> StopRequest | Callable[[], bool]:
         """Return what ends a validation before its end: nothing among several processes, which make the same calls."""
@@ -367,41 +362,16 @@ class TrainingRun:
         if better:
             state.best, state.best_update, self.best_weights = score, state.update, weights
         self.write("validation", numbers(score) | {"best": better})
-        self.shown.note(f"update {state.update}: validation {self.text(score)}{' (best)' if better else ''}")
+        self.shown.note(f"update {state.update}: validation {self.comparison.text(score)}{' (best)' if better else ''}")
         if better:
             self.save()
-
-    @property
-    def _unit(self) -> str:
-        """Return what a loss is the mean over."""
-        return "frame" if isinstance(self.model, AnyFrameGenerator) else "token"
-
-    def text(self, score: Score) -> str:
-        """Return a score as text."""
-        measure = f"error {score.error:.2%}" if self.classes else f"loss {score.cross_entropy:.4f} a {self._unit}"
-        return " · ".join([measure, *metric_text(score), *steps_text(score.steps)])
-
-    def check_baseline(self, score: Score) -> str:
-        """Return the score of the baseline as text; warn if `score` is not better."""
-        if self.baseline is None:
-            return ""
-        how = "most frequent class" if self.classes else "frequency of each token"
-        if self.trivial.neighbours is not None:
-            how = "four neighbours of each pixel"
-        text = f"baseline ({how}) {self.text(self.baseline)}"
-        if self.baseline.metric:
-            how = self.trivial.describe(metric=self.task.metric, codec=self.task.codec)
-            text = f"baseline ({how}) {metric_text(self.baseline)[0]}"
-        if score.rank(classes=self.classes)[0] >= self.baseline.rank(classes=self.classes)[0]:
-            self._warn(f"validation {self.text(score)} is not better than the {text}")
-        return text
 
     def check_exit(self, score: Score) -> None:
         """Warn if the loss of `score` is above its expectation over the steps at which positions may stop."""
         if self.model.config.expects_loss and (
             found := fake(score.cross_entropy, expected=self.validation.expected_loss(self.model))
         ):
-            self._warn(found)
+            self.warn(found)
 
     def save(self) -> None:
         """Write a checkpoint; NonFiniteError instead of one with a number that is not finite."""
@@ -445,7 +415,8 @@ class TrainingRun:
         if self.board is not None and event in ("update", "validation"):
             self.board.write(event, update=self.state.update, values=values)
 
-    def _warn(self, text: str) -> None:
+    def warn(self, text: str) -> None:
+        """Keep a warning, write it to the metrics, and show it."""
         self.warnings.append(text)
         self.write("warning", {"text": text})
         self.shown.note(f"warning: {text}")

@@ -15,13 +15,15 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import Side
 from universal_transformer.files import show
 from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.training.averages import by_validation
 from universal_transformer.training.checkpoint import STATE, Checkpoint, Tensors, check_weights
+from universal_transformer.training.collapse_watch import CollapseWatch
 from universal_transformer.training.config import RunConfig, digest
 from universal_transformer.training.optimizer import check_optimizer
 from universal_transformer.training.outliers import WATCHED, WINDOW, OutlierWatch
 from universal_transformer.training.randomness import check_random_states
 from universal_transformer.training.recorded_data import DataFile
-from universal_transformer.training.validation import SIDES, CollapseWatch, Score, by_validation
+from universal_transformer.training.validation import SIDES, Score
 from universal_transformer.typed import NonNegative, NumberOf, Range, check_names, typed
 
 AVERAGED = ("loss", "cross_entropy", "ponder", "mean_steps", "gradient_norm")

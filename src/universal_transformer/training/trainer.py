@@ -169,7 +169,9 @@ def finish(run: TrainingRun, *, reason: Reason, stop: StopRequest) -> TrainingRe
     if run.processes.first:
         folders.save_model(run.folder, run.model, run.task.codec)
     figures = numbers(chosen.score) if chosen.score else {}
-    baseline = run.check_baseline(chosen.score) if chosen.score else ""
+    if chosen.score and (warning := run.comparison.warning(chosen.score)):
+        run.warn(warning)
+    baseline = run.comparison.baseline_text() if chosen.score else ""
     if chosen.score and not interrupted:
         run.check_exit(chosen.score)
     run.write("end", {"stopped": reason, "chosen": chosen.name, **figures})
@@ -179,7 +181,8 @@ def finish(run: TrainingRun, *, reason: Reason, stop: StopRequest) -> TrainingRe
     else:
         of = f" (update {run.state.best_update:,})" if chosen.name == "best" else ""
         text = f"done after {update:,} updates ({reason}): {chosen.name} weights{of} in {model_folder}"
-        text += f"; validation {run.text(chosen.score)}; {baseline}" if chosen.score else ""
+        if chosen.score:
+            text += f"; validation {run.comparison.text(chosen.score)}; {baseline}"
     run.shown.note(text)
     return TrainingResult(
         folder=run.folder,
