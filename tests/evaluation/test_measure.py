@@ -220,7 +220,7 @@ def test_depth_at_run_time_is_noted_and_its_cap_is_no_collapse(stories):
     )
 
 
-@pytest.mark.parametrize(("bias", "reason"), [(30.0, "stop at once"), (-30.0, "go on to the cap")])
+@pytest.mark.parametrize(("bias", "reason"), [(30.0, "stop after the first step"), (-30.0, "go on to the cap")])
 def test_collapsed_halting_is_warned_about(stories, bias, reason):
     model = model_for(stories)
     for name, parameter in model.named_parameters():

@@ -30,7 +30,7 @@ def test_step_counts_have_the_mean_and_deviation_of_what_was_counted(counts):
 @pytest.mark.parametrize(
     ("counts", "reason"),
     [
-        ((96, 4, 0), "(shallow): nearly all decoder positions stop at once"),
+        ((96, 4, 0), "(shallow): nearly all decoder positions stop after the first step"),
         ((0, 2, 98), "(deep): nearly all decoder positions go on to the cap"),
         ((0, 1000, 2), "(constant): nearly all decoder positions stop at the same step"),
         ((90, 10, 0), None),

@@ -79,7 +79,7 @@ def test_when_all_are_damaged_it_says_so_every_time(tmp_path: Path):
     for number in range(2):
         (save(tmp_path, made(number), name=name(number)) / "state.json").write_text("{}")
     for _ in range(2):
-        with pytest.raises(UserError, match="no checkpoint is sound"):
+        with pytest.raises(UserError, match="no checkpoint is intact"):
             load_newest(tmp_path)
 
 

@@ -20,8 +20,12 @@ def warnings_after(seen, *, looks):
 
 @pytest.mark.parametrize(
     ("steps", "reason"),
-    [([[1, 1, 0], [1, 1, 1]], "at once"), ([[8, 8, 0], [8, 8, 8]], "to the cap"), ([[3, 3, 3, 0, 0]], "same step")],
-)  # fmt: skip
+    [
+        ([[1, 1, 0], [1, 1, 1]], "after the first step"),
+        ([[8, 8, 0], [8, 8, 8]], "to the cap"),
+        ([[3, 3, 3, 0, 0]], "same step"),
+    ],
+)
 def test_collapsed_halting_is_reported_once_and_only_after_long(steps, reason):
     looks = COLLAPSE_UPDATES // 20
     assert warnings_after(trace(steps), looks=looks - 1) == []
@@ -42,7 +46,7 @@ def test_one_look_is_not_long_however_many_updates_it_stands_for():
         for _ in range(COLLAPSE_LOOKS)
     ]
     assert found[:-1] == [None] * (COLLAPSE_LOOKS - 1)
-    assert "at once" in found[-1]
+    assert "after the first step" in found[-1]
     assert COLLAPSE_LOOKS > 1
 
 

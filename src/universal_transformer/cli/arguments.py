@@ -103,15 +103,16 @@ def add_depth(parser: Parser) -> None:
     parser.add_argument(
         "--exit",
         metavar="KIND:X",
-        help="stop a position where its state changes by less than X (state_change, second_difference), where the "
-        "predicted distribution does (output_change), or where the largest probability is above X (confidence): "
-        "confidence:0.9 (default: as trained)",
+        help="stop a position when its state (state_change), the change of its state (second_difference) or the "
+        "predicted distribution (output_change) changes by less than X, or when the largest probability is above X "
+        "(confidence), for example confidence:0.9 (default: as trained)",
     )
     parser.add_argument(
         "--no-calibration",
         dest="calibration",
         action="store_false",
-        help="the depth of training, whatever ut calibrate found; an option of depth has the same effect",
+        help="use the depth of training and ignore the result of ut calibrate; an option that sets the depth does this "
+        "too",
     )
     add_halting_execution(parser)
 
@@ -144,8 +145,8 @@ def add_answer_limit(parser: Parser) -> None:
         "--max-new-tokens",
         type=whole(1),
         metavar="N",
-        help="most tokens of an answer (default: the longest answer in training and a quarter more, plus 10; "
-        "2 x input + 10 if that is more)",
+        help="largest number of tokens of an answer (default: max(L + L/4 + 10, 2 S + 10), where L is the length of "
+        "the longest answer in training and S that of the input)",
     )
 
 

@@ -17,7 +17,7 @@ CASES = {
     "halting": "how much time it saves to leave out halted positions, in inference and in training",
     "train": "fixed depth, forward and backward pass, compared with torch.nn, x-transformers and ALBERT",
     "decode": "greedy decoding with a cache, compared with T5",
-    "continuous": "decoding with halting: depth-continuous generation, compared with rows in lock-step",
+    "continuous": "decoding with halting: depth-continuous generation, compared with rows that wait for each other",
     "sweep": "what halting saves against mean steps, and the cost of a pass against length and depth",
     "positions": "memory and time of each of 1, 2 and 4 processes that share the positions of one sequence",
     "startup": "time of ut --help, and of importing the package",
@@ -116,7 +116,7 @@ def parser() -> Parser:
     parser.add_argument("cases", nargs="*", metavar="CASE", help="what to measure (default: all but gpu)")
     parser.add_argument("--json", metavar="FILE", default="", help="also write all measurements as JSON")
     parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
-    parser.add_argument("--plots", metavar="FOLDER", default="", help=f"draw the figures of the case {DRAWN}")
+    parser.add_argument("--plots", metavar="FOLDER", default="", help=f"draw the plots of the case {DRAWN}")
     parser.add_argument(
         "--read", metavar="FILE", default="", help="measure nothing: read the file that --json wrote earlier"
     )

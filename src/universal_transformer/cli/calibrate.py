@@ -94,8 +94,9 @@ def parser() -> Parser:
     """Return the parser of ``ut calibrate``."""
     parser = Parser(
         "calibrate",
-        description="Find the fewest steps of a trained model that lose right answers within a tolerance, with a "
-        "stated confidence. RUN/calibration.json then sets the depth of ut evaluate, ut predict and load.",
+        description="Find the smallest number of steps with which a trained model loses right answers only within a "
+        "tolerance, with a stated confidence. RUN/calibration.json then sets the depth of ut evaluate, ut predict and "
+        "load.",
     )
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument(
@@ -115,13 +116,13 @@ def parser() -> Parser:
     parser.add_argument(
         "--rule",
         metavar="NAME",
-        help="try this rule alone (default: all that the model serves; the confidence is divided among them)",
+        help="test this rule alone (default: all rules that the model supports; the confidence is divided among them)",
     )
     parser.add_argument(
         "--loss",
         choices=("drop", "changed"),
         default="drop",
-        help="drop: answers that turn wrong, or the score that is lost (default); changed: answers that are others",
+        help="drop: answers that turn wrong, or the score that is lost (default); changed: answers that differ",
     )
     parser.add_argument(
         "--cheapest",

@@ -18,7 +18,7 @@ RECIPE, FOLDER = "stories", "runs/demo"
 
 def run(arguments: list[str]) -> int:
     """Train or continue, unless the run is finished; evaluate, plot; return 130 when interrupted."""
-    text = "Train the embedded default in a few minutes, test it, and plot its ponder time."
+    text = "Train a small model on generated stories in a few minutes, test it, and plot its steps."
     parser = Parser("demo", description=text)
     parser.add_argument("--run", metavar="FOLDER", default=FOLDER, help=f"where it is kept (default: {FOLDER})")
     folder = Path(parser.parse(arguments).run)

@@ -103,7 +103,7 @@ def run(arguments: list[str]) -> int:
 
 def parser() -> Parser:
     """Return the parser of ``ut predict``."""
-    parser = Parser("predict", description="Predict from a file or from standard input: one result a line.")
+    parser = Parser("predict", description="Predict from a file or from standard input: one result for each line.")
     parser.add_argument("run", metavar="RUN", help=RUN)
     parser.add_argument("files", metavar="FILE", nargs="*", default=[], help=FILE)
     parser.add_argument("--output", metavar="FOLDER", default="", help=OUTPUT)
@@ -113,7 +113,7 @@ def parser() -> Parser:
         type=whole(1),
         default=3,
         metavar="K",
-        help="best predictions in a JSON object (default: 3)",
+        help="number of best predictions in each JSON object (default: 3)",
     )
     add_depth(parser)
     add_beams(parser)
@@ -121,7 +121,7 @@ def parser() -> Parser:
         "--temperature",
         type=number(least=0.0),
         metavar="T",
-        help="temperature of sampling (default: 0, the likeliest token; of pictures 1)",
+        help="temperature of sampling (default: 0, which takes the most probable token; 1 for pictures)",
     )
     parser.add_argument(
         "--top-k", type=whole(0), default=0, metavar="K", help="sample from the K likeliest tokens (0: all)"

@@ -110,7 +110,7 @@ def parser() -> Parser:
         ("tasks", "third parts of names, in table 1: 1,4,5"),
     ):
         add(f"--{option}", action="extend", nargs="+", metavar="NAME", default=[], help=text)
-    text = "runs a row, with seeds 0 to N - 1 (default: 1)"
+    text = "number of runs of each row, with seeds 0 to N - 1 (default: 1)"
     add("--seeds", type=whole(1), default=1, metavar="N", help=text)
     text = "train each run for M minutes (default: the recipe's minutes or updates)"
     add("--minutes", type=number(least=0.0, open_below=True), default=0.0, metavar="M", help=text)

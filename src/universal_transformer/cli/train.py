@@ -34,10 +34,10 @@ usage: ut train RECIPE [--field value ...] [--run FOLDER] [--from RUN] [--data-d
 --accept-change FIELD
                    change a field deliberately when a run continues, for example a learning rate after a loss that was
                    not finite: --learning-rate 1e-4 --accept-change training.learning_rate; may be repeated
---stage halting    fit the halting unit of a trained run, on frozen weights, to where its predictions stop improving,
-                   in a new folder (default: RUN-halting)
---from RUN         start from the weights of another run, or of a pretrained model (ut models): tensors that fit, and
-                   rows of tokens that both know
+--stage halting    train only a halting unit on the weights of a trained run, so that positions stop where predictions
+                   stop improving; writes a new folder (default: RUN-halting)
+--from RUN         start from the weights of another run, or of a pretrained model (ut models): copy tensors of equal
+                   name and shape, and the rows of tokens that are in both vocabularies
 --data-dir FOLDER  folder with the data sets (default: the environment variable UT_DATA, or else data)
 --dry-run          print parameters, FLOPs, memory, expected time and numbers of examples, and whether halted
                    positions are left out of the computation (or why not); train nothing

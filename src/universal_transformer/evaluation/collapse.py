@@ -45,7 +45,7 @@ steps of a model can be surer of wrong answers than the steps before."""
 
 MEANING: Mapping[Kind, tuple[str, str]] = {
     "shallow": (
-        "stop at once",
+        "stop after the first step",
         "compare with a fixed depth (halting.side=none); if that is better, try a smaller halting.bias or "
         "training.ponder_weight, or training.halting_delay",
     ),

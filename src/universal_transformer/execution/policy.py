@@ -50,9 +50,9 @@ PROBED_REQUESTS = 16
 """Requests that are generated in a batch first, to measure the mean number of steps: as many as there are rows by
 default, so that the measurement is one batch."""
 CONTINUOUS_BELOW = 0.5
-"""Mean steps over the largest number up to which continuous batching is faster than batches. One of its calls costs
-more, because rows are gathered from different slots and tokens are chosen at every call. With 4 to 64 rows of width 128
-it is 1.1 to 1.4 times as fast at 0.3, 0.84 to 0.92 times at 0.65."""
+"""Mean steps over the largest number up to which depth-continuous generation is faster than batches. One of its calls
+costs more, because rows are gathered from different slots and tokens are chosen at every call. With 4 to 64 rows of
+width 128 it is 1.1 to 1.4 times as fast at 0.3, and 0.84 to 0.92 times as fast at 0.65."""
 
 
 def shared_call_obstacle(recurrence: Recurrence) -> str | None:

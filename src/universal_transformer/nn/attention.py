@@ -1,7 +1,8 @@
 """Multi-head scaled dot-product attention.
 
 ``Attention(Q, K, V) = softmax(Q K^T / sqrt(d / k)) V`` for each of ``k`` heads, heads concatenated and projected
-(Vaswani et al. 2017, section 3.2; Universal Transformer, equations 2 and 3). Masks are ``True`` where a query may look.
+(Vaswani et al. 2017, section 3.2; Universal Transformer, equations 2 and 3). Masks are ``True`` where a query may
+attend.
 """
 
 from collections.abc import Callable

@@ -113,7 +113,7 @@ class StepConfig:
     blocks: Positive = 1
     """D14: blocks applied in one depth step."""
     residual: Literal["timed", "state"] = field(default="timed", metadata=ADDED)
-    """D5: what self-attention is added to: the state with its coordinates, or without them, as printed."""
+    """D5: what self-attention is added to: the state with coordinates, or without them (printed in the patent)."""
 
 
 MOST_STEPS = 2**16
@@ -131,9 +131,9 @@ class DepthConfig:
     min_steps: Positive = 1
     """The halting unit decides from this step on: no position halts earlier."""
     decoder_max_steps: Count = 0
-    """The same for the decoder. 0: as the encoder."""
+    """``max_steps`` of the decoder. 0: that of the encoder."""
     decoder_min_steps: Count = 0
-    """The same for the decoder. 0: as the encoder."""
+    """``min_steps`` of the decoder. 0: that of the encoder."""
 
 
 UNUSED_BIAS = -1.0
@@ -151,8 +151,9 @@ class HaltingConfig:
     threshold: Annotated[float, Range(0, 1, above=True)] = 0.99
     """Cumulative probability at which a position halts (1 - epsilon)."""
     bias: Annotated[float, Range(-100, 100)] | None = None
-    """D11: initial bias of the halting unit: a lower value starts with more steps. None: from max_steps, so that a
-    position takes about all of them at first. Without halting -1, which files of such models hold, is read as None."""
+    """D11: initial bias of the halting unit: a lower value starts with more steps. None:
+    ``-ln(2 max_steps - 1)``, so that a position takes about all steps at first. In a configuration without halting,
+    -1 (the default of earlier versions) is read as None."""
     remainder_at_cap: bool = True
     """D7: a position that still runs at the last step halts there and takes its remainder: its weights sum to 1."""
     output: Literal["mean", "interpolate", "final"] = "mean"

@@ -60,7 +60,7 @@ class Sequences(Protocol):
 
 @runtime_checkable
 class StopUnit(Protocol):
-    """What the loops over depth ask after (or before) each step: the one place that decides who stops.
+    """Computes halting probabilities after (or before) each step. It alone decides which positions stop.
 
     ``reads``: the timed state before the block, or the new state after it (after the closing norm, if there is one).
     """
@@ -129,7 +129,7 @@ def ponder(
     threshold: float,
     stop: bool | Bool[Tensor, "*rows"],
 ) -> Decision:
-    """PonderNet: ``p`` is the probability to stop after this step if none before was the last (Banino et al. 2021).
+    """PonderNet: ``p`` is the probability that this step is the last one if no earlier one was (Banino et al. 2021).
 
     With ``h = 1 - Π_j (1 - p_j)`` a position halts when ``h > threshold``. Its weight is ``p (1 - h)``, or ``1 - h`` at
     the last step.

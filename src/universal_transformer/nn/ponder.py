@@ -38,7 +38,7 @@ def log_prior(steps: int, *, config: HaltingConfig, max_steps: int) -> list[floa
 
 
 def prior_rate(config: HaltingConfig, *, max_steps: int) -> float:
-    """Q of the geometric prior: one over its expected steps, which are by default the middle of 1 and ``max_steps``."""
+    """``q = 1 / prior_steps`` of the geometric prior; by default ``prior_steps = (max_steps + 1) / 2``."""
     return min(1.0 / (config.prior_steps or (max_steps + 1) / 2), 0.99)
 
 

@@ -237,8 +237,8 @@ class Recurrence(nn.Module):
     ) -> None:
         """One step of all positions, of which the halted ones keep their states and outputs.
 
-        With frozen states others see of a position that halted after step N: in the first block its last state,
-        ``H^N + P^t``, and in each later block what entered that block at step N (decisions D9 and D14).
+        With frozen states, other positions attend to a position that halted after step N as follows: in the first block
+        to its last state, ``H^N + P^t``, and in each later block to what entered it at step N (decisions D9 and D14).
         """
         unit, active = self.stop_unit(depth), progress.halting.running
         assert unit is not None

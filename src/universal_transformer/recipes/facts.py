@@ -44,7 +44,7 @@ def _training(*, minutes: float = 0.0, updates: int = 0) -> TrainingConfig:
 
 
 def stories() -> RunConfig:
-    """Made-up stories with questions of one, two and three facts: the demo; needs no files."""
+    """Generated stories with questions that need one, two or three facts; needs no files (used by ut demo)."""
     return RunConfig(
         recipe="stories", data=StoriesData(recent_first=True), model=_model(), training=_training(minutes=3.5)
     )

@@ -117,7 +117,7 @@ def load_newest(folder: Path, *, read: Callable[[Checkpoint, str], Content]) -> 
     reasons += sorted(path.name for path in _folders(folder) if SET_ASIDE.fullmatch(path.name))
     if reasons:
         raise UserError(
-            f"{show_path(folder)}: no checkpoint is sound, all are damaged: {', '.join(reasons)}; "
+            f"{show_path(folder)}: no checkpoint is intact; damaged are {', '.join(reasons)}; "
             "delete the folder to start the run again"
         )
     return None, []

@@ -66,17 +66,17 @@ class TrainingConfig:
     accumulate: AtLeastOne = field(default=1, metadata=ADDED)
     """Passes in which the gradient of a batch is computed: more of them need less memory and more time."""
     parallel: Literal["examples", "shards", "positions"] = field(default="examples", metadata=ADDED)
-    """What several processes share: the examples of a batch; these, and the weights, gradients and state of the
-    optimizer too, for large models; or the positions of every sequence, for long ones."""
+    """What several processes divide: "examples": the examples of a batch; "shards": also the weights, the gradients
+    and the state of the optimizer, for large models; "positions": the positions of every sequence, for long ones."""
     schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
-    """After the warm-up; cosine and linear end at 0 at `max_updates` (or at `minutes`, if that is all there is)."""
+    """Learning rate after the warm-up; cosine and linear reach 0 at `max_updates` (or at `minutes` without it)."""
     warmup_updates: NumberOf = 400
     """Updates over which the learning rate rises from 0."""
     clip_norm: NonNegative = 1.0
     """Largest norm of the whole gradient; 0 means no clipping."""
     skip_outliers: NonNegative = field(default=0.0, metadata=ADDED)
-    """Standard deviations above the mean of the last 128 updates from which on an update is left out, by its loss or
-    its gradient norm; 0 means never, 6 is usual."""
+    """Leave out an update whose loss or gradient norm is more than this number of standard deviations above the mean
+    of the last 128 updates; 0 means never, 6 is usual."""
     label_smoothing: Fraction = 0.0
     """Probability that is moved from the right answer to all answers equally."""
     ponder_weight: NonNegative = 0.01
@@ -84,13 +84,13 @@ class TrainingConfig:
     ponder_warmup_updates: NumberOf = 0
     """Updates over which the ponder weight rises from 0."""
     halting_delay: Annotated[float, Range(0, 1)] = 0.0
-    """First part of the run (of `max_updates`, or of `minutes`, if that is all there is) in which halting probabilities
-    are those of the bias alone and thinking is free: with a low halting_bias the model learns at its full depth first,
-    and to stop afterwards; the best weights are chosen from those after it. From 0 to 1."""
+    """First part of the run, from 0 to 1 (of `max_updates`, or of `minutes` without it). In it, halting probabilities
+    follow from the bias alone and the ponder cost has weight 0: with a low `halting.bias` the model first learns at its
+    full depth, and then to stop. The best weights are chosen from those after this part."""
     validate_every: AtLeastOne = 500
     """Updates between two validations; there is always one at the end."""
     depth: Literal["fixed", "random"] = "fixed"
-    """Steps of an update: the model's max_steps, or a number drawn uniformly from 1 to them (seeded)."""
+    """Steps of an update: the model's max_steps, or a number drawn uniformly from 1 to max_steps (seeded)."""
     step_loss: Literal["last", "mean", "increasing"] = field(default="last", metadata=ADDED)
     """What the loss reads: the output alone, or the states after all steps, each weighted equally or by its number."""
     stage: Literal["all", "halting"] = field(default="all", metadata=ADDED)
