@@ -34,18 +34,18 @@ def test_little_to_save_stays_masked(monkeypatch):
 
 @pytest.mark.parametrize(("norm", "runs"), [("post", 1), ("pre", 0)])
 def test_few_halted_stay_with_norms_in_front(norm, runs, monkeypatch):
-    """One position of ten halts: worth leaving out where it costs nothing, not where it differs at every step."""
+    """One position of ten halts: it is left out where that costs nothing, not where it differs at every step."""
     module = small_recurrence(norm=norm, halting=True, max_steps=4, remainder_at_cap=False).eval()
     states = torch.zeros(1, 10, WIDTH, dtype=torch.float64)
     monkeypatch.setattr(policy, "LEAST_SAVED", 0)
     chosen = torch.full((1, 10), 1e-3, dtype=torch.float64)
     chosen[0, 3] = 1.0
-    asked = module.halting.ask
+    computed = module.halting.halting_probability
 
-    def ask(states, memory, **call):
-        return (chosen, memory) if states.dim() == 3 else asked(states, memory, **call)
+    def halting_probability(states, unit_state, **call):
+        return (chosen, unit_state) if states.dim() == 3 else computed(states, unit_state, **call)
 
-    monkeypatch.setattr(module.halting, "ask", ask)
+    monkeypatch.setattr(module.halting, "halting_probability", halting_probability)
     ran, run = [], CompactLoop.run
     monkeypatch.setattr(CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
     with torch.no_grad():

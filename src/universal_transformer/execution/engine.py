@@ -97,7 +97,7 @@ class RowEngine:
         assert self.unit is not None
         config, depth = self.unit.config, self.depth
         read = timed if self.unit.reads == "timed" else self.close(new)
-        probability, rows.memory = self.unit.ask(read, rows.memory, sequences=rows.layout)
+        probability, rows.unit_state = self.unit.halting_probability(read, rows.unit_state, sequences=rows.layout)
         if depth.min_steps > 1:
             may_halt = rows.step >= depth.min_steps - 1
             probability = probability * may_halt

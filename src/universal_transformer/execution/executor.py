@@ -171,7 +171,7 @@ class CompactLoop:
             signal=self._signal(layout),
             output=progress.output.to(torch.promote_types(kind, h.dtype), copy=True).flatten(0, 1),
             cumulative=h.index_select(0, layout.index),
-            memory=tuple(part.flatten(0, 1).index_select(0, layout.index) for part in progress.memory),
+            unit_state=tuple(part.flatten(0, 1).index_select(0, layout.index) for part in progress.unit_state),
             shown=None if progress.shown is None else seen.index_select(0, layout.index),
         )
         for number in range(step, self.depth.max_steps):
@@ -197,7 +197,7 @@ class CompactLoop:
             rows.layout, rows.signal = layout, self._signal(layout)
             rows.base = compute(self.recompute, torch.index_select, rows.base, 0, kept)
             rows.cumulative = rows.cumulative.index_select(0, kept)
-            rows.memory = tuple(part.index_select(0, kept) for part in rows.memory)
+            rows.unit_state = tuple(part.index_select(0, kept) for part in rows.unit_state)
             rows.shown = None if rows.shown is None else rows.shown.index_select(0, kept)
         record.write(progress)
         progress.output = rows.output.view_as(progress.output)

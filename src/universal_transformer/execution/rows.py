@@ -9,7 +9,7 @@ import torch
 from universal_transformer.axes import Bool, Float, Index, Int, PerRow, Rows, States, Tensor
 from universal_transformer.execution import policy
 from universal_transformer.execution.kernels import attend
-from universal_transformer.nn.halting import Memory
+from universal_transformer.nn.halting import UnitState
 
 Keys = Float[Tensor, "batch heads key head"]
 Mask = Bool[Tensor, "batch 1 1 key"]
@@ -188,7 +188,7 @@ class RowState:
     signal: Rows | None  # π, where it is added at every step
     output: Float[Tensor, "position width"]  # in a batch of all positions, else of the rows
     cumulative: PerRow  # h of the halting rule
-    memory: Memory = ()  # of the halting unit
+    unit_state: UnitState = ()
     shown: Rows | None = None  # what others see without τ, where that is not b
 
     @property

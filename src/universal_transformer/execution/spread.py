@@ -220,8 +220,8 @@ def _loop(
         kept = torch.stack([halting.steps, halting.remainder, *progress.probabilities, *progress.weights])
         steps, remainder, *each = stretch.whole(kept, dim=2)
         probabilities, weights = torch.stack(each[:made]), torch.stack(each[made:])
-        memory = tuple(stretch.whole(values, dim=1) for values in progress.memory)
-        cost = unit.cost(weights, memory, min_steps=depth.min_steps)
+        unit_state = tuple(stretch.whole(values, dim=1) for values in progress.unit_state)
+        cost = unit.cost(weights, unit_state, min_steps=depth.min_steps)
         output = stretch.whole(progress.output.to(states.dtype), dim=1)
         result = output, Trace(steps, remainder, padding, probabilities, weights, cost=cost)
     if context.states is not None and part.states is not None:

@@ -108,7 +108,7 @@ class RowStream:
         if rows.shown is not None:
             rows.shown.index_copy_(0, at, states)
         rows.layout.position.index_copy_(0, at, position)
-        for part in (rows.step, rows.output, rows.cumulative, *rows.memory):
+        for part in (rows.step, rows.output, rows.cumulative, *rows.unit_state):
             part.index_fill_(0, at, 0)
 
     def keep(self, kept: Int[Tensor, "kept"]) -> None:
@@ -123,7 +123,7 @@ class RowStream:
             signal=None if rows.signal is None else rows.signal.index_select(0, kept),
             output=rows.output.index_select(0, kept),
             cumulative=rows.cumulative.index_select(0, kept),
-            memory=tuple(part.index_select(0, kept) for part in rows.memory),
+            unit_state=tuple(part.index_select(0, kept) for part in rows.unit_state),
             shown=None if rows.shown is None else rows.shown.index_select(0, kept),
         )
         self.sources = [

@@ -88,8 +88,8 @@ def _one_step(
     timed = recurrence.coordinates(states, context.encoding, step=0, num_steps=1, signals=signal)
     instead = recurrence.substitutes(states)
     new, entered = recurrence.step(timed, context, step=0, running=active, entered=before.entered, instead=instead)
-    asked = unit(timed if unit.reads == "timed" else recurrence.close(new), padding=padding)
-    probability = torch.where(step < depth.min_steps - 1, 0.0, asked)
+    probability = unit(timed if unit.reads == "timed" else recurrence.close(new), padding=padding)
+    probability = torch.where(step < depth.min_steps - 1, 0.0, probability)
     stop = last.expand_as(active) if unit.config.remainder_at_cap else False
     decision = unit.rule(halting.cumulative, probability, threshold=depth.threshold, stop=stop)
     halting, weight = halting.advance(decision)

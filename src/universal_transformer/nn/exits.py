@@ -30,7 +30,7 @@ import torch
 from universal_transformer.axes import Bool, Float, PerStep, Scalar, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.config import Exit, HaltingConfig
-from universal_transformer.nn.halting import Memory, Rule, Sequences, act, wide
+from universal_transformer.nn.halting import Rule, Sequences, UnitState, act, wide
 
 Head = Callable[[Tensor], Tensor]
 """States to logits: ``[*rows, width]`` to ``[*rows, classes]``, or ``[batch, position, width]`` to ``[batch,
@@ -89,36 +89,38 @@ class ExitUnit:
         return FIRST_STEP[self.exit.kind]
 
     @torch.no_grad()
-    def ask(self, states: Vectors, memory: Memory, *, sequences: Sequences) -> tuple[Values, Memory]:
+    def halting_probability(
+        self, states: Vectors, unit_state: UnitState, *, sequences: Sequences
+    ) -> tuple[Values, UnitState]:
         """``p`` after a step that computed ``states``, and what the next step compares with."""
         if self.exit.kind in ("state_change", "second_difference"):
-            holds, memory = self._compare_states(states.to(wide(states.dtype)), memory, sequences=sequences)
+            holds, unit_state = self._compare_states(states.to(wide(states.dtype)), unit_state, sequences=sequences)
         else:
-            holds, memory = self._compare_outputs(states, memory, sequences=sequences)
-        return holds.to(wide(states.dtype)), memory
+            holds, unit_state = self._compare_outputs(states, unit_state, sequences=sequences)
+        return holds.to(wide(states.dtype)), unit_state
 
-    def cost(self, weights: PerStep, memory: Memory, *, min_steps: int) -> Scalar | None:  # noqa: ARG002
+    def cost(self, weights: PerStep, unit_state: UnitState, *, min_steps: int) -> Scalar | None:  # noqa: ARG002
         """Nothing was trained to stop."""
         return None
 
     def _compare_states(
-        self, states: Vectors, memory: Memory, *, sequences: Sequences
-    ) -> tuple[Bool[Tensor, "*rows"], Memory]:
+        self, states: Vectors, unit_state: UnitState, *, sequences: Sequences
+    ) -> tuple[Bool[Tensor, "*rows"], UnitState]:
         mean = _unchanged if self.scope == "position" else sequences.mean
-        change = states - memory[0] if memory else states
+        change = states - unit_state[0] if unit_state else states
         if self.exit.kind == "state_change":
             return relative(change, states, mean=mean) < self.exit.threshold, (states,)
-        second = change - memory[1] if memory else change
+        second = change - unit_state[1] if unit_state else change
         near = relative(second, states, mean=mean) < self.exit.threshold
-        return near & memory[2] if memory else near, (states, change, near)
+        return near & unit_state[2] if unit_state else near, (states, change, near)
 
     def _compare_outputs(
-        self, states: Vectors, memory: Memory, *, sequences: Sequences
-    ) -> tuple[Bool[Tensor, "*rows"], Memory]:
+        self, states: Vectors, unit_state: UnitState, *, sequences: Sequences
+    ) -> tuple[Bool[Tensor, "*rows"], UnitState]:
         assert self.head is not None
         logits = self.head(states) if self.scope == "position" else sequences.apply(self.head, states)
         outputs = logits.to(wide(logits.dtype)).log_softmax(-1)
         if self.exit.kind == "confidence":
             return outputs.amax(-1).exp() > self.exit.threshold, ()
-        change = divergence(memory[0], outputs) if memory else torch.full_like(outputs[..., 0], torch.inf)
+        change = divergence(unit_state[0], outputs) if unit_state else torch.full_like(outputs[..., 0], torch.inf)
         return change < self.exit.threshold, (outputs,)

@@ -4,9 +4,9 @@ With ``p = sigmoid(w · x + b)`` from the timed state and ``h`` the sum of the e
 Universal Transformer, section 2.2): a running position *goes on* while ``h + p <= threshold`` with weight ``p``, and
 *halts now* otherwise with weight ``R = 1 - h``, its remainder. Both count one more step in ``N``.
 
-A rule (:func:`act`) and :func:`combine` are pure functions of tensors of any shape whose entries all run, and a unit is
-asked about rows of states of any shape, so that the loop over all positions and an execution that computes only the
-running ones share them.
+A rule (:func:`act`) and :func:`combine` are pure functions of tensors of any shape whose entries all run, and a unit
+takes rows of states of any shape. So the loop over all positions and an execution that computes only the running ones
+share them.
 """
 
 import math
@@ -42,7 +42,7 @@ Rule = Callable[..., Decision]
 """``rule(cumulative, probability, *, threshold, stop)``, as :func:`act`."""
 
 
-Memory = tuple[Tensor, ...]
+UnitState = tuple[Tensor, ...]
 """What a unit keeps of each row from one step to the next, ``[*rows, …]``; empty before the first step. Of a row that
 starts later it is 0."""
 
@@ -67,7 +67,7 @@ class StopUnit(Protocol):
 
     @property
     def reads(self) -> Literal["timed", "new"]:
-        """Which states it is asked about."""
+        """The states from which it computes ``p``."""
 
     @property
     def rule(self) -> Rule:
@@ -77,11 +77,13 @@ class StopUnit(Protocol):
     def config(self) -> HaltingConfig:
         """Decisions D7 to D10."""
 
-    def ask(self, states: Tensor, memory: Memory, *, sequences: Sequences) -> tuple[Tensor, Memory]:
-        """``p`` of each row, and what the next step needs to know."""
+    def halting_probability(
+        self, states: Tensor, unit_state: UnitState, *, sequences: Sequences
+    ) -> tuple[Tensor, UnitState]:
+        """``p`` of each row, and the state of the unit for the next step."""
 
-    def cost(self, weights: PerStep, memory: Memory, *, min_steps: int) -> Scalar | None:
-        """What the loss adds for thinking; None: ``N + R`` (:func:`ponder_cost`)."""
+    def cost(self, weights: PerStep, unit_state: UnitState, *, min_steps: int) -> Scalar | None:
+        """What the loss adds for the steps taken; None: ``N + R`` (:func:`ponder_cost`)."""
 
 
 @dataclass(frozen=True)
@@ -240,8 +242,8 @@ class HaltingUnit(nn.Module):
         """What the affine map reads: the states."""
         return states
 
-    def cost(self, weights: PerStep, memory: Memory, *, min_steps: int) -> Scalar | None:  # noqa: ARG002
-        """What the loss adds for thinking; None: ``N + R`` (:func:`ponder_cost`)."""
+    def cost(self, weights: PerStep, unit_state: UnitState, *, min_steps: int) -> Scalar | None:  # noqa: ARG002
+        """What the loss adds for the steps taken; None: ``N + R`` (:func:`ponder_cost`)."""
         return None
 
     def logit(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
@@ -261,14 +263,14 @@ class HaltingUnit(nn.Module):
 
     def forward(self, states: States, *, padding: Padding | None = None) -> Float[Tensor, "batch position"]:
         """``p``, the same for all positions of a sequence where the scope is the sequence."""
-        return self.ask(states, (), sequences=PaddedSequences(padding))[0]
+        return self.halting_probability(states, (), sequences=PaddedSequences(padding))[0]
 
-    def ask(
-        self, states: Float[Tensor, "*rows width"], memory: Memory, *, sequences: Sequences
-    ) -> tuple[Float[Tensor, "*rows"], Memory]:
+    def halting_probability(
+        self, states: Float[Tensor, "*rows width"], unit_state: UnitState, *, sequences: Sequences
+    ) -> tuple[Float[Tensor, "*rows"], UnitState]:
         """``p`` of each row, the same for all rows of a sequence where the scope is the sequence."""
         probability = self.probability(states)
-        return probability if self.config.scope == "position" else sequences.mean(probability), memory
+        return probability if self.config.scope == "position" else sequences.mean(probability), unit_state
 
 
 @dataclass(frozen=True)
@@ -279,13 +281,13 @@ class LengthUnit:
     rule: ClassVar[Rule] = staticmethod(act)
     config: ClassVar[HaltingConfig] = HaltingConfig(output="final")
 
-    def ask(
-        self, states: Float[Tensor, "*rows width"], memory: Memory, *, sequences: Sequences
-    ) -> tuple[Float[Tensor, "*rows"], Memory]:
+    def halting_probability(
+        self, states: Float[Tensor, "*rows width"], unit_state: UnitState, *, sequences: Sequences
+    ) -> tuple[Float[Tensor, "*rows"], UnitState]:
         """``p = 0``."""
         del sequences
-        return states.new_zeros(states.shape[:-1], dtype=wide(states.dtype)), memory
+        return states.new_zeros(states.shape[:-1], dtype=wide(states.dtype)), unit_state
 
-    def cost(self, weights: PerStep, memory: Memory, *, min_steps: int) -> Scalar | None:  # noqa: ARG002
+    def cost(self, weights: PerStep, unit_state: UnitState, *, min_steps: int) -> Scalar | None:  # noqa: ARG002
         """Nothing is trained to stop."""
         return None

@@ -19,7 +19,7 @@ from torch.nn.functional import logsigmoid
 
 from universal_transformer.axes import Bool, Float, PerStep, Scalar, Tensor
 from universal_transformer.nn.config import HaltingConfig
-from universal_transformer.nn.halting import Decision, HaltingUnit, Memory, Sequences, ponder
+from universal_transformer.nn.halting import Decision, HaltingUnit, Sequences, UnitState, ponder
 
 
 def log_distribution(logits: Float[Tensor, "step *rows"]) -> Float[Tensor, "step *rows"]:
@@ -45,7 +45,7 @@ def prior_rate(config: HaltingConfig, *, max_steps: int) -> float:
 class PonderUnit(HaltingUnit):
     """``λ_t`` from the state after the step. It starts at the rate of the prior.
 
-    Its ``memory`` in training: the logits of all steps, from which the KL term is computed.
+    Its ``unit_state`` in training: the logits of all steps, from which the KL term is computed.
     """
 
     reads = "new"
@@ -73,20 +73,20 @@ class PonderUnit(HaltingUnit):
         """As :func:`ponder`; in training no position stops before the last step."""
         return ponder(cumulative, probability, threshold=1.0 if self.training else threshold, stop=stop)
 
-    def ask(
-        self, states: Float[Tensor, "*rows width"], memory: Memory, *, sequences: Sequences
-    ) -> tuple[Float[Tensor, "*rows"], Memory]:
+    def halting_probability(
+        self, states: Float[Tensor, "*rows width"], unit_state: UnitState, *, sequences: Sequences
+    ) -> tuple[Float[Tensor, "*rows"], UnitState]:
         """``λ`` of each row; with the scope of a sequence from the mean of its states."""
         logit = self.logit(states)
         if self.config.scope == "sequence":
             logit = sequences.mean(logit)
-        return torch.sigmoid(logit), (*memory, logit) if self.training else ()
+        return torch.sigmoid(logit), (*unit_state, logit) if self.training else ()
 
-    def cost(self, weights: PerStep, memory: Memory, *, min_steps: int) -> Scalar | None:
+    def cost(self, weights: PerStep, unit_state: UnitState, *, min_steps: int) -> Scalar | None:
         """``KL(p || g)``, mean over positions (or sequences), in training; steps before ``min_steps`` do not count."""
-        if not memory:
+        if not unit_state:
             return None
-        found = log_distribution(torch.stack(memory[min(min_steps, len(memory)) - 1 :]))
+        found = log_distribution(torch.stack(unit_state[min(min_steps, len(unit_state)) - 1 :]))
         prior = found.new_tensor(log_prior(len(found), config=self.config, max_steps=self.max_steps))
         divergence = (found.exp() * (found - prior.view(-1, 1, 1))).sum(0)
         if self.config.scope == "sequence":

@@ -9,7 +9,7 @@ from universal_transformer.axes import Int, Padding, PerPosition, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.config import MOST_STEPS
 from universal_transformer.nn.exits import ExitUnit
-from universal_transformer.nn.halting import Halting, Memory, StopUnit
+from universal_transformer.nn.halting import Halting, StopUnit, UnitState
 from universal_transformer.nn.trace import Trace
 
 
@@ -43,16 +43,16 @@ class Depth(NamedTuple):
 class HaltingProgress:
     """What the halting loop carries from step to step. ``probabilities`` and ``weights`` have one entry a step made.
 
-    ``memory`` is what the halting unit keeps. ``entered``: what entered the second and each later block of a step, at
-    the last step of each position (decision D14); nothing where halted positions go on changing. ``shown``: what others
-    attend to, of a rule that shows another state than the last one.
+    ``unit_state`` is what the halting unit keeps. ``entered``: what entered the second and each later block of a step,
+    at the last step of each position (decision D14); nothing where halted positions go on changing. ``shown``: the
+    states that others attend to, of a rule that shows another state than the last one.
     """
 
     states: States
     output: States
     halting: Halting
     entered: tuple[States, ...] = ()
-    memory: Memory = ()
+    unit_state: UnitState = ()
     shown: States | None = None
     probabilities: list[PerPosition] = field(default_factory=list)
     weights: list[PerPosition] = field(default_factory=list)
@@ -68,5 +68,5 @@ class HaltingProgress:
     def trace(self, padding: Padding | None, *, unit: StopUnit, depth: Depth) -> Trace:
         """What happened over depth."""
         probabilities, weights = torch.stack(self.probabilities), torch.stack(self.weights)
-        cost = unit.cost(weights, self.memory, min_steps=depth.min_steps)
+        cost = unit.cost(weights, self.unit_state, min_steps=depth.min_steps)
         return Trace(self.halting.steps, self.halting.remainder, padding, probabilities, weights, cost=cost)

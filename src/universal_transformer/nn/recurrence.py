@@ -25,9 +25,9 @@ from universal_transformer.nn.halting import (
     Halting,
     HaltingUnit,
     LengthUnit,
-    Memory,
     PaddedSequences,
     StopUnit,
+    UnitState,
     check_threshold,
     combine,
     weigh,
@@ -246,9 +246,9 @@ class Recurrence(nn.Module):
         run = partial(self._step_of_running, context=context, step=step, depth=depth, signals=signals, padding=padding)
         if self.recomputes(context):
             run = partial(call_checkpointed, run)
-        made = run(progress.states, progress.shown, progress.halting, progress.memory, *progress.entered)
+        made = run(progress.states, progress.shown, progress.halting, progress.unit_state, *progress.entered)
         before = progress.halting.cumulative
-        progress.states, progress.halting, progress.memory, progress.entered, probability, weight, term = made
+        progress.states, progress.halting, progress.unit_state, progress.entered, probability, weight, term = made
         if progress.shown is not None:
             mean = expected_state(progress.output, progress.states, before)
             progress.shown = torch.where(active.unsqueeze(-1), mean, progress.shown)
@@ -273,14 +273,14 @@ class Recurrence(nn.Module):
         states: States,
         shown: States | None,
         halting: Halting,
-        memory: Memory,
+        unit_state: UnitState,
         *entered: States,
         context: AttentionContext,
         step: int,
         depth: Depth,
         signals: Tensor | None,
         padding: Padding | None,
-    ) -> tuple[States, Halting, Memory, tuple[States, ...], PerPosition, PerPosition, States]:
+    ) -> tuple[States, Halting, UnitState, tuple[States, ...], PerPosition, PerPosition, States]:
         """What a step of a halting model computes: states, what is known of halting, the inputs of later blocks,
         probabilities, weights, and the weighed states.
         """
@@ -289,13 +289,13 @@ class Recurrence(nn.Module):
         sequences = context.exchange or PaddedSequences(padding)
         timed = self._timed(states, context, step, depth, signals)
         if unit.reads == "timed":
-            probability, memory = unit.ask(timed, memory, sequences=sequences)
+            probability, unit_state = unit.halting_probability(timed, unit_state, sequences=sequences)
         if shown is not None:
             shown = self._timed(shown, context, step, depth, signals)
         instead = self.substitutes(states, shown=shown)
         new, entered = self.step(timed, context, step=step, running=active, entered=entered, instead=instead)
         if unit.reads == "new":
-            probability, memory = unit.ask(self.close(new), memory, sequences=sequences)
+            probability, unit_state = unit.halting_probability(self.close(new), unit_state, sequences=sequences)
         if step < depth.min_steps - 1:
             probability = torch.zeros_like(probability)
         stop = unit.config.remainder_at_cap and context.is_last(step, depth.max_steps)
@@ -304,7 +304,7 @@ class Recurrence(nn.Module):
         term = weigh(new, weight, rule=unit.config.output)
         if unit.config.state == "frozen":
             new = torch.where(active.unsqueeze(-1), new, states)
-        return new, halting, memory, entered, probability, weight, term
+        return new, halting, unit_state, entered, probability, weight, term
 
     def substitutes(self, states: States, *, shown: States | None = None) -> Substitutes:
         """What the first block of a step uses instead of ``H + P^t``, where ``states`` are ``H`` (decision D5)."""

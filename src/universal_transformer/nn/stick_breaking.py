@@ -15,7 +15,7 @@ from torch.nn.functional import gelu
 
 from universal_transformer.axes import Float, PerStep, Scalar, Tensor
 from universal_transformer.nn.config import HaltingConfig
-from universal_transformer.nn.halting import HaltingUnit, Memory, Rule, ponder
+from universal_transformer.nn.halting import HaltingUnit, Rule, UnitState, ponder
 
 
 class StickBreakingUnit(HaltingUnit):
@@ -38,7 +38,7 @@ class StickBreakingUnit(HaltingUnit):
         """The hidden layer."""
         return gelu(self.inner(states))
 
-    def cost(self, weights: PerStep, memory: Memory, *, min_steps: int) -> Scalar:  # noqa: ARG002
+    def cost(self, weights: PerStep, unit_state: UnitState, *, min_steps: int) -> Scalar:  # noqa: ARG002
         """The expected number of steps, mean over the positions that took any."""
         number = torch.arange(1, len(weights) + 1, device=weights.device, dtype=weights.dtype)
         count = (weights.sum(0) > 0).sum().clamp(min=1)
