@@ -129,7 +129,8 @@ def rules(sides: Iterable[SideOfRun]) -> Iterator[str]:
         (SHALLOW, DEEP, CONSTANT),
         (1.2, DEEP, CONSTANT),
         (SHALLOW, 0.95, CONSTANT),
-        (SHALLOW, DEEP, 0.01),
+        (SHALLOW, DEEP, 0.05),
+        (SHALLOW, DEEP, 0.25),
         (1.2, 0.95, 0.05),
     ):
         warned = [one for one in sides if one.warned(shallow=shallow, deep=deep, constant=constant)]

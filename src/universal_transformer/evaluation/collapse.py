@@ -37,8 +37,9 @@ or more, and a fixed depth, where it was trained too, is not better."""
 DEEP = 0.99
 """Mean number of steps, as a share of the cap. With 0.95, a decoder whose positions take 2 to 4 steps is
 warned about."""
-CONSTANT = 0.05
-"""Standard deviation of the number of steps."""
+CONSTANT = 0.2
+"""Standard deviation of the number of steps. Where 5 % of the positions take one step more or less than all others, it
+is 0.22. With 0.05, two decoders are missed of which 97 and 99 % of the positions take two steps."""
 FAKE = 1.1
 """Loss at the exit, as a multiple of its expectation. With 1, exits that take all steps are warned about: the last
 steps of a model can be surer of wrong answers than the steps before."""
