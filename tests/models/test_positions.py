@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from small_models import small
 from universal_transformer.errors import UserError
 from universal_transformer.models.positions import count_separators, draw_positions, restart_positions, source_angles
 from universal_transformer.nn.config import CoordinatesConfig, Sizes
@@ -93,3 +94,12 @@ def test_half_of_the_heads_count_the_source_from_its_end(lengths, mirrored):
             torch.testing.assert_close(found[:, row, head, :length], wanted[:, 0, :length])
     plain = source_angles(coordinates, positions, padding=padding, from_end=False)
     assert torch.equal(plain, coordinates.angles(positions))
+
+
+def test_positions_start_again_after_each_of_several_separators():
+    fields = {"separator_id": 5, "vocabulary.last_separator_id": 6}
+    side = small(**fields).source
+    source = torch.tensor([[7, 5, 8, 8, 6, 4, 7, 0]])
+    assert side.positions(source)[0, :7].tolist() == [0, 1, 0, 1, 2, 0, 1]
+    one = small(separator_id=5).source
+    assert one.positions(source)[0, :7].tolist() == [0, 1, 0, 1, 2, 3, 4]

@@ -32,6 +32,8 @@ class VocabularyConfig:
     """Token id that ends a target."""
     separator_id: Count = 0
     """Token id after which source positions start from 0 again, in the next part of the source. 0: none."""
+    last_separator_id: Count = field(default=0, metadata=ADDED)
+    """If it is not 0, positions start again after each of the ids from separator_id to this one."""
 
 
 @dataclass(frozen=True, kw_only=True)

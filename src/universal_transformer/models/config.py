@@ -425,7 +425,7 @@ def _length_rules(config: ModelConfig) -> Rules:
 def _source_rules(config: ModelConfig) -> Rules:
     """Choices for attention to the source that need another architecture or other coordinates."""
     rotary, from_end = config.source_attention.rotary_source, config.coordinates.from_end
-    separator = config.vocabulary.separator_id
+    separator, last = config.vocabulary.separator_id, config.vocabulary.last_separator_id
     needed = f"an encoder_decoder is needed, not a {config.architecture}"
     one_side, size = config.architecture != "encoder_decoder", config.vocabulary.size
     yield "attention.rotary_source", one_side and config.attention.rotary_source, needed
@@ -440,6 +440,11 @@ def _source_rules(config: ModelConfig) -> Rules:
         yield path, from_end, "the parts have no common end: coordinates.from_end=False"
         yield path, separator == config.vocabulary.padding_id, "must differ from padding_id"
         yield path, 0 < size <= separator, f"vocabulary.size={size} ends at id {size - 1}"
+    if last:
+        path = "vocabulary.last_separator_id"
+        yield path, not 0 < separator <= last, f"must be at least vocabulary.separator_id={separator}"
+        yield path, separator <= config.vocabulary.padding_id <= last, "padding_id must not be one of them"
+        yield path, 0 < size <= last, f"vocabulary.size={size} ends at id {size - 1}"
 
 
 def _position_rules(config: ModelConfig) -> Rules:

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
+from universal_transformer.axes import Bool, Float, Int, Padding, Positions, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
@@ -55,7 +55,12 @@ class SourceSide(nn.Module):
             drawn = default_positions(padding.shape[1], padding=seen, device=padding.device)
         if self.part is None:
             return drawn
-        return restart_positions(drawn, separators=source == self.config.vocabulary.separator_id, padding=padding)
+        return restart_positions(drawn, separators=self._separators(source), padding=padding)
+
+    def _separators(self, source: Source) -> Bool[Tensor, "batch source"]:
+        """Where the tokens stand after which positions start again."""
+        first, last = self.config.vocabulary.separator_id, self.config.vocabulary.last_separator_id
+        return (source >= first) & (source <= (last or first))
 
     def forward(
         self,
@@ -78,7 +83,7 @@ class SourceSide(nn.Module):
         if self.space is not None:
             states = states + self.space[target_space]
         if self.part is not None:
-            parts = count_separators(source == self.config.vocabulary.separator_id)
+            parts = count_separators(self._separators(source))
             states = states + parts.unsqueeze(-1).to(states.dtype) * self.part
         if positions is None:
             positions = self.positions(source)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, Sizes, StepConfig
 from universal_transformer.tasks import AlgorithmicData
+from universal_transformer.tasks.algorithmic import FIRST_SYMBOL
 from universal_transformer.tasks.digits import PROBLEMS, Problem
 from universal_transformer.training.config import RunConfig, TrainingConfig
 from universal_transformer.typed import replaced
 
-OPERATOR = 14
-"""Id of the "+" or the "*" between decimal numbers: padding, start, end, unknown and ten digits come before."""
+OPERATOR = FIRST_SYMBOL + 10
+"""Id of the "+" or the "*" between decimal numbers: special tokens and ten digits come before."""
 
 
 def _model() -> ModelConfig:

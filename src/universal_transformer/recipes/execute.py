@@ -6,8 +6,9 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, Sizes, StepConfig
 from universal_transformer.recipes.variants import Recipe
 from universal_transformer.tasks import LearningToExecuteData
+from universal_transformer.tasks.algorithmic import FIRST_SYMBOL
 from universal_transformer.tasks.learning_to_execute import ExecuteProblem
-from universal_transformer.tasks.programs import KINDS
+from universal_transformer.tasks.programs import EXPRESSION_SYMBOLS, KINDS
 from universal_transformer.training.config import RunConfig, TrainingConfig
 from universal_transformer.typed import replaced
 
@@ -50,7 +51,8 @@ def lte_addition() -> RunConfig:
 def distance_positions(base: Recipe) -> Recipe:
     """Return the recipe with positions encoded as distances, in attention to the source too (docs/model.md, D13).
 
-    To reverse a number, half of the heads count from the end of the source.
+    To reverse a number, half of the heads count from the end of the source. Programs have the settings with which
+    numbers of 400 digits are added (table 4): last digit first, and equal places at equal positions.
     """
 
     def recipe() -> RunConfig:
@@ -64,11 +66,27 @@ def distance_positions(base: Recipe) -> Recipe:
                 "model.coordinates.offsets": "none",
                 "model.coordinates.from_end": config.data.problem == "reverse",
                 "model.attention.rotary_source": True,
-            },
+            }
+            | (_OF_NUMBERS if config.data.runs else {}),
         )
 
     recipe.__doc__ = f"{(base.__doc__ or '').rstrip('.')}: distance positions."
     return recipe
+
+
+_OF_NUMBERS = {
+    "data.least_significant_first": True,
+    "model.sizes.width": 64,
+    "model.sizes.filter_width": 256,
+    "model.depth.max_steps": 3,
+    "model.vocabulary.separator_id": FIRST_SYMBOL + EXPRESSION_SYMBOLS.index("+"),
+    "model.vocabulary.last_separator_id": FIRST_SYMBOL + len(EXPRESSION_SYMBOLS) - 1,
+    "model.attention.source_sink": True,
+    "model.attention.bias": True,
+    "model.transition.kind": "separable_convolution",  # reads the position before, where the carry comes from
+    "training.learning_rate": 3e-3,
+    "training.max_updates": 4500,
+}
 
 
 def _recipe(name: str, *, problem: ExecuteProblem, updates: int) -> RunConfig:

@@ -38,6 +38,8 @@ class CharacterCodec(SavedCodec):
     symbols: str
     operator: str = field(default="", metadata=ADDED)
     """If it is not empty: the ids of the numbers on both sides of it, and of an answer, begin with the last digit."""
+    turned: str = field(default="", metadata=ADDED)
+    """Digits: the ids of each number that is written with them begin with the last digit."""
 
     @property
     def model_fields(self) -> dict[str, Any]:
@@ -84,7 +86,8 @@ class CharacterCodec(SavedCodec):
 
     def _turned(self, text: str) -> str:
         """Return `text` with its numbers turned around, if the codec does that; twice is `text` again."""
-        return self.operator.join(part[::-1] for part in text.split(self.operator)) if self.operator else text
+        digits = self.symbols.replace(self.operator, "") if self.operator else self.turned
+        return re.sub(f"[{digits}]+", lambda number: number[0][::-1], text) if digits else text
 
     def _symbol(self, identifier: int) -> str:
         index = identifier - FIRST_SYMBOL

@@ -22,7 +22,7 @@ because a source is one line of a file: ``j=85|for x in range(8):j+=92|print(j)`
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from random import Random
 from typing import Annotated, ClassVar, Literal
@@ -41,7 +41,7 @@ from universal_transformer.tasks.programs import (
     literal,
 )
 from universal_transformer.tasks.task import Codec, Task
-from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
+from universal_transformer.typed import ADDED, AtLeastOne, NumberOf, Range, check
 
 LINE_END = "|"
 MAX_LENGTH = 1000  # Python does not print numbers of many more digits than that
@@ -74,11 +74,15 @@ class LearningToExecuteData:
     """Test examples, of the largest length and nesting."""
     seed: NumberOf = 0
     """Chooses the examples: the same seed gives the same examples."""
+    least_significant_first: bool = field(default=False, metadata=ADDED)
+    """Programs: the model reads and writes numbers from their last digit to their first."""
 
     def __post_init__(self) -> None:
         check(self, field="data")
         if self.form == "lines" and not self.runs:
             raise UserError(f"form lines is for programs, found the problem {self.problem!r}")
+        if self.least_significant_first and not self.runs:
+            raise UserError(f"least_significant_first is for programs, found the problem {self.problem!r}")
         held_out = self.validation_examples + self.test_examples
         literals = 9 * 10 ** (self.length - 1)
         # a lower bound of the number of sources of the largest length and nesting
@@ -117,7 +121,7 @@ class LearningToExecuteData:
             test={"test": test},
             metric="sequence",
             model_fields=self._codec.model_fields,
-            notes=("programs written as lines of Python",) if self.form == "lines" else (),
+            notes=self._notes,
         )
 
     def training_example(self, index: int, held_out: Set[str]) -> Example:
@@ -151,8 +155,16 @@ class LearningToExecuteData:
         style = Random(f"{self.seed} {program.expression}")  # both forms draw the same programs
         return program.expression, program.lines(style).replace("\n", LINE_END), target
 
+    @property
+    def _notes(self) -> tuple[str, ...]:
+        form = ("programs written as lines of Python",) if self.form == "lines" else ()
+        return (*form, "least significant digit first") if self.least_significant_first else form
+
     @cached_property
     def _codec(self) -> CharacterCodec:
         if not self.runs:
             return CharacterCodec(symbols=DIGITS[:10])
-        return CharacterCodec(symbols=EXPRESSION_SYMBOLS if self.form == "expression" else LINES_SYMBOLS + LINE_END)
+        return CharacterCodec(
+            symbols=EXPRESSION_SYMBOLS if self.form == "expression" else LINES_SYMBOLS + LINE_END,
+            turned=DIGITS[:10] if self.least_significant_first else "",
+        )
