@@ -67,7 +67,8 @@ def distance_positions(base: Recipe) -> Recipe:
                 "model.coordinates.from_end": config.data.problem == "reverse",
                 "model.attention.rotary_source": True,
             }
-            | (_OF_NUMBERS if config.data.runs else {}),
+            | (_OF_NUMBERS if config.data.runs else {})
+            | (_OF_CONTROL if config.data.problem in ("program", "control") else {}),
         )
 
     recipe.__doc__ = f"{(base.__doc__ or '').rstrip('.')}: distance positions."
@@ -86,6 +87,11 @@ _OF_NUMBERS = {
     "model.transition.kind": "separable_convolution",  # reads the position before, where the carry comes from
     "training.learning_rate": 3e-3,
     "training.max_updates": 4500,
+}
+_OF_CONTROL = {
+    "model.depth.max_steps": 4,
+    "training.batch_tokens": 4096,  # sees 1.6 times as many examples in a time as batches of 1,024
+    "training.max_updates": 3000,
 }
 
 
