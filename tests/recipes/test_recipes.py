@@ -56,7 +56,7 @@ def test_a_recipe_leaves_to_the_data_what_follows_from_the_data(name):
 
 @names
 def test_a_recipes_model_can_be_built(name):
-    sizes = {"vocabulary.size": 15, "vocabulary.num_classes": 15, "vocabulary.max_fact_words": 5}
+    sizes = {"vocabulary.size": 33, "vocabulary.num_classes": 33, "vocabulary.max_fact_words": 5}
     model = RECIPES[name]().model
     if isinstance(model, ModelConfig) and model.coordinates.position == "grid":
         sizes |= {"coordinates.box_rows": 2, "coordinates.box_columns": 2}

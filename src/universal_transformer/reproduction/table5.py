@@ -65,5 +65,10 @@ TABLE6 = _table(
     title="programs of nesting 2 and length 5",
     problems=("program", "control", "addition"),
     printed=paper.TABLE6,
-    deviations=["Programs are expressions, the form of the six tasks; the paper does not show its own."],
+    deviations=[
+        "Programs are expressions, the form of the six tasks; the paper does not show its own.",
+        "Numbers are written with the first digit first; in the row distance positions of this version, with the last "
+        "digit first. Its positions begin again after each token that is not a digit, and the transition is a "
+        "convolution. The character accuracy of this row counts from the last digit, too.",
+    ],
 )
