@@ -51,8 +51,10 @@ def lte_addition() -> RunConfig:
 def distance_positions(base: Recipe) -> Recipe:
     """Return the recipe with positions encoded as distances, in attention to the source too (docs/model.md, D13).
 
-    To reverse a number, half of the heads count from the end of the source. Programs have the settings with which
-    numbers of 400 digits are added (table 4): last digit first, and equal places at equal positions.
+    To reverse a number, half of the heads count from the end of the source. To double it, the decoder reads the symbol
+    before each position, because the second copy is found by its digits: its distance depends on the length. Programs
+    have the settings with which numbers of 400 digits are added (table 4): last digit first, and equal places at equal
+    positions.
     """
 
     def recipe() -> RunConfig:
@@ -67,6 +69,7 @@ def distance_positions(base: Recipe) -> Recipe:
                 "model.coordinates.from_end": config.data.problem == "reverse",
                 "model.attention.rotary_source": True,
             }
+            | (_OF_DOUBLE if config.data.problem == "double" else {})
             | (_OF_NUMBERS if config.data.runs else {})
             | (_OF_CONTROL if config.data.problem in ("program", "control") else {}),
         )
@@ -75,6 +78,12 @@ def distance_positions(base: Recipe) -> Recipe:
     return recipe
 
 
+_OF_DOUBLE = {
+    "model.depth.max_steps": 4,
+    "model.attention.source_sink": True,
+    "model.transition.kind": "separable_convolution",
+    "training.max_updates": 1500,
+}
 _OF_NUMBERS = {
     "data.least_significant_first": True,
     "model.sizes.width": 64,
