@@ -38,7 +38,7 @@ class CharacterCodec(SavedCodec):
     symbols: str
     operator: str = field(default="", metadata=ADDED)
     """If it is not empty: the ids of the numbers on both sides of it, and of an answer, begin with the last digit."""
-    turned: str = field(default="", metadata=ADDED)
+    reversed_digits: str = field(default="", metadata=ADDED)
     """Digits: the ids of each number that is written with them begin with the last digit."""
 
     @property
@@ -48,7 +48,7 @@ class CharacterCodec(SavedCodec):
     def encode(self, text: str, *, where: str = "") -> tuple[int, ...]:
         """Turn characters into ids; a character that is no symbol is a UserError naming it."""
         try:
-            return tuple(self._ids[character] for character in self._turned(text))
+            return tuple(self._ids[character] for character in self._reverse_numbers(text))
         except KeyError as error:
             place = f"{where}: " if where else ""
             raise UserError(f"{place}expected symbols out of {self.symbols!r}, found {show(error.args[0])}") from None
@@ -78,15 +78,15 @@ class CharacterCodec(SavedCodec):
     def render(self, target: int | Sequence[int]) -> str:
         """Turn ids up to the end id into text; ids without a symbol become "�"."""
         assert not isinstance(target, int), "the target of an algorithmic task is a sequence"
-        return self._turned("".join(map(self._symbol, until_end(target, end_id=END))))
+        return self._reverse_numbers("".join(map(self._symbol, until_end(target, end_id=END))))
 
     def words(self, example: Example) -> list[str]:
         """Return the symbol of each source position, in the order of the positions."""
         return [self._symbol(identifier) for identifier in example.source if isinstance(identifier, int)]
 
-    def _turned(self, text: str) -> str:
-        """Return `text` with its numbers turned around, if the codec does that; twice is `text` again."""
-        digits = self.symbols.replace(self.operator, "") if self.operator else self.turned
+    def _reverse_numbers(self, text: str) -> str:
+        """Return `text` with its numbers reversed, if the codec does that; twice is `text` again."""
+        digits = self.symbols.replace(self.operator, "") if self.operator else self.reversed_digits
         return re.sub(f"[{digits}]+", lambda number: number[0][::-1], text) if digits else text
 
     def _symbol(self, identifier: int) -> str:
@@ -247,5 +247,5 @@ class AlgorithmicData:
     @cached_property
     def _codec(self) -> CharacterCodec:
         operator = self._operator
-        turned = operator if self.least_significant_first else ""
-        return CharacterCodec(symbols=DIGITS[: self.base] + operator, operator=turned)
+        reversed_at = operator if self.least_significant_first else ""
+        return CharacterCodec(symbols=DIGITS[: self.base] + operator, operator=reversed_at)

@@ -166,5 +166,5 @@ class LearningToExecuteData:
             return CharacterCodec(symbols=DIGITS[:10])
         return CharacterCodec(
             symbols=EXPRESSION_SYMBOLS if self.form == "expression" else LINES_SYMBOLS + LINE_END,
-            turned=DIGITS[:10] if self.least_significant_first else "",
+            reversed_digits=DIGITS[:10] if self.least_significant_first else "",
         )
