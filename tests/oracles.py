@@ -214,7 +214,7 @@ def advance(probabilities, *, threshold, remainder_at_cap):
             continue
         count += 1
         last = remainder_at_cap and step == len(probabilities) - 1
-        if h + p > threshold or last:
+        if h + p > threshold or h + p >= 1.0 or last:
             remainder = 1.0 - h
             h = 1.0
             weights.append(remainder)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from configs import with_fields
+from configs import config_of, with_fields
 from small_baselines import small_neural_gpu
+from small_models import SIZES
 from small_task_models import TINY, Names, model_for
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.decoding import generate
@@ -17,6 +18,7 @@ from universal_transformer.evaluation.measure import evaluate, natural
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.report import StepCounts
 from universal_transformer.evaluation.scores import corpus_scores, macro_f1
+from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.outputs import ModelOutput
@@ -220,6 +222,19 @@ def test_depth_at_run_time_is_noted_and_its_cap_is_no_collapse(stories):
     )
 
 
+@pytest.mark.parametrize(
+    ("max_steps", "notes"),
+    [
+        (None, []),
+        (2, ["evaluated with max_steps=2 instead of the model's 2 (encoder) and 4 (decoder)"]),
+        (4, ["evaluated with max_steps=4 instead of the model's 2 (encoder) and 4 (decoder)"]),
+    ],
+)
+def test_another_depth_of_either_side_is_noted(max_steps, notes):
+    model = build(config_of(**SIZES | {"max_steps": 2}, **{"depth.decoder_max_steps": 4}))
+    assert InferenceOptions(max_steps=max_steps).notes(model) == notes
+
+
 @pytest.mark.parametrize(("bias", "reason"), [(30.0, "stop after the first step"), (-30.0, "go on to the cap")])
 def test_collapsed_halting_is_warned_about(stories, bias, reason):
     model = model_for(stories)
@@ -348,6 +363,17 @@ def test_exact_matches_have_the_limit_of_prediction(copying, limit):
     assert report.totals[0].metrics["sequence_accuracy"] == pytest.approx(np.mean(sequences))
     assert report.totals[0].unfinished == cut
     assert (cut > 0) == (limit == 20)
+
+
+def test_a_learned_table_of_positions_limits_answers_and_cuts_them(copying):
+    """Also where whole answers are asked for, and an answer that the table ends counts as cut."""
+    model, task = limited(copying, limit=60, metric="bleu", targets=(40,))
+    table = {"coordinates.position": "learned", "coordinates.step": "learned", "coordinates.max_positions": 12}
+    torch.manual_seed(3)
+    model = build(replaced(model.config, table)).eval()
+    assert evaluate(model, task).totals[0].unfinished == 4
+    scorer = Scorer(model, task.codec, "sequence", InferenceOptions(), whole=True)
+    assert [len(one.answer) for one in scorer(task.test["test"])] == [12] * 4
 
 
 def test_a_model_that_writes_all_tokens_at_once_has_its_limit_from_training():

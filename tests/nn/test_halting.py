@@ -57,6 +57,8 @@ def test_wrong_rules_would_be_noticed():
     assert early.remainder.item() == pytest.approx(0.6)
     exact, _ = run([[0.25, 0.25, 0.25]], threshold=0.5, remainder_at_cap=True)
     assert exact.steps.item() == 3  # h + p = threshold goes on: the rule says above
+    certain, _ = run([[0.25, 1.0]], threshold=1.0, remainder_at_cap=False)
+    assert certain.remainder.item() == 0.75  # but a sum of 1 leaves no weight for a further step
 
 
 @given(probabilities=PROBABILITIES, threshold=THRESHOLDS, remainder_at_cap=st.booleans())
@@ -133,7 +135,7 @@ def test_ponder_cost_is_the_mean_of_steps_and_remainder_over_real_positions():
     assert ponder_cost(steps, remainder, padding=torch.ones(1, 3, dtype=torch.bool)) == 0
 
 
-@pytest.mark.parametrize("threshold", [0.0, -0.1, 1.1, float("nan")])
+@pytest.mark.parametrize("threshold", [0.0, -0.1, 1.1, float("nan"), "0.9", None])
 def test_thresholds_that_are_none_are_refused(threshold):
     with pytest.raises(UserError, match="halting_threshold="):
         check_threshold(threshold)

@@ -3,6 +3,8 @@ import torch
 
 from universal_transformer.registry import build
 from universal_transformer.training.averages import Averager, RunningMean
+from universal_transformer.training.run import TrainingRun
+from universal_transformer.training.trainer import train
 
 from . import tiny
 
@@ -36,3 +38,26 @@ def test_a_running_mean_of_the_weights_is_that_of_a_naive_loop():
         expected = float(update) if expected is None else decay * expected + (1 - decay) * update
         assert mean.weights.keys() == model.tensors().keys()
         assert all(float(tensor.mean()) == pytest.approx(expected, rel=1e-4) for tensor in mean.weights.values())
+
+
+@pytest.mark.parametrize(
+    ("updates", "delay", "count"),
+    [(18, 0.0, 4), (18, 0.6, 2), (15, 0.0, 3)],
+    ids=["5, 10, 15 and the last", "15 and the last", "the last one is validated already"],
+)
+def test_the_average_is_of_validations_after_the_halting_delay(tmp_path, monkeypatch, updates, delay, count):
+    added = []
+    monkeypatch.setattr(Averager, "add", lambda _, weights: added.append(weights))
+    model = tiny.model_config(halting=True)
+    config = tiny.run_config(model, max_updates=updates, validate_every=5, average_checkpoints=3, halting_delay=delay)
+    train(config, tmp_path / "run", task=tiny.task(), quiet=True)
+    assert len(added) == count
+
+
+def test_a_run_that_ends_before_its_halting_is_trained_averages_nothing(tmp_path, monkeypatch):
+    added = []
+    monkeypatch.setattr(Averager, "add", lambda _, weights: added.append(weights))
+    monkeypatch.setattr(TrainingRun, "_halting_delayed", lambda _: True)
+    config = tiny.run_config(max_updates=5, validate_every=5, average_checkpoints=3)
+    train(config, tmp_path / "run", task=tiny.task(), quiet=True)
+    assert added == []

@@ -32,6 +32,7 @@ from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.generated import GREEDY, Generated, Sampling
 from universal_transformer.models.language_model import LanguageModel
 from universal_transformer.nn.config import Exit
+from universal_transformer.nn.exits import check_exit
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,8 @@ class DecodingOptions:
     target_space: int = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.exit, Exit | None):
-            raise UserError(f'exit={show(self.exit)}: expected an Exit, such as Exit("confidence", 0.9)')
+        if self.exit is not None:
+            check_exit(self.exit)
         if not isinstance(self.sampling, Sampling):
             raise UserError(f"sampling={show(self.sampling)}: expected Sampling(temperature=…), or GREEDY")
 

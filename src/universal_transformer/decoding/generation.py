@@ -195,26 +195,31 @@ def _check_space(target_space: int, *, config: BaseConfig) -> None:
 def check_limit(max_new_tokens: int | None) -> None:
     """UserError for fewer than one new token."""
     if max_new_tokens is not None and (type(max_new_tokens) is not int or max_new_tokens < 1):
-        raise UserError(f"max_new_tokens={max_new_tokens}: at least 1, a whole number")
+        raise UserError(f"max_new_tokens={max_new_tokens!r}: at least 1, a whole number")
+
+
+def free_positions(config: BaseConfig, *, fed: int) -> int | None:
+    """New tokens for which a learned table of positions has entries, after ``fed`` tokens; None without a table."""
+    if not isinstance(config, ModelConfig) or config.coordinates.position != "learned":
+        return None
+    return config.coordinates.max_positions - fed + 1  # the last new token is not fed
 
 
 def _limits(lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int | None, config: BaseConfig) -> list[int]:
     """New tokens that each row may get after its ``fed`` tokens (start token included)."""
     check_limit(max_new_tokens)
     wanted = [config.generation.limit(length) if max_new_tokens is None else max_new_tokens for length in lengths]
-    if not isinstance(config, ModelConfig) or config.coordinates.position != "learned":
-        return wanted
     limits = []
     for row, (given, limit) in enumerate(zip(fed, wanted, strict=True)):
-        free = config.coordinates.max_positions - given + 1  # the last new token is not fed
-        if free < 1 or (max_new_tokens is not None and limit > free):
+        free = free_positions(config, fed=given)
+        if free is not None and (free < 1 or (max_new_tokens is not None and limit > free)):
             asked = f" and max_new_tokens={max_new_tokens}" if max_new_tokens is not None else ""
             raise UserError(
                 f"row {row}: a prompt of {given} tokens{asked} does not fit the learned table of "
-                f"coordinates.max_positions={config.coordinates.max_positions}"
+                f"coordinates.max_positions={given + free - 1}"
                 + (f": at most {free} new tokens" if free > 0 else ": shorten the prompt")
             )
-        limits.append(min(limit, free))
+        limits.append(limit if free is None else min(limit, free))
     return limits
 
 

@@ -99,18 +99,21 @@ class InferenceOptions:
 
     def notes(self, model: Model) -> list[str]:
         """Say where the depth differs from the model's own."""
-        own = {"max_steps": float(model.config.max_steps)}
-        if isinstance(model.config, ModelConfig):
-            own["halting_threshold"] = model.config.halting.stops_at
-        exits = [] if self.exit is None else [f"evaluated with the exit {self.exit}"]
-        shown = {name: f"{value:g}" for name, value in own.items()}
-        if model.config.by_length(decoder=False):
-            shown["max_steps"] = '"length"'
-        return exits + [
-            f"evaluated with {name}={given:g} instead of the model's {shown[name]}"
-            for name, value in own.items()
-            if (given := getattr(self, name)) not in (None, value)
-        ]
+        config, notes = model.config, []
+        if self.exit is not None:
+            notes.append(f"evaluated with the exit {self.exit}")
+        encoder, decoder = (config.max_steps_of(decoder=side) for side in (False, True))
+        if self.max_steps is not None and {encoder, decoder} != {self.max_steps}:
+            own = '"length"' if config.by_length(decoder=False) else str(encoder)
+            if encoder != decoder:
+                own += f" (encoder) and {decoder} (decoder)"
+            notes.append(f"evaluated with max_steps={self.max_steps} instead of the model's {own}")
+        own_threshold = config.halting.stops_at if isinstance(config, ModelConfig) else None
+        if self.halting_threshold not in (None, own_threshold):
+            notes.append(
+                f"evaluated with halting_threshold={self.halting_threshold:g} instead of the model's {own_threshold:g}"
+            )
+        return notes
 
     def longer_answers(self, model: Model) -> str:
         """Say how to raise the limit of answers, which is part of a model that writes all tokens at once."""

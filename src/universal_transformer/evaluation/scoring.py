@@ -17,7 +17,7 @@ from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.decoding import Generated
-from universal_transformer.decoding.generation import steps_of
+from universal_transformer.decoding.generation import free_positions, steps_of
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.report import Side
@@ -168,9 +168,11 @@ class Scorer:
         config, given = self.model.config.generation, len(example.source)
         if self.options.max_new_tokens is not None:
             return self.options.max_new_tokens
+        limit = config.limit(given)
         if self.metric == "sequence" and not config.max_new_tokens:
-            return max(config.limit(given), len(target_ids(example)) + 1)
-        return config.limit(given)
+            limit = max(limit, len(target_ids(example)) + 1)
+        free = free_positions(self.model.config, fed=1)
+        return limit if free is None else min(limit, free)
 
     def _tokens(self, model: AnyLanguageModel, examples: Sequence[Example]) -> list[ScoreSums]:
         batch = self._batch(examples)

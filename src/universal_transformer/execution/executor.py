@@ -14,7 +14,12 @@ from universal_transformer.axes import Float, Index, Int, Padding, PerPosition, 
 from universal_transformer.execution.cache_store import CacheStore
 from universal_transformer.execution.engine import RowAttention, RowEngine, StepResult
 from universal_transformer.execution.kernels import apply_linear
-from universal_transformer.execution.policy import compaction_obstacle, compaction_pays_up_to, recompute_pays
+from universal_transformer.execution.policy import (
+    compaction_obstacle,
+    compaction_pays_up_to,
+    recompute_pays,
+    transformed,
+)
 from universal_transformer.execution.projection import HaltedProjection
 from universal_transformer.execution.recompute import Recompute, compute
 from universal_transformer.execution.rows import BatchLayout, RowState, indices_of
@@ -40,7 +45,7 @@ def compacting_loop(
 ) -> tuple[States, Trace] | None:
     """``recurrence.halting_loop`` without the halted positions where that saves time; None where it is not exact."""
     unit = recurrence.stop_unit(depth)
-    if unit is None or compaction_obstacle(recurrence, context, depth=depth) is not None:
+    if unit is None or transformed() or compaction_obstacle(recurrence, context, depth=depth) is not None:
         return None
     progress = HaltingProgress.start(states, unit=unit, blocks=recurrence.blocks_per_step, padding=padding)
     signals = recurrence.coordinates.step_signals(depth.max_steps, like=states)

@@ -1,6 +1,7 @@
 """CPU kernels for the transition and for attention: the same functions as in ``nn/``, computed with fewer passes.
 
-Elsewhere, while compiling, and where gradients of gradients are wanted, the plain functions are used.
+The plain functions are used on other devices, while compiling, inside transforms of ``torch.func``, for gradients of
+gradients, and for linear maps of another class or with hooks.
 """
 
 from typing import Any
@@ -12,7 +13,7 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 
 from universal_transformer.axes import Bool, Float, Heads, Tensor
 from universal_transformer.execution import policy
-from universal_transformer.execution.packing import packs
+from universal_transformer.execution.packing import is_plain, packs
 from universal_transformer.nn import attention, transition
 
 Gradient = Tensor | None
@@ -33,8 +34,8 @@ def product(
 
 
 def apply_linear(module: nn.Linear, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows out"]:
-    """``module(states)``, by :func:`product` where it is an ordinary linear map."""
-    return product(states, module.weight, module.bias) if type(module) is nn.Linear else module(states)
+    """``module(states)``, by :func:`product` where it is nothing but a linear map."""
+    return product(states, module.weight, module.bias) if is_plain(module) else module(states)
 
 
 def two_products(states: Tensor, first: Tensor, shift: Tensor, second: Tensor, offset: Tensor) -> Tensor:
@@ -91,7 +92,9 @@ def fused(states: Tensor, first: nn.Linear, second: nn.Linear) -> Tensor | None:
 
     Under autocast, states and weights are cast here, so that gradients of weights are summed in the weights' own type.
     """
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled() or policy.transformed():
+        return None
+    if not (is_plain(first) and is_plain(second)):
         return None
     kind = product_type(states, first.weight)
     if kind is None or not packs(first.weight, dtype=kind):

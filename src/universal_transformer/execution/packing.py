@@ -7,16 +7,27 @@ time. On other devices and in other number formats nothing changes.
 
 import platform
 from copy import copy
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import torch
 from torch import nn
 from torch.nn.functional import linear
 
 from universal_transformer.axes import Float, Tensor
-from universal_transformer.execution import policy
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
+
+PACKED_FOR_ROWS = 16
+"""Rows of a product that the layout of packed matrices is chosen for; it serves any number. Products of 32 tokens at
+width 512: 347 ms instead of 617 (float32), 158 ms instead of 274 (bfloat16)."""
+
+
+def is_plain(module: nn.Module | None) -> TypeGuard[nn.Linear]:
+    """Whether a call of ``module`` computes ``x W^T + b`` and nothing else: an ``nn.Linear`` itself, without hooks."""
+    if type(module) is not nn.Linear:
+        return False
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return not any(hooks)
 
 
 def packs(weight: Tensor, *, dtype: torch.dtype | None = None) -> bool:
@@ -40,7 +51,7 @@ class PackedLinear(nn.Linear):
         nn.Module.__init__(self)  # not nn.Linear's own, which would draw a new matrix
         self.out_features, self.in_features = weight.shape
         self.weight, self.bias = weight, bias  # type: ignore[assignment]
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), policy.PACKED_FOR_ROWS)
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), PACKED_FOR_ROWS)
 
     def forward(self, input: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows out"]:  # noqa: A002
         """The product; the ordinary one for another type than the packed one (autocast)."""
@@ -53,7 +64,7 @@ def packed(module: AnyModule) -> AnyModule:
     """A copy of ``module`` that shares its parameters and whose matrices are packed as they are now."""
     result, parts = copy(module), dict[str, nn.Module | None]()
     for name, part in module._modules.items():
-        if isinstance(part, nn.Linear) and packs(part.weight):
+        if is_plain(part) and packs(part.weight):
             parts[name] = PackedLinear(part.weight, part.bias)
         else:
             parts[name] = None if part is None else packed(part)

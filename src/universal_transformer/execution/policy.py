@@ -8,6 +8,7 @@ import math
 
 import torch
 
+from universal_transformer.execution.packing import PackedLinear, is_plain
 from universal_transformer.nn.context import AttentionContext
 from universal_transformer.nn.ponder import PonderUnit
 from universal_transformer.nn.progress import Depth
@@ -40,9 +41,6 @@ instead of 23 (16 x 64), 3 ms instead of 16 (64 x 20)."""
 TRANSPOSED_ROWS = (2, 3)
 """Numbers of rows for which a CPU computes ``(W x^T)^T`` in about half of the time of ``x W^T``: the five products of a
 step of two rows take 0.8 ms instead of 1.5 (width 512)."""
-PACKED_FOR_ROWS = 16
-"""Rows of a product that the layout of packed matrices is chosen for; it serves any number. Products of 32 tokens at
-width 512: 347 ms instead of 617 (float32), 158 ms instead of 274 (bfloat16)."""
 MOST_GATHERED = 2**19
 """Numbers that rows at different steps attend to together on a CPU: a larger copy does not stay in its cache. Attention
 of 64 rows takes 1.4 ms instead of 2.5 (width 512), and 3.8 ms instead of 11.8 with 400 positions."""
@@ -55,13 +53,22 @@ costs more, because rows are gathered from different slots and tokens are chosen
 width 128 it is 1.1 to 1.4 times as fast at 0.3, and 0.84 to 0.92 times as fast at 0.65."""
 
 
+def transformed() -> bool:
+    """Whether a transform of ``torch.func`` is active: it does not serve our own backward passes."""
+    return bool(torch._C._are_functorch_transforms_active())
+
+
 def shared_call_obstacle(recurrence: Recurrence) -> str | None:
     """Why rows at different depth steps cannot share a call of the block; None if they can.
 
     They can when steps differ in ``τ_t`` alone and positions interact in attention alone.
     """
     coordinates, block = recurrence.coordinates, recurrence.block
+    attentions = [each.attention for each in recurrence.layers]
+    projections = [one for each in attentions for one in (each.query_key_value, each.output)]
+    plain = all(is_plain(one) or isinstance(one, PackedLinear) for one in projections)
     reasons = {
+        "a projection of attention is not a plain torch.nn.Linear": not plain,
         "steps have separate blocks (tied=False)": not recurrence.tied,
         "the transition computes a position from its neighbours": not getattr(block.transition, "pointwise", False),
         "the transition gives 0 at padding (zero_padding)": block.zero_padding,

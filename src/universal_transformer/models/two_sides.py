@@ -11,7 +11,7 @@ from universal_transformer.models.roles import check_threshold_applies
 from universal_transformer.models.source import Source, SourceSide
 from universal_transformer.nn.attention import ProjectedSource
 from universal_transformer.nn.config import Exit
-from universal_transformer.nn.exits import ExitUnit
+from universal_transformer.nn.exits import ExitUnit, check_exit
 from universal_transformer.nn.progress import Depth
 from universal_transformer.nn.trace import NOTHING, Kept, Trace
 
@@ -86,7 +86,7 @@ class TwoSides:
 
     def source_depth(self, *, max_steps: int | None, threshold: float | None, exit: Exit | None) -> Depth:
         """The depth of the encoder, which an exit that reads the output does not concern."""
-        unit = None if exit is None or exit.reads_output else ExitUnit(exit)
+        unit = None if exit is None or check_exit(exit).reads_output else ExitUnit(exit)
         return self.source.recurrence.depth(max_steps=max_steps, threshold=threshold, exit=unit)
 
     def start(

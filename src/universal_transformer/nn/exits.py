@@ -29,6 +29,7 @@ import torch
 
 from universal_transformer.axes import Bool, Float, PerStep, Scalar, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.files import show
 from universal_transformer.nn.config import Exit, HaltingConfig
 from universal_transformer.nn.halting import Rule, Sequences, UnitState, act, wide
 
@@ -57,6 +58,13 @@ def divergence(before: Vectors, after: Vectors) -> Values:
     return (before.exp() * (before - after)).sum(-1)
 
 
+def check_exit(exit: Exit) -> Exit:
+    """``exit``; UserError for a value that is not an :class:`Exit`."""
+    if not isinstance(exit, Exit):
+        raise UserError(f'exit={show(exit)}: expected an Exit, such as Exit("confidence", 0.9)')
+    return exit
+
+
 @dataclass(frozen=True)
 class ExitUnit:
     """Applies an :class:`Exit`. ``head``: what the exits that read the output need.
@@ -73,7 +81,7 @@ class ExitUnit:
     threshold: ClassVar[float] = 0.5  # any: p is 0 or 1
 
     def __post_init__(self) -> None:
-        if self.exit.reads_output and self.head is None:
+        if check_exit(self.exit).reads_output and self.head is None:
             raise UserError(
                 f"exit {self.exit}: there is no head that reads these states; use state_change or second_difference"
             )

@@ -113,12 +113,13 @@ def act(
     stop: bool | Bool[Tensor, "*rows"],
 ) -> Decision:
     """Adaptive computation time: halt when ``h + p > threshold``, with weight ``1 - h``; else go on, with weight ``p``.
+    A sum of 1 leaves no weight for a further step: it halts at a threshold of 1 too.
 
     ``stop``: entries that halt now in any case (the last step, decision D7). Gradient flows through the weights, not
     through the decision (Graves 2016, section 2).
     """
     total = cumulative + probability
-    halts = total > threshold
+    halts = total > min(threshold, 1.0 - torch.finfo(total.dtype).eps / 2)
     if stop is not False:
         halts = halts | stop
     return Decision(total.masked_fill(halts, 1.0), torch.where(halts, 1.0 - cumulative, probability), halts)
@@ -197,9 +198,9 @@ class Halting(NamedTuple):
 
 def check_threshold(threshold: float) -> float:
     """UserError unless ``0 < threshold <= 1``."""
-    if not 0.0 < threshold <= 1.0:
+    if not isinstance(threshold, int | float) or not 0.0 < threshold <= 1.0:
         raise UserError(
-            f"halting_threshold={threshold}: a cumulative probability to stop at lies in (0, 1], usually 0.99"
+            f"halting_threshold={threshold!r}: a cumulative probability to stop at is a number in (0, 1], usually 0.99"
         )
     return threshold
 

@@ -88,7 +88,7 @@ class Recurrence(nn.Module):
         by_length = trained.by_length and max_steps is None
         most = len(self.blocks) // self.blocks_per_step
         if type(steps) is not int or not 1 <= steps <= MOST_STEPS:
-            raise UserError(f"max_steps={steps}: a whole number of steps is needed, from 1 to {MOST_STEPS:,}")
+            raise UserError(f"max_steps={steps!r}: a whole number of steps is needed, from 1 to {MOST_STEPS:,}")
         if not self.tied and steps > most:
             raise UserError(f"max_steps={steps}: an untied model has one block a step, and this one has {most}")
         limit = check_threshold(trained.threshold if threshold is None else threshold)

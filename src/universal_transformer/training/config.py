@@ -69,7 +69,8 @@ class TrainingConfig:
     """What several processes divide: "examples": the examples of a batch; "shards": also the weights, the gradients
     and the state of the optimizer, for large models; "positions": the positions of every sequence, for long ones."""
     schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
-    """Learning rate after the warm-up; cosine and linear reach 0 at `max_updates` (or at `minutes` without it)."""
+    """Learning rate after the warm-up; cosine and linear fall to 0 just after `max_updates` (without it: after
+    `minutes`)."""
     warmup_updates: NumberOf = 400
     """Updates over which the learning rate rises from 0."""
     clip_norm: NonNegative = 1.0
@@ -86,7 +87,8 @@ class TrainingConfig:
     halting_delay: Annotated[float, Range(0, 1)] = 0.0
     """First part of the run, from 0 to 1 (of `max_updates`, or of `minutes` without it). In it, halting probabilities
     follow from the bias alone and the ponder cost has weight 0: with a low `halting.bias` the model first learns at its
-    full depth, and then to stop. The best weights are chosen from those after this part."""
+    full depth, and then to stop. The best weights and the mean of the last validations are those after this
+    part."""
     validate_every: AtLeastOne = 500
     """Updates between two validations; there is always one at the end."""
     depth: Literal["fixed", "random"] = "fixed"

@@ -34,9 +34,10 @@ def learning_rate(config: TrainingConfig, *, update: int, seconds: float) -> flo
     """Return the learning rate of update `update`, which counts from 1.
 
     For the W warm-up updates it is ``peak · update / W``. Then: constant, ``peak``; inverse_sqrt,
-    ``peak · sqrt(W / update)``; linear, ``peak · (1 - x)``; cosine, ``peak · (1 + cos πx) / 2``, where x goes from 0
-    at the end of the warm-up to 1 at `max_updates`. Without `max_updates`, x is the part of the time that has passed:
-    the schedule then depends on the clock, and two runs are no longer equal bit for bit.
+    ``peak · sqrt(max(1, W) / update)``; linear, ``peak · (1 - x)``; cosine, ``peak · (1 + cos πx) / 2``, with
+    ``x = (update - 1 - W) / (max_updates - W)``: the update after the last one would have a rate of 0. Without
+    `max_updates`, x is the part of the time that has passed: the schedule then depends on the clock, and two runs are
+    no longer equal bit for bit.
     """
     peak, warmup = config.learning_rate, config.warmup_updates
     if update < warmup:

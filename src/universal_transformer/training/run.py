@@ -349,7 +349,8 @@ class TrainingRun:
             score = self.validation.score(self.model, stopped=self.interrupting(stop))
         state.validated = state.update
         weights = checkpoints.copy_weights(self.model)
-        self.averager.add(weights)
+        if not self._halting_delayed():
+            self.averager.add(weights)
         rank, best = score.rank(classes=self.classes), state.best
         before = best.rank(classes=self.classes) if best else (math.inf, math.inf)
         # before halting is trained the model never halts: its weights are not candidates. Where it is fitted alone,

@@ -209,6 +209,7 @@ def _choose(run: TrainingRun, *, stop: StopRequest) -> tuple[Candidate, bool]:
     others: list[tuple[Choice, dict[str, Tensor]]] = []
     if state.validated != state.update or state.best is None:
         others.append(("last", last))
+    if state.validated != state.update:
         run.averager.add(last)
     if (average := run.averager.average()) is not None:
         others.append(("average", average))

@@ -126,7 +126,6 @@ class Validation:
         model.eval()
         devices = [self._device] if self._device.type == "cuda" else []
         try:
-            # no inference mode: training uses the tables that the model caches here
             with torch.random.fork_rng(devices), torch.no_grad():
                 yield
         finally:
