@@ -88,13 +88,13 @@ def twice_the_depth(universal: ModelConfig) -> dict[str, object]:
 
 
 def post_norm(base: Recipe) -> Recipe:
-    """Return the recipe with LayerNorm after each residual sum, as in the paper; its name ends in -ut-post-norm."""
+    """Return the recipe with LayerNorm after each sum, with DeepNorm's residual; its name ends in -ut-post-norm."""
 
     def made() -> RunConfig:
         config = base()
         return replaced(config, {"recipe": f"{config.recipe}-ut-post-norm", **norm_after_sums(config)})
 
-    return _described(made, base, title="UT, post-norm")
+    return _described(made, base, title="UT, post-norm with DeepNorm")
 
 
 def norm_after_sums(config: RunConfig) -> dict[str, object]:
