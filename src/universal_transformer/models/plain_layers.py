@@ -1,43 +1,65 @@
 """Ordinary layers before and after the recurrence (tensor2tensor's mixture with a Transformer)."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from torch import nn
 
-from universal_transformer.axes import States
+from universal_transformer.axes import Padding, States
 from universal_transformer.errors import UserError
 from universal_transformer.nn.block import Block
+from universal_transformer.nn.config import StepConfig
 from universal_transformer.nn.context import AttentionContext
 from universal_transformer.nn.coordinates import Coordinates
+from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.nn.progress import Depth
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
 
 
-class MixedRecurrence(Recurrence):
-    """A recurrence with layers that are applied once, ``before`` and ``after`` it.
+@dataclass(frozen=True)
+class PlainLayers:
+    """Layers that are applied once, ``before`` and ``after`` a recurrence.
 
-    ``plain_coordinates`` adds positions before each group of them, where the recurrence adds its own at every step.
+    ``coordinates`` adds positions before each group of them, where the recurrence adds its own at every step.
     """
+
+    before: Sequence[Block]
+    after: Sequence[Block]
+    coordinates: Coordinates | None
+
+
+class MixedRecurrence(Recurrence):
+    """A recurrence with layers that are applied once, before and after it."""
 
     def __init__(
         self,
         coordinates: Coordinates,
         blocks: Sequence[Block],
         *,
-        before: Sequence[Block],
-        after: Sequence[Block],
-        plain_coordinates: Coordinates | None,
-        **choices: Any,
+        plain: PlainLayers,
+        depth: Depth,
+        step: StepConfig | None = None,
+        decoder: bool = False,
+        halting: HaltingUnit | None = None,
+        closing_norm: nn.LayerNorm | None = None,
+        checkpointed: bool = False,
     ) -> None:
-        super().__init__(coordinates, blocks, **choices)
-        self.plain_coordinates = plain_coordinates
-        self.before, self.after = nn.ModuleList(before), nn.ModuleList(after)
-        self.first_slot = len(before)
-        for name in ("blocks", "after", "closing_norm", "halting"):  # initial weights are drawn in this order
-            if name in self._modules:
-                self._modules[name] = self._modules.pop(name)
+        super().__init__(
+            coordinates,
+            blocks,
+            depth=depth,
+            step=step,
+            decoder=decoder,
+            halting=halting,
+            closing_norm=closing_norm,
+            checkpointed=checkpointed,
+        )
+        del self.blocks, self.closing_norm, self.halting  # set again below: initial weights are drawn in this order
+        self.plain_coordinates, self.before = plain.coordinates, nn.ModuleList(plain.before)
+        self.blocks, self.after = nn.ModuleList(blocks), nn.ModuleList(plain.after)
+        self.closing_norm, self.halting = closing_norm, halting
+        self.first_slot = len(plain.before)
 
     @property
     def layers(self) -> list[Block]:
@@ -48,7 +70,9 @@ class MixedRecurrence(Recurrence):
         """Applications of a block in one pass."""
         return len(self.before) + super().num_slots(max_steps) + len(self.after)
 
-    def loop(self, states: States, context: AttentionContext, *, depth: Depth, **call: Any) -> tuple[States, Trace]:
+    def loop(
+        self, states: States, context: AttentionContext, *, depth: Depth, padding: Padding | None
+    ) -> tuple[States, Trace]:
         """The layers before, the loop over depth, the layers after.
 
         UserError where layers follow and logits of the states of the recurrence are asked for: nothing reads them.
@@ -61,7 +85,7 @@ class MixedRecurrence(Recurrence):
                 "(tensor2tensor.plain_layers_after), so that its states have no logits; leave it out"
             )
         states = self._plain(states, context, count=len(self.before), slot=0, index=0)
-        states, trace = super().loop(states, context, depth=depth, **call)
+        states, trace = super().loop(states, context, depth=depth, padding=padding)
         count = len(self.after)
         slot, index = self.num_slots(depth.max_steps) - count, len(self.layers) - count
         return self._plain(states, context, count=count, slot=slot, index=index), trace
