@@ -16,6 +16,8 @@ from universal_transformer.typed import NumberOf, check_names, typed
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+MODEL = "model"
+"""Folder of the model, with a manifest, in the folder of a run."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from small_models import HALTING, small
-from universal_transformer.decoding.beam import beam_search, length_penalty
+from universal_transformer.decoding.beam import beam_search, score_divisor
 from universal_transformer.decoding.sampling import generate
 from universal_transformer.errors import UserError
 
@@ -47,31 +47,33 @@ class Table:
         return output.logits[:, -1].log_softmax(dim=-1).tolist()
 
 
-def penalised(total, length, alpha):
-    return total / ((5 + length) / 6) ** alpha
+def penalised(total, length, length_penalty):
+    return total / ((5 + length) / 6) ** length_penalty
 
 
-def everything(table, *, limit, alpha):
+def everything(table, *, limit, length_penalty):
     """All sequences of up to ``limit`` tokens: those that end, best first, then those cut off, best first."""
     ended, cut, totals = [], [], {(): 0.0}
     for length in range(limit):
         prefixes = list(itertools.product((3, 4, 5), repeat=length))
         for prefix, scores in zip(prefixes, table(prefixes), strict=True):
-            ended.append((penalised(totals[prefix] + scores[2], length + 1, alpha), prefix, True))
+            ended.append((penalised(totals[prefix] + scores[2], length + 1, length_penalty), prefix, True))
             totals |= {(*prefix, token): totals[prefix] + scores[token] for token in (3, 4, 5)}
-    cut = [(penalised(totals[prefix], limit, alpha), prefix, False) for prefix in totals if len(prefix) == limit]
+    cut = [
+        (penalised(totals[prefix], limit, length_penalty), prefix, False) for prefix in totals if len(prefix) == limit
+    ]
     return sorted(ended, reverse=True) + sorted(cut, reverse=True)
 
 
-def naive_beam(table, *, beams, limit, alpha):
+def naive_beam(table, *, beams, limit, length_penalty):
     running, ended = [(0.0, ())], []
     for length in range(limit):
         longer = []
         for (total, prefix), scores in zip(running, table([prefix for _, prefix in running]), strict=True):
-            ended.append((penalised(total + scores[2], length + 1, alpha), prefix, True))
+            ended.append((penalised(total + scores[2], length + 1, length_penalty), prefix, True))
             longer += [(total + scores[token], (*prefix, token)) for token in (3, 4, 5)]
         running = sorted(longer, reverse=True)[:beams]
-    cut = [(penalised(total, limit, alpha), prefix, False) for total, prefix in running]
+    cut = [(penalised(total, limit, length_penalty), prefix, False) for total, prefix in running]
     return sorted(ended, reverse=True) + cut
 
 
@@ -80,25 +82,25 @@ def same(results, expected):
     assert [r.penalised_score for r in results] == pytest.approx([score for score, _, _ in expected])
 
 
-@pytest.mark.parametrize(("architecture", "alpha"), [("encoder_decoder", 0.0), ("language_model", 1.5)])
+@pytest.mark.parametrize(("architecture", "length_penalty"), [("encoder_decoder", 0.0), ("language_model", 1.5)])
 @pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS.keys())
-def test_a_beam_as_wide_as_the_space_finds_the_best_of_everything(fields, architecture, alpha):
+def test_a_beam_as_wide_as_the_space_finds_the_best_of_everything(fields, architecture, length_penalty):
     model, rows, each = model_and_rows(architecture, fields)
-    found = beam_search(model, rows, beams=27, num_results=7, alpha=alpha, max_new_tokens=3)
+    found = beam_search(model, rows, beams=27, num_results=7, length_penalty=length_penalty, max_new_tokens=3)
     for results, row in zip(found, each, strict=True):
-        same(results, everything(Table(model, row), limit=3, alpha=alpha)[:7])
+        same(results, everything(Table(model, row), limit=3, length_penalty=length_penalty)[:7])
 
 
 @pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS.keys())
 @pytest.mark.parametrize(
-    ("architecture", "beams", "results", "alpha"),
+    ("architecture", "beams", "results", "length_penalty"),
     [("language_model", 1, 1, 0.6), ("encoder_decoder", 2, 1, 0.0), ("language_model", 3, 3, 1.0)],
 )
-def test_a_narrow_beam_is_the_naive_one(fields, architecture, beams, results, alpha):
+def test_a_narrow_beam_is_the_naive_one(fields, architecture, beams, results, length_penalty):
     model, rows, each = model_and_rows(architecture, fields)
-    found = beam_search(model, rows, beams=beams, num_results=results, alpha=alpha, max_new_tokens=6)
+    found = beam_search(model, rows, beams=beams, num_results=results, length_penalty=length_penalty, max_new_tokens=6)
     for row_results, row in zip(found, each, strict=True):
-        same(row_results, naive_beam(Table(model, row), beams=beams, limit=6, alpha=alpha)[:results])
+        same(row_results, naive_beam(Table(model, row), beams=beams, limit=6, length_penalty=length_penalty)[:results])
 
 
 def test_sequences_cut_off_follow_all_that_ended():
@@ -106,13 +108,13 @@ def test_sequences_cut_off_follow_all_that_ended():
     with torch.no_grad():
         model.target.bias[2] -= 20.0
     for results, row in zip(beam_search(model, rows, beams=9, num_results=9, max_new_tokens=2), each, strict=True):
-        same(results, everything(Table(model, row), limit=2, alpha=0.6)[:9])
+        same(results, everything(Table(model, row), limit=2, length_penalty=0.6)[:9])
         assert [result.finished for result in results] == [True] * 4 + [False] * 5
 
 
 def test_rows_with_different_limits_give_the_results_of_single_rows():
     model, rows, each = model_and_rows("encoder_decoder", {"halting": True})
-    options = {"beams": 3, "num_results": 2, "alpha": 6.0}  # an exponent that favours the longest
+    options = {"beams": 3, "num_results": 2, "length_penalty": 6.0}  # an exponent that favours the longest
     together = beam_search(model, rows, **options)
     assert [len(results[0].tokens) for results in together] == [17, 13, 15]
     for results, row in zip(together, each, strict=True):
@@ -126,7 +128,7 @@ def test_scores_and_steps_are_those_of_the_tokens_of_the_hypothesis():
     different = 0
     for _ in range(4):
         model, rows, each = model_and_rows("encoder_decoder", {"halting": True, "step_coordinates": "none"})
-        found = beam_search(model, rows, beams=4, num_results=4, alpha=6.0, max_new_tokens=4)
+        found = beam_search(model, rows, beams=4, num_results=4, length_penalty=6.0, max_new_tokens=4)
         for results, row in zip(found, each, strict=True):
             different += len({result.steps for result in results}) > 1
             for result in results:
@@ -145,7 +147,9 @@ def test_scores_and_steps_are_those_of_the_tokens_of_the_hypothesis():
 def test_one_beam_without_penalty_is_never_worse_than_greedy():
     model, rows, _ = model_and_rows("encoder_decoder", {})
     greedy = generate(model, rows, max_new_tokens=6)
-    for (best,), other in zip(beam_search(model, rows, beams=1, alpha=0.0, max_new_tokens=6), greedy, strict=True):
+    for (best,), other in zip(
+        beam_search(model, rows, beams=1, length_penalty=0.0, max_new_tokens=6), greedy, strict=True
+    ):
         assert best.score >= other.score - 1e-9 or not other.finished
 
 
@@ -162,8 +166,8 @@ def test_the_search_stops_when_nothing_running_can_win(monkeypatch):
 
 @pytest.mark.parametrize("length", [1, 7, 100])
 def test_the_penalty_is_that_of_wu_et_al(length):
-    assert length_penalty(length, alpha=0.6) == pytest.approx((5 + length) ** 0.6 / 6**0.6)
-    assert length_penalty(length, alpha=0.0) == 1.0
+    assert score_divisor(length, length_penalty=0.6) == pytest.approx((5 + length) ** 0.6 / 6**0.6)
+    assert score_divisor(length, length_penalty=0.0) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -172,8 +176,8 @@ def test_the_penalty_is_that_of_wu_et_al(length):
         ({"beams": 0}, "beams=0: at least 1"),
         ({"num_results": 0}, "num_results=0: 1 to beams=4"),
         ({"num_results": 5}, "num_results=5: 1 to beams=4"),
-        ({"alpha": -0.1}, "alpha=-0.1"),
-        ({"alpha": math.nan}, "alpha=nan"),
+        ({"length_penalty": -0.1}, "length_penalty=-0.1"),
+        ({"length_penalty": math.nan}, "length_penalty=nan"),
         ({"max_new_tokens": 0}, "max_new_tokens=0"),
     ],
 )

@@ -86,5 +86,5 @@ def test_layers_after_the_recurrence_leave_no_head_to_ask():
 
 @pytest.mark.parametrize("architecture", TASKS)
 def test_an_exit_that_is_none_is_refused_with_an_example(architecture):
-    with pytest.raises(UserError, match="exit='confidence:0.9': expected an Exit, such as"):
+    with pytest.raises(UserError, match=r"exit='confidence:0\.9': expected an Exit, such as"):
         TASKS[architecture](model_of(architecture), exit="confidence:0.9")

@@ -17,7 +17,7 @@ from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
 
-Generating = TypeVar("Generating", EncoderDecoder, LanguageModel)
+RandomGenerator = TypeVar("RandomGenerator", EncoderDecoder, LanguageModel)
 Norm = Literal["post", "pre"]
 SPREAD = 2.0
 """Standard deviation of the halting logits over positions; it makes the steps differ between positions."""
@@ -83,7 +83,7 @@ def apply(module: Recurrence, states: States) -> tuple[States, Trace]:
 
 
 @torch.no_grad()
-def without_end(model: Generating) -> Generating:
+def without_end(model: RandomGenerator) -> RandomGenerator:
     """Let ``model`` never generate the end token, so that every row gets all its tokens."""
     assert model.target.bias is not None
     model.target.bias[model.config.vocabulary.end_id] = -1e4

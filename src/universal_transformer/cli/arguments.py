@@ -13,12 +13,11 @@ from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
 from universal_transformer.errors import UserError, near
 from universal_transformer.files import printable
+from universal_transformer.models.generated import LENGTH_PENALTY
 from universal_transformer.typed import Range, expected, typed
 
 FAILED, USAGE_ERROR, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 """Exit codes: a run or check failed; a user's mistake; Ctrl-C and a closed pipe, as shells number them."""
-LENGTH_PENALTY = 0.6
-"""Default of the length penalty of a beam search."""
 LONGEST_ERROR = 500
 """Characters of a line of an error."""
 RUN = "folder of the run, or the name of a pretrained model (ut models)"
@@ -183,8 +182,8 @@ def search_of(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options of `add_beams` as arguments of a search; a penalty without beams is refused."""
     if options.length_penalty is not None and options.beams == 1:
         raise UserError("--length-penalty is for a beam search: give --beams too (2 or more)")
-    alpha = LENGTH_PENALTY if options.length_penalty is None else options.length_penalty
-    return {"beams": options.beams, "alpha": alpha}
+    length_penalty = LENGTH_PENALTY if options.length_penalty is None else options.length_penalty
+    return {"beams": options.beams, "length_penalty": length_penalty}
 
 
 def take(arguments: list[str], *, values: Sequence[str], flags: Sequence[str]) -> dict[str, str | None]:

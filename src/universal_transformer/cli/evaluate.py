@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal
 
 from universal_transformer.cli.arguments import (
     DATA_DIR,
-    LENGTH_PENALTY,
     RUN,
     Parser,
     add_answer_limit,
@@ -31,6 +30,7 @@ from universal_transformer.cli.arguments import (
 from universal_transformer.cli.own_tests import OwnTests, load_own_tests
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
+from universal_transformer.models.generated import LENGTH_PENALTY
 from universal_transformer.pretrained_models import find
 from universal_transformer.training.config import BASELINE, METRICS, MODEL
 

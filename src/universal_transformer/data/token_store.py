@@ -43,7 +43,7 @@ class StoredArray:
 
 
 @dataclass(frozen=True)
-class Index:
+class StoreIndex:
     """The content of ``index.json``."""
 
     format: int
@@ -60,7 +60,7 @@ class TokenStore:
     """An opened store; its arrays are mapped, and read from disk as they are used."""
 
     folder: Path
-    index: Index
+    index: StoreIndex
     arrays: Mapping[str, np.ndarray]
 
     @property
@@ -91,7 +91,7 @@ class StoreWriter:
         """Write the index; every file is on the disk afterwards."""
         self.close()
         files = {path.name: _sync(path) for path in sorted(self.folder.iterdir())}
-        content = Index(FORMAT, self._arrays, files, tuple(self.notes), self.held_out)
+        content = StoreIndex(FORMAT, self._arrays, files, tuple(self.notes), self.held_out)
         write_json(self.folder / INDEX, {"sha256": _content_digest(asdict(content)), "content": asdict(content)})
 
     def close(self) -> None:
@@ -178,13 +178,13 @@ def open_store(folder: Path) -> TokenStore:
     return TokenStore(folder, index, arrays)
 
 
-def _read_index(path: Path) -> Index:
+def _read_index(path: Path) -> StoreIndex:
     name = show_path(path)
     fields = read_json(path)
     check_names(fields, expected={"sha256", "content"}, where=name)
     if not isinstance(fields["content"], dict) or fields["sha256"] != _content_digest(fields["content"]):
         raise UserError(f"{name}: other content than was written")
-    index: Index = typed(fields["content"], Index, where=name)
+    index: StoreIndex = typed(fields["content"], StoreIndex, where=name)
     if index.format != FORMAT:
         raise UserError(f"{name}: format {index.format}, this version reads {FORMAT}")
     return index

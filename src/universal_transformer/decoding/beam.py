@@ -17,13 +17,13 @@ from universal_transformer.decoding.generation import (
     start_generation,
 )
 from universal_transformer.errors import UserError
-from universal_transformer.models.generated import Generated
+from universal_transformer.models.generated import LENGTH_PENALTY, Generated
 from universal_transformer.nn.config import Exit
 
 
-def length_penalty(length: int, *, alpha: float) -> float:
-    """``((5 + length) / 6)^alpha``."""
-    return ((5 + length) / 6) ** alpha
+def score_divisor(length: int, *, length_penalty: float) -> float:
+    """``lp(y) = ((5 + length) / 6)^length_penalty``."""
+    return ((5 + length) / 6) ** length_penalty
 
 
 @dataclass
@@ -33,7 +33,7 @@ class BestSequences:
     limit: int
     source_steps: list[float]
     num_results: int
-    alpha: float
+    length_penalty: float
     ended: list[Generated] = field(default_factory=list)
     cut: list[Generated] = field(default_factory=list)
 
@@ -50,7 +50,7 @@ class BestSequences:
             Generated(
                 tokens=tokens,
                 score=score,
-                penalised_score=score / length_penalty(len(scores), alpha=self.alpha),
+                penalised_score=score / score_divisor(len(scores), length_penalty=self.length_penalty),
                 finished=finished,
                 token_scores=scores,
                 token_steps=steps,
@@ -87,7 +87,7 @@ def beam_search(
     source: Source,
     *,
     beams: int = 4,
-    alpha: float = 0.6,
+    length_penalty: float = LENGTH_PENALTY,
     num_results: int = 1,
     max_new_tokens: int | None = None,
     max_steps: int | None = None,
@@ -102,17 +102,17 @@ def beam_search(
     log-probability of a hypothesis never rises, so that its score is at most that log-probability over the penalty of
     the greatest length. Sequences cut off at ``max_new_tokens`` (end token included) follow all sequences that ended.
     ``source``, ``max_new_tokens``, ``max_steps``, ``halting_threshold``, ``exit`` and ``target_space`` are as in
-    :func:`~universal_transformer.decoding.sampling.generate`; ``alpha`` is the exponent of the length penalty.
+    :func:`~universal_transformer.decoding.sampling.generate`; ``length_penalty`` is the exponent ``α``.
 
     Raises UserError for what ``generate`` refuses, ``beams < 1``, ``num_results`` outside ``[1, beams]`` and
-    ``alpha`` outside ``[0, 10]``.
+    ``length_penalty`` outside ``[0, 10]``.
     """
     if beams < 1:
         raise UserError(f"beams={beams}: at least 1")
     if not 1 <= num_results <= beams:
         raise UserError(f"num_results={num_results}: 1 to beams={beams}")
-    if not 0.0 <= alpha <= 10.0:
-        raise UserError(f"alpha={alpha}: an exponent of the length penalty between 0 and 10, usually 0.6")
+    if not 0.0 <= length_penalty <= 10.0:
+        raise UserError(f"length_penalty={length_penalty}: an exponent between 0 and 10, usually {LENGTH_PENALTY}")
     with evaluating(model):
         batch = start_generation(
             model,
@@ -124,7 +124,7 @@ def beam_search(
             target_space=target_space,
         )
         best = [
-            BestSequences(limit, steps, num_results, alpha)
+            BestSequences(limit, steps, num_results, length_penalty)
             for limit, steps in zip(batch.limits, batch.source_steps, strict=True)
         ]
         _search(batch, best, beams=beams)
@@ -148,7 +148,7 @@ def _search(batch: GenerationBatch, best: list[BestSequences], *, beams: int) ->
         for place, row in enumerate(best):
             if running.length == row.limit:
                 _add_cut(running, row, place=place)
-            elif highest[place] / length_penalty(row.limit, alpha=row.alpha) > row.worst():
+            elif highest[place] / score_divisor(row.limit, length_penalty=row.length_penalty) > row.worst():
                 open_rows.append(place)
         best = [best[place] for place in open_rows]
         if not best:
@@ -165,9 +165,9 @@ def _add_ended(batch: GenerationBatch, running: Hypotheses, best: list[BestSeque
     steps = batch.steps.view_as(ending).to(ending.dtype)
     parts = torch.stack((running.log_probability + ending, ending, steps), dim=-1).tolist()
     for place, row in enumerate(best):
-        penalty = length_penalty(running.length + 1, alpha=row.alpha)
+        divisor = score_divisor(running.length + 1, length_penalty=row.length_penalty)
         for beam, (total, score, made) in enumerate(parts[place]):
-            if total / penalty > row.worst():
+            if total / divisor > row.worst():
                 tokens, scores, steps_before = running.of(place, beam)
                 row.add(tokens, scores=[*scores, score], steps=[*steps_before, made], finished=True)
 

@@ -16,13 +16,11 @@ from universal_transformer.decoding.generation import Generator, Source, check_m
 from universal_transformer.decoding.sampling import generate
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
-from universal_transformer.models.generated import Generated
+from universal_transformer.models.generated import LENGTH_PENALTY, Generated
 from universal_transformer.models.roles import NonAutoregressive
 from universal_transformer.typed import typed
 
 DEFAULTS = DecodingOptions()
-LENGTH_PENALTY = 0.6
-"""Default exponent of the length penalty of a beam search (Wu et al. 2016)."""
 
 
 def search(
@@ -30,14 +28,14 @@ def search(
     source: Source,
     *,
     beams: int = 1,
-    alpha: float = LENGTH_PENALTY,
+    length_penalty: float = LENGTH_PENALTY,
     num_results: int = 1,
     indices: Sequence[int] | None = None,
     options: DecodingOptions = DEFAULTS,
 ) -> list[list[Generated]]:
     """Return the sequences found for each row, best first: one without beams, at most ``num_results`` with beams.
 
-    ``alpha`` is the exponent of the length penalty; ``indices`` number the rows for sampling.
+    ``length_penalty`` is its exponent α in a beam search; ``indices`` number the rows for sampling.
 
     Raises UserError for what `generate` and `beam_search` refuse, and for beams together with sampling.
     """
@@ -52,7 +50,7 @@ def search(
         model,
         source,
         beams=beams,
-        alpha=alpha,
+        length_penalty=length_penalty,
         num_results=min(num_results, beams),
         max_new_tokens=options.max_new_tokens,
         max_steps=options.max_steps,
@@ -78,12 +76,11 @@ def answer(
         )
     if length_penalty is not None and beams == 1:
         raise UserError(f"length_penalty={length_penalty} is for a beam search: give beams too, 2 or more")
-    alpha = LENGTH_PENALTY if length_penalty is None else length_penalty
     if type(beams) is not int:
         raise UserError(f"beams={show(beams)}: at least 1, a whole number")
-    alpha = typed(alpha, float, where="length_penalty")
+    penalty = typed(LENGTH_PENALTY if length_penalty is None else length_penalty, float, where="length_penalty")
     rows: Any = [_encoded(text, number, model) for number, text in enumerate(source)] if texts else source
-    found = [best[0] for best in search(model, rows, beams=beams, alpha=alpha, options=options)]
+    found = [best[0] for best in search(model, rows, beams=beams, length_penalty=penalty, options=options)]
     if not texts:
         return found
     return [dataclasses.replace(one, text=codec.render(one.tokens)) for one in found]

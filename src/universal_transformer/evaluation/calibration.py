@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.report import Side, columns
-from universal_transformer.evaluation.settings import Rule, Setting
+from universal_transformer.evaluation.settings import DepthRule, Setting
 from universal_transformer.files import quoted, read_json, show_path, write_json
 from universal_transformer.models.pretrained import WEIGHTS
 from universal_transformer.tasks.task import Measure
@@ -24,7 +24,7 @@ from universal_transformer.typed import AtLeastOne, NonNegative, Range, Share, t
 CALIBRATION = "calibration.json"
 """Name of the file in the folder of a run."""
 Probability = Annotated[float, Range(0, 1)]
-Loss = Literal["drop", "changed"]
+LossKind = Literal["drop", "changed"]
 """What an example loses: score, or the answer that it had (`depth_curves.losses`)."""
 
 WHOLE: tuple[Measure, ...] = ("error", "classes", "accuracy", "sequence", "ranking", "positions", "actions")
@@ -39,7 +39,7 @@ class Goal:
     """The largest expected loss of an example."""
     confidence: Share = 0.95
     """The probability that the expected loss is within the tolerance."""
-    loss: Loss = "drop"
+    loss: LossKind = "drop"
     """Of what the expectation is bounded."""
     cheapest: Literal["steps", "seconds"] = "steps"
     """What the chosen setting has least of."""
@@ -76,7 +76,7 @@ class Point:
 class Curve:
     """The settings of one rule in the order of testing."""
 
-    rule: Rule
+    rule: DepthRule
     points: tuple[Point, ...]
 
 

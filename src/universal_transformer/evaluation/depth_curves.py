@@ -17,7 +17,7 @@ from typing import Literal
 from universal_transformer.data.example import Example, sizes
 from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.calibration import Calibration, Cost, Curve, Goal, Loss, Point, percent
+from universal_transformer.evaluation.calibration import Calibration, Cost, Curve, Goal, LossKind, Point, percent
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.measure import Progress, check_call, choose, most_tokens
 from universal_transformer.evaluation.memory_check import check_batches
@@ -25,7 +25,7 @@ from universal_transformer.evaluation.report import Side
 from universal_transformer.evaluation.risk import least_count, num_accepted, p_value
 from universal_transformer.evaluation.scores import example_score
 from universal_transformer.evaluation.scoring import Scorer
-from universal_transformer.evaluation.settings import Rule, Setting, served
+from universal_transformer.evaluation.settings import DepthRule, Setting, served
 from universal_transformer.evaluation.tensors import device_of
 from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Measure, Task
@@ -56,7 +56,7 @@ class Outcome:
         )
 
 
-def losses(before: Outcome, after: Outcome, *, loss: Loss, metric: Measure) -> list[float]:
+def losses(before: Outcome, after: Outcome, *, loss: LossKind, metric: Measure) -> list[float]:
     """Return the loss in [0, 1] of each example, from what it was with the depth of training.
 
     ``drop`` is ``max(0, score before - score after)``. ``changed`` is 1 for another answer and 0 for the same; of
@@ -113,7 +113,7 @@ def calibrate(
     weights: str,
     split: str = "validation",
     limit: int | None = None,
-    rule: Rule | None = None,
+    rule: DepthRule | None = None,
     batch_tokens: int = 16384,
     progress: Progress | None = None,
 ) -> Calibration:

@@ -13,6 +13,7 @@ from universal_transformer.decoding.generation import Source
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.generated import LENGTH_PENALTY
 from universal_transformer.models.roles import (
     AnyEncoderDecoder,
     AnyFrameGenerator,
@@ -35,8 +36,8 @@ class InferenceOptions:
     """
 
     beams: AtLeastOne = 1
-    alpha: float = 0.6
-    """Exponent of the length penalty of a beam search."""
+    length_penalty: float = LENGTH_PENALTY
+    """Exponent α of the length penalty of a beam search."""
     sampling: Sampling = GREEDY
     max_new_tokens: AtLeastOne | None = None
     max_steps: int | None = None
@@ -62,7 +63,7 @@ class InferenceOptions:
     def search_name(self) -> str:
         if self.sampling.temperature > 0:
             return "sampling"
-        return "greedy" if self.beams == 1 else f"{self.beams} beams, length penalty {self.alpha:g}"
+        return "greedy" if self.beams == 1 else f"{self.beams} beams, length penalty {self.length_penalty:g}"
 
     @property
     def is_greedy(self) -> bool:
@@ -137,7 +138,7 @@ class InferenceOptions:
             model,
             source,
             beams=self.beams,
-            alpha=self.alpha,
+            length_penalty=self.length_penalty,
             num_results=num_results,
             indices=indices,
             options=self.decoding,

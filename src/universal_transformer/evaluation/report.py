@@ -15,10 +15,11 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, read_json, show, show_path, write_json
+from universal_transformer.nn.config import MOST_STEPS
 from universal_transformer.tasks.task import Measure
 from universal_transformer.typed import ADDED, NumberOf, typed
 
-MOST_STEPS, MOST_COUNTED, LARGEST_SCORE = 2**16, 2**53, 1e305
+MOST_COUNTED, LARGEST_SCORE = 2**53, 1e305
 MOST_CLASSES, LONGEST_NAME = 12, 16  # of a confusion matrix that is printed
 CONFUSION = "examples by true class (lines) and class given (columns)"
 FAILED_ABOVE = 5.0  # per cent: the paper's table 1 calls a task with a larger error failed

@@ -15,9 +15,11 @@ from universal_transformer.nn.exits import FIRST_STEP
 from universal_transformer.registry import Model
 from universal_transformer.typed import Range
 
-Rule = Literal["max_steps", "halting_threshold", "state_change", "second_difference", "output_change", "confidence"]
+DepthRule = Literal[
+    "max_steps", "halting_threshold", "state_change", "second_difference", "output_change", "confidence"
+]
 """What ends the depth of a position: the number of steps, the threshold of a halting model, or an exit (`nn.exits`)."""
-RULES: tuple[Rule, ...] = get_args(Rule)
+RULES: tuple[DepthRule, ...] = get_args(DepthRule)
 
 
 def _ratios(first: float, last: float) -> list[float]:
@@ -40,7 +42,7 @@ THRESHOLDS: Mapping[str, tuple[float, ...]] = {
 class Setting:
     """A rule and its value: a number of steps, or a threshold."""
 
-    rule: Rule
+    rule: DepthRule
     value: Annotated[float, Range(0, above=True)]
 
     def __post_init__(self) -> None:
@@ -61,7 +63,7 @@ class Setting:
                 return dataclasses.replace(options, exit=Exit(kind, self.value))
 
 
-def settings_of(model: Model, rule: Rule) -> tuple[Setting, ...]:
+def settings_of(model: Model, rule: DepthRule) -> tuple[Setting, ...]:
     """Return the settings of a rule in the order of testing, the nearest to the depth of training first.
 
     The order and the values follow from the configuration of the model, never from calibration data. UserError if
@@ -73,7 +75,7 @@ def settings_of(model: Model, rule: Rule) -> tuple[Setting, ...]:
     return settings
 
 
-def _values(model: Model, rule: Rule) -> tuple[float, ...]:
+def _values(model: Model, rule: DepthRule) -> tuple[float, ...]:
     config = model.config
     if not isinstance(config, ModelConfig):
         raise UserError(f"rule {rule}: {type(model).__name__} has no depth to choose")
@@ -89,12 +91,12 @@ def _values(model: Model, rule: Rule) -> tuple[float, ...]:
             return THRESHOLDS[kind] if FIRST_STEP[kind] < max(sides) else ()
 
 
-def served(model: Model, *, wanted: Rule | None = None) -> Mapping[Rule, tuple[Setting, ...]]:
+def served(model: Model, *, wanted: DepthRule | None = None) -> Mapping[DepthRule, tuple[Setting, ...]]:
     """Return the settings of each rule that the model serves, or those of the `wanted` rule alone.
 
     UserError if the model serves no rule, or not the wanted one.
     """
-    found: dict[Rule, tuple[Setting, ...]] = {}
+    found: dict[DepthRule, tuple[Setting, ...]] = {}
     reasons: list[str] = []
     for rule in RULES if wanted is None else (wanted,):
         try:

@@ -13,7 +13,7 @@ from universal_transformer.execution.projection import HaltedProjection
 from universal_transformer.nn.attention import SelfAttention
 from universal_transformer.nn.cache import KeyValueCache
 
-Keys = Float[Tensor, "row heads stored head"]
+RowKeys = Float[Tensor, "row heads stored head"]
 
 
 class CacheStore:
@@ -66,11 +66,11 @@ class CacheStore:
         self.flat.index_copy_(0, entry, both[:, width:].to(self.flat.dtype))
         return projected[:, :width]
 
-    def keys_at(self, step: int, *, stored: int) -> tuple[Keys, Keys]:
+    def keys_at(self, step: int, *, stored: int) -> tuple[RowKeys, RowKeys]:
         """Keys and values of all sequences at one step, of the first ``stored`` positions."""
         return self.cache.layer(self.first + step * self.stride).heads(stored)
 
-    def keys_of(self, slot: Index, *, stored: int) -> tuple[Keys, Keys]:
+    def keys_of(self, slot: Index, *, stored: int) -> tuple[RowKeys, RowKeys]:
         """Keys and values in the slots of rows, of the first ``stored`` positions."""
         heads = self.attention.num_heads
         both = self.slots[:, :stored].index_select(0, slot).view(len(slot), stored, 2 * heads, -1)

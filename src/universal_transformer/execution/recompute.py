@@ -23,8 +23,8 @@ RECENT = 3
 """How many recomputed tensors are held, because the next operation often needs the same one."""
 
 
-class Recipe(NamedTuple):
-    """How a tensor is computed: a function and its arguments, which may be recipes themselves."""
+class Recomputation(NamedTuple):
+    """How a tensor is computed: a function and its arguments, which may be recomputations themselves."""
 
     function: Callable[..., Tensor]
     arguments: tuple[Any, ...]
@@ -43,7 +43,7 @@ class Registered(NamedTuple):
 
     result: weakref.ref[Tensor]
     shape: torch.Size
-    recipe: Recipe
+    recomputation: Recomputation
 
 
 def compute(recompute: "Recompute | None", function: Callable[..., Tensor], *arguments: object) -> Tensor:
@@ -72,7 +72,7 @@ class Recompute:
         self.kind, self.narrow = kind, torch.is_autocast_enabled(kind)
         self.dtype = torch.get_autocast_dtype(kind) if self.narrow else None
         self.registered: dict[int, Registered] = {}
-        self.recent: deque[tuple[Recipe, Tensor]] = deque(maxlen=RECENT)
+        self.recent: deque[tuple[Recomputation, Tensor]] = deque(maxlen=RECENT)
 
     def hooks(self) -> AbstractContextManager[object]:
         """Inside, registered tensors are not kept for the backward pass."""
@@ -81,8 +81,8 @@ class Recompute:
     def register(self, result: Tensor, function: Callable[..., Tensor], *arguments: object) -> None:
         """``result`` is ``function(*arguments)``, bit for bit, whenever it is computed."""
         kept = tuple(self._argument(part) for part in arguments)
-        recipe = Recipe(function, kept, tuple(part._version for part in kept if isinstance(part, Tensor)))
-        self.registered[result.data_ptr()] = Registered(weakref.ref(result), result.shape, recipe)
+        recomputation = Recomputation(function, kept, tuple(part._version for part in kept if isinstance(part, Tensor)))
+        self.registered[result.data_ptr()] = Registered(weakref.ref(result), result.shape, recomputation)
 
     def forget(self) -> None:
         """Register nothing any more. What was kept can still be computed."""
@@ -94,17 +94,17 @@ class Recompute:
         packed = self._pack(part)
         return part.detach() if packed is part else packed
 
-    def _pack(self, part: Tensor) -> Tensor | Recipe:
+    def _pack(self, part: Tensor) -> Tensor | Recomputation:
         found = self.registered.get(part.data_ptr())
         if found is None or found.result() is None or not part.is_contiguous():
             return part
         if part.shape == found.shape:
-            return found.recipe
+            return found.recomputation
         whole = part.numel() == found.shape.numel()
-        return Recipe(torch.reshape, (found.recipe, part.shape)) if whole else part
+        return Recomputation(torch.reshape, (found.recomputation, part.shape)) if whole else part
 
-    def _unpack(self, packed: Tensor | Recipe) -> Tensor:
-        if not isinstance(packed, Recipe):
+    def _unpack(self, packed: Tensor | Recomputation) -> Tensor:
+        if not isinstance(packed, Recomputation):
             return packed
         with torch.no_grad():
             if not self.narrow:
@@ -112,14 +112,14 @@ class Recompute:
             with torch.autocast(self.kind, dtype=self.dtype):
                 return self._compute(packed)
 
-    def _compute(self, recipe: Recipe) -> Tensor:
+    def _compute(self, recomputation: Recomputation) -> Tensor:
         for known, result in self.recent:
-            if known is recipe:
+            if known is recomputation:
                 return result
-        if not recipe.holds:
+        if not recomputation.holds:
             raise RuntimeError("a tensor that the backward pass needs was changed in place after the forward pass")
-        result = recipe.function(
-            *(self._compute(part) if isinstance(part, Recipe) else part for part in recipe.arguments)
+        result = recomputation.function(
+            *(self._compute(part) if isinstance(part, Recomputation) else part for part in recomputation.arguments)
         )
-        self.recent.append((recipe, result))
+        self.recent.append((recomputation, result))
         return result

@@ -11,7 +11,7 @@ from universal_transformer.execution import policy
 from universal_transformer.execution.kernels import attend
 from universal_transformer.nn.halting import UnitState
 
-Keys = Float[Tensor, "batch heads key head"]
+BatchKeys = Float[Tensor, "batch heads key head"]
 Mask = Bool[Tensor, "batch 1 1 key"]
 
 
@@ -76,8 +76,8 @@ class BatchLayout:
     def attend(
         self,
         query: Rows,
-        keys: Keys,
-        values: Keys,
+        keys: BatchKeys,
+        values: BatchKeys,
         *,
         mask: Mask | None,
         causal: bool = False,
@@ -96,8 +96,8 @@ class BatchLayout:
     def _one_by_one(
         self,
         query: Rows,
-        keys: Keys,
-        values: Keys,
+        keys: BatchKeys,
+        values: BatchKeys,
         *,
         mask: Mask | None,
         causal: bool,
@@ -122,8 +122,8 @@ class BatchLayout:
     def _padded(
         self,
         query: Rows,
-        keys: Keys,
-        values: Keys,
+        keys: BatchKeys,
+        values: BatchKeys,
         *,
         mask: Mask | None,
         causal: bool,

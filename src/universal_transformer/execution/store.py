@@ -13,7 +13,7 @@ from universal_transformer.axes import Bool, Both, Float, Index, Rows, Tensor
 from universal_transformer.execution.kernels import product
 from universal_transformer.execution.projection import HaltedProjection, Projected, read
 from universal_transformer.execution.recompute import Recompute
-from universal_transformer.execution.rows import BatchLayout, Keys
+from universal_transformer.execution.rows import BatchKeys, BatchLayout
 from universal_transformer.nn.attention import SelfAttention
 
 
@@ -130,19 +130,19 @@ class BatchStore:
             self.scratch = torch.empty_like(rows)
         return read(rows, variance[:, step], part, out=self.scratch)
 
-    def heads(self, rows: Both) -> tuple[Keys, Keys]:
+    def heads(self, rows: Both) -> tuple[BatchKeys, BatchKeys]:
         """Keys and values in the shape that attention takes."""
         both = rows.view(self.batch, -1, 2, self.attention.num_heads, rows.shape[1] // 2 // self.attention.num_heads)
         key, value = both.unbind(2)
         return key.transpose(1, 2), value.transpose(1, 2)
 
-    def mix(self, query: Rows, key: Keys, value: Keys, shift: Tensor | None, *, layout: BatchLayout) -> Rows:
+    def mix(self, query: Rows, key: BatchKeys, value: BatchKeys, shift: Tensor | None, *, layout: BatchLayout) -> Rows:
         """Attention itself."""
         if shift is not None:
             value = value + shift.view(key.shape[1], 1, -1)
         return layout.attend(query, key, value, mask=self.mask, causal=self.causal, dropout=self.dropout)
 
-    def accumulate(self, key: Keys, value: Keys, part: Tensor | None, *, step: int) -> Tensor | None:
+    def accumulate(self, key: BatchKeys, value: BatchKeys, part: Tensor | None, *, step: int) -> Tensor | None:
         """Add gradients of keys and values at ``step`` to the gradients of the stored rows.
 
         Returns the gradient of ``part``.

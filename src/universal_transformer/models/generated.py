@@ -31,6 +31,9 @@ class Sampling:
 
 GREEDY = Sampling()
 
+LENGTH_PENALTY = 0.6
+"""Default exponent α of the length penalty of a beam search (Wu et al. 2016, section 7)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Generated:

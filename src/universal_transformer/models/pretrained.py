@@ -15,7 +15,7 @@ from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.execution.install import HaltingExecution, install
 from universal_transformer.files import read_json, refuse_special, show, show_path, write_bytes, write_json
-from universal_transformer.manifest import MANIFEST, check_content
+from universal_transformer.manifest import MANIFEST, MODEL, check_content
 from universal_transformer.models.config import BaseConfig, ModelConfig, refusal
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.recurrence import Recurrence
@@ -24,8 +24,6 @@ from universal_transformer.typed import listed, replaced
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 HOLDS = f"a model folder holds {CONFIG} and {WEIGHTS}"
-RUN_MODEL = "model"
-"""Folder of the model in the folder of a run."""
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """Types of numbers that a file of weights may hold."""
 FEW_BLOCKS = 100
@@ -140,7 +138,7 @@ def find_model(folder: str | Path) -> Path:
     The name of a pretrained model stands for its folder.
     """
     folder = find(folder)
-    places = (folder, folder / RUN_MODEL)
+    places = (folder, folder / MODEL)
     try:
         for place in places:
             if os.path.lexists(place / WEIGHTS):

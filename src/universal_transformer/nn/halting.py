@@ -22,7 +22,7 @@ from universal_transformer.axes import Bool, Float, Padding, PerPosition, PerSte
 from universal_transformer.errors import UserError
 from universal_transformer.nn.config import HaltingConfig
 
-Output = Literal["mean", "interpolate", "final"]
+OutputRule = Literal["mean", "interpolate", "final"]
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -145,7 +145,7 @@ def ponder(
     return Decision(total.masked_fill(halts, 1.0), torch.where(halts, 1.0 - cumulative, weight), halts)
 
 
-def weigh(new: Float[Tensor, "*rows width"], weight: Float[Tensor, "*rows"], *, rule: Output) -> Tensor:
+def weigh(new: Float[Tensor, "*rows width"], weight: Float[Tensor, "*rows"], *, rule: OutputRule) -> Tensor:
     """The term that a step's state adds to the output: ``w x``, or ``x`` itself of the rule ``final``."""
     return new if rule == "final" else weight.unsqueeze(-1) * new
 
@@ -155,7 +155,7 @@ def combine(
     term: Float[Tensor, "*rows width"],
     weight: Float[Tensor, "*rows"],
     *,
-    rule: Output,
+    rule: OutputRule,
 ) -> Float[Tensor, "*rows width"]:
     """The output ``S`` after a step whose term is :func:`weigh` (decision D8).
 
@@ -229,14 +229,17 @@ class HaltingUnit(nn.Module):
     def first_bias(self) -> float:
         """The initial bias: that of the configuration, or ``-ln(2T - 1)``, with which ``p = 1 / (2T)`` (decision D11).
 
-        A position then takes all T steps at first, at any T.
+        With it ``w`` starts at 0, and a position takes all T steps at first, at any T.
         """
         return -math.log(2 * self.max_steps - 1) if self.config.bias is None else float(self.config.bias)
 
     @torch.no_grad()
     def initialise(self) -> None:
-        """Draw the weights that training starts with."""
-        nn.init.xavier_uniform_(self.weight)
+        """Set the weights that training starts with. With the default bias ``w = 0``: the bias alone decides at first."""
+        if self.config.bias is None:
+            nn.init.zeros_(self.weight)
+        else:
+            nn.init.xavier_uniform_(self.weight)
         nn.init.constant_(self.bias, self.first_bias)
 
     def features(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:

@@ -16,7 +16,7 @@ from zlib import crc32
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.trees import CLOSE, WORD, joined
 
-Rule = tuple[int, tuple[str, ...]]
+Production = tuple[int, tuple[str, ...]]
 
 
 class Drawn(NamedTuple):
@@ -26,7 +26,7 @@ class Drawn(NamedTuple):
     tree: tuple[str, ...]
 
 
-RULES: dict[str, tuple[Rule, ...]] = {
+RULES: dict[str, tuple[Production, ...]] = {
     "TOP": ((9, ("S", ".")), (1, ("SQ", "?"))),
     "S": ((8, ("NP", "VP")), (1, ("S", "cc", "S")), (1, ("PP", ",", "NP", "VP"))),
     "SQ": ((1, ("aux", "NP", "VP")),),

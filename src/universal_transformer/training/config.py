@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json
 from universal_transformer.kinds import AnyModelConfig, config_from_dict
+from universal_transformer.manifest import MODEL as MODEL  # named here too, with the other parts of a run
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks import TASKS, TaskData, task_name
 from universal_transformer.typed import (
@@ -30,7 +31,6 @@ from universal_transformer.typed import (
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
-MODEL = "model"
 REPORT = "report.json"
 HELD_OUT = "held_out"
 BASELINE = "baseline.json"

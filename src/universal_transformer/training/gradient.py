@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import nn
@@ -16,13 +15,11 @@ from universal_transformer.training import halting_schedule
 from universal_transformer.training.batches import Part
 from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.counts import counts_of
-from universal_transformer.training.objective import Loss, objective
+from universal_transformer.training.objective import Loss, Precision, objective
 from universal_transformer.training.processes import Processes
 from universal_transformer.training.randomness import depth_of, seed_update
 from universal_transformer.training.replica import Replica, exchanging
 from universal_transformer.training.score_text import steps_name
-
-Precision = Callable[[], AbstractContextManager[object]]
 
 
 def backward(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,6 +25,8 @@ from universal_transformer.training.step_losses import cross_entropies, deep_sup
 StepLoss = Literal["last", "mean", "increasing"]
 Stage = Literal["all", "halting"]
 Output = ModelOutput | FrameOutput
+Precision = Callable[[], AbstractContextManager[object]]
+"""Makes the autocast context in which a model is called."""
 NEVER = 1.0
 """A threshold that no cumulative probability exceeds: positions take all steps."""
 

@@ -20,7 +20,7 @@ MARGIN = 0.005
 LEAST = 1e-7
 """The least probability whose logarithm is taken."""
 
-Rows = Float[Tensor, "step row"]
+StepLosses = Float[Tensor, "step row"]
 
 
 def cross_entropies(
@@ -29,7 +29,7 @@ def cross_entropies(
     *,
     ignored: int,
     label_smoothing: float = 0.0,
-) -> Rows:
+) -> StepLosses:
     """CE_t of every row, 0 where the target is `ignored`."""
     return torch.stack(
         [
@@ -45,7 +45,7 @@ def cross_entropies(
     )
 
 
-def deep_supervision(each: Rows, trace: Trace, *, weights: Literal["mean", "increasing"]) -> Scalar:
+def deep_supervision(each: StepLosses, trace: Trace, *, weights: Literal["mean", "increasing"]) -> Scalar:
     """``Σ_i Σ_t v_t CE_it / Σ_t v_t`` over rows i and the steps ``t = 1 … N_i`` that the row made.
 
     v_t is 1 ("mean": Palm, Paquet and Winther 2018, Recurrent Relational Networks) or t ("increasing": Schuster et al.
@@ -58,7 +58,7 @@ def deep_supervision(each: Rows, trace: Trace, *, weights: Literal["mean", "incr
     return ((value * each).sum(0) / value.sum(0).clamp(min=1.0)).sum()
 
 
-def expected_loss(each: Rows, trace: Trace) -> Scalar:
+def expected_loss(each: StepLosses, trace: Trace) -> Scalar:
     """``Σ_i Σ_t p_it CE_it`` over rows i, p_it the probability that step t is the last one (PonderNet).
 
     The rows of `each` are the positions of the trace, or its sequences, of which all positions have the same p.
@@ -69,7 +69,7 @@ def expected_loss(each: Rows, trace: Trace) -> Scalar:
     return (weights * each).sum()
 
 
-def stop_targets(each: Rows) -> Bool[Tensor, "before row"]:
+def stop_targets(each: StepLosses) -> Bool[Tensor, "before row"]:
     """Whether to stop after step t, for ``t = 1 … T - 1``: ``min_{t' > t} CE_t' >= CE_t - δ``.
 
     The target of RecurTrace (arXiv 2609.03379), where it is the probability of going on.
@@ -78,7 +78,7 @@ def stop_targets(each: Rows) -> Bool[Tensor, "before row"]:
     return later >= each[:-1] - MARGIN
 
 
-def stop_loss(each: Rows, trace: Trace, *, real: Bool[Tensor, " row"], min_steps: int = 1) -> Scalar:
+def stop_loss(each: StepLosses, trace: Trace, *, real: Bool[Tensor, " row"], min_steps: int = 1) -> Scalar:
     """``mean BCE(p_t, s_t)`` over real rows and over the steps ``min_steps … T - 1``, s_t of `stop_targets`.
 
     p_t is the probability of the halting unit after step t in a call in which nothing halts. The rows of `each` are the

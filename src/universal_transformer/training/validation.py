@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import get_args
 
@@ -17,12 +17,10 @@ from universal_transformer.evaluation.report import METRICS, Side
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.nn.trace import Kept
 from universal_transformer.registry import Model
-from universal_transformer.training.objective import NEVER, answer, objective
+from universal_transformer.training.objective import NEVER, Precision, answer, objective
 from universal_transformer.training.processes import ALONE, Processes
 from universal_transformer.training.step_losses import cross_entropies, expected_loss
 from universal_transformer.training.task_metric import TaskMetric
-
-Precision = Callable[[], AbstractContextManager[object]]
 
 SIDES: tuple[Side, ...] = get_args(Side)
 
