@@ -229,17 +229,14 @@ class HaltingUnit(nn.Module):
     def first_bias(self) -> float:
         """The initial bias: that of the configuration, or ``-ln(2T - 1)``, with which ``p = 1 / (2T)`` (decision D11).
 
-        With it ``w`` starts at 0, and a position takes all T steps at first, at any T.
+        A position then takes all T steps at first, at any T.
         """
         return -math.log(2 * self.max_steps - 1) if self.config.bias is None else float(self.config.bias)
 
     @torch.no_grad()
     def initialise(self) -> None:
-        """Set the weights that training starts with. With the default bias ``w = 0``: the bias alone decides at first."""
-        if self.config.bias is None:
-            nn.init.zeros_(self.weight)
-        else:
-            nn.init.xavier_uniform_(self.weight)
+        """Draw the weights that training starts with."""
+        nn.init.xavier_uniform_(self.weight)
         nn.init.constant_(self.bias, self.first_bias)
 
     def features(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
