@@ -4,29 +4,31 @@
 
 Trains every rule on every task with `ut train`, runs each exit rule and threshold on the test set with `ut calibrate`,
 adds a line to results/depth_rules.jsonl for each run that has none, and writes results/depth_rules.md and one picture a
-task, docs/images/depth_TASK.png. Runs are in FOLDER; one that was stopped is continued. multi30k and babi
-need UT_DATA.
+task, docs/images/depth_TASK.png. Where all lines are recorded, it only writes these. Runs are in FOLDER; one that was
+stopped is continued. multi30k and babi need UT_DATA.
 
 | task     | recipe                      | what is scored                                |
 | -------- | --------------------------- | --------------------------------------------- |
 | stories  | stories                     | answers, by the facts that they need          |
 | sudoku   | sudoku-4                    | boards of 4 x 4, all cells right              |
-| addition | addition-distance-positions | sums of 400 digits, all digits right          |
+| addition | addition-distance-positions | sums of 400 symbols, all digits right         |
 | multi30k | multi30k                    | chrF of translations from English into German |
 | babi     | babi-10k-joint              | answers to all 20 tasks, two blocks a step    |
 
 On stories and sudoku all rules begin anew. On the other tasks they begin from the weights of the fixed depth, with
 fewer updates (addition 1,000, babi 1,500, multi30k 400) and the loss after each step (ponder: without it). There
-are three seeds of stories and Sudoku, and one of the others, where a run takes longer than 10 minutes.
+are three seeds of stories and Sudoku, and one of the others, where training and calibration of a rule together take
+longer than 10 minutes.
 
-| rule           | trained with                                                                                |
-| -------------- | ------------------------------------------------------------------------------------------- |
-| fixed          | a fixed depth                                                                               |
-| every step     | a fixed depth, and the loss after each step                                                 |
-| act            | adaptive computation time, the cap of the fixed depth                                       |
-| act 2x         | the same with twice the cap                                                                 |
-| ponder         | PonderNet, the cap of the fixed depth; of addition and multi30k in the decoder alone        |
-| stick-breaking | the stick-breaking rule, the cap of the fixed depth                                         |
+| rule           | in the table                      | trained with                                                 |
+| -------------- | --------------------------------- | ------------------------------------------------------------ |
+| fixed          | fixed depth                       | a fixed depth                                                |
+| every step     | fixed depth, loss after each step | a fixed depth, and the loss after each step                  |
+| act            | ACT                               | adaptive computation time, the cap of the fixed depth        |
+| act 2x         | ACT, twice the cap                | the same with twice the cap                                  |
+| ponder         | PonderNet                         | PonderNet, the cap of the fixed depth; of addition and       |
+|                |                                   | multi30k in the decoder alone                                |
+| stick-breaking | stick-breaking                    | the stick-breaking rule, the cap of the fixed depth          |
 
 With two blocks a step (babi), stick-breaking is not defined. The recipe of Sudoku has the loss after each step. It
 stays in act, act 2x and stick-breaking there.
@@ -75,6 +77,8 @@ class Comparison:
     """Rules that the model does not serve."""
     ponder: str = "both"
     """Side that halts with the rule ponder, which an encoder without an output of its own cannot have."""
+    error: str = "error, %"
+    """What 100 times one minus the score is called."""
 
 
 TASKS = {
@@ -99,6 +103,7 @@ TASKS = {
         tuned="multi30k --training.minutes 0 --training.max-updates 400 --training.precision float32 "
         "--training.learning-rate 5e-4 --training.halting-delay 0 --training.step-loss mean",
         ponder="decoder",
+        error="100 - chrF",
     ),
     "babi": Comparison(
         # the second of the two commands in docs/reproduction.md; the first makes runs/four
@@ -115,6 +120,29 @@ TASKS = {
 }
 FIXED = ["--model.halting.side", "none", "--training.halting-delay", "0"]
 HALTING = ["--model.halting.side", "both"]
+NAMES = {
+    "stories": "stories",
+    "sudoku": "Sudoku 4 × 4",
+    "addition": "addition, 400 symbols",
+    "multi30k": "Multi30k",
+    "babi": "bAbI 10K joint",
+    "fixed": "fixed depth",
+    "every step": "fixed depth, loss after each step",
+    "act": "ACT",
+    "act 2x": "ACT, twice the cap",
+    "ponder": "PonderNet",
+    "stick-breaking": "stick-breaking",
+}
+"""What tasks and ways of training are called in the table and in the pictures, as in docs/depth.md."""
+EXITS = {
+    "max_steps": ("max_steps", "#0072B2"),
+    "halting_threshold": ("threshold", "#E69F00"),
+    "state_change": ("state_change", "#D55E00"),
+    "second_difference": ("second_difference", "#009E73"),
+    "output_change": ("output_change", "#CC79A7"),
+    "confidence": ("confidence", "#56B4E9"),
+}
+"""What each rule that ends the depth is called, and its colour in all pictures."""
 RULES = {
     "fixed": [*FIXED, "--training.step-loss", "last"],
     "every step": [*FIXED, "--training.step-loss", "mean"],
@@ -133,7 +161,6 @@ RULES = {
 }
 TOLERANCE = 0.01
 """Share of right answers that the setting in the table may lose."""
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#999999", "#000000")
 
 
 def ut(*arguments: str, accepted: tuple[int, ...] = (0,)) -> None:
@@ -188,7 +215,8 @@ def cheapest(line: dict[str, Any]) -> tuple[float, str]:
     least = line["trained"]["score"] - TOLERANCE
     found = [(line["trained"]["steps"], "as trained")]
     for name, points in line["curves"].items():
-        found += [(point["steps"], f"{name} {point['value']:g}") for point in points if point["score"] >= least]
+        title, _ = EXITS[name]
+        found += [(point["steps"], f"{title} {point['value']:g}") for point in points if point["score"] >= least]
     return min(found)
 
 
@@ -206,30 +234,30 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
         rows = {rule: [line for line in lines if (line["task"], line["rule"]) == (task, rule)] for rule in RULES}
         if not any(rows.values()):
             continue
-        yield f"\n## {task}\n"
-        yield f"| trained with | seeds | error, % | steps | fewest steps within {TOLERANCE:.0%} | reached by (seed 0) |"
+        yield f"\n## {NAMES[task]}\n"
+        fewest = f"fewest steps within {TOLERANCE:.0%}"
+        yield f"| trained with | seeds | {TASKS[task].error} | steps | {fewest} | reached by (seed 0) |"
         yield "|---|---|---|---|---|---|"
         for rule, own in rows.items():
             if own:
                 errors = spread([100 * (1 - line["trained"]["score"]) for line in own], form=".2f")
                 steps = spread([line["trained"]["steps"] for line in own], form=".2f")
                 fewest = spread([cheapest(line)[0] for line in own], form=".2f")
-                yield f"| {rule} | {len(own)} | {errors} | {steps} | {fewest} | {cheapest(own[0])[1]} |"
+                yield f"| {NAMES[rule]} | {len(own)} | {errors} | {steps} | {fewest} | {cheapest(own[0])[1]} |"
 
 
 def picture(task: str, lines: list[dict[str, Any]]) -> None:
     """Draw error against mean steps: a panel for each way of training, a line for each rule that ends the depth."""
     own = {rule: [line for line in lines if (line["task"], line["rule"]) == (task, rule)] for rule in RULES}
     own = {rule: found for rule, found in own.items() if found}
-    names = list(dict.fromkeys(name for found in own.values() for line in found for name in line["curves"]))
     columns = min(3, len(own))
     rows = -(-len(own) // columns)
     figure, axes = canvas(
         width=max(8.0, 3.4 * columns),
-        height=2.7 * rows,
+        height=2.7 * rows + 0.3,
         rows=rows,
         columns=columns,
-        title=f"Error against mean steps: {task}",
+        title=f"Error against mean steps: {NAMES[task]}",
         subtitle="A panel for each way of training; a line for each rule that ends the depth; diamond: as trained",
     )
     highest = max(100 * (1 - point["score"]) for found in own.values() for line in found
@@ -238,24 +266,28 @@ def picture(task: str, lines: list[dict[str, Any]]) -> None:
     for ax, (rule, found) in zip(axes, own.items(), strict=False):
         for line in found:
             for name, points in line["curves"].items():
-                colour = COLOURS[names.index(name) % len(COLOURS)]
+                title, colour = EXITS[name]
                 ordered = sorted((point["steps"], 100 * (1 - point["score"])) for point in points)
                 (drawn,) = ax.plot(*zip(*ordered, strict=True), color=colour, linewidth=1, marker=".", markersize=4)
-                handles.setdefault(name.replace("_", " "), drawn)
-            ax.plot(line["trained"]["steps"], 100 * (1 - line["trained"]["score"]), "D", color=INK, markersize=5)
-        ax.set_title(rule, fontsize=10, color=INK)
-        ax.set_ylim(0, 1.05 * highest)
+                handles.setdefault(title, drawn)
+            trained = line["trained"]
+            ax.plot(trained["steps"], 100 * (1 - trained["score"]), "D", color=INK, markersize=5)
+        ax.set_title(NAMES[rule], fontsize=10, color=INK)
+        ax.set_ylim(-0.05 * highest, 1.05 * highest)  # a diamond at 0 is shown whole
         ax.set_xlim(left=0)
         ax.set_xlabel("mean steps", color=MUTED)
-        ax.set_ylabel("error, %", color=MUTED)
+        ax.set_ylabel(TASKS[task].error, color=MUTED)
         clean(ax, grid="y")
     for ax in axes[len(own) :]:
         ax.set_visible(False)
-    axes[0].legend(handles.values(), handles.keys(), frameon=False, fontsize=7)
+    titles = [title for title, _ in EXITS.values() if title in handles]
+    shown = [handles[title] for title in titles]
+    figure.legend(shown, titles, loc="outside lower center", ncols=len(titles), frameon=False, fontsize=9)
     figure.savefig(IMAGES / f"depth_{task}.png", dpi=130)
 
 
 def main(folder: Path, tasks: list[str]) -> None:
+    report()
     planned = [(seed, task, rule) for task in tasks for rule in RULES for seed in TASKS[task].seeds]
     planned = [run for run in planned if run[2] not in TASKS[run[1]].left_out]
     for seed, task, rule in sorted(planned, key=lambda run: run[0]):
