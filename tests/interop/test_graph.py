@@ -8,6 +8,8 @@ from configs import config_of
 from small_models import SIZES, small
 from universal_transformer.errors import UserError
 from universal_transformer.interop.graph import OPSET, Exportable, compare, export_program, save_onnx, save_torch
+from universal_transformer.nn.config import HALTING_RULES
+from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.registry import build
 
 ARCHITECTURES = {
@@ -131,3 +133,27 @@ def test_an_exported_model_gives_the_logits_and_steps_of_the_model(fields, tmp_p
 def test_what_has_no_export_is_refused_before_anything_is_traced(fields, message):
     with pytest.raises(UserError, match=message):
         Exportable(build(config_of(**SIZES, **fields)))
+
+
+class Slowing(HaltingUnit):
+    """A unit that keeps a state: each step multiplies its probability by the one before."""
+
+    def halting_probability(self, states, unit_state, *, sequences):
+        probability, _ = super().halting_probability(states, (), sequences=sequences)
+        return (probability * unit_state[0] if unit_state else probability), (probability,)
+
+
+@pytest.mark.parametrize("fields", [{}, {"architecture": "language_model"}])
+def test_a_halting_unit_that_keeps_a_state_is_refused(fields, monkeypatch):
+    monkeypatch.setattr("universal_transformer.nn.halting.Slowing", Slowing, raising=False)
+    monkeypatch.setitem(HALTING_RULES, "slowing", "universal_transformer.nn.halting:Slowing")
+    model = build(config_of(**SIZES, halting=True, **{"halting.rule": "slowing"}, **fields))
+    with pytest.raises(
+        UserError, match=r"^model\.halting\.rule='slowing': not exported, because its unit keeps a state"
+    ):
+        Exportable(model)
+
+
+def test_a_ponder_unit_keeps_a_state_in_training_only_and_is_exported():
+    fields = {"architecture": "language_model", "halting": True, "halting.rule": "ponder"}
+    Exportable(build(config_of(**SIZES, **fields)).train())

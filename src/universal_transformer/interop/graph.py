@@ -25,6 +25,7 @@ from universal_transformer.interop.depth_loop import depth_loop
 from universal_transformer.models.components import Tensor2TensorConfig
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.nn.halting import PaddedSequences
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.registry import Model
 
@@ -60,6 +61,7 @@ class Exportable(nn.Module):
         self.model = copy.deepcopy(model).eval().requires_grad_(False)
         for module in self.model.modules():
             if isinstance(module, Recurrence):
+                _check_unit(module, self.config)
                 module.executor = depth_loop
 
     def forward(self, *ids: Tensor) -> tuple[Tensor, ...]:
@@ -126,6 +128,21 @@ def _exported_config(model: Model) -> ModelConfig:
             "a model that halts is exported only with step.tied=True"
         )
     return config
+
+
+@torch.no_grad()
+def _check_unit(recurrence: Recurrence, config: ModelConfig) -> None:
+    """UserError for a halting unit that keeps a state between steps: `depth_loop` carries none."""
+    unit = recurrence.halting
+    if unit is None:
+        return
+    states = next(recurrence.parameters()).new_zeros(1, 1, config.sizes.width)
+    _, unit_state = unit.halting_probability(states, (), sequences=PaddedSequences(None))
+    if unit_state:
+        raise UserError(
+            f"model.halting.rule={config.halting.rule!r}: not exported, because its unit keeps a state from one step "
+            "to the next; the exported loop carries only the states of positions"
+        )
 
 
 @torch.no_grad()
