@@ -120,18 +120,27 @@ def test_json_has_the_whole_curve(run, capsys):
 def test_a_tolerance_that_no_setting_meets_is_one_line(run, capsys, monkeypatch):
     monkeypatch.setattr("universal_transformer.evaluation.depth_curves.p_value", lambda *_, **__: 1.0)
     assert calibrate(run) == 1
+    said = "no setting with fewer steps is within 50 % with confidence 95 %: the run keeps the depth of training"
     shown = capsys.readouterr()
-    assert shown.err == (
-        "ut: no setting with fewer steps is within 50 % with confidence 95 %: the run keeps the depth of training\n"
-    )
+    assert (shown.out.count(said), shown.err) == (1, "")
     assert Calibration.load(run).chosen is None
     assert main(["evaluate", str(run), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["max_steps"] == 3
 
 
+def test_a_calibration_that_failed_keeps_the_earlier_one(run, capsys, monkeypatch):
+    assert calibrate(run) == 0
+    earlier = (run / CALIBRATION).read_bytes()
+    monkeypatch.setattr("universal_transformer.evaluation.depth_curves.p_value", lambda *_, **__: 1.0)
+    assert calibrate(run) == 1
+    assert f"the earlier {run / CALIBRATION} is kept" in capsys.readouterr().err
+    assert (run / CALIBRATION).read_bytes() == earlier
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["--tolerance", "0.5", "--split", "train"], "--split train: errors on what a model was trained on"),
         ([], "--tolerance"),
         (["--tolerance", "0.1%"], "300 examples are too few for a tolerance of 0.1 % with confidence 95 %: at least 4"),
         (["--tolerance", "5"], "--tolerance: '5': expected a share between 0 and 1, such as 0.5% or 0.005"),

@@ -102,6 +102,24 @@ def test_an_exit_is_the_naive_loop(kind, together, norm, halting, form):
     assert (trace.steps[padding] == 0).all()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gradient_through_an_exit_is_that_of_finite_differences(kind):
+    """Where positions stop is a step function: it has no gradient, and the states that they stop with have one."""
+    module, head, states = small_recurrence(norm="pre", max_steps=5, execution="masked"), linear_head(), batch()
+    chosen = unit(kind, head, threshold=splitting(kind, module, states, head=head))
+    parameters, states = list(module.parameters()), states.requires_grad_()
+
+    def run(states, *_):
+        return go(module, states, exit=chosen)[0]
+
+    assert len(go(module, states, exit=chosen)[1].steps.unique()) > 1
+    assert torch.autograd.gradcheck(run, (states, *parameters), fast_mode=True, atol=1e-5)
+    direction = torch.randn_like(states)
+    expected = torch.autograd.grad(run(states), [states, *parameters], direction)
+    install(module, "auto")
+    torch.testing.assert_close(torch.autograd.grad(run(states), [states, *parameters], direction), expected)
+
+
 @pytest.mark.parametrize(
     ("decoder", "scope", "blocks"),
     [(False, "position", 1), (False, "sequence", 1), (True, "position", 1), (True, "position", 2)],

@@ -4,7 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
+from configs import config_of
 from small import go, right_padding, small_recurrence
+from small_models import SIZES
 from universal_transformer.errors import UserError
 from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.nn.halting import (
@@ -16,6 +18,7 @@ from universal_transformer.nn.halting import (
     ponder_cost,
     weigh,
 )
+from universal_transformer.registry import build
 
 PROBABILITIES = st.integers(1, 6).flatmap(
     lambda cap: st.lists(
@@ -192,3 +195,13 @@ def test_before_the_first_step_that_may_be_the_last_no_probability_counts():
     one = small_recurrence(halting=True, max_steps=6, min_steps=1)
     one.load_state_dict(module.state_dict())
     assert (go(one, states, padding=padding)[1].steps[~padding] < 3).any()
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4, 6, 16])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_with_the_default_bias_a_new_model_takes_all_steps(steps, norm):
+    model = build(config_of(**SIZES | {"max_steps": steps}, architecture="classifier", num_classes=3, norm=norm,
+                            halting=True, halting_bias=None))  # fmt: skip
+    source = torch.randint(3, 9, (4, 7))
+    assert (model(source).encoder.steps == steps).all()
+    assert torch.count_nonzero(model.source.recurrence.halting.weight) == 0

@@ -110,6 +110,45 @@ def test_a_model_that_cannot_have_a_second_stage_is_refused_in_a_line(message, c
         halting_model(replaced(model, changes), run=Path("/somewhere/run"))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--halting.rule", "act"],
+            "model.halting.rule: the model is that of the run; it can change in model.halting.",
+        ),
+        (["--step.norm", "post"], "model.step.norm: the model is that of the run"),
+        (["--width", "64"], "model.sizes.width: the model is that of the run"),
+        (["--max-steps", "1"], "all positions of this model take as many steps, so that there is nothing to decide"),
+        (["--min-steps", "4"], "all positions of this model take as many steps"),
+        (["--training.depth", "random"], "training.depth: the loss of the second stage does not have it"),
+        (["--ponder-weight", "5"], "training.ponder_weight: the loss of the second stage does not have it"),
+    ],
+)
+def test_changes_that_a_second_stage_cannot_fit_are_refused_before_it_begins(staged, capsys, arguments, message):
+    first, _, _ = staged("classifier", updates=1)
+    assert main(["train", str(first), "--stage", "halting", *arguments, "--quiet"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_tensors_that_are_not_those_of_the_run_are_named(staged):
+    first, _, config = staged("classifier", updates=1)
+    other = replaced(config, {"model.sizes.filter_width": 8})
+    with pytest.raises(UserError, match=r"tensors that are not those of .*: .*transition\.inner\.weight"):
+        train(other, first.parent / "other", task=tiny.task("classifier"), quiet=True)
+
+
+def test_a_pretrained_model_has_a_second_stage_by_its_name(capsys):
+    assert main(["train", "sudoku", "--stage", "halting", "--dry-run", "--max-updates", "1"]) == 0
+    assert "nothing was trained" in capsys.readouterr().out
+
+
+def test_a_decoder_halts_after_an_encoder_whose_steps_follow_from_its_length():
+    lengths = {"depth.max_steps": "length", "depth.decoder_max_steps": 3, "architecture": "encoder_decoder"}
+    model = halting_model(replaced(tiny.model_config(), lengths), run=Path("/somewhere/run"))
+    assert (model.halting.side, model.halting.rule, model.by_length(decoder=False)) == ("decoder", "ponder", True)
+
+
 def test_the_stage_belongs_to_a_run_that_was_trained():
     training = TrainingConfig(max_updates=1, stage="halting")
     with pytest.raises(UserError, match=r"training\.stage: 'halting' .*: ut train RUN --stage halting"):

@@ -79,3 +79,15 @@ def test_the_gradient_of_the_loss_of_stopping_is_that_of_finite_differences():
         return stop_loss(each, Trace(zero, zero, None, probability=z.sigmoid()), real=torch.ones(6, dtype=torch.bool))
 
     assert torch.autograd.gradcheck(loss, (logits,))
+
+
+@pytest.mark.parametrize("weights", ["mean", "increasing"])
+def test_the_gradient_of_deep_supervision_is_that_of_finite_differences(weights):
+    logits = torch.randn(4, 2, 3, 5, dtype=torch.float64, requires_grad=True)
+    steps = torch.tensor([[1.0, 4.0, 2.0], [3.0, 0.0, 4.0]])
+    target, trace = torch.tensor([[1, 4, 2], [3, 0, 1]]), Trace(steps, torch.zeros_like(steps), None)
+
+    def loss(z):
+        return deep_supervision(cross_entropies(z, target, ignored=0), trace, weights=weights)
+
+    assert torch.autograd.gradcheck(loss, (logits,))

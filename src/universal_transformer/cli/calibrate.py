@@ -48,7 +48,9 @@ def run(arguments: list[str]) -> int:
     from universal_transformer.evaluation.settings import DepthRule
     from universal_transformer.typed import typed
 
-    rule = typed(options.rule, DepthRule | None, where="--rule")
+    rule = None if options.rule is None else typed(options.rule, DepthRule, where="--rule")
+    if options.split == "train":
+        raise UserError("--split train: errors on what a model was trained on say nothing about other data")
     refuse_link(folder / CALIBRATION)
     goal = Goal(
         tolerance=options.tolerance,
@@ -81,11 +83,14 @@ def run(arguments: list[str]) -> int:
     else:
         say("\n".join(found.lines()))
     sys.stdout.flush()  # shown before it is written: the disk may be full, or the folder of another user
+    if found.chosen is None and (folder / CALIBRATION).exists():
+        note(f"ut: {found.outcome}; the earlier {folder / CALIBRATION} is kept")
+        return FAILED
     found.save(folder)
     drawn = draw(found, folder)
     if not options.json:
         say(f"written to {folder / CALIBRATION}{drawn}")
-    if found.chosen is None:
+    elif found.chosen is None:
         note(f"ut: {found.outcome}")
     return 0 if found.chosen else FAILED
 
@@ -104,7 +109,8 @@ def parser() -> Parser:
         type=share,
         required=True,
         metavar="SHARE",
-        help="largest share of answers that may turn from right to wrong, such as 0.5%% or 0.005",
+        help="largest share of answers that may turn from right to wrong, or largest loss of the score of tags and "
+        "texts, such as 0.5%% or 0.005",
     )
     parser.add_argument(
         "--confidence",

@@ -72,6 +72,10 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
         fields = ["--data.data-dir", str(taken["--data-dir"]), *fields]
     values = given(config, fields, prog=f"ut train {name}", also=(*VALUES, *FLAGS))
     config = replaced(config, values) if values else config
+    if staged:
+        from universal_transformer.training.halting_stage import check_second_stage
+
+        check_second_stage(config, values)
     if unused := without_effect(config, values):
         note(f"note: {', '.join(unused)}: without effect, because no side halts (model.halting.side none)")
     if taken.get("--from"):
@@ -100,7 +104,8 @@ def _second_stage(run: Path, *, stage: str, also: bool) -> RunConfig:
         raise UserError(f"--stage {stage}: no stage of this name; allowed: halting")
     if also:
         raise UserError("--from and --stage: a second stage starts from the weights of its own run; leave --from out")
-    return second_stage(with_found_files(read_config(run), run), run)
+    folder = find(str(run))
+    return second_stage(with_found_files(read_config(folder), folder), folder)
 
 
 def _take_accepted(arguments: list[str]) -> list[str]:

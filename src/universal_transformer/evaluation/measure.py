@@ -127,8 +127,12 @@ def evaluate(
                 add_returns(name, sums, trivial, scorer=scorer, episodes=task.episodes[name], limit=limit)
     described = "" if baseline is None else baseline.describe(metric=task.metric, codec=task.codec)
     report = dataclasses.replace(summarise(scorer, sums, trivial, task=task, split=split), baseline=described)
-    # neither an exit nor a limit below that of training, where all positions stop, says anything about the halting unit
-    own = options.exit is None and options.step_limit(model) >= model.config.max_steps
+    # neither an exit, nor another threshold, nor a limit below that of training says anything about the halting unit
+    own = (
+        options.exit is None
+        and options.halting_threshold is None
+        and options.step_limit(model) >= model.config.max_steps
+    )
     warnings = collapses(report, model, max_steps=options.max_steps) if own else []
     return dataclasses.replace(
         report,

@@ -34,7 +34,8 @@ def loss_by_steps(found: Calibration) -> Figure:
         _curve(time, curve, [1000 * point.cost.seconds for point in curve.points], colour)
     loss.axhline(100 * goal.tolerance, color=INK, linewidth=0.8, linestyle="--")
     loss.set_yscale("symlog", linthresh=100 * goal.tolerance)
-    loss.set_ylim(bottom=0)
+    highest = max(100 * max(point.loss for curve in found.curves for point in curve.points), 100 * goal.tolerance)
+    loss.set_ylim(0, 1.3 * highest)
     loss.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     time.scatter([found.trained.mean_steps], [1000 * found.trained.seconds], color=INK, marker="D", s=30, zorder=3)
     time.annotate("as trained", (found.trained.mean_steps, 1000 * found.trained.seconds), (-6, 6), ha="right",

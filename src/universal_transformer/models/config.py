@@ -357,11 +357,17 @@ def _ponder_rules(config: ModelConfig) -> Rules:
     yield "halting.output", halting.output == "interpolate", "ponder reads the state of the last step: set it to final"
     yield "halting.state", halting.state != "frozen", "ponder freezes a position that stops: set it to frozen"
     yield "halting.remainder_at_cap", not halting.remainder_at_cap, "with ponder the last step takes the rest"
-    length = config.by_length(decoder=False)
-    yield "depth.max_steps", length, "ponder needs one last step for all sequences: set a number"
+    length = config.halts_in(decoder=False) and config.by_length(decoder=False)
+    yield "depth.max_steps", length, "with ponder all sequences have the same last step: set a number"
     other = halting.threshold not in (HaltingConfig().threshold, halting.quantile)
     yield "halting.threshold", other, "ponder stops at halting.quantile: set that"
     yield "halting.prior_steps", 0 < halting.prior_steps < 1, "at least 1 step, or 0 for (max_steps + 1) / 2"
+    unused = halting.prior == "uniform" and halting.prior_steps > 0
+    yield (
+        "halting.prior_steps",
+        unused,
+        "a uniform prior has no rate: leave it out, or set halting.prior to geometric",
+    )
     plain = config.tensor2tensor.plain_layers_after > 0
     yield "tensor2tensor.plain_layers_after", plain, "ponder needs the output after every step: leave it out"
 

@@ -229,14 +229,17 @@ class HaltingUnit(nn.Module):
     def first_bias(self) -> float:
         """The initial bias: that of the configuration, or ``-ln(2T - 1)``, with which ``p = 1 / (2T)`` (decision D11).
 
-        A position then takes all T steps at first, at any T.
+        With it ``w`` starts at 0, and a position takes all T steps at first, at any T.
         """
         return -math.log(2 * self.max_steps - 1) if self.config.bias is None else float(self.config.bias)
 
     @torch.no_grad()
     def initialise(self) -> None:
-        """Draw the weights that training starts with."""
-        nn.init.xavier_uniform_(self.weight)
+        """Set the weights that training starts with: ``w = 0`` with the default bias, which alone decides at first."""
+        if self.config.bias is None:
+            nn.init.zeros_(self.weight)
+        else:
+            nn.init.xavier_uniform_(self.weight)
         nn.init.constant_(self.bias, self.first_bias)
 
     def features(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:

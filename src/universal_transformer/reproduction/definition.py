@@ -24,7 +24,7 @@ TITLES: dict[str, str] = {
     "ut": "Universal Transformer",
     "ut-halting": "UT, dynamic halting",
     "ut-halting-2x": "UT, dynamic halting, cap of twice the depth",
-    "ut-post-norm": "UT, post-norm",
+    "ut-post-norm": "UT, post-norm with DeepNorm",
     "neural-gpu": "Neural GPU",
     "distance-positions": "UT, distance positions",
 }

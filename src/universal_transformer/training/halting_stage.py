@@ -2,13 +2,16 @@
 
 The second stage keeps all other weights and fits the unit, in minutes, to the step after which no later one predicts
 better (`step_losses.stop_loss`; the two stages are those of Ouro, arXiv 2510.25741). The output is the last state (D8):
-a model of which no position stops is the trained one.
+a model that was trained at a fixed or random depth computes the same as before where no position stops. The output of
+one that was trained with ACT was the weighted mean of its states.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import quoted, read_json, show_path
@@ -17,9 +20,20 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.training.config import CONFIG, MODEL, RunConfig, TrainingConfig
 from universal_transformer.training.warm_start import warm_start_of
-from universal_transformer.typed import replaced
+from universal_transformer.typed import listed, replaced
 
 UPDATES = 300
+
+FITTED = (
+    "model.halting.quantile",
+    "model.halting.bias",
+    "model.depth.",
+    "model.execution.",
+    "model.generation.",
+)
+"""Fields of the model that a second stage can change, or what they begin with."""
+WITHOUT_EFFECT = ("depth", "step_loss", "ponder_weight", "ponder_warmup_updates", "halting_delay", "label_smoothing")
+"""Fields of the training that its loss does not have."""
 
 
 def second_stage(config: RunConfig, run: Path) -> RunConfig:
@@ -42,6 +56,28 @@ def second_stage(config: RunConfig, run: Path) -> RunConfig:
     )
 
 
+def check_second_stage(config: RunConfig, changes: Mapping[str, Any]) -> None:
+    """UserError for changes of a second stage that it cannot fit, or that have no effect on it.
+
+    ``config``: with the changes, which are values by the names of their fields.
+    """
+    for name in changes:
+        if name.startswith("model.") and not name.startswith(FITTED):
+            allowed = listed([f"{field}*" if field.endswith(".") else field for field in FITTED])
+            raise UserError(f"--stage halting: {name}: the model is that of the run; it can change in {allowed}")
+        if name.removeprefix("training.") in WITHOUT_EFFECT and name.startswith("training."):
+            raise UserError(f"--stage halting: {name}: the loss of the second stage does not have it; leave it out")
+    assert isinstance(config.model, ModelConfig)
+    _check_steps(config.model, where="--stage halting")
+
+
+def _check_steps(model: ModelConfig, *, where: str) -> None:
+    """UserError where the side that predicts makes as many steps at every position."""
+    decoder = model.architecture in ("encoder_decoder", "language_model")
+    if model.min_steps_of(decoder=decoder) >= model.max_steps_of(decoder=decoder):
+        raise UserError(f"{where}: all positions of this model take as many steps, so that there is nothing to decide")
+
+
 def halting_model(model: AnyModelConfig, *, run: Path) -> ModelConfig:
     """Return the model with a halting unit on the side that predicts.
 
@@ -56,8 +92,7 @@ def halting_model(model: AnyModelConfig, *, run: Path) -> ModelConfig:
             "predict nothing"
         )
     decoder = model.architecture in ("encoder_decoder", "language_model")
-    if model.min_steps_of(decoder=decoder) >= model.max_steps_of(decoder=decoder):
-        raise UserError(f"{where}: all positions of this model take as many steps, so that there is nothing to decide")
+    _check_steps(model, where=where)
     if model.architecture == "encoder_decoder" and model.halts_in(decoder=False):
         raise UserError(
             f"{where}: the encoder of this run halts (halting.side={model.halting.side}), and no target says where it "

@@ -332,7 +332,9 @@ class TrainingRun:
         )
 
     def _look_at_halting(self, traces: Mapping[Side, Trace], *, updates: int) -> None:
-        decided = {} if self._halting_delayed() or self.training.stage == "halting" else traces
+        # at random depth the cap differs from update to update; where the unit is fitted alone, nothing halts
+        unknown = self._halting_delayed() or self.training.stage == "halting" or self.training.depth == "random"
+        decided = {} if unknown else traces
         for side, watch in self.state.collapse.items():
             most = self.model.config.max_steps_of(decoder=side == "decoder")
             found = decided.get(side)

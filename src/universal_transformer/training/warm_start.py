@@ -93,11 +93,15 @@ def take_all(model: Model, codec: Codec, start: WarmStart) -> list[str]:
     run = Path(start.run)
     found, trained = _trained(start)
     kept = {name: tensor for name, tensor in model.tensors().items() if "halting" not in name.split(".")}
-    same = all(name in found and found[name].shape == tensor.shape for name, tensor in kept.items())
-    if not same or dict(trained.tokens_by_side) != dict(codec.tokens_by_side):
+    if dict(trained.tokens_by_side) != dict(codec.tokens_by_side):
         raise UserError(
             f"--stage halting: the data have other tokens or classes than those that {show_path(run)} was trained on"
         )
+    theirs = {name: tensor.shape for name, tensor in found.items() if "halting" not in name.split(".")}
+    different = theirs.items() ^ {(name, tensor.shape) for name, tensor in kept.items()}
+    if different:
+        names = listed(sorted({name for name, _ in different}))
+        raise UserError(f"--stage halting: tensors that are not those of {show_path(run)}: {names}")
     for name, tensor in kept.items():
         tensor.copy_(found[name])
     return [f"from {show_path(run)}: all weights but those of the halting unit, which alone are trained"]

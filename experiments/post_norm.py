@@ -1,0 +1,92 @@
+"""Compare what post-norm needs to be trained: the residual of DeepNorm, learning rates, and longer warm-ups.
+
+    python experiments/post_norm.py FOLDER
+
+Trains bAbI 1K joint at a fixed depth of 6 for 1,000 updates in each way (about 2 minutes of one core) and writes the
+validation error during training to results/post_norm.jsonl and results/post_norm.md. Runs are in FOLDER; one that was
+stopped is continued, and a line that exists is kept. Needs UT_DATA.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from universal_transformer.training.provenance import code_in_use
+from universal_transformer.training.tracking import read_metrics
+
+RESULTS = Path(__file__).parents[1] / "results" / "post_norm"
+UT = Path(sys.executable).with_name("ut")
+UPDATES, VALIDATE_EVERY = 1000, 250
+COMMON = (
+    "babi-1k-joint --model.halting.side none --training.halting-delay 0 --training.ponder-weight 0 "
+    f"--training.minutes 0 --training.max-updates {UPDATES} --training.validate-every {VALIDATE_EVERY}"
+).split()
+NAMES = {"pre": "pre-norm", "post": "post-norm (the paper)", "deep": "post-norm with DeepNorm"}
+WAYS = (
+    ("pre", "2e-3", 200),
+    ("post", "2e-3", 400),
+    ("post", "5e-4", 400),
+    ("deep", "4e-3", 400),
+    ("deep", "2e-3", 400),
+    ("deep", "1e-3", 400),
+    ("deep", "5e-4", 400),
+    ("deep", "2e-3", 800),
+)
+"""Norm (`step.norm`), learning rate, and updates of the warm-up."""
+
+
+def recorded() -> list[dict[str, Any]]:
+    path = RESULTS.with_suffix(".jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def measure(way: tuple[str, str, int], folder: Path) -> dict[str, Any]:
+    """Train, or continue, and return the line of results."""
+    norm, rate, warmup = way
+    run = folder / f"{norm}-{rate}-{warmup}"
+    chosen = ["--model.step.norm", norm, "--training.learning-rate", rate, "--training.warmup-updates", str(warmup)]
+    command = ["train", "--resume", str(run)] if (run / "config.json").exists() else ["train", *COMMON, *chosen]
+    if "--resume" not in command:
+        command += ["--run", str(run)]
+    subprocess.run([str(UT), *command], check=True)
+    lines = [line for line in read_metrics(run / "metrics.jsonl") if line["event"] == "validation"]
+    curve = [[line["update"], line["error"], line["cross_entropy"]] for line in lines if "weights" not in line]
+    return {"norm": norm, "rate": rate, "warmup": warmup, "seed": 0, "commit": code_in_use().commit, "curve": curve}
+
+
+def page(lines: list[dict[str, Any]]) -> str:
+    updates = range(VALIDATE_EVERY, UPDATES + 1, VALIDATE_EVERY)
+    rows = [
+        "# What post-norm needs to be trained",
+        "",
+        f"`python experiments/post_norm.py FOLDER`: bAbI 1K joint, fixed depth of 6, {UPDATES:,} updates, cosine to 0,",
+        "bfloat16, seed 0. Validation error in per cent.",
+        "",
+        "| norm | learning rate | warm-up | " + " | ".join(f"{update:,} updates" for update in updates) + " |",
+        "|---|---|---|" + "---|" * len(updates),
+    ]
+    for line in lines:
+        errors = {update: f"{100 * error:.1f}" for update, error, _ in line["curve"]}
+        cells = " | ".join(errors.get(update, "") for update in updates)
+        rows.append(f"| {NAMES[line['norm']]} | {line['rate']} | {line['warmup']} | {cells} |")
+    return "\n".join(rows) + "\n"
+
+
+def main(folder: Path) -> None:
+    for way in WAYS:
+        if way in {(line["norm"], line["rate"], line["warmup"]) for line in recorded()}:
+            continue
+        line = measure(way, folder)
+        with RESULTS.with_suffix(".jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        RESULTS.with_suffix(".md").write_text(page(recorded()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]))
