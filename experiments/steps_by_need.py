@@ -1,33 +1,40 @@
-"""Measure how many steps a position takes by what it needs: carries of a sum, length of a sentence.
+"""Measure how many steps positions take by what needs them: carries, sentences, given cells, supporting facts.
 
     python experiments/steps_by_need.py RUN KIND:THRESHOLD
 
-RUN is a run, or a model of the package, that adds numbers (last digit first) or translates. The exit ends the depth of
-each position by itself. Adds a table of the first 300 test examples, which are the shortest sums, to
-results/steps_by_need.md. Several models have several tables; that of the same model and exit is replaced.
+RUN is a run, or a model of the package, that adds numbers (last digit first), translates, solves Sudoku or answers the
+questions of bAbI. The exit ends the depth of each position by itself (bAbI: of a question). Sums and translations are
+the first 300 test examples (the shortest sums), Sudoku and bAbI the whole test. Adds a line to
+results/steps_by_need.jsonl, in place of that of the same model and exit, and writes results/steps_by_need.md.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from universal_transformer import load
 from universal_transformer.data.example import Example
 from universal_transformer.evaluation.inference import InferenceOptions
+from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.evaluation.pipeline import Pipeline
 from universal_transformer.evaluation.prediction import predict
+from universal_transformer.evaluation.report import Report
 from universal_transformer.nn.config import Exit
 from universal_transformer.pretrained_models import find
 from universal_transformer.tasks import AlgorithmicData
+from universal_transformer.tasks.sudoku import SudokuData
 from universal_transformer.tasks.task import Prediction
 from universal_transformer.training.config import RunConfig
+from universal_transformer.training.provenance import code_in_use, show_commit
 
-RESULTS = Path(__file__).parents[1] / "results" / "steps_by_need.md"
+RESULTS = Path(__file__).parents[1] / "results" / "steps_by_need.jsonl"
 COUNT = 300
 FARTHEST = 4
 """Carries from this many places away, or more, are one row."""
@@ -36,8 +43,16 @@ LENGTHS = (8, 12, 16, 20, 1000)
 HEAD = """\
 # Steps by what needs them
 
-Made by `python experiments/steps_by_need.py RUN KIND:THRESHOLD`. One seed.
-"""
+Made by `python experiments/steps_by_need.py RUN KIND:THRESHOLD`. One seed of training each."""
+EARLIER = "The commit is not known, and the numbers are rounded: they are those of an earlier version of this page."
+COLUMNS = {
+    "a carry comes from": {"count": "digits", "steps": "mean steps", "right": "right, %"},
+    "tokens of the sentence": {"count": "tokens read", "steps": "steps, encoder", "decoder_steps": "steps, decoder"},
+    "given cells": {"count": "boards", "steps": "mean steps", "right": "solved, %"},
+    "supporting facts": {"count": "positions", "steps": "mean steps"},
+}
+"""What needs steps -> fields of a row, and their titles in the page."""
+FORMS = {"count": ",", "steps": ".2f", "decoder_steps": ".2f", "right": ".1f"}
 
 
 def carries(first: str, second: str) -> list[int]:
@@ -56,7 +71,7 @@ def carries(first: str, second: str) -> list[int]:
     return found + [away] * (away > 0)
 
 
-def of_sums(examples: Sequence[Example], answers: Sequence[Prediction], run: Pipeline) -> Iterator[str]:
+def of_sums(examples: Sequence[Example], answers: Sequence[Prediction], run: Pipeline) -> Iterator[dict[str, Any]]:
     """A row for each distance of a carry: steps of the digit that it enters, and how many of these are right."""
     steps, right = defaultdict(list), defaultdict(list)
     for example, answer in zip(examples, answers, strict=True):
@@ -66,42 +81,99 @@ def of_sums(examples: Sequence[Example], answers: Sequence[Prediction], run: Pip
         for away, token, digit in zip(carries(first, second), answer.output, wanted, strict=False):
             steps[min(away, FARTHEST)].append(token.steps)
             right[min(away, FARTHEST)].append(token.text == digit)
-    yield "| a carry comes from | digits | mean steps | right, % |"
-    yield "|---|---|---|---|"
     for away, taken in sorted(steps.items()):
         place = f"{away} place{'s' * (away > 1)} before{' or more' * (away == FARTHEST)}" if away else "nowhere"
         share = 100 * statistics.mean(right[away])
-        yield f"| {place} | {len(taken):,} | {statistics.mean(taken):.2f} | {share:.1f} |"
+        yield {"need": place, "count": len(taken), "steps": statistics.mean(taken), "right": share}
 
 
-def of_sentences(examples: Sequence[Example], answers: Sequence[Prediction]) -> Iterator[str]:
+def of_sentences(examples: Sequence[Example], answers: Sequence[Prediction]) -> Iterator[dict[str, Any]]:
     """A row for each length: mean steps of the tokens of the sentence and of its translation."""
     read, written = defaultdict(list), defaultdict(list)
     for example, answer in zip(examples, answers, strict=True):
         most = next(length for length in LENGTHS if len(example.source) - 1 <= length)
         read[most] += answer.steps
         written[most] += [token.steps for token in answer.output if token.steps is not None]
-    yield "| tokens of the sentence | tokens read | steps, encoder | steps, decoder |"
-    yield "|---|---|---|---|"
     for most, taken in sorted(read.items()):
         length = f"at most {most}" if most < LENGTHS[-1] else "more"
-        yield f"| {length} | {len(taken):,} | {statistics.mean(taken):.2f} | {statistics.mean(written[most]):.2f} |"
+        steps, written_steps = statistics.mean(taken), statistics.mean(written[most])
+        yield {"need": length, "count": len(taken), "steps": steps, "decoder_steps": written_steps}
+
+
+def of_boards(report: Report) -> Iterator[dict[str, Any]]:
+    """A row for each number of given cells: mean steps of all cells, and the share of boards that are solved."""
+    for row in report.rows:
+        solved = 100 * row.metrics["sequence_accuracy"]
+        given = row.group.removesuffix(" givens")
+        yield {"need": given, "count": row.count, "steps": row.steps[0].mean, "right": solved}
+
+
+def of_questions(report: Report) -> Iterator[dict[str, Any]]:
+    """A row for each number of supporting facts: mean steps of the positions of all questions that need so many."""
+    for found in report.steps_by_supports:
+        steps = found.steps
+        yield {"need": str(found.num_supports), "count": steps.num_positions, "steps": steps.mean}
+
+
+def measure(name: str, chosen: Exit) -> dict[str, Any]:
+    """Run the model on test examples with this exit, and return the line of results."""
+    run, config = load(name), RunConfig.load(find(name) / "config.json")
+    task, options = config.data.load(), InferenceOptions(exit=chosen)
+    if task.metric in ("positions", "error"):
+        report = evaluate(run.model, task, options=options)
+        count = sum(row.count for row in report.totals)
+        sudoku = isinstance(config.data, SudokuData)
+        need, rows = ("given cells", of_boards(report)) if sudoku else ("supporting facts", of_questions(report))
+    else:
+        examples = list(next(iter(task.test.values()))[:COUNT])
+        answers, count = list(predict(run.model, run.codec, examples, options=options)), len(examples)
+        if isinstance(config.data, AlgorithmicData):
+            need, rows = "a carry comes from", of_sums(examples, answers, run)
+        else:
+            need, rows = "tokens of the sentence", of_sentences(examples, answers)
+    code = code_in_use()
+    return {
+        "task": task.name,
+        "model": Path(name).name,
+        "exit": str(chosen),
+        "seed": config.training.seed,
+        "config": config.digest(),
+        "commit": code.commit,
+        "clean": code.clean,
+        "count": count,
+        "need": need,
+        "rows": list(rows),
+    }
+
+
+def table(line: dict[str, Any]) -> Iterator[str]:
+    """A line of results as Markdown."""
+    columns = COLUMNS[line["need"]]
+    yield f"\n## {line['task']}: {line['model']}, {line['exit']}, {line['count']:,} examples\n"
+    code = show_commit(line["commit"], clean=line["clean"])
+    yield f"Seed {line['seed']}. {f'Commit {code}.' if line['commit'] else EARLIER}\n"
+    yield f"| {line['need']} | {' | '.join(columns.values())} |"
+    yield "|---" * (1 + len(columns)) + "|"
+    for row in line["rows"]:
+        yield f"| {row['need']} | {' | '.join(format(row[field], FORMS[field]) for field in columns)} |"
+
+
+def recorded() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()] if RESULTS.exists() else []
+
+
+def report(lines: list[dict[str, Any]]) -> None:
+    text = [HEAD, *(row for line in lines for row in table(line))]
+    RESULTS.with_suffix(".md").write_text("".join(f"{row}\n" for row in text), encoding="utf-8")
 
 
 def main(name: str, exit_text: str) -> None:
-    run, data = load(name), RunConfig.load(find(name) / "config.json").data
-    task = data.load()
-    examples = next(iter(task.test.values()))
-    sums = isinstance(data, AlgorithmicData)
-    examples = list(examples[:COUNT])
-    answers = predict(run.model, run.codec, examples, options=InferenceOptions(exit=Exit.parse(exit_text)))
-    answers = list(answers)
-    rows = of_sums(examples, answers, run) if sums else of_sentences(examples, answers)
-    title = f"## {task.name}: {Path(name).name}, {exit_text}, {len(examples)} examples"
-    earlier = RESULTS.read_text(encoding="utf-8").split("\n## ")[1:] if RESULTS.exists() else []
-    kept = [f"## {part.strip()}" for part in earlier if not f"## {part}".startswith(title)]
-    parts = [HEAD, *kept, "\n".join([title, "", *rows])]
-    RESULTS.write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
+    line = measure(name, Exit.parse(exit_text))
+    same = ("task", "model", "exit")
+    kept = [old for old in recorded() if any(old[field] != line[field] for field in same)]
+    lines = [*kept, line]
+    RESULTS.write_text("".join(f"{json.dumps(each)}\n" for each in lines), encoding="utf-8")
+    report(lines)
 
 
 if __name__ == "__main__":
