@@ -63,6 +63,15 @@ def test_the_solver_finds_the_solutions_of_a_naive_search():
         assert len(grid.solutions(cells)) == min(2, len(expected))
     assert len(grid.solutions([0] * 16, limit=1000)) == 288
     assert grid.solutions([1, 1, *[0] * 14]) == []
+    assert grid.unsolvable([1, 2, 3, 0, 0, 0, 4, 0, *[0] * 8])
+    assert not grid.unsolvable([0] * 16)
+
+
+def test_a_search_for_a_contradiction_ends():
+    """A board without a solution, for which a depth-first search takes minutes: no contradiction is found."""
+    board = ".....5.8. ...6.1.43 ......... .1.5..... ...1.6... 3.......5 53.....61 ........4 ........."
+    cells = [int(cell) for cell in board.replace(" ", "").replace(".", "0")]
+    assert not BoardShape(3, 3).unsolvable(cells)
 
 
 def test_digits_are_not_taken_away_while_another_solution_appears():

@@ -100,6 +100,7 @@ def test_a_line_is_read_and_written_again(tmp_path):
         ("1.31" + LINE[4:], "boards:7: the digit 1 twice in row 1; expected once"),
         ("1...1...........", "boards:7: the digit 1 twice in column 1; expected once"),
         ("1....1..........", "boards:7: the digit 1 twice in box 1; expected once"),
+        ("123...4.........", "boards:7: the given cells contradict each other: this board has no solution"),
     ],
 )
 def test_boards_that_are_none_are_refused_in_one_line(line, message):

@@ -62,11 +62,15 @@ class SudokuCodec(SavedCodec):
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
         """Yield one example a line, whose target is the given cells; spaces around a line are dropped, empty ones left.
 
-        UserError for another number of cells, for what is no digit, and for a digit twice in a row, column or box.
+        UserError for another number of cells, for what is no digit, for a digit twice in a row, column or box, and for
+        a board that has no solution.
         """
         for number, line in lines:
             if line.strip():
-                cells = self._cells(line.strip(), where=f"{show_path(name)}:{number}")
+                where = f"{show_path(name)}:{number}"
+                cells = self._cells(line.strip(), where=where)
+                if SHAPES[self.side].unsolvable(cells):
+                    raise UserError(f"{where}: the given cells contradict each other: this board has no solution")
                 yield Example(source=self.source(cells), target=cells)
 
     def _cells(self, text: str, *, where: str) -> tuple[int, ...]:
