@@ -1,7 +1,9 @@
 """Every model that is part of the package works by its name, is small, and scores what its card says."""
 
 import json
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from universal_transformer.recipes import RECIPES
 from universal_transformer.training.config import RunConfig
 
 LARGEST, ALL = 1_300_000, 6_000_000  # bytes of weights
+ROOT = Path(__file__).parents[2]
 each = pytest.mark.parametrize("name", names())
 
 
@@ -42,6 +45,24 @@ def test_the_card_is_of_these_files(name):
     assert card.name == name
     assert {file: {"sha256": one.sha256, "bytes": one.bytes} for file, one in card.files.items()} == manifest
     assert (FOLDER / name / PAGE).read_text() == page(card)
+
+
+@each
+def test_a_record_that_the_card_names_is_there_and_of_this_run(name):
+    card = read_card(FOLDER / name)
+    for path in re.findall(r"\b(?:results|docs)/\w+\.\w+", page(card)):
+        assert (ROOT / path).is_file(), path
+    if found := re.fullmatch(r"This run is recorded in (\S+\.json)\.", card.recorded):
+        record = read_json(ROOT / found[1])
+        assert record["train"] == card.origin.command
+        assert (record["seed"], record["ended"]["update"]) == (card.origin.seed, card.origin.updates)
+        assert record["started"]["commit"] == card.origin.code[0].commit
+        errors = {row["group"]: row["metrics"] for row in record["report"]["rows"]}
+        assert errors.keys() == card.figures.keys()
+        for group, metrics in errors.items():
+            assert metrics == pytest.approx({metric: card.figures[group][metric] for metric in metrics}), group
+    for title in re.findall(r'docs/reproduction\.md, "(.+?)"', card.sequence):
+        assert f"**{title}.**" in (ROOT / "docs" / "reproduction.md").read_text()
 
 
 @each

@@ -15,6 +15,7 @@ from universal_transformer.typed import typed
 MOST_DIFFERENT = 1e-3
 """Share by which a figure can differ from the card: rounding on another machine changes no answer of a sample."""
 
+Stored = Literal["float32", "float16"]
 Figures = dict[str, dict[str, float]]
 """Group of the test set -> its scores, "count" (its examples) and "mean_steps"."""
 
@@ -32,6 +33,31 @@ class Sample:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainingCode:
+    """The code that a model was trained with (`training.provenance.Code`)."""
+
+    commit: str | None
+    """None: unknown."""
+    clean: bool | None
+    """Whether the files of the package were as in that commit."""
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """The run that a pretrained model was copied from. The card keeps it when the run is gone."""
+
+    command: str
+    """The command that trains it."""
+    seed: int
+    updates: int
+    changes: list[str]
+    """Settings that were changed when training was continued."""
+    code: list[TrainingCode]
+    """Of the start and, where they had other code, of the continuations, as far as they are known."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Card:
     """Everything that a user must know of a pretrained model."""
 
@@ -45,7 +71,7 @@ class Card:
     figures: Figures
     """Scores on the whole test by group."""
     notes: list[str]
-    """What belongs to each figure."""
+    """What belongs to the figures."""
     sample: Sample
     failures: list[str]
     """Inputs on which it is known to be wrong."""
@@ -53,19 +79,13 @@ class Card:
     """What it was trained on."""
     licence: str
     """Licence of the weights, and of the data."""
-    command: str
-    """The command that trains it."""
-    seed: int
+    origin: Origin
+    sequence: str
+    """Which commands come before that of `origin`; empty: none."""
     recorded: str
-    """Where the runs with other seeds are recorded; empty: there are none."""
-    commit: str | None
-    """Of the code that trained it."""
-    clean: bool | None
-    """Whether the files of the package were as in that commit."""
-    versions: dict[str, str]
-    updates: int
+    """Which runs of the command are recorded, and where; empty: none."""
     parameters: int
-    stored: Literal["float32", "float16"]
+    stored: Stored
     """Numbers in the file of weights. The model computes in float32 in any case."""
     files: dict[str, FileEntry]
     """Size and SHA-256 of each file in ``model/``."""
@@ -97,8 +117,7 @@ def differences(found: Figures, card: Figures) -> list[str]:
 
 def page(card: Card) -> str:
     """Return the card as Markdown."""
-    commit = f"{card.commit}{'' if card.clean else ' with changes'}" if card.commit else "unknown"
-    versions = ", ".join(f"{name} {version}" for name, version in card.versions.items())
+    origin = card.origin
     lines = [
         f"# {card.name}",
         "",
@@ -112,18 +131,19 @@ def page(card: Card) -> str:
         "",
         *_figures(card.figures),
         "",
-        *(f"- {note}" for note in card.notes),
-        "",
+        *([*(f"- {note}" for note in card.notes), ""] if card.notes else []),
         "## Known failures",
         "",
         *(f"- {failure}" for failure in card.failures),
         "",
         "## Training",
         "",
-        f"- Command: `{card.command}`",
-        f"- Seed {card.seed}; {card.updates:,} updates; {card.parameters:,} parameters, stored as {card.stored}",
-        *([f"- Runs with other seeds: {card.recorded}"] if card.recorded else []),
-        f"- Commit {commit}; {versions}",
+        f"- Command: `{origin.command}`",
+        *([f"- {card.sequence}"] if card.sequence else []),
+        f"- Seed {origin.seed}; {origin.updates:,} updates; {card.parameters:,} parameters, stored as {card.stored}",
+        *(f"- {change}" for change in origin.changes),
+        *([f"- {card.recorded}"] if card.recorded else []),
+        *(f"- {'Continued' if place else 'Trained'} with {_code(code)}" for place, code in enumerate(origin.code)),
         f"- Data: {card.data}",
         f"- Licence: {card.licence}",
         "",
@@ -135,6 +155,12 @@ def page(card: Card) -> str:
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _code(code: TrainingCode) -> str:
+    changes = " with changes" if code.clean is False else ""
+    versions = ", ".join(f"{name} {version}" for name, version in code.versions.items())
+    return f"commit {code.commit or 'unknown'}{changes}; {versions}"
 
 
 def _example(given: str, answer: str) -> list[str]:
