@@ -16,7 +16,7 @@ DATA = Path(os.environ.get("UT_DATA") or Path(__file__).parents[1] / "../shared/
 hypothesis.settings.register_profile(
     "laws",
     deadline=None,  # the first call of a shape pays for the compilation of its shape checks
-    derandomize=True,  # a red test is red again
+    derandomize=True,  # a failure is reproducible
     max_examples=50,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )

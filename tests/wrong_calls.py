@@ -89,7 +89,7 @@ CALLS = {
     "generate from floats": (lambda: pair.generate([[3.0]]), r"source 0: found \[3.0\]"),
     "generate from a number": (lambda: pair.generate(3), "sources: found 3"),
     "generate from nothing": (lambda: pair.generate([]), "no sources"),
-    "generate from an empty source": (lambda: pair.generate([[3], []]), "source row 1 has no token"),
+    "generate from an empty source": (lambda: pair.generate([[3], []]), "source row 1 is empty"),
     "generate from unknown ids": (lambda: pair.generate([[9]]), "token id 9: allowed are 0 to 8"),
     "generate from text": (lambda: pair.generate(["a b"]), r"no tokenizer: .*load\(RUN\)"),
     "generate from one text": (lambda: pair.generate("a b"), "a list of texts"),

@@ -3,19 +3,19 @@
 ========== =====================================================================================
 axis       meaning
 ========== =====================================================================================
-batch      sequences worked on together
+batch      sequences computed together
 position   places of one sequence (``m`` or ``n`` in the paper)
 source     positions of the encoder (``m``)
 target     positions of the decoder (``n``), or frames that it writes
 new        positions of the decoder in one call
 output     numbers of a frame that is written
-query, key positions that ask and positions that are asked in attention
+query, key positions of queries and positions of keys in attention
 width      channels of a state (``d``)
 heads      attention heads (``k``)
 head       channels of one head (``d / k``)
 filter     channels inside a transition
-row        positions chosen from a batch, one after another: those that still run
-channel    a key and a value of one position, side by side
+row        running positions of a batch, concatenated
+channel    key and value of one position, concatenated
 step       depth steps, ``t = 1 … T``
 layer      applications of a block, in order (several a step, if a step has several blocks)
 words      words of one fact

@@ -87,7 +87,7 @@ def test_a_run_goes_on_with_a_higher_limit(tmp_path, capsys):
 def test_a_finished_run_without_a_higher_limit_says_so(stories, tmp_path, capsys):
     shutil.copytree(stories, tmp_path / "run")
     assert main(["train", "--resume", str(tmp_path / "run")]) == 0
-    assert "a higher --minutes or --max-updates goes on with it" in capsys.readouterr().err
+    assert "a higher --minutes or --max-updates continues it" in capsys.readouterr().err
 
 
 def test_evaluation_prints_a_table_and_writes_the_report(stories, capsys):
@@ -303,7 +303,7 @@ def test_the_demo_trains_tests_and_draws_and_is_quick_the_second_time(tmp_path, 
 
 
 def test_an_interrupted_demo_goes_on(tmp_path, monkeypatch, capsys):
-    """Ctrl-C after a few updates: 130, a line that says how to go on, and the next call ends the same run."""
+    """Ctrl-C after a few updates: 130, a line that says how to continue, and the next call ends the same run."""
     pytest.importorskip("matplotlib")
     import os
     import signal
@@ -325,8 +325,8 @@ def test_an_interrupted_demo_goes_on(tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patched:
         patched.setattr(TrainingRun, "_update", interrupted)
         assert main(["demo"]) == 130
-        assert "call ut demo (or make demo) again to go on" in capsys.readouterr().err
+        assert "call ut demo (or make demo) again to continue" in capsys.readouterr().err
         assert main(["demo", "--run", "my demo"]) == 130
-        assert "call ut demo --run 'my demo' again to go on" in capsys.readouterr().err
+        assert "call ut demo --run 'my demo' again to continue" in capsys.readouterr().err
     assert main(["demo"]) == 0
-    assert "going on with runs/demo after update 7" in capsys.readouterr().out
+    assert "continuing runs/demo after update 7" in capsys.readouterr().out

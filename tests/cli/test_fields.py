@@ -124,7 +124,7 @@ MISTAKES = {
         r"facts must be different numbers out of 1, 2 and 3, found \(4,\)",
     ),
     "no limit": (["--minutes", "0"], "minutes and training.max_updates are both 0"),
-    "yes and no": (["--no-tied", "--model.tied"], "--no-tied and --model.tied: yes and no"),
+    "yes and no": (["--no-tied", "--model.tied"], "--no-tied and --model.tied contradict"),
 }
 
 

@@ -60,7 +60,7 @@ MISTAKES = {
         "--accept-change is for a run that continues",
     ),
     "accept nothing": (["train", "--resume", "begun", "--accept-change"], "--accept-change needs a value"),
-    "train again": (["train", "stories", "--run", "begun"], "ut train --resume begun goes on with it"),
+    "train again": (["train", "stories", "--run", "begun"], "ut train --resume begun continues it"),
     "train over something": (["train", "stories", "--train-stories", "9", "--run", "folder"], "folder"),
     "damaged run": (["evaluate", "damaged"], "not valid JSON"),
     "config of another program": (["evaluate", "other"], "unknown: colour"),

@@ -133,7 +133,7 @@ def test_an_interrupted_run_goes_on_from_its_folder(place, capsys, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(TrainingRun, "_update", interrupted)
         assert main([*COMMAND, "--minutes", "0.02", "--tasks", "1,2"]) == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "the same command continues" in capsys.readouterr().err
     assert not (place / "results" / "table1.jsonl").exists()
     assert "not measured" in (place / "results" / "table1.md").read_text()
     assert main([*COMMAND, "--minutes", "0.02", "--tasks", "1,2"]) == 0
@@ -177,7 +177,7 @@ def test_a_run_that_the_budget_cuts_off_goes_on_with_the_next_call(place, capsys
     assert main([*command, "--budget", "3s"]) == 0
     assert time.monotonic() - began < 10
     shown = capsys.readouterr()
-    assert "the budget is used up, 2 runs are left; the same command goes on" in shown.err
+    assert "the budget is used up, 2 runs are left; the same command continues" in shown.err
     assert "table1.md; no run is recorded yet" in shown.out
     assert not (place / "results" / "table1.jsonl").exists()
     assert "not measured" in (place / "results" / "table1.md").read_text()

@@ -258,7 +258,7 @@ def test_no_requests_no_results():
             "request 7: 1 tokens and up to 14 new ones do not fit capacity=10: at least 14",
         ),
         ([3, 9], {}, "token id 9"),
-        ([], {}, r"source of shape \[1, 0\]|row 0 has no token"),
+        ([], {}, r"source of shape \[1, 0\]|row 0 is empty"),
         ([3], {"max_new_tokens": 0}, "max_new_tokens=0"),
         ([3], {"max_steps": 0}, "max_steps=0"),
         ([3], {"halting_threshold": 0.0}, "halting_threshold=0.0"),

@@ -212,8 +212,8 @@ def test_what_cannot_be_continued_is_refused_in_one_line(source, options, messag
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ([[1], []], "source row 1 has no token"),
-        (torch.tensor([[3, 4], [0, 0]]), "source row 1 has no token"),
+        ([[1], []], "source row 1 is empty"),
+        (torch.tensor([[3, 4], [0, 0]]), "source row 1 is empty"),
         (torch.zeros(0, 3, dtype=torch.long), r"source of shape \[0, 3\]"),
         (torch.zeros(2, 0, dtype=torch.long), r"source of shape \[2, 0\]"),
         (torch.tensor([[3, 9]]), "token id 9"),

@@ -427,6 +427,6 @@ def test_what_ponder_cannot_be_combined_with(fields, message):
 @pytest.mark.parametrize(("field", "value"), [("prior", "uniform"), ("prior_steps", 3.0), ("quantile", 0.7)])
 def test_what_only_ponder_reads_is_refused_with_another_rule(rule, field, value):
     fields = {"halting.side": "both", "halting.rule": rule, f"halting.{field}": value}
-    with pytest.raises(UserError, match=rf'^halting.{field}={value!r}: is of halting.rule="ponder"'):
+    with pytest.raises(UserError, match=rf'^halting.{field}={value!r}: applies only to halting.rule="ponder"'):
         replaced(ModelConfig(), fields)
     assert replaced(ModelConfig(), {**PONDER, f"halting.{field}": value})

@@ -303,8 +303,8 @@ def test_a_model_without_memory_has_shapes():
         ({"architecture": "classifier"}, "outputs.kind='frames': needs architecture \"encoder_decoder\""),
         ({"vocabulary": VocabularyConfig(size=9, target_size=9)}, "vocabulary.target_size=9: frames that are written"),
         ({"halting": HaltingConfig(side="decoder", rule="ponder")}, "halting.rule='ponder': ponder needs"),
-        ({"outputs": OutputsConfig(features=3)}, "outputs.features=3: is of frames that are written"),
-        ({"outputs": OutputsConfig(stride=3)}, "outputs.stride=3: is of frames that are written"),
+        ({"outputs": OutputsConfig(features=3)}, "outputs.features=3: applies only to outputs.kind"),
+        ({"outputs": OutputsConfig(stride=3)}, "outputs.stride=3: applies only to outputs.kind"),
     ],
 )
 def test_choices_that_do_not_fit_are_refused(fields, message):

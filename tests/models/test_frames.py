@@ -197,7 +197,7 @@ def test_frames_are_generated_from_in_any_form():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"inputs": InputsConfig(features=4)}, "inputs.features=4: is of frames and patches"),
+        ({"inputs": InputsConfig(features=4)}, "inputs.features=4: applies only to inputs.kind"),
         ({"inputs": InputsConfig(stride=4)}, "inputs.stride=4: needs inputs.kind"),
         ({"inputs": InputsConfig(stem="convolution")}, "inputs.stem='convolution': needs inputs.kind"),
         ({"inputs": InputsConfig(kind="frames", stride=3, stem="convolution")}, "need a power of 2"),

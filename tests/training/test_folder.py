@@ -48,7 +48,7 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path):
         folders.check_usable(tmp_path, config, resume=False)
     with pytest.raises(UserError, match="is there already"):
         folders.check_usable(tmp_path / "thesis.txt", config, resume=False)
-    with pytest.raises(UserError, match="no run to go on with"):
+    with pytest.raises(UserError, match="has no run to continue"):
         folders.check_usable(tmp_path, config, resume=True)
 
 
@@ -147,7 +147,7 @@ def test_nothing_is_written_through_a_link_in_a_run_folder(tmp_path: Path, part)
         folders.check_usable(run, config, resume=True)
     (run / part).unlink()
     os.mkfifo(run / part)
-    with pytest.raises(UserError, match=f"{part}: a FIFO|no run to go on with"):
+    with pytest.raises(UserError, match=f"{part}: a FIFO|has no run to continue"):
         folders.check_usable(run, config, resume=True)
     assert (elsewhere / "precious").read_text() == "{}"
 

@@ -23,7 +23,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--run", metavar="FOLDER", default=FOLDER, help=f"where it is kept (default: {FOLDER})")
     folder = Path(parser.parse(arguments).run)
     if not _train(folder):
-        note(f"call {_command(folder)} again to go on")
+        note(f"call {_command(folder)} again to continue")
         return INTERRUPTED
     from universal_transformer.cli.evaluate import evaluate_run, open_with_task, save_report
     from universal_transformer.cli.plot import draw
@@ -51,7 +51,7 @@ def _train(folder: Path) -> bool:
         print(f"{folder} is trained already (delete the folder to train again)")
         return True
     if not resume:
-        print(f"training for {config.training.minutes:g} minutes; Ctrl-C saves, and {_command(folder)} goes on")
+        print(f"training for {config.training.minutes:g} minutes; Ctrl-C saves, and {_command(folder)} continues")
     result = start(config, folder, task=config.data.load(), resume=resume)
     return result.stopped != "interrupted"
 

@@ -39,7 +39,7 @@ def given(config: RunConfig, arguments: Sequence[str], *, prog: str, also: Seque
         path, negated = _complete(option, hints, prog=prog, also=also)
         value = _value(option, words, hint=hints[path], negated=negated)
         if hints[path] is bool and path in values and values[path] != value:
-            raise UserError(f"{sources[path]} and {option}: yes and no to one field; write one of them")
+            raise UserError(f"{sources[path]} and {option} contradict each other; write one of them")
         values[path], sources[path] = value, option
     return values
 

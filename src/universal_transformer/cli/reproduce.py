@@ -64,10 +64,10 @@ def run(arguments: list[str]) -> int:
         print(f"written to {write_table(table, file)}; {where}")
         _draw(table, file)
     if outcome.stopped == "interrupted":
-        note("ut: interrupted, saved; the same command goes on")
+        note("ut: interrupted, saved; the same command continues")
         return INTERRUPTED
     if outcome.stopped == "budget":
-        note(f"ut: the budget is used up, {outcome.left} runs are left; the same command goes on")
+        note(f"ut: the budget is used up, {outcome.left} runs are left; the same command continues")
     for text in outcome.failed:
         note(f"ut: {' '.join(text.split())}")
     return FAILED if outcome.failed else 0

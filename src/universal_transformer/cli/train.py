@@ -124,9 +124,9 @@ def _resume(rest: list[str], taken: dict[str, str | None], *, accepted: list[str
 
     folder = Path(str(taken["--resume"]))
     if taken.get("--run"):
-        raise UserError("--run and --resume: a run goes on in its own folder; leave --run out")
+        raise UserError("--run and --resume: a run continues in its own folder; leave --run out")
     if taken.get("--stage"):
-        raise UserError("--stage and --resume: a run goes on in the stage that it is in; leave --stage out")
+        raise UserError("--stage and --resume: a run continues in the stage that it is in; leave --stage out")
     if taken.get("--from"):
         raise UserError("--from and --resume: a run starts from other weights once, when it is new; leave --from out")
     config = read_config(folder)
@@ -140,7 +140,7 @@ def _resume(rest: list[str], taken: dict[str, str | None], *, accepted: list[str
     if taken.get("--data-dir") and getattr(config.data, "data_dir", ""):
         rest = ["--data.data-dir", str(taken["--data-dir"]), *rest]
     if not rest and is_finished(folder):
-        note("note: this run is finished; a higher --minutes or --max-updates goes on with it")
+        note("note: this run is finished; a higher --minutes or --max-updates continues it")
     config = override(config, rest, prog="ut train --resume", also=(*VALUES, *FLAGS, ACCEPT))
     return _train(config, folder, resume=True, quiet="--quiet" in taken, accepted=accepted)
 
@@ -158,7 +158,7 @@ def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool, accept
     result = start(config, folder, task=task, resume=resume, quiet=quiet, accepted=accepted)
     if result.stopped == "interrupted":
         if quiet:
-            note(f"ut: interrupted, saved; go on with: ut train --resume {quoted(folder)}")
+            note(f"ut: interrupted, saved; continue with: ut train --resume {quoted(folder)}")
         return INTERRUPTED
     if quiet:
         say("\n".join(_result_lines(result)))
@@ -212,9 +212,9 @@ def _check_new(folder: Path) -> None:
     if is_finished(folder):
         raise UserError(
             f"{name} holds this run, finished: ut evaluate {here} scores it, "
-            f"ut train --resume {here} with a higher --minutes or --max-updates goes on with it, {other}"
+            f"ut train --resume {here} with a higher --minutes or --max-updates continues it, {other}"
         )
-    raise UserError(f"{name} holds this run, not finished: ut train --resume {here} goes on with it, {other}")
+    raise UserError(f"{name} holds this run, not finished: ut train --resume {here} continues it, {other}")
 
 
 def _recipe(name: str) -> RunConfig:

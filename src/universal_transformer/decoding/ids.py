@@ -42,7 +42,9 @@ def sources_of(
     real = source != vocabulary.padding_id
     empty = (~real.any(dim=1)).nonzero()
     if len(empty):
-        raise UserError(f"source row {int(empty[0])} has no token: each row needs one at least, the end token, say")
+        raise UserError(
+            f"source row {int(empty[0])} is empty: each row needs at least one token, for example the end token"
+        )
     least, most = (int(extreme) for extreme in source.aminmax())
     if least < 0 or most >= vocabulary.size:
         raise UserError(f"source: token id {least if least < 0 else most}: allowed are 0 to {vocabulary.size - 1}")

@@ -84,7 +84,10 @@ def generate(
     number alone, so that the other rows of the batch do not change them. ``max_steps``, ``halting_threshold``
     and ``exit`` are those of the model's call, and so is ``target_space``, the problem of an official model.
 
-    Raises UserError for no rows, ids out of the vocabulary, and lengths that do not fit.
+    Raises UserError for no rows, an empty source, sources of another type or shape than the model reads, ids outside of
+    the vocabulary, ``max_new_tokens`` below 1 or beyond a learned table of positions, more or fewer ``indices`` than
+    rows, a depth, threshold or exit that does not fit the model, a ``target_space`` that it does not embed, a model
+    that cannot generate, and logits that are not finite.
     """
     check_limit(max_new_tokens)
     if isinstance(model, NonAutoregressive):

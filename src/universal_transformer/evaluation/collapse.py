@@ -42,7 +42,7 @@ CONSTANT = 0.2
 is 0.22. With 0.05, two decoders are missed of which 97 and 99 % of the positions take two steps."""
 FAKE = 1.1
 """Loss at the exit, as a multiple of its expectation. With 1, exits that take all steps are warned about: the last
-steps of a model can be surer of wrong answers than the steps before."""
+steps of a model can be more confident in wrong answers than the steps before."""
 
 MEANING: Mapping[Kind, tuple[str, str]] = {
     "shallow": (

@@ -38,7 +38,7 @@ COUNTED = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class TrivialBaseline:
-    """What the targets of training tell without any input.
+    """Answers from statistics of the training targets, without reading the input.
 
     | metric                   | answer                                                                         |
     | ------------------------ | ------------------------------------------------------------------------------ |

@@ -1,4 +1,4 @@
-"""One step of single rows: positions that still run, wherever they stand and however deep they are.
+"""One step of the running positions, at any position of any sequence and at any step.
 
 Exact, not approximate (``docs/model.md`` has the derivation): a halted position keeps its state, and what others attend
 to at a later step follows from one projection. So queries, projections and transition are computed for running rows

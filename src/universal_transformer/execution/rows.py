@@ -16,14 +16,14 @@ Mask = Bool[Tensor, "batch 1 1 key"]
 
 
 def indices_of(marked: Bool[Tensor, "row"], *, count: int) -> Int[Tensor, "count"]:
-    """Indices of the ``count`` rows that are marked, without waiting for a GPU."""
+    """Indices of the ``count`` rows that are marked, without a device synchronisation."""
     return torch.nonzero_static(marked, size=count).squeeze(1)
 
 
 @dataclass(frozen=True)
 class BatchLayout:
     """Where the running positions of a batch stand: flat indices ``sequence * length + position`` in order, and the
-    number of them in each sequence, known to the host.
+    number of them in each sequence, on the host.
 
     A cache holds ``stored`` keys of each sequence before those of the positions.
     """
@@ -50,7 +50,7 @@ class BatchLayout:
         return self.index % self.length + self.stored
 
     def choose(self, staying: Bool[Tensor, "row"]) -> tuple["BatchLayout", Int[Tensor, "kept"]]:
-        """The layout of the rows that stay, and their numbers among these; reads from a GPU once."""
+        """The layout of the rows that stay, and their numbers among these; one device synchronisation."""
         if len(self.counts) == 1:
             kept = staying.nonzero().squeeze(1)
             counts: tuple[int, ...] = (len(kept),)

@@ -267,7 +267,8 @@ def _number_rules(config: BaseConfig) -> Rules:
     numbers, stride = inputs.kind in ("frames", "patches"), inputs.stride
     language_model = config.architecture == "language_model"
     yield "inputs.kind", numbers and language_model, "a language model reads what it writes: tokens"
-    yield "inputs.features", inputs.features > 0 and not numbers, "is of frames and patches: leave it out"
+    unused = 'applies only to inputs.kind "frames" or "patches": leave it out'
+    yield "inputs.features", inputs.features > 0 and not numbers, unused
     yield "inputs.stride", stride > 1 and not numbers, 'needs inputs.kind "frames" or "patches"'
     yield "vocabulary.separator_id", vocabulary.separator_id > 0 and numbers, "numbers have no separator token"
     convolves = inputs.stem == "convolution"
@@ -293,7 +294,7 @@ def _picture_rules(config: ModelConfig) -> Rules:
         yield "coordinates.position", other, "pictures need sinusoidal (of row and column), learned or none"
         pairs = position == "sinusoidal" and config.sizes.width % 4 > 0
         yield "sizes.width", pairs, "sinusoids of row and column come in pairs: a multiple of 4 is needed"
-        yield "coordinates.from_end", config.coordinates.from_end, "the end of a picture says nothing: leave it out"
+        yield "coordinates.from_end", config.coordinates.from_end, "pictures have a fixed size: leave it out"
         yield "coordinates.offsets", config.coordinates.offsets != "none", "rows and columns are not shifted"
         shifted = config.tensor2tensor.shift_positions_by_step
         yield "tensor2tensor.shift_positions_by_step", shifted, "rows and columns are not shifted"
@@ -303,7 +304,7 @@ def _frame_rules(config: ModelConfig) -> Rules:
     """Choices for a decoder that writes frames (D19)."""
     outputs, halting = config.outputs, config.halting
     if outputs.kind != "frames":
-        remedy = 'is of frames that are written: needs outputs.kind="frames"'
+        remedy = 'applies only to outputs.kind="frames"'
         yield "outputs.features", outputs.features > 0, remedy
         yield "outputs.stride", outputs.stride > 1, remedy
         return
@@ -334,7 +335,8 @@ def _rules(config: ModelConfig) -> Rules:
     if config.halts and config.halting.rule in ("act", "stick_breaking"):
         for name in ("prior", "prior_steps", "quantile"):
             chosen = getattr(config.halting, name) != getattr(HaltingConfig(), name)
-            yield f"halting.{name}", chosen, f'is of halting.rule="ponder", and the rule is "{config.halting.rule}"'
+            rule = config.halting.rule
+            yield f"halting.{name}", chosen, f'applies only to halting.rule="ponder"; the rule here is "{rule}"'
     yield "outputs.pooling", pointer and not tokens, 'points at a token: inputs.kind must be "tokens"'
     every = config.architecture == "tagger" and config.outputs.pooling != "mean"
     yield "outputs.pooling", every, "a tagger reads each position by itself: leave it out"

@@ -78,7 +78,7 @@ class DecoderSide(nn.Module):
         depth: Depth | None,
         keep: Kept = NOTHING,
     ) -> tuple[States, Trace]:
-        """All positions at once: ``inputs`` are shifted right, so that position ``i`` knows what is left of it."""
+        """All positions at once: ``inputs`` are shifted right; position ``i`` depends only on positions before it."""
         if positions is None:
             positions = default_positions(inputs.shape[1], padding=padding, device=inputs.device)
         refined: tuple[States, Trace] = self.recurrence(

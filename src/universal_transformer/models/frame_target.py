@@ -7,11 +7,11 @@ position before:
     [Y_{is}; …; Y_{is+s-1}] = W H_i + b                  H: ``h`` refined over depth
     P(position i is the last one) = sigmoid(v · H_i + c)
 
-D is applied in training, and in generation where masks are given: a model that learns with half of what it wrote stops
-and is read less often with all of it (docs/log.md). Teacher forcing in evaluation has no D.
+D is applied in training, and in generation where masks are given. Without this dropout in generation, models stop less
+reliably and recognisers read their speech less often (docs/log.md). Teacher forcing in evaluation has no D.
 
-(Wang et al. 2017, Tacotron; Shen et al. 2018, Tacotron 2; Li et al. 2019 for a Transformer.) The layers before the
-recurrence ("prenet") let little of the frame before through while the model learns: it would be copied otherwise.
+(Wang et al. 2017, Tacotron; Shen et al. 2018, Tacotron 2; Li et al. 2019 for a Transformer.) Dropout in the
+prenet, the layers before the recurrence, keeps the model from copying the previous frame.
 """
 
 from collections.abc import Sequence

@@ -10,10 +10,11 @@ token and fact embeddings, tables      normal, standard deviation ``width^-1/2``
 segment embeddings                     normal, standard deviation 1, that of scaled token embeddings
 word-position mask of facts            1 + normal noise of standard deviation 1, or ones
 convolutions of frames and of pixels   normal, standard deviation ``(2 / fan_in)^1/2`` (He et al. 2015), bias 0. With
-                                       Glorot's, which divides by the fan-out too, what a single channel of pixels
-                                       says is a hundredth of the positions that are added to it
+                                       Glorot's, the embedding of one channel of pixels would be about 100 times
+                                       smaller than the position signal
 depthwise convolutions                 uniform over ``± kernel^-1/2``
-halting unit                           weight Glorot uniform, bias ``halting.bias``; of ponder 0 and the prior's rate
+halting unit                           weight Glorot uniform; bias ``halting.bias``, by default ``-ln(2T - 1)``.
+                                       With ponder: weight 0, bias the logit of the prior's rate by default
 classifier                             Glorot uniform, bias 0
 =====================================  ==============================================================
 """

@@ -64,7 +64,11 @@ class LanguageModel(AnyLanguageModel):
         halting_threshold: float | None = None,
         exit: Exit | None = None,
     ) -> DecoderState:
-        """Return an empty state with caches for ``capacity`` tokens (start token and prompt included)."""
+        """Return an empty state with caches for ``capacity`` tokens (start token and prompt included).
+
+        Raises UserError for ``max_steps``, ``halting_threshold`` and ``exit`` that do not fit the model, and where it
+        depends on later tokens (``halting.scope="sequence"``), so that it cannot generate.
+        """
         check_threshold_applies(halting_threshold, config=self.config)
         depth = self.target.depth(max_steps=max_steps, threshold=halting_threshold, exit=exit)
         return self.target.start(batch=batch, capacity=capacity, depth=depth)

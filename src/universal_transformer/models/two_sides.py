@@ -99,7 +99,12 @@ class TwoSides:
         halting_threshold: float | None = None,
         exit: Exit | None = None,
     ) -> DecoderState:
-        """Encode ``source`` and return the state for up to ``capacity`` positions (that of the start included)."""
+        """Encode ``source`` and return the state for up to ``capacity`` positions (that of the start included).
+
+        Raises UserError for a source of another type or shape than the model reads, for ``max_steps``,
+        ``halting_threshold`` and ``exit`` that do not fit it, and where the decoder depends on later positions
+        (``halting.scope="sequence"``), so that it cannot generate.
+        """
         check_source(source, config=self.config)
         check_threshold_applies(halting_threshold, config=self.config)
         of_source = self.source_depth(max_steps=max_steps, threshold=halting_threshold, exit=exit)

@@ -145,7 +145,11 @@ class SelfAttention(nn.Module):
         record: list[Tensor] | None = None,
         shown: States | None = None,
     ) -> States:
-        """``shown``: what keys and values are computed from, by default ``states`` as the queries.
+        """``Concat_k(softmax(Q_k K_k^T / sqrt(d / k)) V_k) W_O`` with ``[Q; K; V] = X W_QKV``; ``X`` are ``states``.
+
+        ``mask``, True where a query may attend, broadcasts to ``[batch, heads, query, key]``; ``causal`` is the mask of
+        equally many queries and keys. ``rotary``: cosines and sines by which queries and keys are rotated. ``shown``:
+        what keys and values are computed from, by default ``states`` as the queries.
 
         With ``cache``, keys and values of positions that are not in this call are attended to as well: those of
         earlier calls come first, and those of this call are stored.
@@ -196,7 +200,11 @@ class CrossAttention(nn.Module):
         padding: Padding | None = None,
         rotary: Float[Tensor, "2 rows #heads position half"] | None = None,
     ) -> ProjectedSource:
-        """Keys and values of ``source``."""
+        """``[K; V] = S W_KV``, split into heads; ``S`` are the states of ``source``, ``[batch, source, width]``.
+
+        The mask is True at positions that are not ``padding``. ``rotary``: cosines and sines of the positions of the
+        source, by which keys are rotated where ``config.rotary_source``.
+        """
         key, value = (split_heads(part, num_heads=self.num_heads) for part in self.key_value(source).chunk(2, dim=-1))
         if self.rotary:
             assert rotary is not None, "rotary keys need the positions of the source"
@@ -217,7 +225,12 @@ class CrossAttention(nn.Module):
         rotary: Float[Tensor, "2 rows 1 position half"] | None = None,
         record: list[Tensor] | None = None,
     ) -> States:
-        """``rotary``: of the queries' positions. ``record`` receives the weights, without those of the sink."""
+        """``Concat_k(softmax(Q_k K_k^T / sqrt(d / k)) V_k) W_O`` with ``Q = X W_Q`` and K, V of ``source``; ``X`` are
+        ``states``.
+
+        ``rotary``: cosines and sines of the positions of the queries. ``record`` receives the weights, without those of
+        the sink.
+        """
         query = split_heads(self.query(states), num_heads=self.num_heads)
         if self.factor != 1.0:
             query = query * self.factor

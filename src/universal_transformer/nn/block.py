@@ -28,8 +28,12 @@ from universal_transformer.nn.context import AttentionRecord
 def residual_scale(*, num_sublayers: int) -> float:
     """Return DeepNorm's ``α = n^(1/4)``, where n counts all applications of sub-layers over the depth of training.
 
-    The values, outputs and transitions begin smaller, by ``β = (4 n)^(-1/4) = α^-1 / √2``
-    (`models.initialise`). Wang et al. 2022, for an encoder or a decoder: n = 2 · layers, or 3 · layers with a source.
+    The values, outputs and transitions begin smaller, by ``β = (4 n)^(-1/4) = α^-1 / √2`` (`models.initialise`).
+
+    Wang et al. 2022, table 1: ``n = 2 N`` of an encoder or a decoder alone with N layers, and ``n = 3 M`` of the
+    decoder of an encoder-decoder with M layers. For the encoder of an encoder-decoder the paper has
+    ``α = 0.81 (N^4 M)^(1/16)`` and ``β = 0.87 (N^4 M)^(-1/16)``; this model uses the constants of an encoder alone
+    there too.
     """
     return float(num_sublayers**0.25)
 
@@ -118,9 +122,16 @@ class Block(nn.Module):
         record: AttentionRecord | None = None,
         instead: Substitutes = NO_SUBSTITUTES,
     ) -> States:
-        """``mask`` and ``causal`` restrict self-attention; the transition ignores ``padding``.
+        """With post-norm ``A = LN(X + D(SelfAttention(X)))``, ``C = LN(A + D(CrossAttention(A, source)))`` where there
+        is a source, else ``C = A``, and ``H = LN(C + D(Transition(C)))``; X: ``states``, D: dropout, LN: LayerNorm.
 
-        ``record`` receives the attention weights.
+        ``mask``, True where a query may attend, broadcasts to ``[batch, 1, query, key]``; ``causal`` is the mask of
+        equally many queries and keys. ``rotary``: cosines and sines of the positions, as of
+        :attr:`~universal_transformer.nn.coordinates.PositionEncoding.rotary`. ``source``: from
+        :meth:`~universal_transformer.nn.attention.CrossAttention.project_source`, keys and values
+        ``[batch, heads, source, head]``. A transition of convolutions sets positions in ``padding`` to 0 before each
+        convolution; with ``zero_padding`` the result of the transition is 0 there. With ``cache``, ``padding`` covers
+        the stored positions too. ``record`` receives the attention weights.
         """
         shown = instead.shown
         if shown is not None and not self.after_attention.post:

@@ -174,7 +174,7 @@ class OpenCodec(Protocol):
     """A codec of texts with words or characters that are not in its vocabulary."""
 
     unknown_target: int
-    """The id of all of them in a target. In an answer it says nothing, and agrees with no target."""
+    """The id of all of them in a target. In an answer it never counts as correct."""
 
 
 @dataclass(frozen=True)

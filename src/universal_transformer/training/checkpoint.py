@@ -112,7 +112,9 @@ def load_newest(folder: Path, *, read: Callable[[Checkpoint, str], Content]) -> 
             kept = broken.with_name(f"{DAMAGED}{broken.name}")
             shutil.rmtree(kept, ignore_errors=True)
             broken.rename(kept)
-        return found, [f"checkpoint {path} is damaged ({why}): using the one before" for path, why in damaged.items()]
+        return found, [
+            f"checkpoint {path} is damaged ({why}): using the previous checkpoint" for path, why in damaged.items()
+        ]
     reasons = [f"{path.name} ({why})" for path, why in damaged.items()]
     reasons += sorted(path.name for path in _folders(folder) if SET_ASIDE.fullmatch(path.name))
     if reasons:

@@ -78,7 +78,7 @@ def check_usable(folder: Path, config: RunConfig, *, resume: bool, accepted: Col
             raise UserError(f"{folder} is there already{what}")
         return []
     if not (folder / CONFIG).is_file():
-        raise UserError(f"{folder} holds no run to go on with: there is no {CONFIG} in it")
+        raise UserError(f"{folder} has no run to continue: {CONFIG} is missing")
     check_parts(folder)
     saved = RunConfig.load(folder / CONFIG)
     found = configuration_changes(saved, config, accepted=accepted, where=show_path(folder))

@@ -5,8 +5,8 @@ wrote a frame, ``e`` 1 for the frames of the last position and 0 for others, and
 
     1/n Σ_i [ 1/F Σ_f (|Ŷ_if - Y_if| + (Ŷ_if - Y_if)²) - w e_i log σ(z_i) - (1 - e_i) log(1 - σ(z_i)) ]
 
-The absolute difference keeps weak bands in view, the square loud ones. Few positions are the last one, so that
-``w = STOP_WEIGHT`` counts them more often.
+The absolute difference gives weak bands more weight, and the square gives loud bands more weight. Few positions are
+the last one, so that ``w = STOP_WEIGHT`` counts them more often.
 """
 
 import torch

@@ -25,8 +25,8 @@ from universal_transformer.errors import UserError
 
 TIMEOUT = 20.0
 """Seconds after which a process that does not answer counts as lost."""
-ROLL_CALL = 2.0
-"""Seconds in which processes that are not lost say so."""
+REPORT_SECONDS = 2.0
+"""Seconds to wait for the reports of live processes."""
 
 
 class LostProcessError(UserError):
@@ -54,7 +54,7 @@ class Processes:
 
     @contextmanager
     def one_after_the_other(self) -> Iterator[None]:
-        """The first process does what is inside before the others do."""
+        """Run the body in the first process, then in the others."""
         if not self.first:
             self.sum(torch.zeros(()))
         yield
@@ -66,7 +66,7 @@ class Processes:
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         store = distributed.TCPStore(host, port, is_master=False)  # type: ignore[attr-defined]
         store.set(f"here {self.rank}", "")
-        time.sleep(ROLL_CALL)
+        time.sleep(REPORT_SECONDS)
         return [rank for rank in range(self.size) if not store.check([f"here {rank}"])]
 
 

@@ -3,7 +3,7 @@
 In shards each process keeps a part of every weight, of its gradient and of the state of the optimizer (Rajbhandari et
 al. 2020, "ZeRO"; Zhao et al. 2023). All weights are gathered once before the forward pass, and their gradients are
 summed and divided once in the backward pass. No module in it is wrapped: the shared block is applied once a step, so
-processes whose positions halt at different steps would wait for each other for ever.
+processes whose positions halt at different steps would deadlock.
 """
 
 from __future__ import annotations

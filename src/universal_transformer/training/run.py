@@ -125,7 +125,7 @@ class TrainingRun:
         for text in taken:
             self.shown.note(text)
         if resume:
-            self.shown.note(f"going on with {self.folder} after update {self.state.update}")
+            self.shown.note(f"continuing {self.folder} after update {self.state.update}")
         for text in [*(f"changed: {change}" for change in changes), *warnings]:
             self.warn(text)
         if accepted and self.state.saves:
