@@ -44,7 +44,7 @@ MOST_GROUPS = 40
 MOST_ROWS = 100
 _Line = tuple[str, list[tuple[int, float]], str, float, str]
 """Name, points, colour, width and marker of a curve."""
-_CURVE_STYLES = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"))
+_CURVE_STYLES = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), ("#CC79A7", "D"))
 
 PAPER_STEPS: Mapping[int, tuple[float, float]] = MappingProxyType({1: (2.3, 0.8), 2: (3.1, 1.1), 3: (3.8, 2.2)})
 """Mean ponder time ± standard deviation by number of supporting facts on bAbI (paper, section 3.1)."""
