@@ -62,7 +62,7 @@ def page(lines: list[dict[str, Any]]) -> Iterator[str]:
     yield "| schedule | test error, % | chosen weights |\n|---|---|---|"
     for variant in VARIANTS:
         own = [line for line in lines if line["variant"] == variant]
-        errors = ", ".join(f"{100 * line['error']:.2f}" for line in own)
+        errors = ", ".join(f"{line['error']:.2f}" for line in own)
         yield f"| {variant} | {errors} | {', '.join(line['chosen'] for line in own)} |"
 
 
