@@ -15,7 +15,7 @@ from universal_transformer.nn.config import (
     Sizes,
     StepConfig,
     TransitionConfig,
-    named,
+    load_object,
 )
 from universal_transformer.nn.coordinates import Coordinates, count_positions
 from universal_transformer.nn.progress import Depth
@@ -96,7 +96,7 @@ def block(
 
 
 def unit_of(config, *, max_steps):
-    return named(HALTING_RULES[config.rule])(WIDTH, config, max_steps=max_steps)
+    return load_object(HALTING_RULES[config.rule])(WIDTH, config, max_steps=max_steps)
 
 
 def small_recurrence(

@@ -11,7 +11,7 @@ from universal_transformer.registry import load_pretrained
 from universal_transformer.tasks import load_codec
 from universal_transformer.training.config import RunConfig, WarmStart
 from universal_transformer.training.tracking import read_metrics
-from universal_transformer.training.warm_start import take_over
+from universal_transformer.training.warm_start import copy_matching
 
 SMALL = ["--width", "8", "--filter-width", "8", "--num-heads", "2", "--max-steps", "2", "--minutes", "0", "--quiet"]
 STILL = ["--max-updates", "1", "--learning-rate", "1e-12"]
@@ -102,7 +102,7 @@ def test_a_start_that_is_no_run_is_refused(folder, capsys):
 def test_weights_that_are_no_longer_those_recorded_are_refused(folder):
     model, codec = load_pretrained(folder / "cold" / "model"), load_codec(folder / "cold" / "model")
     with pytest.raises(UserError, match="its weights have changed"):
-        take_over(model, codec, WarmStart(run=str(folder / "first"), weights="0" * 64))
+        copy_matching(model, codec, WarmStart(run=str(folder / "first"), weights="0" * 64))
 
 
 def test_all_rows_are_taken_over_where_the_codecs_are_equal(tmp_path):

@@ -14,7 +14,7 @@ from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.decoding import generate
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
-from universal_transformer.evaluation.measure import evaluate, natural
+from universal_transformer.evaluation.measure import evaluate, natural_sort_key
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.report import StepCounts
 from universal_transformer.evaluation.scores import corpus_scores, macro_f1
@@ -512,5 +512,5 @@ def test_perplexity_is_that_of_one_block_at_a_time(text_task, kind):
 
 
 def test_groups_sort_by_their_numbers():
-    assert natural("②10²") == [(1, "②"), (0, 10), (1, "²")]
-    assert sorted(["task 10", "task 2", "", "length 3"], key=natural) == ["", "length 3", "task 2", "task 10"]
+    assert natural_sort_key("②10²") == [(1, "②"), (0, 10), (1, "²")]
+    assert sorted(["task 10", "task 2", "", "length 3"], key=natural_sort_key) == ["", "length 3", "task 2", "task 10"]

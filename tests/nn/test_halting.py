@@ -15,8 +15,8 @@ from universal_transformer.nn.halting import (
     act,
     check_threshold,
     combine,
+    output_term,
     ponder_cost,
-    weigh,
 )
 from universal_transformer.registry import build
 
@@ -119,7 +119,7 @@ def test_outputs_follow_their_rules(data, steps):
         output = torch.zeros(1, 1, 3)
         for step in range(last if rule == "final" else steps):
             weight = weights[step].view(1, 1)
-            term = weigh(states[step].view(1, 1, 3), weight, rule=rule)
+            term = output_term(states[step].view(1, 1, 3), weight, rule=rule)
             output = combine(output, term, weight, rule=rule)
         found[rule] = output[0, 0]
     torch.testing.assert_close(found["mean"], sum(w * x for w, x in zip(weights, states, strict=True)))

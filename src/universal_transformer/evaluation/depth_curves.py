@@ -19,7 +19,7 @@ from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.calibration import Calibration, Cost, Curve, Goal, LossKind, Point, percent
 from universal_transformer.evaluation.inference import InferenceOptions
-from universal_transformer.evaluation.measure import Progress, check_call, choose, most_tokens
+from universal_transformer.evaluation.measure import Progress, check_call, most_tokens, select_examples
 from universal_transformer.evaluation.memory_check import check_batches
 from universal_transformer.evaluation.report import Side
 from universal_transformer.evaluation.risk import least_count, num_accepted, p_value
@@ -133,7 +133,7 @@ def calibrate(
     options = InferenceOptions()
     check_call(model, task, options=options, batch_tokens=batch_tokens)
     settings = served(model, wanted=rule)
-    sets, _ = choose(task, split=split, limit=limit)
+    sets, _ = select_examples(task, split=split, limit=limit)
     examples = [example for part in sets.values() for example in part]
     delta = (1 - goal.confidence) / len(settings)
     check_count(len(examples), goal=goal, rules=len(settings), name=split)

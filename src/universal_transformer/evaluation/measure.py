@@ -106,7 +106,7 @@ def evaluate(
     options = options or InferenceOptions()
     check_call(model, task, options=options, batch_tokens=batch_tokens)
     scorer = Scorer(model, task.codec, task.metric, options)
-    sets, notes = choose(task, split=split, limit=limit)
+    sets, notes = select_examples(task, split=split, limit=limit)
     batch_tokens = most_tokens(model, task, batch_tokens=batch_tokens)
     if task.metric in WRITTEN:
         notes.append(f"free-running output, {options.search_name}")
@@ -203,7 +203,7 @@ def summarise(scorer: Scorer, sums: GroupSums, trivial: GroupSums, *, task: Task
         )
 
     places = {name: place for place, name in enumerate(wholes)}
-    ordered = sorted(sums.groups, key=lambda key: (places[key[0]], natural(key[1])))
+    ordered = sorted(sums.groups, key=lambda key: (places[key[0]], natural_sort_key(key[1])))
     return Report(
         task=task.name,
         metric=task.metric,
@@ -241,7 +241,7 @@ MOST_NAMED = 30
 """Names that an error lists."""
 
 
-def choose(task: Task, *, split: str, limit: int | None) -> tuple[dict[str, Sequence[Example]], list[str]]:
+def select_examples(task: Task, *, split: str, limit: int | None) -> tuple[dict[str, Sequence[Example]], list[str]]:
     """Return the examples of a part, of a test set, or of a group of the test sets, and notes on what was left out."""
     sets: dict[str, Sequence[Example]]
     if split == "test":
@@ -275,6 +275,6 @@ def _group(examples: Sequence[Example], name: str) -> list[Example]:
     return [example for example in examples if example.group == name]
 
 
-def natural(name: str) -> list[tuple[int, int | str]]:
+def natural_sort_key(name: str) -> list[tuple[int, int | str]]:
     """Sort numbers inside names by value."""
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", name) if part]

@@ -61,7 +61,7 @@ METRICS: Mapping[str, Metric] = {
 }
 """Every score a row can hold; accuracies, F1 and shares lie in [0, 1], error, BLEU, chrF and ROUGE in [0, 100]."""
 
-DECISIVE: Mapping[Measure, str] = {
+PRIMARY_SCORE: Mapping[Measure, str] = {
     "error": "error",
     "classes": "error",
     "accuracy": "accuracy",
@@ -211,7 +211,7 @@ class Report:
 
     def not_better(self) -> list[str]:
         """Return a warning for each test set on which the model is not better than the baseline."""
-        title, decimals, best = METRICS[decisive := DECISIVE[self.metric]]
+        title, decimals, best = METRICS[decisive := PRIMARY_SCORE[self.metric]]
         found = []
         for row in self.totals:
             if decisive in row.baseline:
@@ -280,7 +280,7 @@ class Report:
 
     def score_table(self) -> list[list[str]]:
         """Scores and steps as text: a head, then the groups of each test set and the whole test set."""
-        metrics, decisive = list(self.totals[0].metrics), DECISIVE[self.metric]
+        metrics, decisive = list(self.totals[0].metrics), PRIMARY_SCORE[self.metric]
         columns = [(name, False) for name in metrics]
         if decisive in self.totals[0].baseline:
             columns.insert(metrics.index(decisive) + 1, (decisive, True))

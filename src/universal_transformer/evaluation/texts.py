@@ -21,17 +21,17 @@ _SENTENCE = re.compile(r".*?(?:[.!?](?=\s)|[。！？])")
 
 def sequence_sums(tokens: Sequence[int], example: Example, *, codec: Codec) -> ScoreSums:
     """Return what the tokens of an answer add to character and sequence accuracy. An unknown one is never right."""
-    given = [NO_TOKEN if _says_nothing(token, codec) else token for token in tokens]
+    given = [NO_TOKEN if _is_unknown(token, codec) else token for token in tokens]
     names = {"characters": character_accuracy, "sequences": sequence_accuracy}
     return ScoreSums(sums={name: of(given, target_ids(example)) for name, of in names.items()})
 
 
 def answer_text(tokens: Sequence[int], *, codec: Codec) -> str:
     """Return the text of an answer without its unknown tokens."""
-    return codec.render([token for token in tokens if not _says_nothing(token, codec)])
+    return codec.render([token for token in tokens if not _is_unknown(token, codec)])
 
 
-def _says_nothing(token: int, codec: Codec) -> bool:
+def _is_unknown(token: int, codec: Codec) -> bool:
     return isinstance(codec, OpenCodec) and token == codec.unknown_target
 
 

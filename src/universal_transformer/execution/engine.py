@@ -15,7 +15,7 @@ from universal_transformer.axes import Bool, Float, Int, PerRow, Rows, Tensor
 from universal_transformer.execution.recompute import Recompute, compute, normalise
 from universal_transformer.execution.rows import BatchLayout, RowState
 from universal_transformer.nn.block import Block, Sublayer
-from universal_transformer.nn.halting import combine, weigh
+from universal_transformer.nn.halting import combine, output_term
 from universal_transformer.nn.progress import Depth
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.stick_breaking import expected_state
@@ -105,7 +105,7 @@ class RowEngine:
         last = rows.step == steps - 1
         stop = last if config.remainder_at_cap else False
         decision = self.unit.rule(rows.cumulative, probability, threshold=depth.threshold, stop=stop)
-        term = weigh(new.to(rows.output.dtype), decision.weight, rule=config.output)
+        term = output_term(new.to(rows.output.dtype), decision.weight, rule=config.output)
         if rows.shown is not None:
             before = rows.output
             if isinstance(rows.layout, BatchLayout):

@@ -38,40 +38,40 @@ def apply_linear(module: nn.Linear, states: Float[Tensor, "*rows width"]) -> Flo
     return product(states, module.weight, module.bias) if is_plain(module) else module(states)
 
 
-def two_products(states: Tensor, first: Tensor, shift: Tensor, second: Tensor, offset: Tensor) -> Tensor:
+def feed_forward_product(states: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
     """``ReLU(x W1 + b1) W2 + b2``: arguments in that order."""
-    return linear(torch.relu_(linear(states, first, shift)), second, offset)
+    return linear(torch.relu_(linear(states, w1, b1)), w2, b2)
 
 
-class TwoProducts(Function):
+class FeedForwardProduct(Function):
     """The same for training on a CPU, all arguments in one number type: the ReLU is part of the first product, and its
     derivative is applied in place, to a gradient that nothing else holds. The widest tensor of the block is passed
     over four times less.
     """
 
     @staticmethod
-    def forward(ctx: Any, states: Tensor, first: Tensor, shift: Tensor, second: Tensor, offset: Tensor) -> Tensor:
+    def forward(ctx: Any, states: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
         product = torch.ops.mkldnn._linear_pointwise
         rows = states.reshape(-1, states.shape[-1])
-        hidden = product(rows, first, shift, "relu", [], "")
-        ctx.save_for_backward(states, hidden, first, shift, second, offset)
-        return product(hidden, second, offset, "none", [], "").view(states.shape)
+        hidden = product(rows, w1, b1, "relu", [], "")
+        ctx.save_for_backward(states, hidden, w1, b1, w2, b2)
+        return product(hidden, w2, b2, "none", [], "").view(states.shape)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Gradient, ...]:
-        gradient, (states, hidden, first, shift, second, offset) = gradients[0], ctx.saved_tensors
+        gradient, (states, hidden, w1, b1, w2, b2) = gradients[0], ctx.saved_tensors
         wanted = ctx.needs_input_grad
         if torch.is_grad_enabled():  # a gradient of this gradient is asked for
-            inputs = (states, first, shift, second, offset)
+            inputs = (states, w1, b1, w2, b2)
             some = [each for each, want in zip(inputs, wanted, strict=True) if want]
-            found = iter(torch.autograd.grad(two_products(*inputs), some, gradient, create_graph=True))
+            found = iter(torch.autograd.grad(feed_forward_product(*inputs), some, gradient, create_graph=True))
             return tuple(next(found) if want else None for want in wanted)
         product = torch.ops.mkldnn._linear_pointwise
         rows, outer = states.reshape(-1, states.shape[-1]), gradient.reshape(-1, gradient.shape[-1])
-        inner = product(outer, second.t(), None, "none", [], "")
+        inner = product(outer, w2.t(), None, "none", [], "")
         torch.ops.aten.threshold_backward.grad_input(inner, hidden, 0, grad_input=inner)
         return (
-            product(inner, first.t(), None, "none", [], "").view(states.shape) if wanted[0] else None,
+            product(inner, w1.t(), None, "none", [], "").view(states.shape) if wanted[0] else None,
             inner.t() @ rows if wanted[1] else None,
             inner.sum(0) if wanted[2] else None,
             outer.t() @ hidden if wanted[3] else None,
@@ -88,7 +88,7 @@ def product_type(states: Tensor, weight: Tensor) -> torch.dtype | None:
 
 
 def fused(states: Tensor, first: nn.Linear, second: nn.Linear) -> Tensor | None:
-    """:class:`TwoProducts` where it serves: with gradients, as it stands, on a CPU with oneDNN; None elsewhere.
+    """:class:`FeedForwardProduct` where it serves: with gradients, as it stands, on a CPU with oneDNN; None elsewhere.
 
     Under autocast, states and weights are cast here, so that gradients of weights are summed in the weights' own type.
     """
@@ -100,7 +100,7 @@ def fused(states: Tensor, first: nn.Linear, second: nn.Linear) -> Tensor | None:
     if kind is None or not packs(first.weight, dtype=kind):
         return None
     inputs = (states, first.weight, first.bias, second.weight, second.bias)
-    result: Tensor = TwoProducts.apply(*(each.to(kind) for each in inputs))  # type: ignore[no-untyped-call]
+    result: Tensor = FeedForwardProduct.apply(*(each.to(kind) for each in inputs))  # type: ignore[no-untyped-call]
     return result
 
 

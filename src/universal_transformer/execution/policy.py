@@ -19,7 +19,7 @@ COMPACT_BELOW = 0.75
 costs what leaving them out saves (`ut bench halting`, training)."""
 INFER_BELOW = 0.95
 """The same where neither gradients nor a cache are kept (`ut bench halting`, inference with little to save)."""
-RENEWED_BELOW = 0.85
+PRE_NORM_BELOW = 0.85
 """The same for pre-norm: halted positions look different at every step, which costs about a tenth of a step."""
 LEAST_SAVED = 2**17
 """Least number of halted positions times squared width: below it a step costs as much as starting its operations."""
@@ -116,7 +116,7 @@ def compaction_pays_up_to(
     plain = not gradients and not recurrence.training and context.cache is None
     below = COMPACT_BELOW
     if plain and not by_sequence:
-        below = RENEWED_BELOW if renewed else INFER_BELOW
+        below = PRE_NORM_BELOW if renewed else INFER_BELOW
     least = LEAST_SAVED * GRADIENT_FACTOR ** (int(renewed) + int(gradients))
     return min(math.ceil(below * positions) - 1, positions - math.ceil(least / width**2))
 

@@ -20,7 +20,7 @@ from torch.nn.functional import linear
 from universal_transformer.axes import Both, Float, Int, Rows, Tensor
 from universal_transformer.execution.recompute import Recompute, compute, normalise
 from universal_transformer.nn.block import Block
-from universal_transformer.nn.halting import wide
+from universal_transformer.nn.halting import accumulation_dtype
 
 
 class Projected(NamedTuple):
@@ -75,7 +75,7 @@ class HaltedProjection:
         if self.norm is None:
             self.part = linear(signals.to(self.weight.dtype), self.weight)
             return
-        signals = signals.to(wide(signals.dtype))
+        signals = signals.to(accumulation_dtype(signals.dtype))
         centred = signals - signals.mean(-1, keepdim=True)
         self.constant = linear(self.norm.bias, self.weight, self.bias)
         self.weight, self.bias = self.weight * self.norm.weight, None

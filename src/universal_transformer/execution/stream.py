@@ -23,7 +23,7 @@ from universal_transformer.execution.projection import HaltedProjection
 from universal_transformer.execution.rows import Places, RowState
 from universal_transformer.nn.attention import CrossAttention, ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
-from universal_transformer.nn.halting import wide
+from universal_transformer.nn.halting import accumulation_dtype
 from universal_transformer.nn.progress import Depth
 from universal_transformer.nn.recurrence import Recurrence
 
@@ -80,9 +80,9 @@ class RowStream:
             step=torch.zeros_like(number),
             base=base,
             signal=base.clone() if coordinates.every_step and signal is not None else None,
-            output=torch.zeros_like(base, dtype=wide(base.dtype)),
-            cumulative=torch.zeros(rows, dtype=wide(base.dtype), device=device),
-            shown=base.clone() if unit is not None and unit.config.shows_mean else None,
+            output=torch.zeros_like(base, dtype=accumulation_dtype(base.dtype)),
+            cumulative=torch.zeros(rows, dtype=accumulation_dtype(base.dtype), device=device),
+            shown=base.clone() if unit is not None and unit.config.attends_to_expected_state else None,
         )
         self.sources: list[ProjectedSource] = []  # of each block, one a row, padded to the longest source so far
 
@@ -181,7 +181,7 @@ class RowStream:
         assert isinstance(rows.step, Tensor)
         output, step, position = (part.index_select(0, at) for part in (rows.output, rows.step, rows.layout.position))
         output = output.to(rows.base.dtype)
-        return output if norm is None else norm(output), step.to(wide(output.dtype)), position
+        return output if norm is None else norm(output), step.to(accumulation_dtype(output.dtype)), position
 
     def _attend(self, cache: CacheStore, states: Rows, *, shown: Rows | None = None) -> Rows:
         """Each row over the positions up to its own, in the slot of its step."""

@@ -12,7 +12,7 @@ import torch
 
 import universal_transformer
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.report import CONFUSION, DECISIVE, METRICS, Report, show_steps
+from universal_transformer.evaluation.report import CONFUSION, METRICS, PRIMARY_SCORE, Report, show_steps
 from universal_transformer.explore import page
 from universal_transformer.explore.canvas import duration, png
 from universal_transformer.explore.episode_figures import WatchedEpisode, watched_episode
@@ -153,7 +153,7 @@ def _key_figures(report: Report, metrics: Sequence[Mapping[str, Any]]) -> list[t
     for name, value in whole.metrics.items():
         place = "" if len(report.totals) == 1 else f", {whole.set}"
         figures.append((METRICS[name].title + place, f"{value:.{METRICS[name].decimals}f}"))
-        if name == DECISIVE[report.metric] and name in whole.baseline:
+        if name == PRIMARY_SCORE[report.metric] and name in whole.baseline:
             figures.append((f"baseline{place}", f"{whole.baseline[name]:.{METRICS[name].decimals}f}"))
     if report.failed is not None:
         figures.append(("failed (error above 5 %)", f"{len(report.failed)} of {len(report.rows)}"))

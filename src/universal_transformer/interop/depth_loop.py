@@ -15,7 +15,7 @@ from torch._higher_order_ops import while_loop
 from universal_transformer.axes import Float, Padding, States, Tensor
 from universal_transformer.nn.attention import ProjectedSource
 from universal_transformer.nn.context import AttentionContext
-from universal_transformer.nn.halting import Halting, combine, weigh
+from universal_transformer.nn.halting import Halting, combine, output_term
 from universal_transformer.nn.progress import Depth, HaltingProgress
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
@@ -93,7 +93,7 @@ def _one_step(
     stop = last.expand_as(active) if unit.config.remainder_at_cap else False
     decision = unit.rule(halting.cumulative, probability, threshold=depth.threshold, stop=stop)
     halting, weight = halting.advance(decision)
-    made = combine(output, weigh(new, weight, rule=rule), weight, rule=rule)
+    made = combine(output, output_term(new, weight, rule=rule), weight, rule=rule)
     if rule == "final":
         made = torch.where(active.unsqueeze(-1), made, output)
     if unit.config.state == "frozen":

@@ -118,7 +118,7 @@ def _exported_config(model: Model) -> ModelConfig:
         raise UserError('model.outputs.kind="frames": not exported; only logits of tokens and classes are')
     if config.vocabulary.separator_id:
         raise UserError("model.vocabulary.separator_id: not exported, because ONNX has no cumulative maximum")
-    if config.halts and config.halting.shows_mean:
+    if config.halts and config.halting.attends_to_expected_state:
         raise UserError("halting.rule='stick_breaking': not exported; the exported loop carries one state a position")
     if config.by_length(decoder=False):
         raise UserError('model.depth.max_steps="length": not exported; only a depth that is a number is')

@@ -10,7 +10,7 @@ from universal_transformer.execution.install import install
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.plain_layers import MixedRecurrence, PlainLayers
 from universal_transformer.nn.block import Block, residual_scale
-from universal_transformer.nn.config import HALTING_RULES, CoordinatesConfig, named
+from universal_transformer.nn.config import HALTING_RULES, CoordinatesConfig, load_object
 from universal_transformer.nn.coordinates import Coordinates
 from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.nn.progress import Depth
@@ -88,7 +88,7 @@ def _halting_unit(config: ModelConfig, *, decoder: bool) -> HaltingUnit:
         scope = "sequence" if config.architecture == "classifier" else chosen.scope
         chosen = dataclasses.replace(chosen, output="final", scope=scope)
     max_steps = USUAL_LENGTH if config.by_length(decoder=decoder) else config.max_steps_of(decoder=decoder)
-    unit: HaltingUnit = named(HALTING_RULES[chosen.rule])(config.sizes.width, chosen, max_steps=max_steps)
+    unit: HaltingUnit = load_object(HALTING_RULES[chosen.rule])(config.sizes.width, chosen, max_steps=max_steps)
     return unit
 
 

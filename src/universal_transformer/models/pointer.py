@@ -9,7 +9,7 @@ from torch import nn
 
 from universal_transformer.axes import Float, Int, Padding, States, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.nn.halting import wide
+from universal_transformer.nn.halting import accumulation_dtype
 
 FLOOR = 1e-9
 """Probability of a word that does not occur."""
@@ -41,7 +41,8 @@ class Pointer(nn.Module):
             raise UserError("a question without a text: there is no word to point at before the start id")
         last = source.shape[1] - 1 - real.long().flip(1).argmax(dim=1)
         query = self.query(states[torch.arange(states.shape[0], device=states.device), last])
-        scores = (states @ query.unsqueeze(-1)).squeeze(-1).to(wide(states.dtype)) / math.sqrt(states.shape[-1])
+        scores = (states @ query.unsqueeze(-1)).squeeze(-1).to(accumulation_dtype(states.dtype))
+        scores = scores / math.sqrt(states.shape[-1])
         attention = scores.masked_fill(~candidates, -math.inf).softmax(dim=1)
         probability = attention.new_zeros(source.shape[0], self.num_classes)
         return (probability.scatter_add(1, source, attention) + FLOOR).log()

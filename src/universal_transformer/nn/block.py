@@ -20,7 +20,7 @@ from universal_transformer.nn.config import (
     Sizes,
     StepConfig,
     TransitionConfig,
-    named,
+    load_object,
 )
 from universal_transformer.nn.context import AttentionRecord
 
@@ -104,7 +104,7 @@ class Block(nn.Module):
         if cross_attention:
             self.cross_attention = CrossAttention(sizes, attention)
             self.after_cross_attention = Sublayer(sizes.width, step, scale=scale)
-        made = named(TRANSITIONS[transition.kind])
+        made = load_object(TRANSITIONS[transition.kind])
         self.transition: nn.Module = made(sizes, transition, causal=decoder)
         self.zero_padding = zero_padding
         self.after_transition = Sublayer(sizes.width, step, scale=scale)

@@ -179,7 +179,7 @@ class HaltingConfig:
         return self.quantile if self.rule == "ponder" else self.threshold
 
     @property
-    def shows_mean(self) -> bool:
+    def attends_to_expected_state(self) -> bool:
         """Whether others attend to the expected state of a position in place of its last one."""
         return self.rule == "stick_breaking"
 
@@ -229,7 +229,7 @@ HALTING_RULES: dict[str, str] = {
 """Name of a rule -> ``module:class`` of its halting unit. See docs/extending.md for how to add one."""
 
 
-def named(path: str) -> Any:
+def load_object(path: str) -> Any:
     """What an entry ``module:attribute`` of `TRANSITIONS` or `HALTING_RULES` names."""
     module, _, attribute = path.partition(":")
     return getattr(import_module(module), attribute)

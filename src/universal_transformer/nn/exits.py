@@ -31,7 +31,7 @@ from universal_transformer.axes import Bool, Float, PerStep, Scalar, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.nn.config import Exit, HaltingConfig
-from universal_transformer.nn.halting import Rule, Sequences, UnitState, act, wide
+from universal_transformer.nn.halting import Rule, Sequences, UnitState, accumulation_dtype, act
 
 Head = Callable[[Tensor], Tensor]
 """States to logits: ``[*rows, width]`` to ``[*rows, classes]``, or ``[batch, position, width]`` to ``[batch,
@@ -102,10 +102,12 @@ class ExitUnit:
     ) -> tuple[Values, UnitState]:
         """``p`` after a step that computed ``states``, and what the next step compares with."""
         if self.exit.kind in ("state_change", "second_difference"):
-            holds, unit_state = self._compare_states(states.to(wide(states.dtype)), unit_state, sequences=sequences)
+            holds, unit_state = self._compare_states(
+                states.to(accumulation_dtype(states.dtype)), unit_state, sequences=sequences
+            )
         else:
             holds, unit_state = self._compare_outputs(states, unit_state, sequences=sequences)
-        return holds.to(wide(states.dtype)), unit_state
+        return holds.to(accumulation_dtype(states.dtype)), unit_state
 
     def cost(self, weights: PerStep, unit_state: UnitState, *, min_steps: int) -> Scalar | None:  # noqa: ARG002
         """Nothing was trained to stop."""
@@ -127,7 +129,7 @@ class ExitUnit:
     ) -> tuple[Bool[Tensor, "*rows"], UnitState]:
         assert self.head is not None
         logits = self.head(states) if self.scope == "position" else sequences.apply(self.head, states)
-        outputs = logits.to(wide(logits.dtype)).log_softmax(-1)
+        outputs = logits.to(accumulation_dtype(logits.dtype)).log_softmax(-1)
         if self.exit.kind == "confidence":
             return outputs.amax(-1).exp() > self.exit.threshold, ()
         change = divergence(unit_state[0], outputs) if unit_state else torch.full_like(outputs[..., 0], torch.inf)

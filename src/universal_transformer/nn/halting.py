@@ -25,7 +25,7 @@ from universal_transformer.nn.config import HaltingConfig
 OutputRule = Literal["mean", "interpolate", "final"]
 
 
-def wide(dtype: torch.dtype) -> torch.dtype:
+def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """The type in which probabilities are summed: 16 bits are too coarse for a comparison with a threshold."""
     return torch.promote_types(dtype, torch.float32)
 
@@ -145,7 +145,7 @@ def ponder(
     return Decision(total.masked_fill(halts, 1.0), torch.where(halts, 1.0 - cumulative, weight), halts)
 
 
-def weigh(new: Float[Tensor, "*rows width"], weight: Float[Tensor, "*rows"], *, rule: OutputRule) -> Tensor:
+def output_term(new: Float[Tensor, "*rows width"], weight: Float[Tensor, "*rows"], *, rule: OutputRule) -> Tensor:
     """The term that a step's state adds to the output: ``w x``, or ``x`` itself of the rule ``final``."""
     return new if rule == "final" else weight.unsqueeze(-1) * new
 
@@ -157,7 +157,7 @@ def combine(
     *,
     rule: OutputRule,
 ) -> Float[Tensor, "*rows width"]:
-    """The output ``S`` after a step whose term is :func:`weigh` (decision D8).
+    """The output ``S`` after a step whose term is :func:`output_term` (decision D8).
 
     ``mean``: ``S + w x`` (Graves). ``interpolate``: ``w x + (1 - w) S`` (the paper's listing). ``final``: ``x``.
     """
@@ -177,7 +177,7 @@ class Halting(NamedTuple):
     @classmethod
     def start(cls, states: States, *, padding: Padding | None) -> "Halting":
         """``h = R = N = 0``; everything but padding runs."""
-        zero = torch.zeros(states.shape[:2], dtype=wide(states.dtype), device=states.device)
+        zero = torch.zeros(states.shape[:2], dtype=accumulation_dtype(states.dtype), device=states.device)
         running = torch.ones_like(zero, dtype=torch.bool) if padding is None else ~padding
         return cls(zero, zero, zero, running)
 
@@ -258,7 +258,7 @@ class HaltingUnit(nn.Module):
             return self._logit(states)
 
     def _logit(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
-        dtype = wide(states.dtype)
+        dtype = accumulation_dtype(states.dtype)
         return linear(self.features(states).to(dtype), self.weight.to(dtype), self.bias.to(dtype)).squeeze(-1)
 
     def probability(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
@@ -290,7 +290,7 @@ class LengthUnit:
     ) -> tuple[Float[Tensor, "*rows"], UnitState]:
         """``p = 0``."""
         del sequences
-        return states.new_zeros(states.shape[:-1], dtype=wide(states.dtype)), unit_state
+        return states.new_zeros(states.shape[:-1], dtype=accumulation_dtype(states.dtype)), unit_state
 
     def cost(self, weights: PerStep, unit_state: UnitState, *, min_steps: int) -> Scalar | None:  # noqa: ARG002
         """Nothing is trained to stop."""

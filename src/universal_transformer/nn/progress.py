@@ -62,7 +62,7 @@ class HaltingProgress:
         """Before the first step, of ``blocks`` blocks, where everything but ``padding`` runs."""
         zero = torch.zeros_like(states)
         later = blocks - 1 if unit.config.state == "frozen" else 0
-        shown = states if unit.config.shows_mean else None
+        shown = states if unit.config.attends_to_expected_state else None
         return cls(states, zero, Halting.start(states, padding=padding), entered=(zero,) * later, shown=shown)
 
     def trace(self, padding: Padding | None, *, unit: StopUnit, depth: Depth) -> Trace:

@@ -30,7 +30,7 @@ from universal_transformer.nn.halting import (
     UnitState,
     check_threshold,
     combine,
-    weigh,
+    output_term,
 )
 from universal_transformer.nn.progress import Depth, HaltingProgress
 from universal_transformer.nn.stick_breaking import expected_state
@@ -301,7 +301,7 @@ class Recurrence(nn.Module):
         stop = unit.config.remainder_at_cap and context.is_last(step, depth.max_steps)
         decision = unit.rule(halting.cumulative, probability, threshold=depth.threshold, stop=stop)
         halting, weight = halting.advance(decision)
-        term = weigh(new, weight, rule=unit.config.output)
+        term = output_term(new, weight, rule=unit.config.output)
         if unit.config.state == "frozen":
             new = torch.where(active.unsqueeze(-1), new, states)
         return new, halting, unit_state, entered, probability, weight, term

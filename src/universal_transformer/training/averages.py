@@ -12,7 +12,7 @@ from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.training.replica import divided_as, whole
 
 
-class RunningMean:
+class ExponentialMovingAverage:
     """The exponential moving average ``a ← d a + (1 - d) θ`` after update u, with ``a = θ`` at first.
 
     The decay is ``d = min(decay, (1 + u) / (10 + u))``.
@@ -51,7 +51,7 @@ class RunningMean:
         return {name: whole(tensor) for name, tensor in self.weights.items()}
 
 
-class Averager:
+class ValidationAverage:
     """The mean of the weights at the last `count` validations (0 or 1: no average)."""
 
     def __init__(self, count: int) -> None:
@@ -81,7 +81,7 @@ class Averager:
 
 
 def by_validation(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """Return the weights of each validation in what `Averager.tensors` returns, by its number as text."""
+    """Return the weights of each validation in what `ValidationAverage.tensors` returns, by its number as text."""
     found: dict[str, dict[str, Tensor]] = {}
     for full_name, tensor in tensors.items():
         index, _, name = full_name.partition("/")

@@ -27,7 +27,7 @@ from universal_transformer.training import checkpoint as checkpoints
 from universal_transformer.training import folder as folders
 from universal_transformer.training import halting_schedule
 from universal_transformer.training import optimizer as optimizers
-from universal_transformer.training.averages import Averager, RunningMean
+from universal_transformer.training.averages import ExponentialMovingAverage, ValidationAverage
 from universal_transformer.training.batches import TrainingBatches
 from universal_transformer.training.comparison import BaselineComparison
 from universal_transformer.training.config import BASELINE, CHECKPOINTS, CONFIG, METRICS, RunConfig
@@ -78,8 +78,8 @@ class TrainingRun:
             metric=metric,
             processes=self.divided,
         )
-        self.averager = Averager(self.training.average_checkpoints)
-        self.running = RunningMean(self.training.ema_decay)
+        self.averager = ValidationAverage(self.training.average_checkpoints)
+        self.running = ExponentialMovingAverage(self.training.ema_decay)
         self.best_weights: dict[str, Tensor] = {}
         self.state = RunState()
         self.saved_at = time.monotonic()

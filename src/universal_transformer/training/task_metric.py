@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from universal_transformer.data.example import Example, sizes, spread
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.inference import InferenceOptions
-from universal_transformer.evaluation.report import DECISIVE
+from universal_transformer.evaluation.report import PRIMARY_SCORE
 from universal_transformer.evaluation.scores import ScoreSums, scores
 from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.evaluation.texts import check_packages
@@ -59,6 +59,6 @@ class TaskMetric:
         return self._decisive(sums)
 
     def _decisive(self, sums: ScoreSums) -> dict[str, float]:
-        task, name = self.task, DECISIVE[self.task.metric]
+        task, name = self.task, PRIMARY_SCORE[self.task.metric]
         found, _ = scores(sums, metric=task.metric, codec=task.codec, bleu_tokenizer=task.bleu_tokenizer)
         return {name: found[name]} if sums.count else {}

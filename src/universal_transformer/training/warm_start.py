@@ -48,12 +48,12 @@ def starting_weights(model: Model, codec: Codec, config: RunConfig) -> list[str]
     """Copy what a run starts from into `model`; return lines that say what it was, none of a run that starts anew."""
     if config.warm_start is None:
         return []
-    take = take_all if config.training.stage == "halting" else take_over
+    take = copy_all if config.training.stage == "halting" else copy_matching
     return take(model, codec, config.warm_start)
 
 
 @torch.no_grad()
-def take_over(model: Model, codec: Codec, start: WarmStart) -> list[str]:
+def copy_matching(model: Model, codec: Codec, start: WarmStart) -> list[str]:
     """Copy what fits into `model`; return lines that say what was taken over and what was not.
 
     Raises UserError if nothing fits, or if the weights are no longer those that the configuration records.
@@ -85,7 +85,7 @@ def take_over(model: Model, codec: Codec, start: WarmStart) -> list[str]:
 
 
 @torch.no_grad()
-def take_all(model: Model, codec: Codec, start: WarmStart) -> list[str]:
+def copy_all(model: Model, codec: Codec, start: WarmStart) -> list[str]:
     """Copy all weights but those of halting units into `model`, which is that of the run otherwise; return a line.
 
     Raises UserError for data that are no longer those of the run: other tokens, or more or fewer of them.
