@@ -13,7 +13,8 @@ convolutions of frames and of pixels   normal, standard deviation ``(2 / fan_in)
                                        Glorot's, the embedding of one channel of pixels would be about 100 times
                                        smaller than the position signal
 depthwise convolutions                 uniform over ``± kernel^-1/2``
-halting unit                           weight Glorot uniform; bias ``halting.bias``, by default ``-ln(2T - 1)``.
+halting unit                           by default weight 0 and bias ``-ln(2T - 1)``; with ``halting.bias`` the weight is
+                                       Glorot uniform and the bias this number.
                                        With ponder: weight 0, bias the logit of the prior's rate by default
 classifier                             Glorot uniform, bias 0
 =====================================  ==============================================================
