@@ -1,10 +1,10 @@
-"""Compare learning rate schedules and averages of weights at the length of a recipe.
+"""Compare learning rate schedules and averages of weights in trainings of the length of a recipe.
 
     python experiments/schedules.py FOLDER
 
-Trains generated stories at a fixed depth for 1,200 updates with each schedule (about 2 minutes of one core) and writes
-results/schedules.jsonl and results/schedules.md. Runs are in FOLDER; one that was stopped is continued, and a line that
-exists is kept.
+Trains generated stories for 1,200 updates with each schedule (about 2 minutes of one core), at a fixed depth of 6 or
+with ACT, and writes results/schedules.jsonl and results/schedules.md. Runs are in FOLDER; one that was stopped is
+continued, and a line that exists is kept.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "schedules"
 UPDATES, SEEDS = 1200, (0, 1)
 CONSTANT = {"training.schedule": "constant"}
 MEAN = {"training.ema_decay": 0.999}
+HALTING = {"model.halting.side": "both"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "cosine to 0": {},
     "cosine to 0, running mean .999": MEAN,
@@ -34,6 +35,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "constant": CONSTANT,
     "constant, running mean .999": {**CONSTANT, **MEAN},
     "constant, mean of the last 3 validations": {**CONSTANT, "training.average_checkpoints": 3},
+    "ACT, cosine to 0": HALTING,
+    "ACT, constant, running mean .999": {**HALTING, **CONSTANT, **MEAN},
 }
 
 
@@ -56,9 +59,9 @@ def recorded() -> list[dict[str, Any]]:
 
 def page(lines: list[dict[str, Any]]) -> Iterator[str]:
     yield "# Schedules and averages of weights\n"
-    yield f"`python experiments/schedules.py FOLDER`: stories at a fixed depth of 6, {UPDATES:,} updates, one figure"
-    yield f"for each seed ({', '.join(map(str, SEEDS))}). The weights are the best on validation of: the best of all"
-    yield "validations, the last ones, and the average, where there is one.\n"
+    yield f"`python experiments/schedules.py FOLDER`: stories, {UPDATES:,} updates, at a fixed depth of 6 where ACT is"
+    yield f"not named, one figure for each seed ({', '.join(map(str, SEEDS))}). The weights are the best on validation of:"
+    yield "the best of all validations, the last ones, and the average, where there is one.\n"
     yield "| schedule | test error, % | chosen weights |\n|---|---|---|"
     for variant in VARIANTS:
         own = [line for line in lines if line["variant"] == variant]
