@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import torch
 
-from universal_transformer.models.plain_layers import MixedRecurrence
+from universal_transformer.models.plain_layers import MixedRecurrence, PlainLayers
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.config import (
     CoordinatesConfig,
@@ -138,9 +138,7 @@ def compile_machine(machine, *, longest):
         [_move(machine, channels, longest=longest), listen],
         depth=Depth(max_steps=1),
         step=StepConfig(blocks=2),
-        before=[listen],  # a machine that halts after one step is found before that step
-        after=[],
-        plain_coordinates=None,
+        plain=PlainLayers(before=[listen], after=[], coordinates=None),  # finds a machine that halts after one step
         halting=halting,
     )
     return recurrence.eval(), channels

@@ -35,7 +35,7 @@ def test_no_weight_is_changed(halting):
 
 
 def test_without_halting_all_steps_are_made():
-    measured = updates(halting=True)
+    measured = updates(halting=True, halting_bias=-1.0)
     assert measured.cost(BATCHES, largest=[]).steps < 5
     measured.never_halt()
     assert measured.cost(BATCHES, largest=[]).steps == 5

@@ -11,7 +11,7 @@ from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.execution import memory
 
-THRESHOLD = "a cumulative probability to stop at lies in (0, 1], usually 0.99"
+THRESHOLD = "a cumulative probability to stop at is a number in (0, 1], usually 0.99"
 DEPTHS = [
     ({"max_steps": 0}, "max_steps=0: "),
     ({"max_steps": -2}, "max_steps=-2: "),

@@ -411,9 +411,13 @@ PONDER = {"architecture": "language_model", "halting.side": "decoder", "halting.
         ({"halting.threshold": 0.7}, "halting.threshold=0.7: ponder stops at halting.quantile"),
         (
             {"architecture": "tagger", "halting.side": "encoder", "depth.max_steps": "length"},
-            "ponder needs one last step",
+            "with ponder all sequences have the same last step",
         ),
         ({"halting.prior_steps": 0.5}, "halting.prior_steps=0.5: at least 1 step"),
+        (
+            {"halting.prior_steps": 3.0, "halting.prior": "uniform"},
+            "halting.prior_steps=3.0: a uniform prior has no rate",
+        ),
         ({"tensor2tensor.plain_layers_after": 1}, "tensor2tensor.plain_layers_after=1: ponder needs the output"),
     ],
 )

@@ -111,7 +111,7 @@ def test_a_fixed_depth_knows_no_delay(tmp_path):
 def test_steps_of_encoder_and_decoder_are_recorded_apart(tmp_path, monkeypatch):
     """A side that has one step only does not count as collapsed."""
     monkeypatch.setattr(collapse_watch, "COLLAPSE_UPDATES", 4)
-    model = replaced(tiny.model_config(halting=True), {"depth.decoder_max_steps": 1})
+    model = replaced(tiny.model_config(halting=True, halting_bias=-1.0), {"depth.decoder_max_steps": 1})
     result = train(tiny.run_config(model), tmp_path / "run", task=tiny.task("encoder_decoder"), quiet=True)
     lines = [line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if "mean_steps" in line]
     assert {line["event"] for line in lines} == {"update", "validation", "end"}

@@ -12,7 +12,7 @@ share them.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -196,7 +196,7 @@ class Halting(NamedTuple):
         )
 
 
-def check_threshold(threshold: float) -> float:
+def check_threshold(threshold: Any) -> float:
     """UserError unless ``0 < threshold <= 1``."""
     if not isinstance(threshold, int | float) or not 0.0 < threshold <= 1.0:
         raise UserError(
@@ -236,10 +236,9 @@ class HaltingUnit(nn.Module):
     @torch.no_grad()
     def initialise(self) -> None:
         """Set the weights that training starts with: ``w = 0`` with the default bias, which alone decides at first."""
+        nn.init.xavier_uniform_(self.weight)  # drawn in any case: a seed gives all other weights the same values
         if self.config.bias is None:
             nn.init.zeros_(self.weight)
-        else:
-            nn.init.xavier_uniform_(self.weight)
         nn.init.constant_(self.bias, self.first_bias)
 
     def features(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:

@@ -7,7 +7,7 @@ band, bands, columns of a stack, stacks, and (where boxes are square) rows with 
 from __future__ import annotations
 
 import hashlib
-import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -67,7 +67,7 @@ class BoardShape:
         return free
 
     def solutions(
-        self, cells: Sequence[int], *, limit: int = 2, draw: Random | None = None, most_filled: float = math.inf
+        self, cells: Sequence[int], *, limit: int = 2, draw: Random | None = None, most_filled: int = sys.maxsize
     ) -> list[Cells]:
         """Return up to `limit` solutions; `draw` gives the order in which digits are tried.
 
@@ -238,7 +238,7 @@ class _Search:
     blanks: list[int]
     limit: int
     draw: Random | None
-    most_filled: float
+    most_filled: int
     found: list[Cells] = field(default_factory=list)
 
     def fill(self) -> None:
