@@ -1,19 +1,19 @@
 """Compare learning rate schedules and averages of weights in trainings of the length of a recipe.
 
-    python experiments/schedules.py FOLDER
+    python experiments/schedules.py FOLDER [TASK ...]
 
-Trains generated stories for 1,200 updates with each schedule (about 2 minutes of one core), at a fixed depth of 6 or
-with ACT, and writes results/schedules.jsonl and results/schedules.md. Runs are in FOLDER; one that was stopped is
-continued, and a line that exists is kept.
+Trains each task with each schedule (2 to 10 minutes of one core), at a fixed depth or with ACT, and writes
+results/schedules.jsonl and results/schedules.md. Runs are in FOLDER; one that was stopped is continued, and a line that
+exists is kept.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.recipes import RECIPES
@@ -24,11 +24,12 @@ from universal_transformer.training.trainer import train
 from universal_transformer.typed import replaced
 
 RESULTS = Path(__file__).parents[1] / "results" / "schedules"
-UPDATES, SEEDS = 1200, (0, 1)
+SEEDS = (0, 1)
 CONSTANT = {"training.schedule": "constant"}
 MEAN = {"training.ema_decay": 0.999}
 HALTING = {"model.halting.side": "both"}
-VARIANTS: dict[str, dict[str, Any]] = {
+TWO = {"cosine to 0": {}, "constant, running mean .999": {**CONSTANT, **MEAN}}
+ALL: dict[str, dict[str, Any]] = {
     "cosine to 0": {},
     "cosine to 0, running mean .999": MEAN,
     "cosine to 0, mean of the last 3 validations": {"training.average_checkpoints": 3},
@@ -40,16 +41,34 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def configuration(variant: str, *, seed: int) -> RunConfig:
+class Comparison(NamedTuple):
+    """A task of the comparison: its recipe, the updates of a run, the variants, and the test set that is scored."""
+
+    recipe: str
+    updates: int
+    variants: dict[str, dict[str, Any]]
+    test: str = "test"
+
+
+TASKS = {
+    "stories": Comparison("stories", 1200, ALL),
+    "bAbI 1K joint": Comparison("babi-1k-joint", 3300, TWO),
+    "sudoku 6 × 6": Comparison("sudoku-6", 1500, TWO),
+    "multiplication, 400 digits": Comparison("multiplication-distance-positions", 1500, TWO, "length 400"),
+}
+
+
+def configuration(task: str, variant: str, *, seed: int) -> RunConfig:
+    recipe, updates, variants, _ = TASKS[task]
     common = {
         "model.halting.side": "none",
         "training.minutes": 0.0,
-        "training.max_updates": UPDATES,
-        "training.validate_every": UPDATES // 8,
+        "training.max_updates": updates,
+        "training.validate_every": updates // 8,
         "training.threads": 1,
         "training.seed": seed,
     }
-    return replaced(replaced(RECIPES["stories"](), common), VARIANTS[variant])
+    return replaced(replaced(RECIPES[recipe](), common), variants[variant])
 
 
 def recorded() -> list[dict[str, Any]]:
@@ -59,43 +78,58 @@ def recorded() -> list[dict[str, Any]]:
 
 def page(lines: list[dict[str, Any]]) -> Iterator[str]:
     yield "# Schedules and averages of weights\n"
-    yield f"`python experiments/schedules.py FOLDER`: stories, {UPDATES:,} updates, at a fixed depth of 6 where ACT is"
-    yield "not named, one figure for each of seeds 0 and 1. The weights are the best on validation of the best of all"
+    yield "`python experiments/schedules.py FOLDER`: answers that are wrong, in per cent, one figure for each of seeds"
+    yield "0 and 1. The depth is fixed where ACT is not named. The weights are the best on validation of the best of all"
     yield "validations, the last ones, and the average, where there is one.\n"
-    yield "| schedule | test error, % | chosen weights |\n|---|---|---|"
-    for variant in VARIANTS:
-        own = [line for line in lines if line["variant"] == variant]
-        errors = ", ".join(f"{line['error']:.2f}" for line in own)
-        yield f"| {variant} | {errors} | {', '.join(line['chosen'] for line in own)} |"
+    yield "| task (updates) | schedule | test error, % | chosen weights |\n|---|---|---|---|"
+    for task, comparison in TASKS.items():
+        for variant in comparison.variants:
+            own = [line for line in lines if (line["task"], line["variant"]) == (task, variant)]
+            errors = ", ".join(f"{line['error']:.2f}" for line in own) or "not measured"
+            chosen = ", ".join(line["chosen"] for line in own)
+            yield f"| {task} ({comparison.updates:,}) | {variant} | {errors} | {chosen} |"
 
 
-def main(folder: Path) -> None:
-    for variant in VARIANTS:
+def wrong(metrics: Mapping[str, float]) -> float:
+    """Return the share of wrong answers, in per cent."""
+    return metrics["error"] if "error" in metrics else 100 * (1 - metrics["sequence_accuracy"])
+
+
+def measure(task: str, variant: str, *, seed: int, folder: Path) -> dict[str, Any]:
+    comparison = TASKS[task]
+    name = f"{comparison.recipe}-{list(comparison.variants).index(variant)}-{seed}"
+    config, run = configuration(task, variant, seed=seed), folder / name
+    loaded = config.data.load()
+    result = train(config, run, task=loaded, resume=run.exists())
+    if result.stopped == "interrupted":
+        raise SystemExit(130)
+    (total,) = evaluate(load_pretrained(run / "model"), loaded, split=comparison.test).totals
+    return {
+        "task": task,
+        "variant": variant,
+        "seed": seed,
+        "updates": result.updates,
+        "config": config.digest(),
+        "commit": code_in_use().commit,
+        "chosen": result.chosen,
+        "error": wrong(total.metrics),
+        "count": total.count,
+    }
+
+
+def main(folder: Path, tasks: Sequence[str]) -> None:
+    for task in tasks or TASKS:
         for seed in SEEDS:
-            if (variant, seed) in {(line["variant"], line["seed"]) for line in recorded()}:
-                continue
-            config = configuration(variant, seed=seed)
-            run, task = folder / f"{list(VARIANTS).index(variant)}-{seed}", config.data.load()
-            result = train(config, run, task=task, resume=run.exists())
-            if result.stopped == "interrupted":
-                raise SystemExit(130)
-            (total,) = evaluate(load_pretrained(run / "model"), task).totals
-            line = {
-                "variant": variant,
-                "seed": seed,
-                "updates": result.updates,
-                "config": config.digest(),
-                "commit": code_in_use().commit,
-                "chosen": result.chosen,
-                "error": total.metrics["error"],
-                "count": total.count,
-            }
-            with RESULTS.with_suffix(".jsonl").open("a") as file:
-                file.write(json.dumps(line) + "\n")
-            RESULTS.with_suffix(".md").write_text("\n".join(page(recorded())) + "\n", encoding="utf-8")
+            for variant in TASKS[task].variants:
+                if (task, variant, seed) in {(line["task"], line["variant"], line["seed"]) for line in recorded()}:
+                    continue
+                line = measure(task, variant, seed=seed, folder=folder)
+                with RESULTS.with_suffix(".jsonl").open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+                RESULTS.with_suffix(".md").write_text("\n".join(page(recorded())) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        sys.exit(__doc__)
-    main(Path(sys.argv[1]))
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-") or set(sys.argv[2:]) - set(TASKS):
+        sys.exit(f"{__doc__}\nTasks: {', '.join(TASKS)}")
+    main(Path(sys.argv[1]), sys.argv[2:])

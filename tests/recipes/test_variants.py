@@ -56,7 +56,12 @@ def test_halting_may_take_twice_the_steps_of_the_fixed_depth(name):
 @pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("-ut-post-norm")])
 def test_post_norm_differs_in_what_it_takes_to_train_it(name):
     base, found = RECIPES[name.removesuffix("-ut-post-norm")](), RECIPES[name]()
-    changes = {"recipe": name, "model.step.norm": "deep", "training.warmup_updates": 2 * base.training.warmup_updates}
+    changes = {
+        "recipe": name,
+        "model.step.norm": "deep",
+        "training.learning_rate": base.training.learning_rate / 2,
+        "training.warmup_updates": 2 * base.training.warmup_updates,
+    }
     assert found == replaced(base, changes)
     assert base.model.step.norm == "pre"
 
