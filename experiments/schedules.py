@@ -79,8 +79,8 @@ def recorded() -> list[dict[str, Any]]:
 def page(lines: list[dict[str, Any]]) -> Iterator[str]:
     yield "# Schedules and averages of weights\n"
     yield "`python experiments/schedules.py FOLDER`: answers that are wrong, in per cent, one figure for each of seeds"
-    yield "0 and 1. The depth is fixed where ACT is not named. The weights are the best on validation of the best of all"
-    yield "validations, the last ones, and the average, where there is one.\n"
+    yield "0 and 1. The depth is fixed where ACT is not named. The weights are the best on validation of the best of"
+    yield "all validations, the last ones, and the average, where there is one.\n"
     yield "| task (updates) | schedule | test error, % | chosen weights |\n|---|---|---|---|"
     for task, comparison in TASKS.items():
         for variant in comparison.variants:
