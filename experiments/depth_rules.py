@@ -83,7 +83,9 @@ class Comparison:
 
 TASKS = {
     "stories": Comparison(
-        "stories --training.minutes 0 --training.max-updates 1500", "--split test --tolerance 0.01", steps=6
+        "stories --training.minutes 0 --training.max-updates 1500 --training.schedule cosine --training.ema-decay 0",
+        "--split test --tolerance 0.01",
+        steps=6,
     ),
     "sudoku": Comparison("sudoku-4", "--split test --limit 500 --tolerance 0.01", steps=16),
     "addition": Comparison(

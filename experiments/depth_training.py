@@ -74,6 +74,8 @@ def configuration(variant: str, *, seed: int) -> RunConfig:
         "training.minutes": 0.0,
         "training.max_updates": UPDATES,
         "training.batch_tokens": 512,
+        "training.schedule": "cosine",
+        "training.ema_decay": 0.0,
         "training.warmup_updates": 50,
         "training.validate_every": UPDATES // 4,
         "training.threads": 1,

@@ -25,18 +25,18 @@ from universal_transformer.typed import replaced
 
 RESULTS = Path(__file__).parents[1] / "results" / "schedules"
 SEEDS = (0, 1)
-CONSTANT = {"training.schedule": "constant"}
+COSINE, CONSTANT = {"training.schedule": "cosine"}, {"training.schedule": "constant"}
 MEAN = {"training.ema_decay": 0.999}
 HALTING = {"model.halting.side": "both"}
-TWO = {"cosine to 0": {}, "constant, running mean .999": {**CONSTANT, **MEAN}}
+TWO: dict[str, dict[str, Any]] = {"cosine to 0": COSINE, "constant, running mean .999": {**CONSTANT, **MEAN}}
 ALL: dict[str, dict[str, Any]] = {
-    "cosine to 0": {},
-    "cosine to 0, running mean .999": MEAN,
-    "cosine to 0, mean of the last 3 validations": {"training.average_checkpoints": 3},
+    "cosine to 0": COSINE,
+    "cosine to 0, running mean .999": {**COSINE, **MEAN},
+    "cosine to 0, mean of the last 3 validations": {**COSINE, "training.average_checkpoints": 3},
     "constant": CONSTANT,
     "constant, running mean .999": {**CONSTANT, **MEAN},
     "constant, mean of the last 3 validations": {**CONSTANT, "training.average_checkpoints": 3},
-    "ACT, cosine to 0": HALTING,
+    "ACT, cosine to 0": {**HALTING, **COSINE},
     "ACT, constant, running mean .999": {**HALTING, **CONSTANT, **MEAN},
 }
 
@@ -62,6 +62,7 @@ def configuration(task: str, variant: str, *, seed: int) -> RunConfig:
     recipe, updates, variants, _ = TASKS[task]
     common = {
         "model.halting.side": "none",
+        "training.ema_decay": 0.0,
         "training.minutes": 0.0,
         "training.max_updates": updates,
         "training.validate_every": updates // 8,
