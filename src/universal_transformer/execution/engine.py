@@ -16,7 +16,7 @@ from universal_transformer.execution.recompute import Recompute, compute, normal
 from universal_transformer.execution.rows import BatchLayout, RowState
 from universal_transformer.nn.block import Block, Sublayer
 from universal_transformer.nn.halting import combine, output_term
-from universal_transformer.nn.progress import Depth
+from universal_transformer.nn.progress import Depth, decide
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.stick_breaking import expected_state
 
@@ -95,17 +95,15 @@ class RowEngine:
     def _halt(self, rows: RowState, timed: Rows, new: Rows) -> StepResult:
         """The halting rule, and the new state's term of the output."""
         assert self.unit is not None
-        config, depth = self.unit.config, self.depth
+        rule, depth = self.unit.config.output, self.depth
         read = timed if self.unit.reads == "timed" else self.close(new)
         probability, rows.unit_state = self.unit.halting_probability(read, rows.unit_state, sequences=rows.layout)
-        if depth.min_steps > 1:
-            may_halt = rows.step >= depth.min_steps - 1
-            probability = probability * may_halt
         steps = depth.max_steps if self.lengths is None else self.lengths.index_select(0, rows.layout.sequence)
         last = rows.step == steps - 1
-        stop = last if config.remainder_at_cap else False
-        decision = self.unit.rule(rows.cumulative, probability, threshold=depth.threshold, stop=stop)
-        term = output_term(new.to(rows.output.dtype), decision.weight, rule=config.output)
+        probability, decision = decide(
+            self.unit, rows.cumulative, probability, depth=depth, step=rows.step, is_last=last
+        )
+        term = output_term(new.to(rows.output.dtype), decision.weight, rule=rule)
         if rows.shown is not None:
             before = rows.output
             if isinstance(rows.layout, BatchLayout):
@@ -114,12 +112,12 @@ class RowEngine:
             rows.shown = mean if rows.signal is None else mean + rows.signal
         rows.cumulative = decision.cumulative
         if not isinstance(rows.layout, BatchLayout):
-            rows.output = combine(rows.output, term, decision.weight, rule=config.output)
-        elif config.output == "mean":  # as `combine`, in place
+            rows.output = combine(rows.output, term, decision.weight, rule=rule)
+        elif rule == "mean":  # as `combine`, in place
             rows.output.index_add_(0, rows.layout.index, term)
         else:
             index = rows.layout.index
-            combined = combine(rows.output.index_select(0, index), term, decision.weight, rule=config.output)
+            combined = combine(rows.output.index_select(0, index), term, decision.weight, rule=rule)
             rows.output.index_copy_(0, index, combined)
         return StepResult(probability, decision.weight, decision.halts, decision.cumulative < 1.0)
 

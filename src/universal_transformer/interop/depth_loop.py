@@ -16,7 +16,7 @@ from universal_transformer.axes import Float, Padding, States, Tensor
 from universal_transformer.nn.attention import ProjectedSource
 from universal_transformer.nn.context import AttentionContext
 from universal_transformer.nn.halting import Halting, combine, output_term
-from universal_transformer.nn.progress import Depth, HaltingProgress
+from universal_transformer.nn.progress import Depth, HaltingProgress, decide
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
 
@@ -84,14 +84,12 @@ def _one_step(
     """What follows ``before`` after ``step``, a tensor; ``signal``: τ of this step. All steps share their blocks."""
     states, output, halting = before.states, before.output, before.halting
     unit, active = recurrence.unit, halting.running
-    rule, last = unit.config.output, step == depth.max_steps - 1
+    rule, last = unit.config.output, (step == depth.max_steps - 1).expand_as(active)
     timed = recurrence.coordinates(states, context.encoding, step=0, num_steps=1, signals=signal)
     instead = recurrence.substitutes(states)
     new, entered = recurrence.step(timed, context, step=0, running=active, entered=before.entered, instead=instead)
     probability = unit(timed if unit.reads == "timed" else recurrence.close(new), padding=padding)
-    probability = torch.where(step < depth.min_steps - 1, 0.0, probability)
-    stop = last.expand_as(active) if unit.config.remainder_at_cap else False
-    decision = unit.rule(halting.cumulative, probability, threshold=depth.threshold, stop=stop)
+    _, decision = decide(unit, halting.cumulative, probability, depth=depth, step=step, is_last=last)
     halting, weight = halting.advance(decision)
     made = combine(output, output_term(new, weight, rule=rule), weight, rule=rule)
     if rule == "final":

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import torch
 
-from universal_transformer.axes import Int, Padding, PerPosition, States, Tensor
+from universal_transformer.axes import Bool, Float, Int, Padding, PerPosition, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.config import MOST_STEPS
 from universal_transformer.nn.exits import ExitUnit
-from universal_transformer.nn.halting import Halting, StopUnit, UnitState
+from universal_transformer.nn.halting import Decision, Halting, StopUnit, UnitState
 from universal_transformer.nn.trace import Trace
 
 
@@ -37,6 +37,25 @@ class Depth(NamedTuple):
         most = max(1, positions)
         depth = self._replace(max_steps=most, min_steps=min(self.min_steps, most), by_length=padding is not None)
         return depth, None if padding is None else (~padding).sum(dim=1)
+
+
+def decide(
+    unit: StopUnit,
+    cumulative: Float[Tensor, "*rows"],
+    probability: Float[Tensor, "*rows"],
+    *,
+    depth: Depth,
+    step: int | Int[Tensor, "*rows"],
+    is_last: bool | Bool[Tensor, "*rows"],
+) -> tuple[Float[Tensor, "*rows"], Decision]:
+    """The probability that counts at ``step`` (from 0), which is 0 before ``min_steps``, and what follows from it.
+
+    ``is_last``: rows that make no further step in any case, and halt with their remainder (decision D7).
+    """
+    if depth.min_steps > 1:
+        probability = probability * (step >= depth.min_steps - 1)
+    stop = is_last if unit.config.remainder_at_cap else False
+    return probability, unit.rule(cumulative, probability, threshold=depth.threshold, stop=stop)
 
 
 @dataclass

@@ -32,7 +32,7 @@ from universal_transformer.nn.halting import (
     combine,
     output_term,
 )
-from universal_transformer.nn.progress import Depth, HaltingProgress
+from universal_transformer.nn.progress import Depth, HaltingProgress, decide
 from universal_transformer.nn.stick_breaking import expected_state
 from universal_transformer.nn.trace import NOTHING, Kept, Trace
 
@@ -296,10 +296,8 @@ class Recurrence(nn.Module):
         new, entered = self.step(timed, context, step=step, running=active, entered=entered, instead=instead)
         if unit.reads == "new":
             probability, unit_state = unit.halting_probability(self.close(new), unit_state, sequences=sequences)
-        if step < depth.min_steps - 1:
-            probability = torch.zeros_like(probability)
-        stop = unit.config.remainder_at_cap and context.is_last(step, depth.max_steps)
-        decision = unit.rule(halting.cumulative, probability, threshold=depth.threshold, stop=stop)
+        last = context.is_last(step, depth.max_steps)
+        probability, decision = decide(unit, halting.cumulative, probability, depth=depth, step=step, is_last=last)
         halting, weight = halting.advance(decision)
         term = output_term(new, weight, rule=unit.config.output)
         if unit.config.state == "frozen":
