@@ -36,16 +36,16 @@ Weights = Float[Tensor, "batch heads query key"]
 Rows = Float[Tensor, "row width"]
 PerRow = Float[Tensor, "row"]
 Index = Int[Tensor, "row"]  # where rows come from or go to
-Both = Float[Tensor, "row channel"]
+KeysAndValues = Float[Tensor, "row channel"]
 Scalar = Float[Tensor, ""]
 
 __all__ = [
     "Bool",
-    "Both",
     "Float",
     "Heads",
     "Index",
     "Int",
+    "KeysAndValues",
     "Padding",
     "PerPosition",
     "PerRow",

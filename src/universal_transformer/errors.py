@@ -12,7 +12,7 @@ class UserError(ValueError):
     """
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known: Iterable[str]) -> str:
     """Return `` (did you mean …?)``, or nothing if no known name is near."""
     found = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3, cutoff=0.6)
     return f" (did you mean {' or '.join(found)}?)" if found else ""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from universal_transformer.errors import UserError, near
+from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import show
 
 ADDED: Mapping[str, bool] = types.MappingProxyType({"added": True})
@@ -109,7 +109,7 @@ def typed(value: Any, hint: Any, *, where: str, field: str = "", partial: bool =
         return value  # also of a subclass, which bool is of int
     elif type(value) is hint and not (hint is float and not math.isfinite(value)):
         return value
-    guess = near(value, map(str, arguments)) if origin is Literal and isinstance(value, str) else ""
+    guess = suggestion(value, map(str, arguments)) if origin is Literal and isinstance(value, str) else ""
     raise UserError(f"{_place(where, field)}: expected {expected(hint)}, found {show(value)}{guess}")
 
 
@@ -135,7 +135,7 @@ def check_names(
             few = len(known) <= FEW
             hint = f"fields: {listed(sorted(known))}" if few else "written by another version?"
             found = listed(name if name.isidentifier() else show(name) for name in sorted(names))
-            guess = near(min(names), known) if problem == "unknown" else ""
+            guess = suggestion(min(names), known) if problem == "unknown" else ""
             raise UserError(f"{place}: {problem}: {found}{guess}; {hint}")
 
 

@@ -39,7 +39,7 @@ def skipped(share: float, folder: Path) -> Outcome:
         draw, watch, seen = random.Random(0), OutlierWatch(), Seen()
         for at in range(updates):
             loss = seen.next(made(draw, at))
-            if watch.look({"loss": loss, "gradient_norm": 1.0}, sigmas=SIGMAS):
+            if watch.inspect({"loss": loss, "gradient_norm": 1.0}, sigmas=SIGMAS):
                 seen.left_out.add(at + 1)
         seen.count(name, outcome, updates=updates)
     every, false = updates // len(RUNS), 0

@@ -14,7 +14,7 @@ def trace(steps, *, halting=True):
 
 def warnings_after(seen, *, looks):
     watch = CollapseWatch()
-    found = (watch.look(seen, side="decoder", max_steps=8, updates=20) for _ in range(looks))
+    found = (watch.inspect(seen, side="decoder", max_steps=8, updates=20) for _ in range(looks))
     return [text for text in found if text]
 
 
@@ -42,7 +42,7 @@ def test_halting_that_decides_is_not(seen):
 def test_one_look_is_not_long_however_many_updates_it_stands_for():
     watch = CollapseWatch()
     found = [
-        watch.look(trace([[1, 1]]), side="encoder", max_steps=8, updates=COLLAPSE_UPDATES)
+        watch.inspect(trace([[1, 1]]), side="encoder", max_steps=8, updates=COLLAPSE_UPDATES)
         for _ in range(COLLAPSE_LOOKS)
     ]
     assert found[:-1] == [None] * (COLLAPSE_LOOKS - 1)
@@ -52,7 +52,7 @@ def test_one_look_is_not_long_however_many_updates_it_stands_for():
 
 def test_a_single_step_is_no_collapse():
     watch = CollapseWatch()
-    looks = [watch.look(trace([[1, 1]]), side="encoder", max_steps=1, updates=COLLAPSE_UPDATES) for _ in range(5)]
+    looks = [watch.inspect(trace([[1, 1]]), side="encoder", max_steps=1, updates=COLLAPSE_UPDATES) for _ in range(5)]
     assert not any(looks)
 
 
@@ -60,4 +60,4 @@ def test_a_short_recovery_starts_the_count_anew():
     watch = CollapseWatch()
     for _ in range(10):
         for steps, updates in (([[1, 1]], COLLAPSE_UPDATES - 1), ([[1, 4]], 1)):
-            assert watch.look(trace(steps), side="encoder", max_steps=8, updates=updates) is None
+            assert watch.inspect(trace(steps), side="encoder", max_steps=8, updates=updates) is None

@@ -20,7 +20,7 @@ def left_out(losses, *, sigmas=6.0, norm=1.0):
     """The indices of the losses that are outliers."""
     watch = OutlierWatch()
     values = [{"loss": loss, "gradient_norm": norm} for loss in losses]
-    found = [index for index, value in enumerate(values) if watch.look(value, sigmas=sigmas)]
+    found = [index for index, value in enumerate(values) if watch.inspect(value, sigmas=sigmas)]
     assert all(len(kept) <= WINDOW for kept in watch.recent.values())
     return found
 
@@ -40,7 +40,7 @@ def test_norms_with_a_long_tail_are_no_outliers_but_a_spike_is():
     draw, watch = random.Random(0), OutlierWatch()
     norms = [draw.lognormvariate(-3, 0.5) for _ in range(5000)]
     norms[4000] = math.exp(-3 + 10 * 0.5)
-    found = [at for at, norm in enumerate(norms) if watch.look({"loss": 1.0, "gradient_norm": norm}, sigmas=6.0)]
+    found = [at for at, norm in enumerate(norms) if watch.inspect({"loss": 1.0, "gradient_norm": norm}, sigmas=6.0)]
     assert found == [4000]
 
 

@@ -18,7 +18,7 @@ from torch import distributed, multiprocessing
 from universal_transformer.bench.peak_memory import peak_bytes
 from universal_transformer.bench.random_models import BenchmarkSizes, apply, encoder, inputs
 from universal_transformer.bench.result import Measurement, Settings
-from universal_transformer.execution.spread import spread_positions
+from universal_transformer.execution.context_parallel import make_context_parallel
 
 SIZES = BenchmarkSizes(width=128, heads=4, filter_width=512, batch=1, length=512, max_steps=6)
 LENGTHS, PROCESSES, TURNS = (512, 1024, 2048, 4096), (1, 2, 4), 3
@@ -74,7 +74,7 @@ def _work(rank: int, shapes: list[BenchmarkSizes], size: int, threads: int, fold
 def _one_shape(shape: BenchmarkSizes, *, spread: bool) -> dict[str, float]:
     module, states, direction = encoder(shape, halting=False).train(), inputs(shape), inputs(shape, seed=2)
     if spread:
-        spread_positions(module)
+        make_context_parallel(module)
 
     def work() -> None:
         output, _ = apply(module, states.detach().requires_grad_())

@@ -11,7 +11,7 @@ from importlib import import_module
 
 from universal_transformer import __version__
 from universal_transformer.cli.arguments import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, error_line
-from universal_transformer.errors import UserError, near
+from universal_transformer.errors import UserError, suggestion
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train", "train a recipe, or continue a run"),
@@ -96,7 +96,7 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         kind = "option" if name.startswith("-") else "command"
-        raise UserError(f"no {kind} {name!r}{near(name, COMMANDS)}; commands: {', '.join(COMMANDS)}")
+        raise UserError(f"no {kind} {name!r}{suggestion(name, COMMANDS)}; commands: {', '.join(COMMANDS)}")
     keep_freed_memory()
     keep_few_kernels()
     module, _ = COMMANDS[name]

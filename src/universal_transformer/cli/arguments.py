@@ -11,7 +11,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
-from universal_transformer.errors import UserError, near
+from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import printable
 from universal_transformer.models.generated import LENGTH_PENALTY
 from universal_transformer.typed import Range, expected, typed
@@ -43,7 +43,9 @@ class Parser(argparse.ArgumentParser):
             first = unknown[0].split("=", 1)[0]
             if not first.startswith("-"):
                 raise UserError(f"unexpected {first!r}; {self.prog} --help shows what may follow")
-            raise UserError(f"unknown option {first}{near(first, options)}; {self.prog} takes {', '.join(options)}")
+            raise UserError(
+                f"unknown option {first}{suggestion(first, options)}; {self.prog} takes {', '.join(options)}"
+            )
         return known
 
 

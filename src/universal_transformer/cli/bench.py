@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from universal_transformer.cli.arguments import Parser, check_writable, note, number, whole
-from universal_transformer.errors import UserError, near
+from universal_transformer.errors import UserError, suggestion
 
 if TYPE_CHECKING:
     import argparse
@@ -65,7 +65,7 @@ def _check(options: argparse.Namespace) -> None:
     """Refuse, before any measurement, arguments that would fail after it."""
     for name in options.cases:
         if name not in CASES:
-            raise UserError(f"no benchmark {name!r}{near(name, CASES)}; known are {', '.join(CASES)}")
+            raise UserError(f"no benchmark {name!r}{suggestion(name, CASES)}; known are {', '.join(CASES)}")
     if options.json:
         check_writable("--json", options.json)
     if options.plots and options.cases and DRAWN not in options.cases:

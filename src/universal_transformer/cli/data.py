@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from universal_transformer.cli.arguments import DATA_DIR, FAILED, Parser, data_dir, note, say, take
-from universal_transformer.errors import UserError, near
+from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import show_path
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def run(arguments: list[str]) -> int:
     if not options.name:
         raise UserError(f"name a data set: ut data {options.action} NAME; known are {known}")
     if options.name not in DATASETS:
-        raise UserError(f"no data set {options.name!r}{near(options.name, DATASETS)}; known are {known}")
+        raise UserError(f"no data set {options.name!r}{suggestion(options.name, DATASETS)}; known are {known}")
     act = _fetch if options.action == "fetch" else _check
     return act(options.name, options.data_dir)
 

@@ -202,13 +202,13 @@ def save_report(report: Report, run: Run, *, name: str) -> Path:
 @contextmanager
 def sharing_positions(run: Run) -> Iterator[None]:
     """Connect the processes that torchrun started, if it did: they share the positions of every sequence."""
-    from universal_transformer.execution.spread import spread_positions
+    from universal_transformer.execution.context_parallel import make_context_parallel
     from universal_transformer.training.processes import joined, own_device
 
     device = own_device(next(run.model.parameters()).device)
     with joined(device) as processes:
         if processes.size > 1:
-            spread_positions(run.model.to(device))
+            make_context_parallel(run.model.to(device))
         yield
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, get_args, get_origin
 
 from universal_transformer.cli.arguments import convert_word
-from universal_transformer.errors import UserError, near
+from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import show
 from universal_transformer.models.components import VocabularyConfig
 from universal_transformer.models.earlier import PATHS
@@ -120,7 +120,7 @@ def _complete(option: str, hints: dict[str, Any], *, prog: str, also: Sequence[s
     short = {f"--{known.rpartition('.')[2]}" for known in full}
     last_two = {f"--{'.'.join(known[2:].split('.')[-2:])}" for known in full}
     inside = [*last_two, *(f"--{known[2:].split('.')[0]}.{known.rpartition('.')[2]}" for known in full)]
-    guess = near(option, [*inside, *full] if groups else [*short, *also]) or near(option, [*full, *also])
+    guess = suggestion(option, [*inside, *full] if groups else [*short, *also]) or suggestion(option, [*full, *also])
     raise UserError(f"unknown field {option}{guess}; {prog} --help lists all")
 
 

@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from universal_transformer.errors import UserError, near
+from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import quoted, show_path
 from universal_transformer.pretrained_models import find, is_pretrained, known
 from universal_transformer.training.config import CONFIG, HELD_OUT, METRICS, MODEL
@@ -193,7 +193,7 @@ def _others(folder: Path) -> str:
         with suppress(OSError):
             found += place.iterdir()
     runs = sorted({path.as_posix() for path in found if os.path.isfile(path / CONFIG)})
-    guess = near(folder.as_posix(), runs)
+    guess = suggestion(folder.as_posix(), runs)
     if guess or not runs:
         return guess
     return f"; runs here: {', '.join(runs[:5])}{', …' * (len(runs) > 5)}"

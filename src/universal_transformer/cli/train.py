@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from universal_transformer.cli.arguments import INTERRUPTED, data_dir, first_alone_speaks, is_first, note, say, take
 from universal_transformer.cli.run_folder import is_finished, load_data, read_config, with_found_files
-from universal_transformer.errors import UserError, near
+from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import quoted, show_path
 from universal_transformer.pretrained_models import find
 from universal_transformer.training.config import CONFIG
@@ -221,7 +221,7 @@ def _recipe(name: str) -> RunConfig:
     from universal_transformer.recipes import RECIPES
 
     if name not in RECIPES:
-        raise UserError(f"no recipe {name!r}{near(name, RECIPES)}; {_known()}")
+        raise UserError(f"no recipe {name!r}{suggestion(name, RECIPES)}; {_known()}")
     return RECIPES[name]()
 
 

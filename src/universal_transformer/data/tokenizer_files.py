@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from universal_transformer.data.tokenizer import KINDS, MAX_VOCABULARY, SPECIAL, UNKNOWN, Tokenizer, check_tokenizer
-from universal_transformer.errors import UserError, near
+from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import parse_json, read_bytes, show, show_path, write_bytes
 
 FIRST = len(SPECIAL)
@@ -243,8 +243,8 @@ def check_choice(choice: str, vocabulary_size: int, *, lower_case: bool) -> None
     if not choice.endswith(ENDINGS):
         if choice not in KINDS:
             raise UserError(
-                f"--data.tokenizer {show(choice)}: expected one of {', '.join(KINDS)}{near(choice, KINDS)}, or a file: "
-                "tokenizer.json of Hugging Face, or a .model of SentencePiece"
+                f"--data.tokenizer {show(choice)}: expected one of {', '.join(KINDS)}{suggestion(choice, KINDS)}, or "
+                "a file: tokenizer.json of Hugging Face, or a .model of SentencePiece"
             )
         check_tokenizer(choice, vocabulary_size)
     elif lower_case:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch.nn.functional import linear
 
-from universal_transformer.axes import Both, Float, Int, Rows, Tensor
+from universal_transformer.axes import Float, Int, KeysAndValues, Rows, Tensor
 from universal_transformer.execution.recompute import Recompute, compute, normalise
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.halting import accumulation_dtype
@@ -26,7 +26,7 @@ from universal_transformer.nn.halting import accumulation_dtype
 class Projected(NamedTuple):
     """Keys and values of rows without their step part, and ``σ_t²`` of all steps where it is needed."""
 
-    rows: Both
+    rows: KeysAndValues
     variance: Float[Tensor, "row step"] | None
 
     def choose(self, index: Int[Tensor, "kept"]) -> "Projected":
@@ -36,12 +36,12 @@ class Projected(NamedTuple):
 
 
 def read(
-    rows: Both,
+    rows: KeysAndValues,
     variance: Float[Tensor, "row"] | None,
-    part: Float[Tensor, "channel"] | Both | None,
+    part: Float[Tensor, "channel"] | KeysAndValues | None,
     *,
-    out: Both | None = None,
-) -> Both:
+    out: KeysAndValues | None = None,
+) -> KeysAndValues:
     """Keys and values as a step sees them, up to what is the same for all: ``(rows + part) / σ``."""
     if variance is None or part is None:
         return rows

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from universal_transformer.axes import Bool, Both, Float, Index, Rows, Tensor
+from universal_transformer.axes import Bool, Float, Index, KeysAndValues, Rows, Tensor
 from universal_transformer.execution.kernels import product
 from universal_transformer.execution.projection import HaltedProjection, Projected, read
 from universal_transformer.execution.recompute import Recompute
@@ -120,7 +120,7 @@ class BatchStore:
             if write is not None:
                 self._put(*write)
 
-    def read(self, step: int, part: Tensor | None) -> Both:
+    def read(self, step: int, part: Tensor | None) -> KeysAndValues:
         """Keys and values as ``step`` sees them."""
         assert self.entries is not None
         rows, variance = self.entries
@@ -130,7 +130,7 @@ class BatchStore:
             self.scratch = torch.empty_like(rows)
         return read(rows, variance[:, step], part, out=self.scratch)
 
-    def heads(self, rows: Both) -> tuple[BatchKeys, BatchKeys]:
+    def heads(self, rows: KeysAndValues) -> tuple[BatchKeys, BatchKeys]:
         """Keys and values in the shape that attention takes."""
         both = rows.view(self.batch, -1, 2, self.attention.num_heads, rows.shape[1] // 2 // self.attention.num_heads)
         key, value = both.unbind(2)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from universal_transformer.errors import near
+from universal_transformer.errors import suggestion
 
 FOLDER = Path(__file__).parent
 CARD, PAGE = "card.json", "card.md"
@@ -47,4 +47,8 @@ def is_pretrained(folder: Path) -> bool:
 
 def known(run: str | Path) -> str:
     """Return the end of a message for a `run` that is not there: the names that there are, unless it is a path."""
-    return "" if Path(run).name != str(run) else f"; pretrained models: {', '.join(names())}{near(str(run), names())}"
+    return (
+        ""
+        if Path(run).name != str(run)
+        else f"; pretrained models: {', '.join(names())}{suggestion(str(run), names())}"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from universal_transformer.errors import UserError, near
+from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import show
 from universal_transformer.reproduction.definition import ResultTable
 from universal_transformer.reproduction.depth_study import DEPTH
@@ -26,7 +26,7 @@ def find_table(name: str) -> ResultTable:
     """Return a table by its name."""
     if name not in TABLES:
         raise UserError(
-            f"no table {show(name)}{near(name, TABLES)}; tables that can be reproduced: {', '.join(TABLES)}"
+            f"no table {show(name)}{suggestion(name, TABLES)}; tables that can be reproduced: {', '.join(TABLES)}"
         )
     return TABLES[name]
 
@@ -57,7 +57,9 @@ def choose_rows(
             raise UserError(f"--{option}: the rows of {table.name} are named {table.naming}: leave it out")
         for name in wanted:
             if name not in allowed:
-                raise UserError(f"--{option}: no {show(name)}{near(name, allowed)}; allowed: {', '.join(allowed)}")
+                raise UserError(
+                    f"--{option}: no {show(name)}{suggestion(name, allowed)}; allowed: {', '.join(allowed)}"
+                )
         found = [row for row in found if row.count("/") >= place and row.split("/")[place] in wanted]
     if empty := [column for column in columns if not any(row.startswith(f"{column}/") for row in found)]:
         raise UserError(f"--tasks: {', '.join(empty)} trains all tasks in one model: leave --tasks out, or the column")
@@ -71,7 +73,8 @@ def _by_name(table: ResultTable, rows: Sequence[str]) -> list[str]:
         if not found:
             example = next(iter(table.rows))
             raise UserError(
-                f"--rows: no row {show(name)}{near(name, table.rows)}; rows are named {table.naming}, such as {example}"
+                f"--rows: no row {show(name)}{suggestion(name, table.rows)}; rows are named "
+                f"{table.naming}, such as {example}"
             )
         chosen |= found
     return [row for row in table.rows if row in chosen]

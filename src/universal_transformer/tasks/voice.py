@@ -18,7 +18,7 @@ from universal_transformer.data.griffin_lim import waveform
 from universal_transformer.data.recordings import RECORDINGS, SPEAKERS, Part, recorded_frames
 from universal_transformer.data.sound import FLOOR, RATE, SPOKEN, encode_wav, log_mel
 from universal_transformer.data.tokenizer import BLANK, END
-from universal_transformer.errors import UserError, near
+from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import show
 from universal_transformer.tasks.codecs import SavedCodec, token_fields
 from universal_transformer.tasks.lazy import DeferredExamples
@@ -59,7 +59,7 @@ class VoiceCodec(SavedCodec):
                 continue
             if len(words) != 2 or words[0] not in SPEAKERS or words[1] not in WORDS:
                 unknown = next((word for word in words if word not in NAMES), "")
-                raise UserError(f"{name}:{number}: {show(line.strip())}: {EXPECTED}{near(unknown, NAMES)}")
+                raise UserError(f"{name}:{number}: {show(line.strip())}: {EXPECTED}{suggestion(unknown, NAMES)}")
             yield Example(source=prompt(*words), target=())
 
     def content(self, target: Frames) -> bytes:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any
 
-from universal_transformer.errors import UserError, near
+from universal_transformer.errors import UserError, suggestion
 from universal_transformer.tasks.task import file_fields
 from universal_transformer.training.config import ACCEPTABLE, LIMITS, RunConfig, TrainingConfig
 from universal_transformer.typed import listed
@@ -27,7 +27,9 @@ def check_accepted(fields: Collection[str]) -> None:
     for field in fields:
         if field not in ACCEPTABLE:
             free = "may change without it" if field in FREE else "cannot change when a run continues"
-            raise UserError(f"--accept-change {field}: {free}{near(field, ACCEPTABLE)}; allowed: {listed(ACCEPTABLE)}")
+            raise UserError(
+                f"--accept-change {field}: {free}{suggestion(field, ACCEPTABLE)}; allowed: {listed(ACCEPTABLE)}"
+            )
 
 
 def configuration_changes(

@@ -27,7 +27,7 @@ class CollapseWatch:
     """Inspected updates since then."""
     warned: bool = False
 
-    def look(
+    def inspect(
         self, trace: Trace | None, *, side: Side, max_steps: int, updates: int, processes: Processes = ALONE
     ) -> str | None:
         """Inspect the last of `updates` updates (None: halting is not trained); return a warning, once a run.

@@ -37,7 +37,7 @@ class OutlierWatch:
     in_a_row: NumberOf = 0
     """Updates left out since the last one that was made."""
 
-    def look(self, values: Mapping[str, float], *, sigmas: float) -> str | None:
+    def inspect(self, values: Mapping[str, float], *, sigmas: float) -> str | None:
         """Return why an update with these values is left out; None if it is not. 0 sigmas: never.
 
         The values are those of the whole batch, equal in all processes, so that these decide alike.

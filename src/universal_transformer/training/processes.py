@@ -1,9 +1,9 @@
 """The processes of a run that torchrun started.
 
 Each computes the gradient of a part of every batch (data parallel), or they share the positions of every sequence
-(`execution.spread`). Data parallel processes exchange numbers before a forward pass (the counts that the loss is
-divided by), in the backward pass (the gradients: `training.replica`) and after it (the figures of the update). None of
-these exchanges depends on how many steps the positions of a process take, so that processes may halt at different
+(`execution.context_parallel`). Data parallel processes exchange numbers before a forward pass (the counts that the loss
+is divided by), in the backward pass (the gradients: `training.replica`) and after it (the figures of the update). None
+of these exchanges depends on how many steps the positions of a process take, so that processes may halt at different
 steps.
 """
 

@@ -17,7 +17,7 @@ from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.collapse import fake
 from universal_transformer.evaluation.report import Side
-from universal_transformer.execution.spread import spread_positions
+from universal_transformer.execution.context_parallel import make_context_parallel
 from universal_transformer.files import write_json
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.nn.trace import Trace
@@ -157,7 +157,7 @@ class TrainingRun:
             self.running.load(self.running.weights, like=self.model)
             return
         if self.training.parallel == "positions":
-            spread_positions(self.model)
+            make_context_parallel(self.model)
         self.call = replicated(self.model, device=self.device)
 
     def disconnect(self) -> None:
@@ -286,7 +286,7 @@ class TrainingRun:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         optimizers.refuse_non_finite(model, update=update, loss=values["loss"], norm=values["gradient_norm"])
-        if (left_out := state.outliers.look(values, sigmas=training.skip_outliers)) is None:
+        if (left_out := state.outliers.inspect(values, sigmas=training.skip_outliers)) is None:
             optimizers.clip(model, norm=values["gradient_norm"], limit=training.clip_norm)
             self.optimizer.step()
             self.running.add(model, update=update)
@@ -338,7 +338,7 @@ class TrainingRun:
         for side, watch in self.state.collapse.items():
             most = self.model.config.max_steps_of(decoder=side == "decoder")
             found = decided.get(side)
-            if warning := watch.look(found, side=side, max_steps=most, updates=updates, processes=self.divided):
+            if warning := watch.inspect(found, side=side, max_steps=most, updates=updates, processes=self.divided):
                 self.warn(warning)
 
     def interrupting(self, stop: StopRequest) -> StopRequest | Callable[[], bool]:

@@ -1,4 +1,4 @@
-"""Positions over processes: each process computes the states of a stretch of every sequence (US 10,740,433).
+"""Positions over processes: each process computes the states of a shard of every sequence (US 10,740,433).
 
 Keys and values of all positions are exchanged at every application of a block, and nothing else is until the last step.
 After it every process has all states, so that what surrounds the recurrence is computed by every process in the same
@@ -32,7 +32,7 @@ from universal_transformer.nn.recurrence import Executor, Recurrence
 from universal_transformer.nn.trace import Trace
 
 
-def spread_positions(module: nn.Module) -> None:
+def make_context_parallel(module: nn.Module) -> None:
     """Let every recurrence inside `module` compute its positions together with the other connected processes.
 
     The processes must make the same calls, with equal weights, arguments and random states. Raises UserError for a
@@ -42,13 +42,13 @@ def spread_positions(module: nn.Module) -> None:
     if not found:
         raise UserError(f"{type(module).__name__} has no recurrence over depth whose positions processes could share")
     for part in found:
-        if (reason := spreading_obstacle(part)) is not None:
+        if (reason := context_parallel_obstacle(part)) is not None:
             raise UserError(f"positions cannot be spread over processes: {reason}")
     for part in found:
-        part.executor = SpreadLoop(otherwise=part.executor)
+        part.executor = ContextParallelLoop(otherwise=part.executor)
 
 
-def spreading_obstacle(recurrence: Recurrence) -> str | None:
+def context_parallel_obstacle(recurrence: Recurrence) -> str | None:
     """Why processes cannot share the positions of a recurrence; None if they can."""
     if not all(getattr(block.transition, "pointwise", False) for block in recurrence.layers):
         return "the transition computes a position from its neighbours, which another process may have"
@@ -74,7 +74,7 @@ class Gather(Function):
         return own
 
 
-class Stretch:
+class Shard:
     """The positions of one call that this process computes: ⌈n / P⌉ of n, the last of which may be padding.
 
     ``num_keys``: how many positions they may attend to. ``recompute``: exchanged keys and values are exchanged again in
@@ -160,7 +160,7 @@ class Stretch:
         )
 
 
-class SpreadLoop:
+class ContextParallelLoop:
     """The loop over depth, in which each process computes its positions. An executor, see `nn.recurrence`.
 
     Calls with a cache, or that keep attention weights, are made by every process as a whole: by ``otherwise``.
@@ -184,14 +184,14 @@ class SpreadLoop:
             return self.otherwise(recurrence, states, context, depth=depth, padding=padding)
         again = torch.is_grad_enabled() and not recurrence.recomputes(context)
         recompute = Recompute(device=states.device) if again else None
-        stretch = Stretch(states.shape[1], causal=context.causal, padding=padding, recompute=recompute)
+        shard = Shard(states.shape[1], causal=context.causal, padding=padding, recompute=recompute)
         with ExitStack() as stack:
             if recurrence.training:
                 stack.enter_context(own_random_numbers(states.device))
             if recompute is not None:
                 stack.enter_context(recompute.hooks())
                 stack.callback(recompute.forget)
-            return _loop(recurrence, states, context, stretch=stretch, depth=depth, padding=padding)
+            return _loop(recurrence, states, context, shard=shard, depth=depth, padding=padding)
 
 
 def _loop(
@@ -199,17 +199,17 @@ def _loop(
     states: States,
     context: AttentionContext,
     *,
-    stretch: Stretch,
+    shard: Shard,
     depth: Depth,
     padding: Padding | None,
 ) -> tuple[States, Trace]:
-    unit, own, part = recurrence.stop_unit(depth), stretch.own(states, dim=1), stretch.context(context, like=states)
+    unit, own, part = recurrence.stop_unit(depth), shard.own(states, dim=1), shard.context(context, like=states)
     if unit is None:
         refined, trace = recurrence.fixed_loop(own, part, depth=depth)
-        steps, remainder = (stretch.whole(each, dim=1) for each in (trace.steps, trace.remainder))
-        result = stretch.whole(refined, dim=1), Trace(steps, remainder, context.padding)
+        steps, remainder = (shard.whole(each, dim=1) for each in (trace.steps, trace.remainder))
+        result = shard.whole(refined, dim=1), Trace(steps, remainder, context.padding)
     else:
-        blank = stretch.cut_padding(padding, like=states)
+        blank = shard.cut_padding(padding, like=states)
         progress = HaltingProgress.start(own, unit=unit, blocks=recurrence.blocks_per_step, padding=blank)
         signals = recurrence.coordinates.step_signals(depth.max_steps, like=own)
         for step in range(depth.max_steps):
@@ -218,14 +218,14 @@ def _loop(
             recurrence.halting_step(progress, part, step=step, depth=depth, signals=signals, padding=blank)
         halting, made = progress.halting, len(progress.weights)
         kept = torch.stack([halting.steps, halting.remainder, *progress.probabilities, *progress.weights])
-        steps, remainder, *each = stretch.whole(kept, dim=2)
+        steps, remainder, *each = shard.whole(kept, dim=2)
         probabilities, weights = torch.stack(each[:made]), torch.stack(each[made:])
-        unit_state = tuple(stretch.whole(values, dim=1) for values in progress.unit_state)
+        unit_state = tuple(shard.whole(values, dim=1) for values in progress.unit_state)
         cost = unit.cost(weights, unit_state, min_steps=depth.min_steps)
-        output = stretch.whole(progress.output.to(states.dtype), dim=1)
+        output = shard.whole(progress.output.to(states.dtype), dim=1)
         result = output, Trace(steps, remainder, padding, probabilities, weights, cost=cost)
     if context.states is not None and part.states is not None:
-        context.states.extend(stretch.whole(each, dim=1) for each in part.states)
+        context.states.extend(shard.whole(each, dim=1) for each in part.states)
     return result
 
 

@@ -1,6 +1,6 @@
 """Compare models whose positions are spread over 4 and 2 processes with one process.
 
-python spread.py FILE    writes the largest differences, and the bytes that were exchanged
+python context_parallel.py FILE    writes the largest differences, and the bytes that were exchanged
 """
 
 import json
@@ -13,7 +13,7 @@ from torch import distributed, multiprocessing
 
 from small_models import SIZES as SMALL
 from small_models import small
-from universal_transformer.execution.spread import spread_positions
+from universal_transformer.execution.context_parallel import make_context_parallel
 from universal_transformer.nn.config import Exit
 from universal_transformer.nn.trace import Kept
 
@@ -116,7 +116,7 @@ def differences(expected, *, size):
     found = {}
     for name in RUNS[size]:
         model, call = case(CASES[name])
-        spread_positions(model)
+        make_context_parallel(model)
         made = result(model, call)
         if not expected:
             continue
@@ -136,7 +136,7 @@ def lasted(expected):
 def received(*, trains):
     """How many bytes a process receives in a pass of a model of fixed depth, or in its forward and backward pass."""
     model, call = case(TAGGER)
-    spread_positions(model)
+    make_context_parallel(model)
     counted, functions = [], {name: getattr(distributed, name) for name in ("all_gather", "reduce_scatter")}
 
     def counting(name):

@@ -11,20 +11,20 @@ import pytest
 from small_models import small
 from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.errors import UserError
-from universal_transformer.execution.spread import spread_positions
+from universal_transformer.execution.context_parallel import make_context_parallel
 from universal_transformer.models.components import VocabularyConfig
 from universal_transformer.registry import build
 
-from .spread import CLASSIFIER, RUNS
+from .context_parallel import CLASSIFIER, RUNS
 
-SCRIPT = Path(__file__).with_name("spread.py")
+SCRIPT = Path(__file__).with_name("context_parallel.py")
 TOLERANCE = 1e-10
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What `spread.py` writes."""
-    file = tmp_path_factory.mktemp("spread") / "found.json"
+    """What `context_parallel.py` writes."""
+    file = tmp_path_factory.mktemp("context_parallel") / "found.json"
     done = subprocess.run(
         [sys.executable, str(SCRIPT), str(file)],
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(SCRIPT.parents[1]), *sys.path])},
@@ -72,10 +72,10 @@ def test_the_exchanged_bytes_are_those_of_the_formula(found, size, kind):
 )
 def test_a_model_whose_positions_interact_otherwise_is_refused(fields, reason):
     with pytest.raises(UserError, match=reason):
-        spread_positions(small(**fields))
+        make_context_parallel(small(**fields))
 
 
 def test_a_model_without_a_recurrence_is_refused():
     config = LstmConfig(architecture="language_model", vocabulary=VocabularyConfig(size=9))
     with pytest.raises(UserError, match="has no recurrence over depth"):
-        spread_positions(build(config))
+        make_context_parallel(build(config))
