@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.data.tokenizer import END, KINDS, SPECIAL, UNKNOWN, Tokenizer, _rules, check_tokenizer
+from universal_transformer.data.tokenizer import END, KINDS, SPECIAL, UNKNOWN, Tokenizer, check_tokenizer
 from universal_transformer.errors import UserError
 
 TEXTS = [
@@ -91,18 +91,6 @@ def test_a_text_of_words_is_restored(text):
 def test_a_first_word_is_the_token_that_it_is_elsewhere():
     tokenizer = Tokenizer.train(["walk twice and walk"], kind="word", vocabulary_size=300)
     assert tokenizer.encode("walk twice")[0] == tokenizer.encode("twice walk")[1]
-
-
-def test_words_of_an_earlier_version_are_read_as_they_were(tmp_path):
-    """They had no blanks, and were decoded with a blank between any two."""
-    rules = _rules({**{name: index for index, name in enumerate(SPECIAL)}, "I": 4, "_": 5, "JUMP": 6},
-                   kind="words apart", lower_case=False, merges=())  # fmt: skip
-    (tmp_path / "tokenizer.json").write_text(rules.to_str())
-    tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
-    assert tokenizer.encode("I_JUMP zebra") == [4, 5, 6, UNKNOWN]
-    assert tokenizer.decode([4, 5, 6]) == "I _ JUMP"
-    tokenizer.save(tmp_path / "again.json")
-    assert Tokenizer.load(tmp_path / "again.json").encode("I_JUMP") == [4, 5, 6]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.tasks import PicturesData, load_codec
 from universal_transformer.tasks.pictures import FIRST, NAMES
 from universal_transformer.tasks.task import Saved
+from universal_transformer.training.folder import keep_held_out
 
 
 @pytest.fixture
@@ -68,7 +69,8 @@ def test_pictures_of_a_user_are_scaled_and_said_to_be(tmp_path):
     assert len(task.train) + len(task.validation) == 12
     assert all(len(example.target) == 16 for example in [*task.train, *task.validation])
     assert any("11 of 11 pictures are changed" in note for note in task.notes)
-    again = data.reload(Saved(codec=task.codec, held_out=tmp_path))
+    keep_held_out(tmp_path, task.held_out)
+    again = data.reload(Saved(codec=task.codec, held_out=tmp_path / "held_out"))
     assert list(again.validation) == list(task.validation)
 
 

@@ -16,12 +16,10 @@ from universal_transformer.errors import UserError
 from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of
 from universal_transformer.training import checkpoint as checkpoints
 from universal_transformer.training.changes import OtherRunError
-from universal_transformer.training.collapse_watch import CollapseWatch
 from universal_transformer.training.optimizer import build_optimizer
 from universal_transformer.training.resume import GivenRun
 from universal_transformer.training.state import RunState, Snapshot, first_non_finite
 from universal_transformer.training.trainer import train
-from universal_transformer.training.validation import Score
 
 from . import tiny
 
@@ -102,9 +100,8 @@ def test_every_wrong_value_in_the_state_is_refused(trained):
         )
 
 
-#: Text or a switch of the right type, and what checkpoints of earlier versions lack.
+#: Numbers or a switch of the right type.
 HARMLESS = {
-    ("standing.outliers", "dropped"),
     ("standing.outliers.in_a_row", repr(10**30)),
     ("standing.collapse.encoder.warned", "True"),
     ("standing.collapse.decoder.warned", "True"),
@@ -202,20 +199,6 @@ def test_a_state_under_another_name_is_damage(trained, reader):
     found, _ = loaded(trained)
     with pytest.raises(UserError, match="this is the state of 000000006-"):
         reader(found, "000000007-000003")
-
-
-def test_a_checkpoint_of_the_first_format_is_read_without_its_configuration(trained, reader):
-    found, name = loaded(trained)
-    first = {key: found.state[key] for key in ("standing", "config", "data", "surroundings")}
-    snapshot = reader(checkpoints.Checkpoint(tensors=found.tensors, state=first), name)
-    assert snapshot.config is None
-    standing = {**first["standing"], "collapse": {"cap": 3, "updates": 7, "warned": True, "looks": 2}}
-    standing["best"] = {key: standing["best"][key] for key in ("cross_entropy", "error", "mean_steps")}
-    state = Snapshot.from_checkpoint(
-        checkpoints.Checkpoint(tensors=found.tensors, state={**first, "standing": standing}), name=name
-    ).state
-    assert state.collapse == {side: CollapseWatch(warned=True) for side in ("encoder", "decoder")}
-    assert isinstance(state.best, Score)
 
 
 def test_another_run_is_not_damage(trained, reader, tmp_path):

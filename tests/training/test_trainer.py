@@ -19,10 +19,8 @@ from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.registry import load_pretrained
 from universal_transformer.training import batches as training_batches
 from universal_transformer.training import collapse_watch, gradient, interruption
-from universal_transformer.training import run as training_run
 from universal_transformer.training import validation as validations
 from universal_transformer.training.optimizer import NonFiniteError
-from universal_transformer.training.state import SUMMED
 from universal_transformer.training.tracking import ending, read_metrics
 from universal_transformer.training.trainer import train
 from universal_transformer.typed import replaced
@@ -160,16 +158,6 @@ def test_the_baseline_is_kept_and_a_run_that_does_not_beat_it_warns(tmp_path, ca
     model = load_pretrained(tmp_path / "good" / "model")
     kept = TrivialBaseline.load(tmp_path / "good" / "baseline.json", model.config)
     assert kept == TrivialBaseline.learn(task.train, model.config)
-
-
-def test_a_state_of_an_earlier_version_is_read():
-    """It had one watch for both sides, and sums without the steps of each side."""
-    state = dataclasses.asdict(training_run.RunState(update=7, window=dict.fromkeys(SUMMED, 3.0)))
-    earlier = {**state, "collapse": {"cap": 8, "updates": 600, "warned": True, "looks": 30}}
-    found = training_run.RunState.from_dict(earlier, where="state.json")
-    assert (found.update, found.window) == (7, {})
-    assert all(watch.warned for watch in found.collapse.values())
-    assert dataclasses.asdict(training_run.RunState.from_dict(state, where="state.json")) == state
 
 
 def test_the_same_seed_gives_the_same_run_and_another_does_not(tmp_path):

@@ -105,7 +105,6 @@ def load_task(run: Run) -> Task:
         data = with_found_files(run.config, run.folder, may_miss=may_miss).data
         assert isinstance(data, LearnedData)
         task = data.reload(Saved(codec=run.codec, held_out=run.folder / HELD_OUT))
-        task = dataclasses.replace(task, notes=(*task.notes, *_changes(run.folder, task)))
     else:
         task = load_data(run.config)
     for path, ours in task.model_fields.items():
@@ -148,22 +147,6 @@ def _moved(path: Path, folder: Path) -> Path | None:
     if not isinstance(before, str) or not path.is_absolute():
         return None
     return Path(os.path.normpath(folder.absolute() / os.path.relpath(path, before)))
-
-
-def _changes(folder: Path, task: Task) -> list[str]:
-    """Return a note if rows were held out again, as a run of an earlier version needs, of a file that has changed."""
-    from universal_transformer.training.recorded_data import data_digest
-    from universal_transformer.training.tracking import read_metrics
-
-    if not task.held_out or not (folder / METRICS).is_file():
-        return []
-    recorded = [line.get("data") for line in read_metrics(folder / METRICS) if line.get("event") == "start"]
-    if not recorded or data_digest(task.train, task.validation) == recorded[0]:
-        return []
-    return [
-        "the training file has changed since training, and this run did not keep the rows that were held out of it: "
-        "the rows scored here may have been trained on"
-    ]
 
 
 def load_data(config: RunConfig) -> Task:

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["character", "whitespace", "word", "bpe"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-SavedKind = Kind | Literal["words apart"]
-"""Kinds that are loaded: in earlier versions, words had no blanks and were decoded with a blank between any two."""
 
 START, END, UNKNOWN = 1, 2, 3
 SPECIAL = ("<pad>", "<start>", "<end>", "<unknown>")
@@ -55,7 +53,7 @@ NUM_BYTES = 256
 class Tokenizer:
     """A vocabulary with its rules, from `Tokenizer.train` or `Tokenizer.load`."""
 
-    def __init__(self, vocabulary: Mapping[str, int], *, kind: SavedKind, lower_case: bool, merges: Sequence = ()):
+    def __init__(self, vocabulary: Mapping[str, int], *, kind: Kind, lower_case: bool, merges: Sequence = ()):
         self.kind: str = kind
         self.lower_case = lower_case
         self._rules = _rules(dict(vocabulary), kind=kind, lower_case=lower_case, merges=merges)
@@ -217,7 +215,7 @@ def check_tokenizer(kind: str, vocabulary_size: int) -> None:
         raise UserError(f"--data.vocabulary-size {vocabulary_size}: expected {allowed}")
 
 
-def _rules(vocabulary: dict[str, int], *, kind: SavedKind, lower_case: bool, merges: Sequence) -> tokenizers.Tokenizer:
+def _rules(vocabulary: dict[str, int], *, kind: Kind, lower_case: bool, merges: Sequence) -> tokenizers.Tokenizer:
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     prepared: list[normalizers.Normalizer] = [normalizers.Lowercase()] if lower_case else []
@@ -236,17 +234,13 @@ def _rules(vocabulary: dict[str, int], *, kind: SavedKind, lower_case: bool, mer
         case "word":
             prepared.append(normalizers.Prepend(BLANK))
             rules.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "isolated")
-        case "words apart":
-            rules.pre_tokenizer = pre_tokenizers.Sequence(
-                [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("isolated")]
-            )
     if prepared:
         rules.normalizer = prepared[0] if len(prepared) == 1 else normalizers.Sequence(prepared)
     return rules
 
 
 @cache
-def _known(kind: SavedKind, lower_case: bool) -> dict[str, Any]:
+def _known(kind: Kind, lower_case: bool) -> dict[str, Any]:
     """The whole ``tokenizer.json`` of a kind, but for vocabulary and merges."""
     fields = json.loads(_rules({SPECIAL[UNKNOWN]: UNKNOWN}, kind=kind, lower_case=lower_case, merges=()).to_str())
     fields["model"].pop("vocab")
@@ -254,11 +248,10 @@ def _known(kind: SavedKind, lower_case: bool) -> dict[str, Any]:
     return fields
 
 
-def _recognise(fields: dict[str, Any], name: str) -> tuple[SavedKind, bool]:
+def _recognise(fields: dict[str, Any], name: str) -> tuple[Kind, bool]:
     model = {key: value for key, value in fields["model"].items() if key not in ("vocab", "merges")}
     found = {**fields, "model": model}
-    kinds: tuple[SavedKind, ...] = (*KINDS, "words apart")
-    for kind in kinds:
+    for kind in KINDS:
         for lower_case in (False, True):
             if _same(found, _known(kind, lower_case)):
                 return kind, lower_case

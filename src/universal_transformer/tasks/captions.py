@@ -199,7 +199,6 @@ class CaptionsData:
             validation=[*validation["digits"], *validation["rows"]],
             test={name: examples for name, examples in test.items() if examples},
             notes=(note,),
-            held_out={},
         )
         return self._task(codec, found)
 

@@ -201,7 +201,6 @@ class PicturesData:
                 validation=parts["validation"],
                 test={"test": parts["test"]},
                 notes=(note,),
-                held_out={},
             ),
         )
 

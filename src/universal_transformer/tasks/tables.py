@@ -7,7 +7,7 @@ when the training file has changed or is gone.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from universal_transformer.data.example import Example
@@ -29,7 +29,7 @@ class Encoded:
     validation: Examples
     test: Mapping[str, Sequence[Example]]
     notes: tuple[str, ...]
-    held_out: HeldOut
+    held_out: HeldOut = field(default_factory=dict)
 
     def task(self, name: str, *, codec: Codec, metric: Measure, model_fields: Mapping[str, Any]) -> Task:
         """Return the task that has these examples."""
@@ -112,13 +112,11 @@ class OwnTables:
             DeferredExamples(lambda part=part: encode(self._table(part, saved), []))  # type: ignore[misc]
             for part in ("train", "validation")
         )
-        held_again = self._scored == "validation" and saved.rows("validation") is None
         return Encoded(
             train=train,
             validation=scored if self._scored == "validation" else validation,
             test={self._scored: scored},
             notes=tuple(notes),
-            held_out=self._rows(table) if held_again else {},
         )
 
     @property
@@ -128,11 +126,7 @@ class OwnTables:
     def _table(self, part: str, saved: Saved) -> TextTable:
         if part in self.named and (part != "train" or "validation" in self.named):
             return self.read(part)
-        kept = saved.rows("validation")
-        if kept is None:  # a run of an earlier version
-            train, validation = hold_out(self.read("train"), fraction=self.fraction, seed=self.seed)
-            return train if part == "train" else validation
-        validation = read_table(kept, self.columns.kept, max_line=MAX_WRITTEN_LINE)
+        validation = read_table(saved.rows("validation"), self.columns.kept, max_line=MAX_WRITTEN_LINE)
         if part == "validation":
             return validation
         table, held = self.read("train"), {row.first for row in validation.rows}

@@ -14,6 +14,7 @@ from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.hub import absolute, is_hub
 from universal_transformer.data.tokenizer import END, KINDS, START
 from universal_transformer.errors import UserError
+from universal_transformer.files import show_path
 from universal_transformer.tasks.lazy import Examples, LazyExamples, MappedExamples
 from universal_transformer.typed import replaced
 
@@ -241,12 +242,16 @@ class Saved:
     codec: Codec
     """The codec that its model was trained with."""
     held_out: Path
-    """Folder of the rows that were held out of the training file; runs of earlier versions do not have it."""
+    """Folder of the rows that were held out of the training file."""
 
-    def rows(self, part: str) -> Path | None:
-        """Return the file with the rows of a part, if the run has it."""
+    def rows(self, part: str) -> Path:
+        """Return the file with the rows of a part that were held out; UserError if it is gone."""
         path = held_out_file(self.held_out, part)
-        return path if path.is_file() else None
+        if not path.is_file():
+            raise UserError(
+                f"{show_path(path)}: no such file; the run kept there what it held out of its training file"
+            )
+        return path
 
 
 def held_out_file(folder: Path, part: str) -> Path:

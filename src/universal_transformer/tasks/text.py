@@ -183,24 +183,22 @@ class TextData:
         assert isinstance(codec, TextCodec)
 
         def read(part: str) -> LazyExamples:
-            path, rows = getattr(self, part), saved.rows(part)
+            path = getattr(self, part)
             if part == "train" and is_large(path, limit=self.memory_mb):
                 store = self._store()
                 check_same([saved_tokenizer(store.folder, TOKENIZER)], [codec.tokenizer], source=path)
                 return mapped_blocks(store, length=codec.block_length)
             if path and (part != "train" or not self._held_out):
                 return codec.blocks(_read(path, part=part))
-            return codec.blocks(self._split()[0][part] if rows is None else _read_rows(rows))
+            if part == "train":
+                return codec.blocks(self._split()[0][part])
+            return codec.blocks(_read_rows(saved.rows(part)))
 
-        held_out = {}
-        if not self.test and saved.rows("test") is None:  # a run of an earlier version
-            parts, _ = self._split()
-            held_out = {part: [{"text": line} for line in parts[part]] for part in self._held_out}
         examples: dict[str, Examples] = {
             part: DeferredExamples(partial(read, part)) for part in ("train", "validation")
         }
         notes = [f"{part}: the last lines of the training text" for part in self._held_out if part == "test"]
-        return self._task(codec, examples | {"test": read("test")}, notes, held_out=held_out)
+        return self._task(codec, examples | {"test": read("test")}, notes)
 
     def _task(
         self,
@@ -208,7 +206,7 @@ class TextData:
         examples: Mapping[str, Examples],
         notes: Sequence[str],
         *,
-        held_out: HeldOut,
+        held_out: HeldOut | None = None,
     ) -> Task:
         size, kind = len(codec.tokenizer), codec.tokenizer.kind
         note = (
@@ -224,7 +222,7 @@ class TextData:
             metric="perplexity",
             model_fields=codec.model_fields,
             notes=(*notes, note),
-            held_out=held_out,
+            held_out=held_out or {},
         )
 
     @property

@@ -32,8 +32,6 @@ class GivenRun:
             raise OtherRunError(
                 f"{show_path(self.folder)}: the data have changed: {'; '.join(how)}; a run continues with the same data"
             )
-        if snapshot.config is None:
-            return []
         where = f"{show_path(self.folder / CHECKPOINTS / snapshot.name)} and {CONFIG}"
         found = configuration_changes(snapshot.config, self.config, accepted=self.accepted, where=where)
         for field in self.accepted:
@@ -53,6 +51,4 @@ class GivenRun:
         if snapshot.files:
             same = "the examples to train on and to validate are the same"
             found += [f"{text}; {same}" for text in file_changes(snapshot.files, self.files)]
-        if snapshot.config is None and snapshot.digest != self.config.digest():
-            found.append("the checkpoint, of an earlier version, does not say which fields of its configuration differ")
         return found

@@ -65,19 +65,8 @@ class RunState:
     def from_dict(cls, fields: Any, *, where: str) -> RunState:
         """Undo `dataclasses.asdict`; anything that it did not write is a UserError at `where`."""
         known = {one.name for one in dataclasses.fields(cls)}
-        check_names(
-            fields, expected=known - {"outliers"}, optional={"outliers"}, where=where
-        )  # earlier versions lack it
-        collapse, best = fields["collapse"], fields["best"]
-        window = fields["window"]
-        if isinstance(collapse, dict) and "cap" in collapse:
-            # of an earlier version, which had one watch and no steps for each side
-            warned = typed(collapse.get("warned"), bool, where=where, field="collapse.warned")
-            collapse, window = {side: CollapseWatch(warned=warned) for side in SIDES}, {}
-        if best is not None:  # scores of earlier versions had fewer figures
-            best = typed(best, Score, where=where, field="best", partial=True)
-        changed = {"best": best, "collapse": collapse, "window": window}
-        state: RunState = typed({"outliers": {"recent": {}, "in_a_row": 0}, **fields, **changed}, cls, where=where)
+        check_names(fields, expected=known, where=where)
+        state: RunState = typed(fields, cls, where=where)
         check_names(state.collapse, expected=set(SIDES), where=where, field="collapse")
         if state.window:
             steps = {f"{side}_steps" for side in SIDES}
@@ -97,8 +86,7 @@ class Snapshot:
     """All that a run continues from: what a checkpoint holds, with the type of each value."""
 
     state: RunState
-    config: RunConfig | None
-    """None in a checkpoint of an earlier version, which has the digest alone."""
+    config: RunConfig
     digest: str
     """`RunConfig.digest` of the run that saved it."""
     data: str
@@ -116,7 +104,6 @@ class Snapshot:
 
     def checkpoint(self) -> Checkpoint:
         """Return it as tensors and plain JSON."""
-        assert self.config is not None
         fields = {
             "format": FORMAT,
             "standing": dataclasses.asdict(self.state),
@@ -133,27 +120,25 @@ class Snapshot:
     def from_checkpoint(cls, checkpoint: Checkpoint, *, name: str) -> Snapshot:
         """Undo `checkpoint`; a UserError says what is wrong in the checkpoint of this name."""
         fields = dict(checkpoint.state)
-        earlier = "format" not in fields
-        if not earlier and (found := typed(fields.pop("format"), int, where=STATE, field="format")) != FORMAT:
+        names = {"format", "standing", "config", "configuration", "data", "files", "surroundings", "tensors"}
+        check_names(fields, expected=names, where=STATE)
+        if (found := typed(fields["format"], int, where=STATE, field="format")) != FORMAT:
             raise UserError(f"{STATE}: format {found}, this version reads {FORMAT}")
-        names = {"standing", "config", "data", "surroundings"}
-        added = set() if earlier else {"configuration", "files", "tensors"}
-        check_names(fields, expected=names | added, where=STATE)
         check_names(dict(checkpoint.tensors), expected=PARTS, optional=OPTIONAL, where="files of tensors")
         check_names(fields["surroundings"], expected={"threads", "torch", "device"}, where=STATE, field="surroundings")
         snapshot = cls(
             state=RunState.from_dict(fields["standing"], where=f"{STATE}: standing"),
-            config=None if earlier else RunConfig.from_dict(fields["configuration"], name=f"{STATE}: configuration"),
+            config=RunConfig.from_dict(fields["configuration"], name=f"{STATE}: configuration"),
             digest=typed(fields["config"], str, where=STATE, field="config"),
             data=typed(fields["data"], str, where=STATE, field="data"),
-            files=typed(fields.get("files", {}), dict[str, DataFile], where=STATE, field="files"),
+            files=typed(fields["files"], dict[str, DataFile], where=STATE, field="files"),
             surroundings=typed(fields["surroundings"], dict[str, int | str], where=STATE, field="surroundings"),
             tensors=checkpoint.tensors,
         )
         counts = {part: len(tensors) for part, tensors in checkpoint.tensors.items()}
-        if not earlier and fields["tensors"] != counts:
+        if fields["tensors"] != counts:
             raise UserError(f"{STATE}: tensors: {show(fields['tensors'])}, the files have {counts}")
-        if not earlier and digest(fields["configuration"]) != snapshot.digest:
+        if digest(fields["configuration"]) != snapshot.digest:
             raise UserError(f"{STATE}: config: {show(snapshot.digest)} is not the digest of the configuration in it")
         if (snapshot.state.best is None) != (not snapshot.tensors["best"]):
             raise UserError("best: weights without a score, or a score without weights")
