@@ -1,5 +1,7 @@
 """What fewer steps cost: losses against a scripted model, and against the evaluation of real models."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch.nn.functional import one_hot
@@ -9,7 +11,7 @@ from small_task_models import TINY, Names, model_for
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.calibration import Cost, Curve, Goal, Point
-from universal_transformer.evaluation.depth_curves import Outcome, calibrate, cheapest, losses
+from universal_transformer.evaluation.depth_curves import Outcome, Trials, calibrate, cheapest, losses
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.evaluation.risk import p_value
@@ -294,3 +296,22 @@ def test_the_choice_among_rules_is_by_steps_or_by_seconds():
     assert cheapest(curves, trained, by="seconds") is None
     slow = Cost(score=1.0, steps={"encoder": 4.0}, mean_steps=4.0, seconds=0.4)
     assert cheapest(curves, slow, by="seconds") == Setting("max_steps", 2.0)
+
+
+def test_the_time_of_what_may_be_chosen_is_the_shortest_of_three(monkeypatch):
+    """A first measurement that other work has disturbed does not decide."""
+    measured = {None: [9.0, 6.0, 8.0], 3: [4.0, 5.0, 5.0], 2: [7.0, 3.0, 2.0], 1: [1.0]}
+    once = Trials.run
+
+    def disturbed(self, options):
+        outcome = once(self, options)
+        outcome.seconds = measured[options.max_steps].pop(0)
+        return outcome
+
+    monkeypatch.setattr(Trials, "run", disturbed)
+    goal = dataclasses.replace(GOAL, cheapest="seconds")
+    found = run(scripted(), task_of(*[1] * 80, *[2] * 120), goal)
+    assert measured == {None: [], 3: [], 2: [], 1: []}, "max_steps 1 is not accepted, and is measured once"
+    assert found.trained.seconds == pytest.approx(6.0 / 200)
+    assert [point.cost.seconds for point in found.curves[0].points] == pytest.approx([4.0 / 200, 2.0 / 200, 1.0 / 200])
+    assert found.chosen == Setting("max_steps", 2.0)
