@@ -59,7 +59,6 @@ def test_post_norm_differs_in_what_it_takes_to_train_it(name):
     changes = {
         "recipe": name,
         "model.step.norm": "deep",
-        "training.learning_rate": base.training.learning_rate / 2,
         "training.warmup_updates": 2 * base.training.warmup_updates,
     }
     assert found == replaced(base, changes)

@@ -98,15 +98,11 @@ def post_norm(base: Recipe) -> Recipe:
 
 
 def norm_after_sums(config: RunConfig) -> dict[str, object]:
-    """Return the changes that put LayerNorm after the sums: DeepNorm, half the learning rate, a warm-up twice as long.
+    """Return the changes that put LayerNorm after the sums: DeepNorm, and a warm-up twice as long.
 
-    With the full learning rate, and with the plain sum of the paper, the models learn more slowly still (docs/log.md).
+    With the plain sum of the paper the models learn more slowly still (docs/log.md).
     """
-    return {
-        "model.step.norm": "deep",
-        "training.learning_rate": config.training.learning_rate / 2,
-        "training.warmup_updates": 2 * config.training.warmup_updates,
-    }
+    return {"model.step.norm": "deep", "training.warmup_updates": 2 * config.training.warmup_updates}
 
 
 def _transformer_of(universal: ModelConfig) -> ModelConfig:
