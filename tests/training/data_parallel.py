@@ -33,6 +33,7 @@ SMALL = {
     "training.log_every": 1,
     "training.threads": 1,
     "training.schedule": "constant",
+    "training.ema_decay": 0.0,
 }
 STORIES = {
     "data.train_stories": 60,
