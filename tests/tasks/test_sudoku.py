@@ -96,6 +96,8 @@ def test_a_line_is_read_and_written_again(tmp_path):
     [
         (LINE[:-1], "boards:7: a board of 15 cells; expected 16, row after row"),
         (LINE + "." * 65, "boards:7: a board of 81 cells; expected 16"),
+        (LINE + "9" * 65, "boards:7: a board of 81 cells; expected 16"),
+        (" ".join(LINE), "boards:7: found ' '; expected digits 1 to 4, and 0 or . as blank"),
         ("5" + LINE[1:], "boards:7: found '5'; expected digits 1 to 4, and 0 or . as blank"),
         ("1.31" + LINE[4:], "boards:7: the digit 1 twice in row 1; expected once"),
         ("1...1...........", "boards:7: the digit 1 twice in column 1; expected once"),

@@ -75,10 +75,11 @@ class SudokuCodec(SavedCodec):
 
     def _cells(self, text: str, *, where: str) -> tuple[int, ...]:
         side, digits = self.side, "0123456789"[: self.side + 1]
+        # first the size, because a board of another size may have higher digits; what is no cell does not count
+        if len(text) != side**2 and set(text) <= set("0123456789."):
+            raise UserError(f"{where}: a board of {len(text)} cells; expected {side**2}, row after row")
         if wrong := sorted(set(text) - {*digits, "."}):
             raise UserError(f"{where}: found {show(wrong[0])}; expected digits 1 to {side}, and 0 or . as blank")
-        if len(text) != side**2:
-            raise UserError(f"{where}: a board of {len(text)} cells; expected {side**2}, row after row")
         cells = tuple(int(character) for character in text.replace(".", "0"))
         seen: set[tuple[int, int]] = set()
         for digit, units in zip(cells, SHAPES[side].units, strict=True):
