@@ -190,3 +190,29 @@ def test_an_export_has_the_depth_of_training_and_says_so(run, capsys, monkeypatc
     with pytest.raises(StopError):
         main(["export", str(run)])
     assert "the export has the depth of training: calibration.json is for" in capsys.readouterr().err
+
+
+def test_a_larger_validation_set_is_drawn_where_the_one_of_training_is_too_small(run, capsys):
+    assert main(["calibrate", str(run), "--tolerance", "0.1%", "--rule", "max_steps"]) == 2
+    assert "300 examples are too few" in capsys.readouterr().err
+    assert calibrate(run, "--validation-size", "200", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["count"] == 600  # three questions a story
+    assert main(["calibrate", str(run), "--tolerance", "5%", "--split", "test", "--validation-size", "9"]) == 2
+    assert "--validation-size is for the validation data, and the split is test" in capsys.readouterr().err
+
+
+def test_another_calibration_of_the_same_weights_is_replaced_with_a_note(run, capsys):
+    assert calibrate(run) == 0
+    assert calibrate(run) == 0
+    assert capsys.readouterr().err == ""  # the same setting
+    assert main(["calibrate", str(run), "--tolerance", "50%", "--rule", "confidence"]) == 0
+    assert "calibration.json is replaced; the confidence is that of one call" in capsys.readouterr().err
+
+
+def test_files_of_your_own_have_no_number_of_validation_examples(tmp_path, capsys):
+    (tmp_path / "own.tsv").write_text("".join(f"{n}\t{n}\n" for n in range(100)))
+    own = ["train", "pairs", "--run", str(tmp_path / "run"), "--data.train", str(tmp_path / "own.tsv"), *SMALL]
+    assert main(own) == 0
+    capsys.readouterr()
+    assert main(["calibrate", str(tmp_path / "run"), "--tolerance", "50%", "--validation-size", "9"]) == 2
+    assert "the validation examples of this run are a part of its files" in capsys.readouterr().err

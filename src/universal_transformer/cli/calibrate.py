@@ -51,6 +51,9 @@ def run(arguments: list[str]) -> int:
     rule = None if options.rule is None else typed(options.rule, DepthRule, where="--rule")
     if options.split == "train":
         raise UserError("--split train: errors on what a model was trained on say nothing about other data")
+    split = options.split or ("test" if options.test else "validation")
+    if options.validation_size is not None and split != "validation":
+        raise UserError(f"--validation-size is for the validation data, and the split is {split}: leave one out")
     refuse_link(folder / CALIBRATION)
     goal = Goal(
         tolerance=options.tolerance,
@@ -65,6 +68,7 @@ def run(arguments: list[str]) -> int:
             data_dir=options.data_dir,
             own=OwnTests(files=options.test, targets=options.test_target),
             halting_execution=options.halting_execution,
+            validation_size=options.validation_size,
         )
         with progress_bar() as progress:
             found = calibrate(
@@ -72,7 +76,7 @@ def run(arguments: list[str]) -> int:
                 task,
                 goal=goal,
                 weights=weights_of(folder / MODEL),
-                split=options.split or ("test" if options.test else "validation"),
+                split=split,
                 limit=options.limit,
                 rule=rule,
                 batch_tokens=options.batch_tokens,
@@ -86,6 +90,9 @@ def run(arguments: list[str]) -> int:
     if found.chosen is None and (folder / CALIBRATION).exists():
         note(f"ut: {found.outcome}; the earlier {folder / CALIBRATION} is kept")
         return FAILED
+    if replaces(found, folder):
+        earlier = folder / CALIBRATION
+        note(f"ut: the earlier {earlier} is replaced; the confidence is that of one call, not of the best of several")
     found.save(folder)
     drawn = draw(found, folder)
     if not options.json:
@@ -93,6 +100,17 @@ def run(arguments: list[str]) -> int:
     elif found.chosen is None:
         note(f"ut: {found.outcome}")
     return 0 if found.chosen else FAILED
+
+
+def replaces(found: Calibration, folder: Path) -> bool:
+    """Whether the run has another calibration of the same weights."""
+    from universal_transformer.evaluation.calibration import CALIBRATION, Calibration
+
+    try:
+        earlier = Calibration.load(folder) if (folder / CALIBRATION).is_file() else None
+    except UserError:  # damaged: there is nothing to choose from
+        return False
+    return earlier is not None and earlier.weights == found.weights and earlier.chosen not in (None, found.chosen)
 
 
 def parser() -> Parser:
@@ -141,6 +159,13 @@ def parser() -> Parser:
         metavar="NAME",
         help="validation (default), test, or the name of a test set or of a group of its table; it should not have "
         "been trained on",
+    )
+    parser.add_argument(
+        "--validation-size",
+        type=whole(1),
+        metavar="N",
+        help="draw N validation examples (boards, stories) in place of the number of the training, for tasks that "
+        "generate their data or choose them by number",
     )
     parser.add_argument("--limit", type=whole(1), metavar="N", help="use at most N examples of each set")
     parser.add_argument("--json", action="store_true", help="print the calibration as JSON")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from universal_transformer.cli.run_folder import Run
     from universal_transformer.evaluation.measure import Progress
     from universal_transformer.evaluation.report import Report
-    from universal_transformer.tasks.task import Task
+    from universal_transformer.tasks.task import Task, TaskData
 
 
 OTHER_DATA = ("blimp",)
@@ -132,9 +132,14 @@ def open_with_task(
     other: str = "",
     own: OwnTests | None = None,
     halting_execution: Literal["auto", "masked"] | None = None,
+    validation_size: int | None = None,
 ) -> tuple[Run, Task]:
-    """Load the run in `folder` and its data (from `data_dir`, if that is given), the data set `other`, or own tests."""
+    """Load the run in `folder` and its data (from `data_dir`, if that is given), the data set `other`, or own tests.
+
+    `validation_size` replaces the number of validation examples that a task draws.
+    """
     from universal_transformer.cli.run_folder import load_task, open_run
+    from universal_transformer.tasks.task import with_validation_size
 
     run = open_run(folder, device=device, halting_execution=halting_execution)
     if other:
@@ -148,11 +153,17 @@ def open_with_task(
             )
         return run, load_blimp(run.codec, data_dir=data_dir)
     if data_dir and hasattr(run.config.data, "data_dir"):
-        data = dataclasses.replace(run.config.data, data_dir=data_dir)
-        run = dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
+        run = with_data(run, dataclasses.replace(run.config.data, data_dir=data_dir))
+    if validation_size is not None:
+        run = with_data(run, with_validation_size(run.config.data, validation_size))
     if own is not None and (own.files or own.targets or own.group is not None):
         return run, load_own_tests(run, own)
     return run, load_task(run)
+
+
+def with_data(run: Run, data: TaskData) -> Run:
+    """Return a run with another configuration of its data."""
+    return dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
 
 
 def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None) -> tuple[Report, str]:

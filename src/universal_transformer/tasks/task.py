@@ -271,6 +271,23 @@ def with_files(data: TaskData, files: Mapping[str, Path]) -> TaskData:
     return dataclasses.replace(data, **changes)
 
 
+def with_validation_size(data: TaskData, size: int) -> TaskData:
+    """Return the data of a task with `size` validation examples, boards, stories …; UserError if a file holds them.
+
+    A larger number adds examples that the weights were not chosen by. Boards of Sudoku come from a part of their own;
+    other additional examples were trained on only where they are short enough to be drawn twice.
+    """
+    counts = [name for name in data.__dataclass_fields__ if name.startswith("validation_")]
+    drawn = [name for name in counts if isinstance(getattr(data, name), int)]
+    if not drawn:
+        raise UserError(
+            "a number of validation examples is for tasks that draw them, such as stories, sudoku and addition; the "
+            "validation examples of this run are a part of its files"
+        )
+    changes: dict[str, Any] = dict.fromkeys(drawn, size)
+    return dataclasses.replace(data, **changes)
+
+
 def with_absolute_files(data: TaskData) -> TaskData:
     """Return the data of a task with absolute names of files, so that a run works from any folder."""
     hub = {name: value for name in getattr(data, "FILES", ()) if is_hub(value := getattr(data, name))}
