@@ -100,6 +100,14 @@ REFUSED = {
     "take as many steps, so": ({"depth.max_steps": 4, "depth.min_steps": 4}, tiny.model_config()),
     "plain layers follow": ({"tensor2tensor.plain_layers_after": 1}, tiny.model_config()),
     "the encoder of this run halts": ({"halting.side": "both"}, tiny.model_config()),
+    r"each sequence makes as many steps as it has positions \(depth.max_steps=length\)": (
+        {"architecture": "tagger", "depth.max_steps": "length"},
+        tiny.model_config(),
+    ),
+    "this model writes frames, which have no probabilities": (
+        {"outputs.kind": "frames", "outputs.features": 4},
+        tiny.model_config(),
+    ),
 }
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from universal_transformer.errors import UserError
 from universal_transformer.files import quoted, read_json, show_path
 from universal_transformer.kinds import AnyModelConfig, config_from_dict
+from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.training.config import CONFIG, MODEL, RunConfig, TrainingConfig
@@ -78,6 +79,31 @@ def _check_steps(model: ModelConfig, *, where: str) -> None:
         raise UserError(f"{where}: all positions of this model take as many steps, so that there is nothing to decide")
 
 
+def _check_trained(model: ModelConfig, *, where: str) -> None:
+    """UserError for a trained model whose states give the unit nothing to be fitted to."""
+    if model.tensor2tensor.plain_layers_after:
+        raise UserError(
+            f"{where}: plain layers follow the recurrence (tensor2tensor.plain_layers_after), so that its states "
+            "predict nothing"
+        )
+    if model.outputs.kind == "frames":
+        raise UserError(
+            f"{where}: this model writes frames, which have no probabilities to compare its steps by; an exit by "
+            "state_change needs no unit: ut evaluate RUN --exit state_change:0.1"
+        )
+    if model.architecture in ENCODERS and model.by_length(decoder=False):
+        raise UserError(
+            f"{where}: each sequence makes as many steps as it has positions (depth.max_steps=length), and the unit "
+            "needs one last step for all; train a run with a number of steps first"
+        )
+    _check_steps(model, where=where)
+    if model.architecture == "encoder_decoder" and model.halts_in(decoder=False):
+        raise UserError(
+            f"{where}: the encoder of this run halts (halting.side={model.halting.side}), and no target says where it "
+            "should stop; train a run with halting.side none or decoder first"
+        )
+
+
 def halting_model(model: AnyModelConfig, *, run: Path) -> ModelConfig:
     """Return the model with a halting unit on the side that predicts.
 
@@ -86,18 +112,8 @@ def halting_model(model: AnyModelConfig, *, run: Path) -> ModelConfig:
     where = f"{show_path(run)}: --stage halting"
     if not isinstance(model, ModelConfig):
         raise UserError(f"{where}: this model has no states over depth to read, and so nothing to halt")
-    if model.tensor2tensor.plain_layers_after:
-        raise UserError(
-            f"{where}: plain layers follow the recurrence (tensor2tensor.plain_layers_after), so that its states "
-            "predict nothing"
-        )
+    _check_trained(model, where=where)
     decoder = model.architecture in ("encoder_decoder", "language_model")
-    _check_steps(model, where=where)
-    if model.architecture == "encoder_decoder" and model.halts_in(decoder=False):
-        raise UserError(
-            f"{where}: the encoder of this run halts (halting.side={model.halting.side}), and no target says where it "
-            "should stop; train a run with halting.side none or decoder first"
-        )
     return replaced(
         model,
         {
