@@ -47,6 +47,8 @@ from pathlib import Path
 from typing import Any
 
 from universal_transformer.explore.canvas import INK, MUTED, canvas, clean
+from universal_transformer.training.config import METRICS
+from universal_transformer.training.tracking import read_metrics
 
 PROJECT = Path(__file__).parents[1]
 UT = Path(sys.executable).with_name("ut")
@@ -190,11 +192,14 @@ def measure(task: str, rule: str, *, seed: int, folder: Path) -> dict[str, Any]:
     if not calibration.exists():  # 1: no setting is within the tolerance; the curves are there
         ut("calibrate", place, *shlex.split(compared.calibration), "--json", accepted=(0, 1))
     found = json.loads(calibration.read_text())
+    begun = next(line for line in read_metrics(folder / METRICS) if line["event"] == "start")
     return {
         "task": task,
         "rule": rule,
         "seed": seed,
         "command": " ".join(["ut", *command]),
+        "config": begun["config"],
+        "commit": begun["commit"],
         "split": found["split"],
         "count": found["count"],
         "trained": {"steps": found["trained"]["mean_steps"], "score": found["trained"]["score"]},

@@ -202,6 +202,11 @@ def test_encoder_and_decoder_of_different_depth_lose_steps_together():
     assert [setting.value for setting in served(model)["max_steps"]] == [3, 2, 1]
 
 
+def test_exits_that_can_stop_no_position_early_are_left_out():
+    model = build(replaced(with_fields(TINY, vocabulary_size=12, max_steps=6), {"depth.decoder_max_steps": 2}))
+    assert list(served(model)) == ["max_steps", "halting_threshold", "state_change", "second_difference", "confidence"]
+
+
 def test_settings_do_not_depend_on_data():
     model = scripted()
     assert [str(setting) for setting in served(model)["max_steps"]] == ["max_steps 3", "max_steps 2", "max_steps 1"]

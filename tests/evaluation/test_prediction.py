@@ -145,3 +145,46 @@ def test_predictions_refuse_what_excludes_each_other(copying):
 def test_a_classifier_neither_searches_nor_samples(stories, search):
     with pytest.raises(UserError, match="a classifier writes no text"):
         predict(model_for(stories), stories.codec, [], options=InferenceOptions(**search))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "options", "message"),
+    [
+        (
+            "confidence",
+            {"max_steps": 1},
+            {},
+            "decides first after step 1, so that .* at least 2 steps; the model has 1",
+        ),
+        ("state_change", {"max_steps": 2}, {}, "after step 2, .* at least 3 steps; the model has 2"),
+        ("output_change", {"max_steps": 2}, {}, "after step 2, .* at least 3 steps; the model has 2"),
+        ("second_difference", {"max_steps": 4}, {}, "after step 4, .* at least 5 steps; the model has 4"),
+        ("second_difference", {"max_steps": 6}, {"max_steps": 3}, "at least 5 steps, not max_steps=3"),
+        (
+            "confidence",
+            {"max_steps": 6, "min_steps": 6},
+            {},
+            r"step 6 \(min_steps\), .* at least 7 steps; the model has 6",
+        ),
+        ("confidence", {"max_steps": 6, "depth.decoder_max_steps": 1}, {}, "at least 2 steps; the model has 1"),
+    ],
+)
+def test_an_exit_that_can_stop_no_position_early_is_refused(copying, kind, fields, options, message):
+    options = InferenceOptions(exit=Exit(kind, 0.1), **options)
+    with pytest.raises(UserError, match=rf"^exit {kind}:0\.1 {message}"):
+        predict(model_for(copying, **fields), copying.codec, [], options=options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "options"),
+    [
+        ("confidence", {"max_steps": 2}, {}),
+        ("second_difference", {"max_steps": 5}, {}),
+        ("second_difference", {"max_steps": 2}, {"max_steps": 5}),
+        ("second_difference", {"max_steps": 2, "depth.decoder_max_steps": 5}, {}),
+        ("second_difference", {"max_steps": "length", "depth.decoder_max_steps": 2}, {}),
+    ],
+)
+def test_an_exit_that_can_stop_one_side_early_is_not_refused(copying, kind, fields, options):
+    options = InferenceOptions(exit=Exit(kind, 0.1), **options)
+    assert list(predict(model_for(copying, **fields), copying.codec, [], options=options)) == []
