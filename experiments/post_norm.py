@@ -24,6 +24,7 @@ UT = Path(sys.executable).with_name("ut")
 SHORT, LONG, PARTS = 1000, 3300, 4
 COMMON = ["babi-1k-joint", "--model.halting.side", "none", "--training.minutes", "0"]
 COMMON += ["--training.halting-delay", "0", "--training.ponder-weight", "0"]
+COMMON += ["--training.schedule", "cosine", "--training.ema-decay", "0"]
 NAMES = {"pre": "pre-norm", "post": "post-norm (the paper)", "deep": "post-norm with DeepNorm"}
 WAYS = (
     ("pre", "2e-3", 200, SHORT),

@@ -31,7 +31,6 @@ def speech() -> RunConfig:
             weight_decay=0.01,
             label_smoothing=0.1,
             validate_every=250,
-            average_checkpoints=3,
             save_minutes=1.0,
         ),
     )
@@ -58,7 +57,6 @@ def voice() -> RunConfig:
             warmup_updates=100,
             weight_decay=0.01,
             validate_every=500,
-            average_checkpoints=3,
             save_minutes=1.0,
         ),
     )
