@@ -150,28 +150,18 @@ def test_a_classifier_neither_searches_nor_samples(stories, search):
 @pytest.mark.parametrize(
     ("kind", "fields", "options", "message"),
     [
-        (
-            "confidence",
-            {"max_steps": 1},
-            {},
-            "decides first after step 1, so that .* at least 2 steps; the model has 1",
-        ),
-        ("state_change", {"max_steps": 2}, {}, "after step 2, .* at least 3 steps; the model has 2"),
-        ("output_change", {"max_steps": 2}, {}, "after step 2, .* at least 3 steps; the model has 2"),
-        ("second_difference", {"max_steps": 4}, {}, "after step 4, .* at least 5 steps; the model has 4"),
-        ("second_difference", {"max_steps": 6}, {"max_steps": 3}, "at least 5 steps, not max_steps=3"),
-        (
-            "confidence",
-            {"max_steps": 6, "min_steps": 6},
-            {},
-            r"step 6 \(min_steps\), .* at least 7 steps; the model has 6",
-        ),
-        ("confidence", {"max_steps": 6, "depth.decoder_max_steps": 1}, {}, "at least 2 steps; the model has 1"),
+        ("confidence", {"max_steps": 1}, {}, "step 1, .* at least 2 steps to stop a position early; the decoder has 1"),
+        ("state_change", {"max_steps": 2}, {}, "step 2, .* at least 3 steps .*; the model has 2"),
+        ("output_change", {"max_steps": 2}, {}, "step 2, .* at least 3 steps .*; the decoder has 2"),
+        ("second_difference", {"max_steps": 4}, {}, "step 4, .* at least 5 steps .*; the model has 4"),
+        ("second_difference", {"max_steps": 6}, {"max_steps": 3}, "step 4, .* at least 5 steps .*; max_steps=3"),
+        ("confidence", {"depth.min_steps": 4}, {}, r"step 4 \(min_steps\), .* at least 5 .*; the decoder has 4"),
+        ("confidence", {"depth.decoder_max_steps": 1}, {}, "step 1, .* at least 2 steps .*; the decoder has 1"),
     ],
 )
 def test_an_exit_that_can_stop_no_position_early_is_refused(copying, kind, fields, options, message):
     options = InferenceOptions(exit=Exit(kind, 0.1), **options)
-    with pytest.raises(UserError, match=rf"^exit {kind}:0\.1 {message}"):
+    with pytest.raises(UserError, match=rf"^exit {kind}:0\.1: it decides first after {message}$"):
         predict(model_for(copying, **fields), copying.codec, [], options=options)
 
 

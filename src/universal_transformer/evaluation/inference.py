@@ -81,7 +81,7 @@ class InferenceOptions:
     def check(self, model: Model) -> None:
         """Refuse a threshold of a model without halting, where it changes nothing, and an exit that is not served."""
         check_threshold_applies(self.halting_threshold, config=model.config)
-        check_exit_applies(self.exit, model=model)
+        check_exit_applies(self.exit, max_steps=self.max_steps, model=model)
         if isinstance(model, AnyFrameGenerator) and not self.is_greedy:
             raise UserError(
                 f"beams={self.beams}, temperature={self.sampling.temperature:g}: this model writes frames, which are "

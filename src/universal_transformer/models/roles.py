@@ -28,6 +28,7 @@ from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.models.generated import GREEDY, Generated, Sampling
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.nn.config import Exit
+from universal_transformer.nn.exits import FIRST_STEP
 from universal_transformer.nn.halting import check_threshold
 from universal_transformer.nn.trace import Trace
 
@@ -185,8 +186,11 @@ def check_threshold_applies(halting_threshold: float | None, *, config: BaseConf
         )
 
 
-def check_exit_applies(exit: Exit | None, *, model: Pretrained) -> None:
-    """UserError for an exit from a model that has no depth, or no head that reads the states of its steps."""
+def check_exit_applies(exit: Exit | None, *, max_steps: int | None, model: Pretrained) -> None:
+    """UserError for an exit from a model that has no depth, too few steps, or no head that reads their states.
+
+    ``max_steps`` are those of the call; None: the model's own.
+    """
     config = model.config
     if not isinstance(config, ModelConfig):
         refuse_depth(max_steps=None, halting_threshold=None, exit=exit, model=model)
@@ -197,6 +201,29 @@ def check_exit_applies(exit: Exit | None, *, model: Pretrained) -> None:
         )
     elif exit is not None and exit.reads_output and config.outputs.kind == "frames":
         raise UserError(f"exit {exit}: frames have no probabilities to read; use state_change or second_difference")
+    elif exit is not None:
+        _check_stops_early(exit, max_steps=max_steps, config=config)
+
+
+def _check_stops_early(exit: Exit, *, max_steps: int | None, config: ModelConfig) -> None:
+    """UserError for an exit that decides on no side before the last step: it would change nothing."""
+    # an encoder has no output to read; a model of one side has the same steps under both names
+    depths = [
+        (
+            max_steps or config.max_steps_of(decoder=decoder),
+            max(FIRST_STEP[exit.kind], config.min_steps_of(decoder=decoder)),
+        )
+        for decoder in ((True,) if exit.reads_output else (True, False))
+    ]
+    if any(first < steps for steps, first in depths):
+        return
+    steps, first = max(depths)
+    cause = " (min_steps)" if first > FIRST_STEP[exit.kind] else ""
+    side = "decoder" if exit.reads_output and config.architecture == "encoder_decoder" else "model"
+    raise UserError(
+        f"exit {exit}: it decides first after step {first}{cause}, so that it needs at least {first + 1} steps to stop "
+        f"a position early; {f'max_steps={steps}' if max_steps else f'the {side} has {steps}'}"
+    )
 
 
 def refuse_depth(
