@@ -115,7 +115,8 @@ MODELS: dict[str, Description] = {
             "table.",
             UNTESTED,
             "It was trained on numbers without leading zeros. Others are answered without a warning.",
-            "Inputs other than two numbers with + between them are refused, also blanks between symbols, signs and decimal points.",
+            "Inputs other than two numbers with + between them are refused, also blanks between symbols, signs and "
+            "decimal points.",
         ),
         data=GENERATED,
         licence=OURS,

@@ -156,6 +156,16 @@ def test_another_figure_than_that_of_the_card_is_found(changed, capsys):
     assert capsys.readouterr().out.splitlines() == [f"copy: length 40: {line}" for line in lines]
 
 
+def test_the_other_models_are_checked_where_the_data_of_one_are_missing(changed, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("UT_DATA", str(tmp_path / "empty"))
+    shutil.copytree(FOLDER / "babi", changed.with_name("babi"))
+    assert main(["models", "--check"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == "copy: the sample scores what its card says\n"
+    assert shown.err.startswith("ut: babi: ")
+    assert "ut data fetch babi" in shown.err
+
+
 def test_a_changed_bit_of_the_weights_is_refused(changed):
     path = changed / "model" / "model.safetensors"
     data = bytearray(path.read_bytes())
