@@ -2,7 +2,7 @@
 
     python experiments/schedules.py FOLDER [TASK ...]
 
-Trains each task with each schedule (2 to 10 minutes of one core), at a fixed depth or with ACT, and writes
+Trains each task with each schedule (2 to 16 minutes of one core), at a fixed depth or with ACT, and writes
 results/schedules.jsonl and results/schedules.md. Runs are in FOLDER; one that was stopped is continued, and a line that
 exists is kept.
 """
@@ -55,6 +55,9 @@ TASKS = {
     "bAbI 1K joint": Comparison("babi-1k-joint", 3300, TWO),
     "sudoku 6 × 6": Comparison("sudoku-6", 1500, TWO),
     "multiplication, 400 digits": Comparison("multiplication-distance-positions", 1500, TWO, "length 400"),
+    "multiplication, 1,000 digits": Comparison("multiplication-distance-positions", 4500, TWO, "length 1000"),
+    "addition, 1,000 symbols": Comparison("addition-distance-positions", 4500, TWO, "length 1000"),
+    "copy, 2,000 digits": Comparison("copy-distance-positions", 4000, TWO, "length 2000"),
 }
 
 
@@ -98,7 +101,7 @@ def wrong(metrics: Mapping[str, float]) -> float:
 
 def measure(task: str, variant: str, *, seed: int, folder: Path) -> dict[str, Any]:
     comparison = TASKS[task]
-    name = f"{comparison.recipe}-{list(comparison.variants).index(variant)}-{seed}"
+    name = f"{comparison.recipe}-{comparison.updates}-{list(comparison.variants).index(variant)}-{seed}"
     config, run = configuration(task, variant, seed=seed), folder / name
     loaded = config.data.load()
     result = train(config, run, task=loaded, resume=run.exists())
