@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.cli.fields import GROUPS, check_halting_rule, override, print_help, without_effect
+from universal_transformer.cli.fields import GROUPS, override, print_help, without_effect
 from universal_transformer.errors import UserError
 from universal_transformer.recipes import RECIPES
 from universal_transformer.typed import leaves, replaced
@@ -169,32 +169,3 @@ def test_fields_of_halting_are_named_where_no_side_halts():
     assert without_effect(off, paths) == ["model.halting.rule", "training.ponder_weight"]
     assert without_effect(RECIPES["stories"](), paths) == []
     assert without_effect(RECIPES["copy-lstm"](), ["training.halting_delay"]) == ["training.halting_delay"]
-
-
-@pytest.mark.parametrize(
-    ("recipe", "rule", "sides"),
-    [
-        ("sudoku-4", "stick_breaking", "encoder"),
-        ("text", "ponder", "decoder"),
-        ("copy", "stick_breaking", "encoder, decoder or both"),
-        ("copy", "ponder", "decoder"),
-    ],
-)
-def test_a_halting_rule_is_refused_where_no_side_halts(recipe, rule, sides):
-    def chosen(values):
-        return check_halting_rule(replaced(RECIPES[recipe](), values), values)
-
-    changes = {"model.halting.rule": rule, "training.step_loss": "last"}
-    with pytest.raises(UserError) as error:
-        chosen({**changes, "model.halting.side": "none"})
-    start = f"model.halting.rule={rule!r} has no effect with model.halting.side='none': "
-    assert str(error.value) == f"{start}set model.halting.side to {sides}"
-    for side in sides.replace(" or ", ", ").split(", "):
-        chosen({**changes, "model.halting.side": side})
-    chosen({"model.halting.rule": "act", "model.halting.side": "none"})
-
-
-def test_a_halting_rule_of_a_recipe_may_be_left_where_no_side_halts():
-    base = replaced(RECIPES["text"](), {"model.halting.side": "decoder", "model.halting.rule": "ponder"})
-    off = {"model.halting.side": "none"}
-    check_halting_rule(replaced(base, off), off)

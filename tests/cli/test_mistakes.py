@@ -76,11 +76,6 @@ MISTAKES = {
         ["train", "stories", "--halting-execution", "fast"],
         "expected one of auto, masked",
     ),
-    "a halting rule without a side that halts": (
-        ["train", "sudoku-4", "--model.halting.rule", "stick_breaking", "--dry-run"],
-        "model.halting.rule='stick_breaking' has no effect with model.halting.side='none': "
-        "set model.halting.side to encoder",
-    ),
     "threshold": (["predict", "begun", "--halting-threshold", "2"], "more than 0 and at most 1"),
     "no depth": (
         ["predict", "begun", "--max-steps", "0"],

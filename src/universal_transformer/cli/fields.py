@@ -8,22 +8,20 @@ options, ``--model.step.tied`` and ``--model.step.no-tied``. Every mistake is a 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, get_args, get_origin
 
 from universal_transformer.cli.arguments import convert_word
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import show
-from universal_transformer.models.components import ENCODERS, VocabularyConfig
+from universal_transformer.models.components import VocabularyConfig
 from universal_transformer.models.earlier import PATHS
-from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import expected, leaves, replaced, typed
 
 GROUPS = ("data", "model", "training")
 FROM_DATA = "model.vocabulary."
 """Fields that the data determine: they have no option."""
-RULE = "model.halting.rule"
 
 
 def override(config: RunConfig, arguments: Sequence[str], *, prog: str, also: Sequence[str] = ()) -> RunConfig:
@@ -51,21 +49,6 @@ def without_effect(config: RunConfig, paths: Iterable[str]) -> list[str]:
     unused = ("training.ponder_weight", "training.ponder_warmup_updates", "training.halting_delay")
     found = [path for path in paths if path in unused or path.startswith("model.halting.")]
     return [] if config.model.halts else [path for path in found if path != "model.halting.side"]
-
-
-def check_halting_rule(config: RunConfig, values: Mapping[str, Any]) -> None:
-    """UserError for a chosen halting rule that changes nothing, because no side of `config` halts.
-
-    `values` are the fields that were changed. A rule that the recipe has is not refused: halting may be turned off.
-    """
-    rule, model = values.get(RULE, HaltingConfig().rule), config.model
-    if rule == HaltingConfig().rule or model.halts:
-        return
-    if model.architecture == "encoder_decoder" and rule != "ponder":
-        sides = "encoder, decoder or both"
-    else:
-        sides = "encoder" if model.architecture in ENCODERS else "decoder"
-    raise UserError(f"{RULE}={rule!r} has no effect with model.halting.side='none': set model.halting.side to {sides}")
 
 
 def print_help(config: RunConfig, *, prog: str, description: str) -> None:

@@ -59,7 +59,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
-    from universal_transformer.cli.fields import check_halting_rule, given, without_effect
+    from universal_transformer.cli.fields import given, without_effect
     from universal_transformer.tasks.task import with_absolute_files
     from universal_transformer.typed import replaced
 
@@ -76,7 +76,6 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
         from universal_transformer.training.halting_stage import check_second_stage
 
         check_second_stage(config, values)
-    check_halting_rule(config, values)
     if unused := without_effect(config, values):
         note(f"note: {', '.join(unused)}: without effect, because no side halts (model.halting.side none)")
     if taken.get("--from"):
