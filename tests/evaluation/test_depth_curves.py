@@ -256,7 +256,7 @@ def test_every_rule_is_tested_to_its_end_whatever_its_losses_are():
         ({"goal": Goal(tolerance=0.005)}, r"validation: 100 examples are too few for a tolerance of 0.5 % with "
          r"confidence 95 %: at least 598 are needed, and more if some lose; give more examples"),
         ({"goal": Goal(tolerance=0.01), "split": "other"}, "other: 60 examples .* at least 299"),
-        ({"rule": "second_difference"}, "nothing to calibrate: second_difference: the model makes too few steps, 4"),
+        ({"rule": "second_difference"}, "nothing to calibrate: exit second_difference.* at least 5 steps .* has 4"),
         ({"rule": "halting_threshold"}, "nothing to calibrate: halting_threshold=.*trained without halting"),
         ({"split": "train"}, "no examples in train"),
         ({"batch_tokens": 0}, "batch_tokens: expected a whole number, at least 1"),

@@ -11,7 +11,6 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import Exit
-from universal_transformer.nn.exits import FIRST_STEP
 from universal_transformer.registry import Model
 from universal_transformer.typed import Range
 
@@ -67,7 +66,7 @@ def settings_of(model: Model, rule: DepthRule) -> tuple[Setting, ...]:
     """Return the settings of a rule in the order of testing, the nearest to the depth of training first.
 
     The order and the values follow from the configuration of the model, never from calibration data. UserError if
-    the model does not serve the rule; none if it makes too few steps for it.
+    the model does not serve the rule; none if it makes one step, and the rule is a smaller number of steps.
     """
     settings = tuple(Setting(rule, value) for value in _values(model, rule))
     for setting in settings[:1]:
@@ -87,8 +86,8 @@ def _values(model: Model, rule: DepthRule) -> tuple[float, ...]:
             return tuple(float(steps) for steps in range(min(sides) - (len(sides) == 1), 0, -1))
         case "halting_threshold":
             return tuple(round(share * config.halting.stops_at, 6) for share in SHARES)
-        case kind:  # an exit that first looks after the last step but one changes nothing
-            return THRESHOLDS[kind] if FIRST_STEP[kind] < max(sides) else ()
+        case kind:
+            return THRESHOLDS[kind]
 
 
 def served(model: Model, *, wanted: DepthRule | None = None) -> Mapping[DepthRule, tuple[Setting, ...]]:
