@@ -18,7 +18,7 @@ def sudoku_4() -> RunConfig:
 def sudoku_6() -> RunConfig:
     """Sudoku of 6 × 6 cells (boxes of 2 × 3), 10 to 16 of them given."""
     recipe = _recipe(6, width=128, max_steps=16, batch_boards=32, updates=4000, learning_rate=2e-3)
-    # a quarter of the wrong boards of a cosine after 1,500 updates: docs/log.md
+    # a third of the wrong boards that a cosine to 0 leaves after 1,500 updates: docs/log.md
     return replaced(recipe, {"training.schedule": "constant", "training.ema_decay": 0.999})
 
 

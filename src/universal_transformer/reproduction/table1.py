@@ -46,7 +46,7 @@ def babi_row(*, column: str, model: str, task: str) -> RunConfig:
         changes |= twice_the_depth(config.model)
     model_changes = {f"model.{name}": value for name, value in changes.items()}
     others: dict[str, object] = {}
-    if column == "1k-joint":  # as in the recorded runs; the recipe has the better schedule since
+    if column == "1k-joint":  # of the recorded runs; the recipe has a better one today: docs/log.md
         others = {"training.schedule": "cosine", "training.ema_decay": 0.0}
     if model == "ut-post-norm":
         others |= norm_after_sums(config, rate=0.5)
