@@ -76,7 +76,7 @@ def shown(result: Result, row: Row) -> str:
 
 
 def nearest(row: Row, model: str) -> Result:
-    """Return the recorded run of a model, with seed 0, whose updates are nearest to those of the row; the latest one."""
+    """Return the latest recorded run of a model, with seed 0, whose updates are nearest to those of the row."""
     own = [one for one in results_of(row.table).read() if (one.row, one.seed) == (f"{row.column}/{model}", 0)]
     return min(reversed(own), key=lambda one: abs(one.updates - row.updates))
 
