@@ -88,11 +88,10 @@ class Trials:
     done: int = 0
 
     def run(self, options: InferenceOptions) -> Outcome:
-        """Run all batches; the first one also once before the clock starts, because kernels are made for its shapes."""
+        """Run all batches."""
         found = Outcome()
         scorer = Scorer(self.model, self.task.codec, self.task.metric, options, whole=self.whole)
         with evaluating(self.model):
-            scorer(self.batches[0])
             for batch in self.batches:
                 start = time.perf_counter()
                 sums = scorer(batch)
@@ -126,8 +125,8 @@ def calibrate(
     first that is not accepted (`risk`). So the risks of all accepted settings are within the tolerance with the stated
     confidence, whatever their rules, and any of them may be chosen. With one `rule` its level is not divided. `weights`
     is the SHA-256 of the model's weights, and `limit` takes so many examples of each set, evenly spread. The time of
-    the depth of training and of the `FASTEST` accepted settings is the shortest of `TIMED` measurements, because other
-    work of the machine can only make it longer.
+    the depth of training and of the `FASTEST` accepted settings is the shortest of `TIMED` measurements, because new
+    kernels and other work of the machine can only make it longer.
 
     UserError for a model without a depth to choose, or that does not serve the rule, and for too few examples.
     """
