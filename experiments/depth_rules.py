@@ -17,7 +17,7 @@ stopped is continued. multi30k and babi need UT_DATA.
 
 On stories and sudoku all rules begin anew. On the other tasks they begin from the weights of the fixed depth, with
 fewer updates (addition 1,000, babi 1,500, multi30k 400) and the loss after each step (ponder: without it). There
-are three seeds of all tasks but babi, whose fixed depth takes 246 minutes.
+are three seeds of all tasks but babi, whose fixed depth takes 246 minutes; the table says how many are recorded.
 
 | rule           | in the table                      | trained with                                                 |
 | -------------- | --------------------------------- | ------------------------------------------------------------ |

@@ -4,7 +4,7 @@
 
 Trains each row again with `halting.rule` stick_breaking and no other change, for the recorded number of updates, adds a
 line to results/row_rules.jsonl for each run that has none, and writes results/row_rules.md with the recorded figures of
-a fixed depth and of ACT in the same row (seed 0; 4 to 8 minutes of one core a row). Runs are in FOLDER; one that was
+a fixed depth and of ACT in the same row (seed 0; 2 to 16 minutes of one core a row). Runs are in FOLDER; one that was
 stopped is continued. All rows but the copies need UT_DATA.
 """
 
