@@ -147,7 +147,11 @@ def trained(ax: Axes, steps: int, *, label: str) -> None:
 
 def solved(ax: Axes, side: int) -> None:
     """Share of boards solved by steps at test time, with the standard error of a share of so many boards."""
-    own = [line for line in lines_of("sudoku_steps.jsonl") if tuple(line["givens"]) == GIVENS[side]]
+    own = [
+        line
+        for line in lines_of("sudoku_steps.jsonl")
+        if line["side"] == side and tuple(line["givens"]) == GIVENS[side]
+    ]
     shares = [line["solved"] / line["count"] for line in own]
     errors = [100 * math.sqrt(p * (1 - p) / line["count"]) for p, line in zip(shares, own, strict=True)]
     steps = [line["steps"] for line in own]

@@ -2,7 +2,7 @@
 
     python experiments/sudoku_steps.py RUN
 
-Draws 3,000 boards of the test part that no evaluation of the recipe has (another seed), with as many given cells as in
+Draws 3,000 boards of the test part with another seed than the evaluation of the recipe, with as many given cells as in
 training and with fewer, and writes results/sudoku_steps.jsonl and results/sudoku_steps.md. A line that exists is kept.
 """
 
@@ -22,7 +22,8 @@ from universal_transformer.tasks.sudoku import SudokuData
 from universal_transformer.training.config import RunConfig
 
 RESULTS = Path(__file__).parents[1] / "results" / "sudoku_steps"
-STEPS = (8, 12, 16, 24, 32, 48)
+STEPS = {4: (1, 2, 3, 4, 6, 8, 16), 6: (8, 12, 16, 24, 32, 48), 9: (8, 12, 16, 24, 32, 48, 64)}
+"""Side of a board -> steps in the test."""
 FEWER = {6: (8, 9), 9: (28, 29)}
 """Side of a board -> given cells of boards that are harder than those of training."""
 BOARDS, SEED = 3000, 7
@@ -34,15 +35,24 @@ def recorded() -> list[dict[str, Any]]:
 
 
 def table(lines: list[dict[str, Any]]) -> Iterator[str]:
-    """One row for each number of given cells, one column for each number of steps."""
+    """One table for each side of a board: a row for each model and number of given cells, a column for each step."""
     yield "# Sudoku: boards solved with other numbers of steps than in training\n"
-    yield f"`python experiments/sudoku_steps.py RUN`, one seed of training; share of {BOARDS:,} boards solved, in %.\n"
-    yield "| trained steps | given cells | " + " | ".join(f"{steps} steps" for steps in STEPS) + " |"
-    yield "|---|---|" + "---|" * len(STEPS)
-    for trained, givens in dict.fromkeys((line["trained_steps"], tuple(line["givens"])) for line in lines):
-        own = {line["steps"]: line for line in lines if tuple(line["givens"]) == givens}
-        cells = [f"{100 * own[steps]['solved'] / BOARDS:.2f}" if steps in own else "" for steps in STEPS]
-        yield f"| {trained} | {givens[0]} to {givens[1]} | " + " | ".join(cells) + " |"
+    yield f"`python experiments/sudoku_steps.py RUN`, one seed of training. Share of {BOARDS:,} boards"
+    yield "solved, in %, with the steps in the test that the title of each column says."
+    for side, columns in STEPS.items():
+        yield f"\n## {side} × {side} cells\n"
+        yield "| trained steps | given cells | " + " | ".join(map(str, columns)) + " |"
+        yield "|---|---|" + "---|" * len(columns)
+        rows: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
+        for line in lines:
+            if line["side"] == side:
+                trained = f"{'1 to ' * (line['depth'] == 'random')}{line['trained_steps']}"
+                rows.setdefault((trained, "{} to {}".format(*line["givens"])), {})[line["steps"]] = line
+        for names, own in rows.items():
+            cells = [
+                f"{100 * own[steps]['solved'] / own[steps]['count']:.2f}" if steps in own else "" for steps in columns
+            ]
+            yield "| " + " | ".join((*names, *cells)) + " |"
 
 
 def main(run: str) -> None:
@@ -50,15 +60,17 @@ def main(run: str) -> None:
     assert isinstance(config.data, SudokuData), "a run of a Sudoku recipe"
     for givens in (config.data.numbers, *(FEWER[side] for side in (config.data.side,) if side in FEWER)):
         data = dataclasses.replace(config.data, givens=givens, test_boards=BOARDS, validation_boards=1, seed=SEED)
-        done = {(tuple(line["givens"]), line["steps"]) for line in recorded()}
+        done = {(line["config"], tuple(line["givens"]), line["steps"]) for line in recorded()}
         task = None
-        for steps in STEPS:
-            if (givens, steps) in done:
+        for steps in STEPS[data.side]:
+            if (config.digest(), givens, steps) in done:
                 continue
             task = task or data.load()
             (total,) = evaluate(model, task, options=InferenceOptions(max_steps=steps)).totals
             line = {
                 "config": config.digest(),
+                "side": data.side,
+                "depth": config.training.depth,
                 "trained_steps": config.model.max_steps,
                 "givens": givens,
                 "steps": steps,
