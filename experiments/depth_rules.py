@@ -59,6 +59,8 @@ SHAPE = (
     "--model.coordinates.position learned --model.coordinates.step none --training.minutes 0"
 )
 """What all models of bAbI have in common."""
+COSINE = "--training.schedule cosine --training.ema-decay 0"
+"""Schedule of the recorded runs, which some recipes no longer have."""
 
 
 @dataclass(frozen=True)
@@ -84,16 +86,16 @@ class Comparison:
 
 TASKS = {
     "stories": Comparison(
-        "stories --training.minutes 0 --training.max-updates 1500 --training.schedule cosine --training.ema-decay 0",
+        f"stories {COSINE} --training.minutes 0 --training.max-updates 1500",
         "--split test --tolerance 0.01",
         steps=6,
     ),
     "sudoku": Comparison("sudoku-4", "--split test --limit 500 --tolerance 0.01", steps=16),
     "addition": Comparison(
-        "addition-distance-positions",
+        f"addition-distance-positions {COSINE}",
         "--split 'length 400' --tolerance 0.05 --batch-tokens 65536",  # 100 examples are too few for 0.01
         steps=3,
-        tuned="addition-distance-positions --training.max-updates 1000 --training.learning-rate 1e-3 "
+        tuned=f"addition-distance-positions {COSINE} --training.max-updates 1000 --training.learning-rate 1e-3 "
         "--training.halting-delay 0 --training.step-loss mean",
         ponder="decoder",
     ),
