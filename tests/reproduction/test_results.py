@@ -200,7 +200,8 @@ def test_runs_recorded_under_the_earlier_names_of_recipes_are_the_runs_that_are_
     planned = []
     for run in runs:
         changes = {"training.seed": run.seed}
-        if table == "table4":  # these runs were tested on up to 400 symbols, with positions and updates for so many
+        if table == "table4":  # these runs have a cosine, and the tests, positions and updates for up to 400 symbols
+            changes |= {"training.schedule": "cosine", "training.ema_decay": 0.0}
             changes["data.test_lengths"] = tuple(run.settings["data"]["fields"]["test_lengths"])
             changes["model.coordinates.max_positions"] = 512
             changes["training.max_updates"] = run.settings["training"]["max_updates"]
