@@ -57,6 +57,7 @@ TASKS = {
     "multiplication, 400 digits": Comparison("multiplication-distance-positions", 1500, TWO, "length 400"),
     "multiplication, 1,000 digits": Comparison("multiplication-distance-positions", 4500, TWO, "length 1000"),
     "addition, 1,000 symbols": Comparison("addition-distance-positions", 4500, TWO, "length 1000"),
+    "prefix parity, 1,000 symbols": Comparison("prefix-parity-distance-positions", 4000, TWO, "length 1000"),
     "copy, 2,000 digits": Comparison("copy-distance-positions", 4000, TWO, "length 2000"),
 }
 
