@@ -1,0 +1,87 @@
+"""Pages of figures: each is the one that its script makes from the recorded lines, and docs/depth.md has its figures."""
+
+import json
+import re
+import runpy
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    "defaults": "table",
+    "depth_rules": "table",
+    "depth_training": "table",
+    "post_norm": "page",
+    "row_rules": "page",
+    "schedules": "page",
+    "sudoku_steps": "table",
+}
+"""Script -> the function that makes its page."""
+WITHIN = 1  # point of error
+
+
+def script(name):
+    return runpy.run_path(str(ROOT / "experiments" / f"{name}.py"))
+
+
+def lines_of(name):
+    return [json.loads(line) for line in (ROOT / "results" / f"{name}.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_computed_from_the_recorded_lines(name):
+    made = script(name)
+    lines = made["results_of"](name).read() if "results_of" in made else lines_of(name)
+    page = made[PAGES[name]](lines)
+    text = page if isinstance(page, str) else "".join(f"{row}\n" for row in page)
+    assert text == (ROOT / "results" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_steps_by_need_is_computed_from_the_recorded_lines():
+    made = script("steps_by_need")
+    rows = [made["HEAD"], *(row for line in lines_of("steps_by_need") for row in made["table"](line))]
+    assert "".join(f"{row}\n" for row in rows) == (ROOT / "results" / "steps_by_need.md").read_text(encoding="utf-8")
+
+
+def test_no_recorded_command_has_a_path_of_one_machine():
+    for path in (ROOT / "results").glob("*.jsonl"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert not re.search(r'[ "=]/(?!")', json.loads(line).get("command") or ""), f"{path.name}: {line[:200]}"
+
+
+def rules_in_docs():
+    """The table of docs/depth.md that compares rules: rule -> cells, without the rows of headings."""
+    text = (ROOT / "docs" / "depth.md").read_text(encoding="utf-8")
+    body = text.split("| steps of a fixed depth |")[1].split("\n\n")[0].splitlines()[1:]
+    rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in body)
+    return {row[0]: row[1:] for row in rows}
+
+
+@pytest.mark.parametrize("task", ["stories", "sudoku", "babi", "addition", "multi30k"])
+def test_the_comparison_of_rules_in_the_docs_has_the_recorded_figures(task):
+    made = script("depth_rules")
+    cells = {rule: row[["stories", "sudoku", "babi", "addition", "multi30k"].index(task)]
+             for rule, row in rules_in_docs().items()}  # fmt: skip
+    expected = {}
+    for rule in made["RULES"]:
+        own = [line for line in lines_of("depth_rules") if (line["task"], line["rule"]) == (task, rule)]
+        expected[made["NAMES"][rule]] = own and (
+            100 * (1 - mean(line["trained"]["score"] for line in own)),
+            mean(line["trained"]["steps"] for line in own),
+            mean(made["cheapest"](line)[0] for line in own),
+        )
+    assert set(cells) == set(expected)
+    measured = {rule: figures for rule, figures in expected.items() if figures}
+    least = min(error for error, _, _ in measured.values())
+    comparable = {rule: fewest for rule, (error, _, fewest) in measured.items() if error <= least + WITHIN}
+    best = f"{min(comparable.values()):.2f}"
+    decimals = 1 if task in ("addition", "multi30k") else 2
+    for rule, cell in cells.items():
+        if not expected[rule]:
+            assert cell == "not defined"
+            continue
+        error, steps, fewest = expected[rule]
+        shown = f"**{fewest:.2f}**" if rule in comparable and f"{fewest:.2f}" == best else f"{fewest:.2f}"
+        assert cell == f"{error:.{decimals}f} in {steps:.2f}; {shown}", rule
