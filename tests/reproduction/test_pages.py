@@ -1,4 +1,4 @@
-"""Pages of figures: each is the one that its script makes from the recorded lines, and docs/depth.md has its figures."""
+"""Pages of figures: each is made by its script from the recorded lines, and docs/depth.md has their figures."""
 
 import json
 import re
