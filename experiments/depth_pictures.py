@@ -140,27 +140,23 @@ def steps_by_need() -> None:
     write_bytes(IMAGES / "steps_by_need.png", png(figure))
 
 
-def trained(ax: Axes, steps: int, *, label: str) -> None:
-    """Mark the steps of training."""
-    ax.axvline(steps, color=MUTED, linewidth=1.2, linestyle="--", label=label, zorder=0)
-
-
 def solved(ax: Axes, side: int) -> None:
     """Share of boards solved by steps at test time, with the standard error of a share of so many boards."""
-    own = [
-        line
-        for line in lines_of("sudoku_steps.jsonl")
-        if line["side"] == side and tuple(line["givens"]) == GIVENS[side]
-    ]
-    shares = [line["solved"] / line["count"] for line in own]
-    errors = [100 * math.sqrt(p * (1 - p) / line["count"]) for p, line in zip(shares, own, strict=True)]
-    steps = [line["steps"] for line in own]
-    ax.errorbar(steps, [100 * p for p in shares], yerr=errors, color=BLUE, marker="o", markersize=5, linewidth=1.6,
-                capsize=3, label="boards solved ± standard error")  # fmt: skip
-    trained(ax, own[0]["trained_steps"], label="steps of training")
-    ax.set_xticks(steps)
-    title = f"Sudoku {side} × {side}, {own[0]['count']:,} boards"
-    finish(ax, title=title, x="steps at test time", y="boards solved, %", where="lower right")
+    models: dict[str, list[dict[str, Any]]] = {}
+    for line in lines_of("sudoku_steps.jsonl"):
+        if line["side"] == side and tuple(line["givens"]) == GIVENS[side]:
+            drawn = "1 to " if line["depth"] == "random" else ""
+            models.setdefault(f"trained with {drawn}{line['trained_steps']} steps", []).append(line)
+    for (label, own), (colour, marker) in zip(models.items(), STYLES, strict=False):
+        shares = [line["solved"] / line["count"] for line in own]
+        errors = [100 * math.sqrt(p * (1 - p) / line["count"]) for p, line in zip(shares, own, strict=True)]
+        ax.errorbar([line["steps"] for line in own], [100 * p for p in shares], yerr=errors, color=colour,
+                    marker=marker, markersize=5, linewidth=1.6, capsize=3, label=label)  # fmt: skip
+        ax.axvline(own[0]["trained_steps"], color=colour, linewidth=1.2, linestyle="--", zorder=0)
+    lines = [line for own in models.values() for line in own]
+    ax.set_xticks(sorted({line["steps"] for line in lines}))
+    title = f"Sudoku {side} × {side}, {lines[0]['count']:,} boards"
+    finish(ax, title=title, x="steps at test time", y="boards solved ± standard error, %", where="lower right")
 
 
 def errors_of_stories(ax: Axes) -> None:
@@ -176,7 +172,8 @@ def errors_of_stories(ax: Axes) -> None:
         ax.fill_between([*errors], low, high, color=colour, alpha=0.13, linewidth=0)
     depths = {config_from_dict(result.settings["model"]).max_steps for result in results}
     for steps in sorted(depths):
-        trained(ax, steps, label="steps of training, or cap" if steps == min(depths) else "")
+        label = "steps of training, or cap" if steps == min(depths) else ""
+        ax.axvline(steps, color=MUTED, linewidth=1.2, linestyle="--", label=label, zorder=0)
     ax.set_xticks(range(1, 1 + max(depths)))
     ax.set_yscale("log")
     ax.set_yticks([2, 5, 10, 20, 40], ["2", "5", "10", "20", "40"])
@@ -188,16 +185,16 @@ def errors_of_stories(ax: Axes) -> None:
 
 def steps_at_test() -> None:
     figure, axes = canvas(
-        width=14,
-        height=4.2,
-        columns=3,
-        ratios=(1, 1, 1.35),
+        width=12,
+        height=8,
+        rows=2,
+        columns=2,
         title="Do more steps than in training help?",
         subtitle="Sudoku: one seed of training. Stories: mean over seeds, with a band of one standard deviation",
     )
-    solved(axes[0], 6)
-    solved(axes[1], 9)
-    errors_of_stories(axes[2])
+    for ax, side in zip(axes, GIVENS, strict=False):
+        solved(ax, side)
+    errors_of_stories(axes[-1])
     write_bytes(IMAGES / "steps_at_test.png", png(figure))
 
 
