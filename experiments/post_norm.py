@@ -4,8 +4,8 @@
 
 Trains bAbI 1K joint at a fixed depth of 6 for 1,000 updates in each way (about a minute of one core), and for 3,300
 updates in the better ones, and writes the validation error during training to results/post_norm.jsonl and
-results/post_norm.md. Runs are in FOLDER; one that was
-stopped is continued, and a line that exists is kept. Needs UT_DATA.
+results/post_norm.md. Runs are in FOLDER; one that was stopped is continued, and a line that exists is kept. Needs
+UT_DATA.
 """
 
 from __future__ import annotations
