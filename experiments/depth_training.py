@@ -113,7 +113,7 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
     """The results as Markdown, one row a variant."""
     yield "# Ways of training for depth\n"
     yield f"Generated stories, {UPDATES} updates of 512 positions, at most {STEPS} steps, width 64, no dropout, a"
-    yield "cosine to 0 where nothing else is said. Each column has one figure for each seed (0, 1), and the error of"
+    yield "cosine to 0 where nothing else is said. Each column has one figure for each seed, from 0, and the error of"
     yield "1,200 questions of the test. The second stage has 300 further updates of the unit."
     yield "`experiments/depth_training.py` wrote this table and trains the variants that the package has. A line of"
     yield "the .jsonl file without a digest of its configuration (`config`) comes from a prototype that is not kept;"
