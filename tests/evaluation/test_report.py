@@ -49,6 +49,8 @@ def test_collapse(counts, reason):
 
 def test_a_loss_above_its_expectation_is_collapse():
     assert fake(0.54, expected=0.5) is None
+    assert fake(0.0013, expected=0.0003) is None  # 4 times as large, but no error can be seen in it
+    assert fake(0.005, expected=0.0007) is not None
     assert "(fake): the validation loss where positions stop is 0.6000, far above" in fake(0.6, expected=0.5)
 
 
