@@ -16,6 +16,7 @@ PAGES = {
     "post_norm": "page",
     "row_rules": "page",
     "schedules": "page",
+    "seconds": "table",
     "sudoku_steps": "table",
 }
 """Script -> the function that makes its page."""
