@@ -44,8 +44,8 @@ FAKE = 1.1
 """Loss at the exit, as a multiple of its expectation. With 1, exits that take all steps are warned about: the last
 steps of a model can be more confident in wrong answers than the steps before."""
 NEGLIGIBLE = 0.002
-"""Difference of two losses, in nats a target, that says nothing about errors: 0.1 % of the targets wrong, each with a
-loss of 2. Without it, exits without any error are warned about where all losses are small."""
+"""Excess of the loss at the exit, in nats a target, that is ignored: that of 0.1 % wrong targets with a loss of 2 each.
+Without it, exits without any error are warned about where all losses are small."""
 
 MEANING: Mapping[Kind, tuple[str, str]] = {
     "shallow": (
