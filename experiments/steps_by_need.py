@@ -3,9 +3,9 @@
     python experiments/steps_by_need.py RUN KIND:THRESHOLD
 
 RUN is a run, or a model of the package, that adds numbers (last digit first), translates, solves Sudoku or answers the
-questions of bAbI. The exit ends the depth of each position by itself (bAbI: of a question). Sums and translations are
-the first 300 test examples (the shortest sums), Sudoku and bAbI the whole test. Adds a line to
-results/steps_by_need.jsonl, in place of that of the same model and exit, and writes results/steps_by_need.md.
+questions of bAbI or of stories. The exit ends the depth of each position by itself (of a question for all of its
+positions). Sums and translations are the first 300 test examples (the shortest sums), the others the whole test. Adds a
+line to results/steps_by_need.jsonl, in place of that of the same model and exit, and writes results/steps_by_need.md.
 """
 
 from __future__ import annotations
