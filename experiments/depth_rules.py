@@ -40,7 +40,7 @@ import shlex
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -216,12 +216,13 @@ def recorded() -> list[dict[str, Any]]:
     return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
 
 
-def cheapest(line: dict[str, Any]) -> tuple[float, str]:
+def cheapest(line: dict[str, Any], *, exits: Iterable[str] = EXITS) -> tuple[float, str]:
     """Return the fewest mean steps at which the score falls by at most `TOLERANCE`, and the exit that reaches them."""
     least = line["trained"]["score"] - TOLERANCE
     found = [(line["trained"]["steps"], "as trained")]
-    for name, points in line["curves"].items():
+    for name in exits:
         title, _ = EXITS[name]
+        points = line["curves"].get(name, [])
         found += [(point["steps"], f"{title} {point['value']:g}") for point in points if point["score"] >= least]
     return min(found)
 
@@ -235,7 +236,8 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
     """All runs as Markdown, the mean and the standard deviation over seeds."""
     yield "# Error and mean steps of each rule\n"
     yield "Made by `python experiments/depth_rules.py FOLDER [TASK ...]`, which says how each row is trained. Exits and"
-    yield "thresholds are chosen and measured on the same test examples."
+    yield "thresholds are chosen and measured on the same test examples. The second table of a task has the fewest steps"
+    yield f"within {TOLERANCE:.0%} for each exit alone; where no setting of it is within, they are those as trained."
     for task in TASKS:
         rows = {rule: [line for line in lines if (line["task"], line["rule"]) == (task, rule)] for rule in RULES}
         if not any(rows.values()):
@@ -250,10 +252,20 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
                 steps = spread([line["trained"]["steps"] for line in own], form=".2f")
                 fewest = spread([cheapest(line)[0] for line in own], form=".2f")
                 yield f"| {NAMES[rule]} | {len(own)} | {errors} | {steps} | {fewest} | {cheapest(own[0])[1]} |"
+        yield f"\n| trained with | {' | '.join(title for title, _ in EXITS.values())} |\n|---{'|---' * len(EXITS)}|"
+        for rule, own in rows.items():
+            if own:
+                alone = [
+                    spread([cheapest(line, exits=[name])[0] for line in own], form=".2f")
+                    if name in own[0]["curves"]
+                    else ""
+                    for name in EXITS
+                ]
+                yield f"| {NAMES[rule]} | {' | '.join(alone)} |"
 
 
 def picture(task: str, lines: list[dict[str, Any]]) -> None:
-    """Draw error against mean steps: a panel for each way of training, a line for each rule that ends the depth."""
+    """Draw error against mean steps: a panel for each way of training, a line for each exit rule and seed."""
     own = {rule: [line for line in lines if (line["task"], line["rule"]) == (task, rule)] for rule in RULES}
     own = {rule: found for rule, found in own.items() if found}
     columns = min(3, len(own))
@@ -264,10 +276,10 @@ def picture(task: str, lines: list[dict[str, Any]]) -> None:
         rows=rows,
         columns=columns,
         title=f"Error against mean steps: {NAMES[task]}",
-        subtitle="A panel for each way of training; a line for each rule that ends the depth; diamond: as trained",
+        subtitle="A panel for each way of training; a line for each exit rule and seed; diamond: as trained",
     )
-    highest = max(100 * (1 - point["score"]) for found in own.values() for line in found
-                  for points in line["curves"].values() for point in points)  # fmt: skip
+    errors = [100 * (1 - point["score"]) for found in own.values() for line in found
+              for points in line["curves"].values() for point in points]  # fmt: skip
     handles: dict[str, Any] = {}
     for ax, (rule, found) in zip(axes, own.items(), strict=False):
         for line in found:
@@ -279,7 +291,14 @@ def picture(task: str, lines: list[dict[str, Any]]) -> None:
             trained = line["trained"]
             ax.plot(trained["steps"], 100 * (1 - trained["score"]), "D", color=INK, markersize=5)
         ax.set_title(NAMES[rule], fontsize=10, color=INK)
-        ax.set_ylim(-0.05 * highest, 1.05 * highest)  # a diamond at 0 is shown whole
+        if TASKS[task].error == Comparison.error:
+            ax.set_yscale("symlog", linthresh=1)  # linear up to 1 %, because some errors are 0
+            low, high = -0.2 if min(errors) < 1 else 0.8 * min(errors), 1.3 * max(errors)
+            ax.set_ylim(low, high)
+            ax.set_yticks(ticks := [tick for tick in (0, 1, 2, 5, 10, 20, 50, 100) if low < tick < high])
+            ax.set_yticklabels(map(str, ticks))
+        else:
+            ax.set_ylim(0, 1.05 * max(errors))
         ax.set_xlim(left=0)
         ax.set_xlabel("mean steps", color=MUTED)
         ax.set_ylabel(TASKS[task].error, color=MUTED)
