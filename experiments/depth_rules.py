@@ -236,8 +236,8 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
     """All runs as Markdown, the mean and the standard deviation over seeds."""
     yield "# Error and mean steps of each rule\n"
     yield "Made by `python experiments/depth_rules.py FOLDER [TASK ...]`, which says how each row is trained. Exits and"
-    yield "thresholds are chosen and measured on the same test examples. The second table of a task has the fewest steps"
-    yield f"within {TOLERANCE:.0%} for each exit alone; where no setting of it is within, they are those as trained."
+    yield "thresholds are chosen and measured on the same test examples. The second table of a task has the fewest"
+    yield f"steps within {TOLERANCE:.0%} for each exit alone; where no setting of it is within, those as trained."
     for task in TASKS:
         rows = {rule: [line for line in lines if (line["task"], line["rule"]) == (task, rule)] for rule in RULES}
         if not any(rows.values()):

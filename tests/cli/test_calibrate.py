@@ -44,7 +44,9 @@ def test_the_calibration_is_written_and_used(run, tmp_path, capsys):
     assert main(["evaluate", str(run), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["max_steps"] == 1
-    assert report["notes"][-1].startswith(f"max_steps 1 by {run / CALIBRATION}: at most 50 % of the answers")
+    assert report["notes"][-1].startswith(
+        f"max_steps 1 by {run / CALIBRATION}: on data like stories · validation, at most 50 % of the answers"
+    )
     assert json.loads((run / "report-calibrated.json").read_text()) == report
     for options, steps, name in ((["--no-calibration"], 3, "report"), (["--max-steps", "2"], 2, "report-steps-2")):
         assert main(["evaluate", str(run), "--json", *options]) == 0
@@ -128,13 +130,17 @@ def test_a_tolerance_that_no_setting_meets_is_one_line(run, capsys, monkeypatch)
     assert json.loads(capsys.readouterr().out)["max_steps"] == 3
 
 
-def test_a_calibration_that_failed_keeps_the_earlier_one(run, capsys, monkeypatch):
+def test_the_last_call_counts_also_where_it_chooses_nothing(run, capsys, monkeypatch):
     assert calibrate(run) == 0
-    earlier = (run / CALIBRATION).read_bytes()
-    monkeypatch.setattr("universal_transformer.evaluation.depth_curves.p_value", lambda *_, **__: 1.0)
-    assert calibrate(run) == 1
-    assert f"the earlier {run / CALIBRATION} is kept" in capsys.readouterr().err
-    assert (run / CALIBRATION).read_bytes() == earlier
+    with monkeypatch.context() as patched:
+        patched.setattr("universal_transformer.evaluation.depth_curves.p_value", lambda *_, **__: 1.0)
+        assert calibrate(run, tolerance="40%") == 1
+    shown = capsys.readouterr()
+    assert f"the earlier {run / CALIBRATION} (max_steps 1, tolerance 50 %) is replaced" in shown.err
+    assert "the run keeps the depth of training" in shown.out
+    assert Calibration.load(run).chosen is None
+    assert calibrate(run) == 0  # another attempt on the same examples
+    assert "(no setting, tolerance 40 %) is replaced; the confidence is that of one call" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -206,7 +212,11 @@ def test_another_calibration_of_the_same_weights_is_replaced_with_a_note(run, ca
     assert calibrate(run) == 0
     assert capsys.readouterr().err == ""  # the same setting
     assert main(["calibrate", str(run), "--tolerance", "50%", "--rule", "confidence"]) == 0
-    assert "calibration.json is replaced; the confidence is that of one call" in capsys.readouterr().err
+    assert "(max_steps 1, tolerance 50 %) is replaced; the confidence is that of one call" in capsys.readouterr().err
+    assert main(["train", "--resume", str(run), "--quiet", "--max-updates", "5"]) == 0
+    capsys.readouterr()
+    assert calibrate(run) == 0
+    assert capsys.readouterr().err == ""  # of other weights
 
 
 def test_files_of_your_own_have_no_number_of_validation_examples(tmp_path, capsys):

@@ -176,7 +176,7 @@ def test_a_calibration_of_other_weights_is_not_used(run, stories):
     [
         (InferenceOptions(beams=4), {}, "4 beams, length penalty 0.6"),
         (InferenceOptions(sampling=Sampling(temperature=0.7)), {}, "sampling"),
-        (InferenceOptions(), {"generates_text": True}, "text that the model writes"),
+        (InferenceOptions(), {"unlike": "text that the model writes"}, "text that the model writes"),
     ],
 )
 def test_a_calibration_covers_greedy_answers_alone(run, options, choices, reason):

@@ -1,6 +1,7 @@
 """What fewer steps cost: losses against a scripted model, and against the evaluation of real models."""
 
 import dataclasses
+from collections import Counter
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from configs import with_fields
 from small_task_models import TINY, Names, model_for
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.calibration import Cost, Curve, Goal, Point
+from universal_transformer.evaluation import depth_curves
+from universal_transformer.evaluation.calibration import Cost, Curve, Goal, Point, percent
 from universal_transformer.evaluation.depth_curves import Outcome, Trials, calibrate, cheapest, losses
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.measure import evaluate
@@ -270,6 +272,26 @@ def test_mistakes_are_errors_of_one_line(choices, message):
 def test_several_rules_need_more_examples(stories):
     with pytest.raises(UserError, match=r"at least 228 are needed, .*; one rule alone \(--rule\) needs 149"):
         run(model_for(stories), stories, Goal(tolerance=0.02), split="test", rule=None)
+
+
+def test_the_level_is_divided_among_the_rules(stories, monkeypatch):
+    """A setting that one rule alone would accept is not accepted where several are tested."""
+    monkeypatch.setattr(depth_curves, "p_value", lambda *_, **__: 0.06)
+    goal, model = Goal(tolerance=0.3, confidence=0.9), model_for(stories)
+    assert run(model, stories, goal, split="test").chosen is not None
+    several = run(model, stories, goal, split="test", rule=None)
+    rules = len(several.curves)
+    assert rules > 1
+    assert several.chosen is None
+    assert several.delta == pytest.approx(0.1 / rules)
+    assert several.lines()[0].endswith(f"({percent(1 - 0.1 / rules)} for each of {rules} rules)")
+
+
+def test_mean_steps_are_those_of_all_positions_of_both_sides():
+    steps = {"encoder": Counter({6: 2, 3: 1}), "decoder": Counter({1: 1})}
+    cost = Outcome(scores=[1.0], answers=[()], steps=steps, seconds=1.0).cost
+    assert cost.steps == {"encoder": 5.0, "decoder": 1.0}
+    assert cost.mean_steps == 4.0
 
 
 def test_a_model_of_one_step_has_nothing_to_calibrate():

@@ -49,12 +49,14 @@ def test_priors_sum_to_one(steps):
     assert uniform == pytest.approx([-math.log(steps)] * steps)
 
 
-def test_it_starts_at_the_prior_with_no_divergence():
+@pytest.mark.parametrize("steps", [7, 3])
+def test_it_starts_at_the_prior_with_no_divergence(steps):
+    """With fewer steps too: the rate is that of the configured cap."""
     module = pondering(max_steps=7)
     unit = PonderUnit(WIDTH, HaltingConfig(rule="ponder", output="final"), max_steps=7).double()
     unit.initialise()
     module.halting = unit.train()
-    _, trace = go(module, batch())
+    _, trace = go(module, batch(), max_steps=steps)
     assert trace.ponder_cost().item() == pytest.approx(0, abs=1e-12)
     assert unit.bias.item() == pytest.approx(math.log(0.25 / 0.75))
 

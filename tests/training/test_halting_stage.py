@@ -14,7 +14,8 @@ from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.registry import load_pretrained
 from universal_transformer.reproduction.commands import train_command
 from universal_transformer.tasks import StoriesData
-from universal_transformer.training import warm_start
+from universal_transformer.training import collapse_watch, gradient, warm_start
+from universal_transformer.training import run as training_run
 from universal_transformer.training.config import RunConfig, TrainingConfig
 from universal_transformer.training.halting_stage import halting_model, second_stage
 from universal_transformer.training.tracking import read_metrics
@@ -67,6 +68,21 @@ def test_the_unit_alone_is_trained_and_without_a_stop_the_model_is_that_of_the_f
     inputs = {"encoder_decoder": (row, row)}.get(architecture, (row,))
     fixed, halting = load_pretrained(first / "model"), load_pretrained(second / "model")
     torch.testing.assert_close(halting(*inputs, halting_threshold=1.0).logits, fixed(*inputs).logits)
+
+
+def test_weights_that_stay_as_they_are_see_no_dropout_and_nothing_halts(staged, monkeypatch):
+    seen = []
+
+    def backward(model, *parts, **options):
+        seen.append(model.training)
+        return gradient.backward(model, *parts, **options)
+
+    monkeypatch.setattr(training_run, "backward", backward)
+    monkeypatch.setattr(collapse_watch, "COLLAPSE_UPDATES", 2)
+    _, second, _ = staged("classifier", updates=4)
+    assert seen == [True] * 4 + [False] * 4
+    warned = [line["text"] for line in read_metrics(second / "metrics.jsonl") if line["event"] == "warning"]
+    assert not any("updates looked at" in text for text in warned)
 
 
 def test_it_stops_early_where_later_steps_predict_no_better(staged):

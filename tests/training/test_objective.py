@@ -8,8 +8,9 @@ from universal_transformer.nn.trace import Kept
 from universal_transformer.registry import build
 from universal_transformer.training.batches import Part
 from universal_transformer.training.counts import counts_of
-from universal_transformer.training.objective import objective
+from universal_transformer.training.objective import NEVER, objective
 from universal_transformer.training.processes import ALONE
+from universal_transformer.training.step_losses import cross_entropies, stop_loss
 from universal_transformer.typed import replaced
 
 from . import tiny
@@ -102,6 +103,19 @@ def test_a_loss_after_each_step_is_the_weighted_mean_over_the_steps_made(archite
     expected = sum(weight * one for weight, one in zip(weights, each, strict=True)) / sum(weights)
     torch.testing.assert_close(loss.total, expected)
     torch.testing.assert_close(loss.cross_entropy, each[-1].detach())  # what is reported stays that of the output
+
+
+def test_the_second_stage_asks_from_the_fewest_steps_on():
+    model, batch = made("language_model", halting=True)
+    model = build(replaced(model.config, {"depth.min_steps": 2})).eval()
+    nn.init.normal_(model.target.recurrence.halting.weight)
+    output = model(batch.target, halting_threshold=NEVER, keep=Kept(states=True))
+    each = cross_entropies(output.step_logits, batch.target, ignored=PADDING)
+    real = (batch.target != PADDING).flatten()
+    from_first, from_second = (stop_loss(each, output.decoder, real=real, min_steps=least) for least in (1, 2))
+    loss = objective(model, batch, label_smoothing=0.0, ponder_weight=0.0, stage="halting")
+    torch.testing.assert_close(loss.total, from_second)
+    assert abs(from_first.item() - from_second.item()) > 1e-3
 
 
 def test_the_output_of_a_halting_model_counts_as_much_as_all_its_steps():

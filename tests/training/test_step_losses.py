@@ -29,8 +29,8 @@ def test_cross_entropies_are_those_of_each_step_and_row():
 
 @pytest.mark.parametrize("by_sequence", [False, True])
 def test_deep_supervision_weighs_the_steps_that_each_row_made(by_sequence):
-    each = torch.tensor([[4.0, 5.0, 0.0], [2.0, 5.0, 0.0], [1.0, 5.0, 0.0]])
-    steps = torch.tensor([[3.0, 1.0], [1.0, 1.0], [2.0, 0.0]]) if by_sequence else torch.tensor([[3.0, 1.0, 0.0]])
+    each = torch.tensor([[4.0, 5.0, 0.0], [2.0, 7.0, 0.0], [1.0, 9.0, 0.0]])
+    steps = torch.tensor([[1.0, 3.0], [1.0, 1.0], [2.0, 0.0]]) if by_sequence else torch.tensor([[3.0, 1.0, 0.0]])
     trace = Trace(steps, torch.zeros_like(steps), None)
     assert float(deep_supervision(each, trace, weights="mean")) == pytest.approx(7 / 3 + 5)
     assert float(deep_supervision(each, trace, weights="increasing")) == pytest.approx((4 + 4 + 3) / 6 + 5)
@@ -54,14 +54,14 @@ def test_to_stop_is_right_where_no_later_step_predicts_better():
 def test_the_loss_of_stopping_is_the_mean_over_real_rows_and_steps_that_are_asked(by_sequence, min_steps):
     rows, positions, steps = 3, 4, 5
     padding = torch.zeros(rows, positions, dtype=torch.bool)
-    padding[1, 2:] = True
+    padding[1, :2] = True
     p = torch.rand(steps, rows, 1).expand(-1, -1, positions) if by_sequence else torch.rand(steps, rows, positions)
     p = p.masked_fill(padding, 0.0)
     real = torch.tensor([True, True, False]) if by_sequence else ~padding.flatten()
     each = torch.rand(steps, len(real))
     zero = torch.zeros(rows, positions)
     loss = stop_loss(each, Trace(zero, zero, padding, probability=p), real=real, min_steps=min_steps)
-    flat = p[..., 0] if by_sequence else p.flatten(1)
+    flat = p[..., -1] if by_sequence else p.flatten(1)
     terms = [
         -math.log(float(flat[step, row] if naive_stop(each[:, row].tolist(), step) else 1 - flat[step, row]))
         for step in range(min_steps - 1, steps - 1)

@@ -129,6 +129,26 @@ def test_a_collapsed_side_is_named_with_its_own_cap(tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize(
+    ("fields", "depth", "warned"),
+    [
+        ({}, "fixed", True),
+        (
+            {"halting.side": "decoder", "halting.rule": "ponder"},
+            "fixed",
+            False,
+        ),  # makes all steps in training, whatever it does afterwards
+        ({}, "random", False),
+    ],
+)
+def test_steps_of_training_that_the_unit_does_not_decide_are_no_collapse(tmp_path, monkeypatch, fields, depth, warned):
+    monkeypatch.setattr(collapse_watch, "COLLAPSE_UPDATES", 4)
+    model = replaced(tiny.model_config(halting=True, halting_bias=-30.0), fields)
+    config, task = tiny.run_config(model, depth=depth), tiny.task("encoder_decoder")
+    result = train(config, tmp_path / "run", task=task, quiet=True)
+    assert any("updates looked at" in text for text in result.warnings) == warned
+
+
 @pytest.mark.parametrize(("expected", "warned"), [(-1.0, True), (99.0, False)])
 def test_an_exit_that_is_worse_than_expected_is_warned_about_at_the_end(tmp_path, monkeypatch, expected, warned):
     monkeypatch.setattr(validations.Validation, "expected_loss", lambda *_: expected)

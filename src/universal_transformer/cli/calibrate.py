@@ -43,7 +43,7 @@ def run(arguments: list[str]) -> int:
             "calibrate the copy"
         )
     from universal_transformer.cli.evaluate import open_with_task, progress_bar
-    from universal_transformer.evaluation.calibration import CALIBRATION, Goal, weights_of
+    from universal_transformer.evaluation.calibration import CALIBRATION, Goal, percent, weights_of
     from universal_transformer.evaluation.depth_curves import calibrate
     from universal_transformer.evaluation.settings import DepthRule
     from universal_transformer.typed import typed
@@ -52,6 +52,8 @@ def run(arguments: list[str]) -> int:
     if options.split == "train":
         raise UserError("--split train: errors on what a model was trained on say nothing about other data")
     split = options.split or ("test" if options.test else "validation")
+    if options.test and split == "validation":
+        raise UserError("--data.test names the test, and the split is validation: leave one out")
     if options.validation_size is not None and split != "validation":
         raise UserError(f"--validation-size is for the validation data, and the split is {split}: leave one out")
     refuse_link(folder / CALIBRATION)
@@ -87,12 +89,12 @@ def run(arguments: list[str]) -> int:
     else:
         say("\n".join(found.lines()))
     sys.stdout.flush()  # shown before it is written: the disk may be full, or the folder of another user
-    if found.chosen is None and (folder / CALIBRATION).exists():
-        note(f"ut: {found.outcome}; the earlier {folder / CALIBRATION} is kept")
-        return FAILED
-    if replaces(found, folder):
-        earlier = folder / CALIBRATION
-        note(f"ut: the earlier {earlier} is replaced; the confidence is that of one call, not of the best of several")
+    if earlier := replaced(found, folder):
+        note(
+            f"ut: the earlier {folder / CALIBRATION} ({earlier.chosen or 'no setting'}, tolerance "
+            f"{percent(earlier.goal.tolerance)}) is replaced; the confidence is that of one call, not of the best of "
+            "several"
+        )
     found.save(folder)
     drawn = draw(found, folder)
     if not options.json:
@@ -102,15 +104,16 @@ def run(arguments: list[str]) -> int:
     return 0 if found.chosen else FAILED
 
 
-def replaces(found: Calibration, folder: Path) -> bool:
-    """Whether the run has another calibration of the same weights."""
+def replaced(found: Calibration, folder: Path) -> Calibration | None:
+    """Return the calibration of the same weights that the run has, if it has another outcome."""
     from universal_transformer.evaluation.calibration import CALIBRATION, Calibration
 
     try:
         earlier = Calibration.load(folder) if (folder / CALIBRATION).is_file() else None
     except UserError:  # damaged: there is nothing to choose from
-        return False
-    return earlier is not None and earlier.weights == found.weights and earlier.chosen not in (None, found.chosen)
+        return None
+    unlike = earlier is None or earlier.weights != found.weights or earlier.chosen == found.chosen
+    return None if unlike else earlier
 
 
 def parser() -> Parser:
@@ -127,8 +130,8 @@ def parser() -> Parser:
         type=share,
         required=True,
         metavar="SHARE",
-        help="largest share of answers that may turn from right to wrong, or largest loss of the score of tags and "
-        "texts, such as 0.5%% or 0.005",
+        help="largest share of answers that may turn from right to wrong (--loss changed: that may differ), or largest "
+        "loss of the score of tags and texts, such as 0.5%% or 0.005",
     )
     parser.add_argument(
         "--confidence",

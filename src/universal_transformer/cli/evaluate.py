@@ -185,7 +185,8 @@ def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None
     )
     found, note = inference, ""
     if options.calibration:
-        found, note = calibrated(run.folder, inference, model=run.folder / MODEL)
+        unlike = f"--data {options.data}" if options.data else ""
+        found, note = calibrated(run.folder, inference, model=run.folder / MODEL, unlike=unlike)
     with progress_bar() as progress:
         report = evaluate(
             run.model,

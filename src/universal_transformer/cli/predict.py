@@ -75,8 +75,8 @@ def run(arguments: list[str]) -> int:
     )
     run = open_run(Path(options.run), device=options.device, halting_execution=options.halting_execution)
     if options.calibration:
-        writes = run.model.config.architecture == "language_model"
-        inference, found = calibrated(run.folder, inference, model=run.folder / MODEL, generates_text=writes)
+        unlike = "text that the model writes" if run.model.config.architecture == "language_model" else ""
+        inference, found = calibrated(run.folder, inference, model=run.folder / MODEL, unlike=unlike)
         if found:
             note(f"ut: {found}")
     if options.temperature is None and options.beams == 1 and _draws(run.model.config):

@@ -85,7 +85,8 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
         read_config(other)
         config = dataclasses.replace(config, warm_start=warm_start_of(other))
     config = dataclasses.replace(config, data=with_absolute_files(config.data))
-    folder = Path(taken.get("--run") or (f"{Path(name)}-halting" if staged else f"runs/{name}-{config.digest()}"))
+    path = Path(name) if Path(name).name not in ("", "..") else Path(name).resolve()  # "." has no name of its own
+    folder = Path(taken.get("--run") or (f"{path}-halting" if staged else f"runs/{name}-{config.digest()}"))
     if "--dry-run" in taken:
         from universal_transformer.cli.dry_run import estimate
 

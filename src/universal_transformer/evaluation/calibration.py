@@ -189,15 +189,13 @@ def weights_of(model: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def calibrated(
-    run: Path, options: InferenceOptions, *, model: Path, generates_text: bool = False
-) -> tuple[InferenceOptions, str]:
+def calibrated(run: Path, options: InferenceOptions, *, model: Path, unlike: str = "") -> tuple[InferenceOptions, str]:
     """Return the options with the depth that the run was calibrated to, and a note that says so or why not.
 
     The options stay as they are, without a note, where there is no calibration, where it chose no setting, and where
     they have a depth of their own. They also stay, and the note says why, where the weights in `model` have changed
-    since, and where the calibration does not cover the call: a beam search, sampling, or text that a language model
-    writes (`generates_text`), because only given text was scored.
+    since, and where the calibration does not cover the call: a beam search, sampling, or what the caller names as
+    `unlike` the calibration (such as text that a language model writes, because only given text was scored).
     """
     if options.has_depth or not (run / CALIBRATION).is_file():
         return options, ""
@@ -206,10 +204,10 @@ def calibrated(
         return options, ""
     if found.weights != weights_of(model):
         return options, f"{place} is of other weights and is not used: run ut calibrate {quoted(run)} again"
-    unlike = "text that the model writes" if generates_text else "" if options.is_greedy else options.search_name
-    if unlike:
+    if unlike := unlike or ("" if options.is_greedy else options.search_name):
         return options, f"{place} does not cover {unlike}: the depth of training is used"
-    return found.chosen.of(options), f"{found.chosen} by {place}: {found.promise}; --no-calibration turns it off"
+    promise = f"on data like {found.task} · {found.split}, {found.promise}"
+    return found.chosen.of(options), f"{found.chosen} by {place}: {promise}; --no-calibration turns it off"
 
 
 def percent(share: float) -> str:

@@ -184,8 +184,8 @@ def check_count(count: int, *, goal: Goal, rules: int, name: str) -> None:
         raise UserError(
             f"{name}: {count:,} examples are too few for a tolerance of {percent(goal.tolerance)} with confidence "
             f"{percent(goal.confidence)}: at least {needed:,} are needed, and more if some lose{one}; give more "
-            "examples (ut calibrate: --validation-size for data that are generated, --data.test for files), a larger "
-            "tolerance or a lower confidence"
+            "examples (ut calibrate: a larger --limit, --validation-size for data that are generated, --data.test for "
+            "files), a larger tolerance or a lower confidence"
         )
 
 

@@ -124,8 +124,8 @@ def load(run: str | Path, *, device: str = "cpu", calibration: bool = True) -> P
         model.codec = codec
     if not calibration:
         return Pipeline(model=model, codec=codec)
-    writes = model.config.architecture == "language_model"
-    options, note = calibrated(find(run), InferenceOptions(), model=folder, generates_text=writes)
+    unlike = "text that the model writes" if model.config.architecture == "language_model" else ""
+    options, note = calibrated(find(run), InferenceOptions(), model=folder, unlike=unlike)
     return Pipeline(model=model, codec=codec, options=options, note=note)
 
 
