@@ -64,6 +64,7 @@ MISTAKES = {
     "train over something": (["train", "stories", "--train-stories", "9", "--run", "folder"], "folder"),
     "damaged run": (["evaluate", "damaged"], "not valid JSON"),
     "config of another program": (["evaluate", "other"], "unknown: colour"),
+    "model of a run": (["calibrate", "other/model", "--tolerance", "1%"], "the model of a run; name the run: other"),
     "evaluate nothing": (["evaluate"], "required: RUN"),
     "evaluate no run": (["evaluate", "folder"], "not a run folder"),
     "evaluate near a run": (["evaluate", "begin"], "did you mean begun"),
@@ -144,6 +145,8 @@ def somewhere(tmp_path, monkeypatch):
     (tmp_path / "begun" / "config.json").write_text(json.dumps(config))
     (tmp_path / "damaged" / "config.json").write_text("{")
     (tmp_path / "other" / "config.json").write_text(json.dumps(config | {"colour": "red"}))
+    (tmp_path / "other" / "model").mkdir()
+    (tmp_path / "other" / "model" / "config.json").write_text("{}")
     (tmp_path / "pairs" / "config.json").write_text(json.dumps(RECIPES["pairs"]().to_dict()))
     del config["training"]["schedule"]
     (tmp_path / "older" / "config.json").write_text(json.dumps(config))

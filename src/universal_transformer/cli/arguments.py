@@ -167,7 +167,7 @@ def add_own_tests(parser: Parser) -> None:
         default=[],
         metavar="[NAME=]FILE",
         help="use these files in place of the test of the run, each as a test set of its own (pairs, text, labelled, "
-        "tagged)",
+        "tagged, parsing, pictures, captions)",
     )
     parser.add_argument(
         "--data.test-target",

@@ -49,6 +49,8 @@ def read_config(folder: Path) -> RunConfig:
         raise UserError(f"{name}: a file; expected the folder of a run, which `ut train` makes")
     if not (folder / CONFIG).is_file():
         raise UserError(f"{name}: not a run folder: there is no {CONFIG} in it{_others(folder)}")
+    if folder.name == MODEL and (folder.parent / CONFIG).is_file():
+        raise UserError(f"{name}: the model of a run; name the run: {show_path(folder.parent)}")
     return RunConfig.load(folder / CONFIG)
 
 
