@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from universal_transformer.cli import main
+from universal_transformer.cli.evaluate import evaluate_run, open_with_task, parser
 from universal_transformer.evaluation.calibration import CALIBRATION, Calibration
 
 SMALL = ["--width", "16", "--filter-width", "16", "--num-heads", "2", "--max-steps", "3", "--minutes", "0", "--quiet"]
@@ -109,6 +110,15 @@ def test_weights_that_changed_make_it_stale(run, capsys):
     assert (run / "report.json").exists()
 
 
+def test_it_does_not_cover_the_data_of_another_task(run):
+    assert calibrate(run) == 0
+    opened, task = open_with_task(run, device="cpu")
+    for options, steps in (([], 1), (["--data", "blimp"], 3)):
+        report, _ = evaluate_run(opened, task, parser().parse([str(run), *options]))
+        assert report.max_steps == steps
+        assert ("does not cover --data blimp" in report.notes[-1]) == (steps == 3)
+
+
 def test_json_has_the_whole_curve(run, capsys):
     assert calibrate(run, "--json", "--limit", "50", "--confidence", "90%", "--loss", "changed", tolerance="0.9") == 0
     printed = json.loads(capsys.readouterr().out)
@@ -157,6 +167,7 @@ def test_the_last_call_counts_also_where_it_chooses_nothing(run, capsys, monkeyp
         (["--tolerance", "5%", "--rule", "halting_threshold"], "nothing to calibrate: halting_threshold="),
         (["--tolerance", "5%", "--split", "dev"], "split 'dev': allowed for task stories are"),
         (["--tolerance", "5%", "--data.test", "a.tsv"], "--data.test and --data.group are for runs on own files"),
+        (["--tolerance", "5%", "--data.test", "a.tsv", "--split", "validation"], "the split is validation: leave one"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line(trained, capsys, options, message):

@@ -183,12 +183,16 @@ SMALL = ["--max-updates", "2", "--minutes", "0", "--batch-tokens", "64", "--vali
 FEW = ["--train-stories", "12", "--validation-stories", "4", "--test-stories", "4", "--filter-width", "8"]
 
 
-def test_the_command_makes_a_run_that_can_be_scored_and_continued(tmp_path, capsys):
+def test_the_command_makes_a_run_that_can_be_scored_and_continued(tmp_path, capsys, monkeypatch):
     run, second = str(tmp_path / "run"), str(tmp_path / "run-halting")
     assert main(["train", "stories", "--run", run, *SMALL, *FEW, "--halting.side", "none", "--quiet"]) == 0
     slash = f"{run}/"  # as the completion of a shell writes it
     assert main(["train", slash, "--stage", "halting", "--max-updates", "2", "--max-steps", "5", "--quiet"]) == 0
     assert f"ut evaluate {second}" in capsys.readouterr().out
+    with monkeypatch.context() as patched:
+        patched.chdir(run)
+        assert main(["train", ".", "--stage", "halting", "--dry-run"]) == 0
+    assert f"a run would be kept in {second}" in capsys.readouterr().out
     command = train_command(RunConfig.load(Path(second) / "config.json"))
     asked = "--model.depth.max-steps 5 --training.max-updates 2"
     assert command == f"ut train {run} --stage halting {asked}"

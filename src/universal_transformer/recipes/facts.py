@@ -45,8 +45,8 @@ def _training(*, minutes: float = 0.0, updates: int = 0) -> TrainingConfig:
 
 def stories() -> RunConfig:
     """Generated stories with questions that need one, two or three facts; needs no files (used by ut demo)."""
-    # a constant rate and a running mean of the weights have the smallest error here; the default of halting.bias, which
-    # is -2.4, has that of -1: docs/log.md
+    # a constant rate and a running mean of the weights have the smallest error here; the bias of -1 has about the error
+    # of the default, -2.4: docs/log.md
     training = dataclasses.replace(_training(minutes=3.5), schedule="constant", ema_decay=0.999)
     return RunConfig(recipe="stories", data=StoriesData(recent_first=True), model=_model(), training=training)
 

@@ -334,8 +334,8 @@ class TrainingRun:
     def _look_at_halting(self, traces: Mapping[Side, Trace], *, updates: int) -> None:
         # at random depth the cap differs from update to update; where the unit is fitted alone, and where the loss is
         # an expectation over steps (rule ponder), all positions make all steps
-        unknown = self._halting_delayed() or self.training.stage == "halting" or self.training.depth == "random"
-        unknown = unknown or self.model.config.expects_loss
+        all_steps = self.training.stage == "halting" or self.model.config.expects_loss
+        unknown = self._halting_delayed() or all_steps or self.training.depth == "random"
         decided = {} if unknown else traces
         for side, watch in self.state.collapse.items():
             most = self.model.config.max_steps_of(decoder=side == "decoder")
