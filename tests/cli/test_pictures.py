@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from PIL import Image
 
 from small_pictures import write_captions, write_digits, write_picture
+from universal_transformer import load
 from universal_transformer.cli import main
 from universal_transformer.registry import load_pretrained
 
@@ -129,6 +131,17 @@ def test_runs_are_evaluated_beside_their_baseline(run, scores, trained, capsys):
     shown = capsys.readouterr().out
     assert scores in shown
     assert "baseline" in shown
+
+
+def test_a_calibration_of_given_pictures_does_not_cover_those_that_the_model_writes(trained, tmp_path, capsys):
+    run = shutil.copytree(trained / "drawing", tmp_path / "drawing")
+    assert main(["calibrate", str(run), "--tolerance", "90%", "--rule", "max_steps"]) == 0
+    (tmp_path / "texts").write_text("a seven\n")
+    capsys.readouterr()
+    for options in ([], ["--temperature", "1"], ["--temperature", "0"]):
+        assert main(["predict", str(run), "texts", *options]) == 0
+        assert "does not cover pictures that the model writes: the depth of training" in capsys.readouterr().err
+    assert "does not cover pictures that the model writes" in load(run).note
 
 
 def test_pictures_of_a_user_are_trained_on_and_scored_again(tmp_path, capsys):

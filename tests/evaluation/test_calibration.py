@@ -17,8 +17,10 @@ from universal_transformer.evaluation.calibration import (
     Point,
     calibrated,
     weights_of,
+    written_freely,
 )
 from universal_transformer.evaluation.settings import Setting
+from universal_transformer.recipes import RECIPES
 
 TRAINED = Cost(score=0.9, steps={"encoder": 4.0}, mean_steps=4.0, seconds=0.002)
 
@@ -169,6 +171,19 @@ def test_a_calibration_of_other_weights_is_not_used(run, stories):
     assert options == InferenceOptions()
     assert "is of other weights and is not used: run ut calibrate" in note
     assert (load(run).note, load(run)(STORY).steps) == (note, [4.0, 4.0])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "what"),
+    [
+        ("text", "text that the model writes"),
+        ("voice", "frames that the model writes"),
+        ("pairs", ""),
+        ("stories", ""),
+    ],
+)
+def test_what_a_model_writes_is_covered_only_if_it_was_scored(recipe, what):
+    assert written_freely(RECIPES[recipe]().model) == what
 
 
 @pytest.mark.parametrize(

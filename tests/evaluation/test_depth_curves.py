@@ -117,6 +117,11 @@ def test_answers_that_are_numbers_have_no_share_of_changes(metric):
         run(scripted(), task_of(*[1] * 50, metric=metric), Goal(tolerance=0.05, loss="changed"))
 
 
+def test_time_steps_of_an_episode_are_no_independent_examples():
+    with pytest.raises(UserError, match="the time steps of an episode depend on each other"):
+        run(scripted(), task_of(*[1] * 50, metric="actions"), Goal(tolerance=0.05))
+
+
 def test_losses_of_scores_and_of_answers():
     before = Outcome(scores=[1.0, 0.5, 0.2], answers=[(1, 2), (3, 4), (5, 6)])
     after = Outcome(scores=[0.4, 0.8, 0.2], answers=[(1, 2), (3, 5), (7,)])

@@ -68,6 +68,17 @@ def test_generate_has_the_depth_of_the_pipeline_unless_one_is_given(pairs, saved
     ]
 
 
+@pytest.mark.parametrize("options", [{"beams": 2}, {"sampling": Sampling(temperature=0.5, seed=3)}])
+def test_beams_and_samples_have_the_depth_of_training_where_the_other_is_calibrated(pairs, saved, options):
+    trained = load(saved(pairs))
+    one = dataclasses.replace(trained, options=InferenceOptions(max_steps=1), note="by calibration.json")
+    scores = [
+        [found.token_scores for found in pipeline.generate(["a b 7 c"], max_new_tokens=8, **options)]
+        for pipeline in (one, trained, dataclasses.replace(one, note=""))
+    ]
+    assert scores[0] == scores[1] != scores[2]
+
+
 def test_only_a_line_feed_ends_a_line(pairs, saved):
     answers = load(saved(pairs))
     for text in ("a\u2028b", "a\x0cb", "a\x85b"):

@@ -82,6 +82,14 @@ def test_a_sum_of_losses_is_rounded_before_the_next_whole_number():
     assert hoeffding_bentkus(sum(ten), count=1000, tolerance=0.01) == pytest.approx(exact)
 
 
+@pytest.mark.parametrize(("tolerance", "delta"), [(0.95, 1 - 0.95), (0.5, 0.25 / 2), (0.01, 0.05), (0.005, 0.05 / 3)])
+def test_the_least_number_of_examples_without_a_loss_is_enough(tolerance, delta):
+    count = least_count(tolerance=tolerance, delta=delta)
+    assert num_accepted([p_value([0.0] * count, tolerance=tolerance)], delta=delta) == 1
+    if count > 1:
+        assert num_accepted([p_value([0.0] * (count - 1), tolerance=tolerance)], delta=delta) == 0
+
+
 def test_settings_after_the_first_that_fails_are_not_accepted():
     assert num_accepted([0.0, 0.2, 0.0], delta=0.05) == 1
     assert num_accepted([0.0, 0.01], delta=0.05) == 2

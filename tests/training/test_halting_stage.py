@@ -120,6 +120,10 @@ REFUSED = {
         {"architecture": "tagger", "depth.max_steps": "length"},
         tiny.model_config(),
     ),
+    "this run halts by stick_breaking": (
+        {"halting.side": "encoder", "halting.rule": "stick_breaking", "architecture": "tagger"},
+        tiny.model_config(),
+    ),
     "this model writes frames, which have no probabilities": (
         {"outputs.kind": "frames", "outputs.features": 4},
         tiny.model_config(),
@@ -146,6 +150,7 @@ def test_a_model_that_cannot_have_a_second_stage_is_refused_in_a_line(message, c
         (["--max-steps", "1"], "all positions of this model take as many steps, so that there is nothing to decide"),
         (["--min-steps", "4"], "all positions of this model take as many steps"),
         (["--training.depth", "random"], "training.depth: the loss of the second stage does not have it"),
+        (["--training.patience", "3"], "training.patience: the second stage makes all its updates"),
         (["--ponder-weight", "5"], "training.ponder_weight: the loss of the second stage does not have it"),
     ],
 )
@@ -153,6 +158,12 @@ def test_changes_that_a_second_stage_cannot_fit_are_refused_before_it_begins(sta
     first, _, _ = staged("classifier", updates=1)
     assert main(["train", str(first), "--stage", "halting", *arguments, "--quiet"]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_cap_of_a_run_with_deepnorm_cannot_change(staged, capsys):
+    first, _, _ = staged("classifier", updates=1, norm="deep")
+    assert main(["train", str(first), "--stage", "halting", "--max-steps", "8", "--quiet"]) == 2
+    assert "model.depth.max_steps: the residual scale of step.norm=deep follows from it" in capsys.readouterr().err
 
 
 def test_tensors_that_are_not_those_of_the_run_are_named(staged):

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from universal_transformer.errors import UserError
+from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.registry import build
 from universal_transformer.training import halting_schedule
 from universal_transformer.training import optimizer as optimizers
@@ -71,6 +72,20 @@ def test_thinking_is_free_while_halting_is_delayed():
     timed = TrainingConfig(minutes=1.0, halting_delay=0.5)
     assert halting_schedule.ponder_weight(timed, update=500, seconds=29.0) == 0
     assert halting_schedule.ponder_weight(timed, update=2, seconds=30.0) == timed.ponder_weight
+
+
+def test_a_unit_that_is_trained_later_begins_at_the_bias_of_the_configuration():
+    """So it is where the weights of another run were taken over."""
+    model = small_model(halting=True, halting_bias=-3.0)
+    units = [module for module in model.modules() if isinstance(module, HaltingUnit)]
+    for unit in units:
+        torch.nn.init.ones_(unit.weight)
+        torch.nn.init.ones_(unit.bias)
+    halting_schedule.prepare_units(model, TrainingConfig(max_updates=8))
+    assert all(unit.bias == 1 for unit in units), "nothing is delayed"
+    halting_schedule.prepare_units(model, TrainingConfig(max_updates=8, halting_delay=0.5))
+    assert units
+    assert all(unit.bias == -3 and not unit.weight.any() for unit in units)
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw"])

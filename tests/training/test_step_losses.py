@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from universal_transformer.errors import UserError
 from universal_transformer.nn.trace import Trace
 from universal_transformer.training.step_losses import (
     MARGIN,
@@ -13,6 +14,9 @@ from universal_transformer.training.step_losses import (
     stop_loss,
     stop_targets,
 )
+from universal_transformer.typed import replaced
+
+from . import tiny
 
 
 def test_cross_entropies_are_those_of_each_step_and_row():
@@ -91,3 +95,17 @@ def test_the_gradient_of_deep_supervision_is_that_of_finite_differences(weights)
         return deep_supervision(cross_entropies(z, target, ignored=0), trace, weights=weights)
 
     assert torch.autograd.gradcheck(loss, (logits,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tensor2tensor.plain_layers_after": 1}, "plain layers follow the recurrence"),
+        ({"outputs.kind": "frames", "outputs.features": 4}, "this model writes frames"),
+        ({"halting.side": "decoder", "halting.rule": "ponder"}, "the rule ponder weighs the loss of each step"),
+    ],
+)
+def test_models_without_a_loss_after_each_step_are_refused_before_training(changes, message):
+    model = replaced(tiny.model_config(), changes)
+    with pytest.raises(UserError, match=f"^training.step_loss: 'mean', but {message}"):
+        tiny.run_config(model, step_loss="mean")

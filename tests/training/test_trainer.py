@@ -87,8 +87,9 @@ def test_weights_from_before_halting_was_learned_are_never_the_best(tmp_path):
     )
     result = train(config, tmp_path / "run", task=tiny.task(), quiet=True)
     lines = [line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if line["event"] == "validation"]
-    assert [line["best"] for line in lines][:2] == [False, False]
-    assert [line["best"] for line in lines][2]
+    assert [line["best"] for line in lines] == [False, False, False, True], "6 of 8 updates come before halting"
+    unit = [value for name, value in load_pretrained(tmp_path / "run" / "model").tensors().items() if "halting" in name]
+    assert all(bool(value.any()) for value in unit), "the unit of the best weights was never trained"
     assert result.updates == 8, "patience begins with halting"
 
 

@@ -58,7 +58,7 @@ def run(arguments: list[str]) -> int:
         raise UserError("standard input is closed; give lines to predict from on standard input, or name a file")
     from universal_transformer.cli.run_folder import open_run
     from universal_transformer.decoding import Sampling
-    from universal_transformer.evaluation.calibration import calibrated
+    from universal_transformer.evaluation.calibration import calibrated, written_freely
     from universal_transformer.evaluation.inference import InferenceOptions
     from universal_transformer.evaluation.prediction import predict
     from universal_transformer.nn.config import Exit
@@ -74,13 +74,13 @@ def run(arguments: list[str]) -> int:
         exit=None if options.exit is None else Exit.parse(options.exit),
     )
     run = open_run(Path(options.run), device=options.device, halting_execution=options.halting_execution)
+    if options.temperature is None and options.beams == 1 and _draws(run.model.config):
+        inference = replace(inference, sampling=replace(inference.sampling, temperature=1.0))
     if options.calibration:
-        unlike = "text that the model writes" if run.model.config.architecture == "language_model" else ""
+        unlike = written_freely(run.model.config)
         inference, found = calibrated(run.folder, inference, model=run.folder / MODEL, unlike=unlike)
         if found:
             note(f"ut: {found}")
-    if options.temperature is None and options.beams == 1 and _draws(run.model.config):
-        inference = replace(inference, sampling=replace(inference.sampling, temperature=1.0))
     results = _Results(
         run.codec,
         jsonl=options.jsonl,

@@ -99,6 +99,7 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
 
 def _second_stage(run: Path, *, stage: str, also: bool) -> RunConfig:
     """Return the configuration of the second stage of a trained run."""
+    from universal_transformer.models.config import ModelConfig
     from universal_transformer.training.halting_stage import second_stage
 
     if stage != "halting":
@@ -106,7 +107,10 @@ def _second_stage(run: Path, *, stage: str, also: bool) -> RunConfig:
     if also:
         raise UserError("--from and --stage: a second stage starts from the weights of its own run; leave --from out")
     folder = find(str(run))
-    return second_stage(with_found_files(read_config(folder), folder), folder)
+    config = with_found_files(read_config(folder), folder)
+    if isinstance(config.model, ModelConfig) and config.model.halts and config.model.halting.rule == "act":
+        note("note: this run (rule act) puts out the mean of its states; the second stage takes the last one")
+    return second_stage(config, folder)
 
 
 def _take_accepted(arguments: list[str]) -> list[str]:

@@ -17,6 +17,7 @@ from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.report import Side, columns
 from universal_transformer.evaluation.settings import DepthRule, Setting
 from universal_transformer.files import quoted, read_json, show_path, write_json
+from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.models.pretrained import WEIGHTS
 from universal_transformer.tasks.task import Measure
 from universal_transformer.typed import AtLeastOne, NonNegative, Range, Share, typed
@@ -27,7 +28,7 @@ Probability = Annotated[float, Range(0, 1)]
 LossKind = Literal["drop", "changed"]
 """What an example loses: score, or the answer that it had (`depth_curves.losses`)."""
 
-WHOLE: tuple[Measure, ...] = ("error", "classes", "accuracy", "sequence", "ranking", "positions", "actions")
+WHOLE: tuple[Measure, ...] = ("error", "classes", "accuracy", "sequence", "ranking", "positions")
 """Measures whose answers are right or wrong as a whole, so that a loss is 0 or 1."""
 
 
@@ -208,6 +209,14 @@ def calibrated(run: Path, options: InferenceOptions, *, model: Path, unlike: str
         return options, f"{place} does not cover {unlike}: the depth of training is used"
     promise = f"on data like {found.task} · {found.split}, {found.promise}"
     return found.chosen.of(options), f"{found.chosen} by {place}: {promise}; --no-calibration turns it off"
+
+
+def written_freely(config: BaseConfig) -> str:
+    """Return what a model writes and a calibration does not cover, because it scored given text, pictures or frames."""
+    if config.architecture == "language_model":
+        return "text that the model writes"
+    kind = config.outputs.kind if isinstance(config, ModelConfig) else ""
+    return {"raster": "pictures that the model writes", "frames": "frames that the model writes"}.get(kind, "")
 
 
 def percent(share: float) -> str:

@@ -134,6 +134,11 @@ def calibrate(
         raise UserError(
             'loss="changed": the answers of this task are numbers, which always change a little; use loss="drop"'
         )
+    if task.metric == "actions":
+        raise UserError(
+            f"{task.name}: the time steps of an episode depend on each other, so that their errors give no "
+            "confidence; compare depths yourself: ut evaluate RUN --exit confidence:0.9"
+        )
     options = InferenceOptions()
     check_call(model, task, options=options, batch_tokens=batch_tokens)
     settings = served(model, wanted=rule)

@@ -9,8 +9,9 @@ from typing import Any, overload
 
 from universal_transformer.axes import Tensor
 from universal_transformer.data.example import Example
+from universal_transformer.decoding import GREEDY
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.calibration import calibrated
+from universal_transformer.evaluation.calibration import calibrated, written_freely
 from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.words import with_words
@@ -81,12 +82,16 @@ class Pipeline:
     def generate(self, source: Tensor | Sequence[Any], **options: Any) -> list[Generated]:
         """Return what `generate` of the model does, for ids or texts, at the depth of the pipeline unless one is given.
 
+        A calibration covers greedy answers alone, so that beams and sampling have the depth of training where the depth
+        of the pipeline is that of one.
+
         UserError for a classifier, and for what the model refuses.
         """
         if not isinstance(self.model, Generating):
             raise UserError(f"{type(self.model).__name__} writes no sequences: call the pipeline itself for a class")
         depth = {name: getattr(self.options, name) for name in ("max_steps", "halting_threshold", "exit")}
-        if all(options.get(name) is None for name in depth):
+        greedy = InferenceOptions(beams=options.get("beams", 1), sampling=options.get("sampling", GREEDY)).is_greedy
+        if (greedy or not self.note) and all(options.get(name) is None for name in depth):
             options |= depth
         return self.model.generate(source, **options)
 
@@ -124,8 +129,7 @@ def load(run: str | Path, *, device: str = "cpu", calibration: bool = True) -> P
         model.codec = codec
     if not calibration:
         return Pipeline(model=model, codec=codec)
-    unlike = "text that the model writes" if model.config.architecture == "language_model" else ""
-    options, note = calibrated(find(run), InferenceOptions(), model=folder, unlike=unlike)
+    options, note = calibrated(find(run), InferenceOptions(), model=folder, unlike=written_freely(model.config))
     return Pipeline(model=model, codec=codec, options=options, note=note)
 
 

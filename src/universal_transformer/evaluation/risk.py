@@ -15,6 +15,8 @@ from collections.abc import Sequence
 
 DIGITS = 9
 """Digits to which a sum of losses is rounded before the next whole number is taken: 0.1 + 0.2 is not above 0.3."""
+ROUNDING = 1e-9
+"""Relative difference up to which a p-value and its level are equal."""
 
 
 def p_value(losses: Sequence[float], *, tolerance: float) -> float:
@@ -66,7 +68,7 @@ def num_accepted(p_values: Sequence[float], *, delta: float) -> int:
 
     The order must not depend on the losses. The level `delta` is not divided by the number of settings.
     """
-    return next((place for place, value in enumerate(p_values) if value > delta), len(p_values))
+    return next((place for place, value in enumerate(p_values) if value > delta * (1 + ROUNDING)), len(p_values))
 
 
 def least_count(*, tolerance: float, delta: float) -> int:

@@ -221,6 +221,13 @@ class RunConfig:
                 f"training.step_loss: {self.training.step_loss!r}, but the rule ponder weighs the loss of each step by "
                 "its probability; allowed here: 'last'"
             )
+        if self.training.step_loss != "last" and (
+            isinstance(self.model, ModelConfig) and self.model.tensor2tensor.plain_layers_after
+        ):
+            raise UserError(
+                f"training.step_loss: {self.training.step_loss!r}, but plain layers follow the recurrence "
+                "(tensor2tensor.plain_layers_after), so that its states predict nothing; allowed here: 'last'"
+            )
         frames = isinstance(self.model, ModelConfig) and self.model.outputs.kind == "frames"
         if self.training.step_loss != "last" and frames:
             raise UserError(

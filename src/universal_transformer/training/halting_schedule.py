@@ -29,7 +29,9 @@ def ponder_weight(config: TrainingConfig, *, update: int, seconds: float) -> flo
 
 @torch.no_grad()
 def prepare_units(model: nn.Module, config: TrainingConfig) -> None:
-    """Set the weights of units that are trained later or alone to 0: ``p = sigmoid(b)`` at every position and step.
+    """Let units that are trained later or alone begin with weights of 0: ``p = sigmoid(b)`` at all positions and steps.
+
+    The bias b is the initial one of the configuration, also where the weights of another run were taken over.
 
     With random initial weights, states that grow over depth would give each position a random depth. Where units are
     trained alone, no gradient reaches other weights.
@@ -40,6 +42,7 @@ def prepare_units(model: nn.Module, config: TrainingConfig) -> None:
     for unit in _units(model) if alone or config.halting_delay else ():
         unit.requires_grad_(True)
         unit.weight.zero_()
+        unit.bias.fill_(unit.first_bias)
 
 
 def discard_gradients(model: nn.Module) -> None:

@@ -66,9 +66,18 @@ def check_second_stage(config: RunConfig, changes: Mapping[str, Any]) -> None:
         if name.startswith("model.") and not name.startswith(FITTED):
             allowed = listed([f"{field}*" if field.endswith(".") else field for field in FITTED])
             raise UserError(f"--stage halting: {name}: the model is that of the run; it can change in {allowed}")
+        if name == "training.patience":
+            raise UserError(f"--stage halting: {name}: the second stage makes all its updates; leave it out")
         if name.removeprefix("training.") in WITHOUT_EFFECT and name.startswith("training."):
             raise UserError(f"--stage halting: {name}: the loss of the second stage does not have it; leave it out")
     assert isinstance(config.model, ModelConfig)
+    if config.model.step.norm == "deep" and (
+        caps := {"model.depth.max_steps", "model.depth.decoder_max_steps"} & set(changes)
+    ):
+        raise UserError(
+            f"--stage halting: {min(caps)}: the residual scale of step.norm=deep follows from it, so that the weights "
+            "would be those of another model; leave it out"
+        )
     _check_steps(config.model, where="--stage halting")
 
 
@@ -97,6 +106,11 @@ def _check_trained(model: ModelConfig, *, where: str) -> None:
             "needs one last step for all; train a run with a number of steps first"
         )
     _check_steps(model, where=where)
+    if model.halts and model.halting.rule == "stick_breaking":
+        raise UserError(
+            f"{where}: this run halts by stick_breaking, whose positions see means over steps; a unit that is fitted "
+            "alone needs states: train a run with halting.side none first"
+        )
     if model.architecture == "encoder_decoder" and model.halts_in(decoder=False):
         raise UserError(
             f"{where}: the encoder of this run halts (halting.side={model.halting.side}), and no target says where it "

@@ -120,7 +120,7 @@ class TrainingRun:
         if self.training.compile:
             self.model.compile_blocks()
         self.started = time.monotonic() - self.state.seconds
-        self.agreed_seconds = self.state.seconds
+        self.agreed_seconds = self.update_began = self.state.seconds
         self.write("resume" if resume else "start", self._description(changes, taken))
         for text in taken:
             self.shown.note(text)
@@ -262,7 +262,7 @@ class TrainingRun:
         """``θ ← θ - Adam(clip(∇L))``, unless the loss or the gradient is not finite, or an outlier."""
         began = time.perf_counter()
         state, training, model = self.state, self.training, self.model
-        update = state.update + 1
+        update, self.update_began = state.update + 1, self.seconds
         parts, own_targets = self.batches.current()
         num_examples, num_targets = self.batches.rows, int(self.divided.sum(torch.tensor(own_targets)))
         self.call.train(training.stage == "all")  # weights that stay as they are see no dropout
@@ -272,11 +272,11 @@ class TrainingRun:
             call=self.call,
             training=training,
             update=update,
-            seconds=self.seconds,
+            seconds=self.update_began,
             precision=self.precision,
             processes=self.divided,
         )
-        if self._halting_delayed():
+        if self._halting_delayed(update):
             halting_schedule.discard_gradients(model)
         figures["gradient_norm"] = optimizers.gradient_norm(model)
         self.batches.advance()  # before the values are read: a GPU is still computing here
@@ -300,10 +300,10 @@ class TrainingRun:
         counts = {"updates": 1, "examples": num_examples, "targets": num_targets}
         self._log(traces, values | counts | {"seconds": time.perf_counter() - began}, rate=rate)
 
-    def _halting_delayed(self) -> bool:
-        """Return whether the next update is one of those before halting is trained."""
-        update, halts = self.state.update + 1, self.model.config.halts
-        return halts and halting_schedule.halting_delayed(self.training, update=update, seconds=self.seconds)
+    def _halting_delayed(self, update: int) -> bool:
+        """Return whether `update`, which is the last one or is being made, comes before halting is trained."""
+        halts, seconds = self.model.config.halts, self.update_began
+        return halts and halting_schedule.halting_delayed(self.training, update=update, seconds=seconds)
 
     def _log(self, traces: Mapping[Side, Trace], values: dict[str, float], *, rate: float) -> None:
         state, window = self.state, self.state.window
@@ -335,7 +335,7 @@ class TrainingRun:
         # at random depth the cap differs from update to update; where the unit is fitted alone, and where the loss is
         # an expectation over steps (rule ponder), all positions make all steps
         all_steps = self.training.stage == "halting" or self.model.config.expects_loss
-        unknown = self._halting_delayed() or all_steps or self.training.depth == "random"
+        unknown = self._halting_delayed(self.state.update) or all_steps or self.training.depth == "random"
         decided = {} if unknown else traces
         for side, watch in self.state.collapse.items():
             most = self.model.config.max_steps_of(decoder=side == "decoder")
@@ -353,13 +353,14 @@ class TrainingRun:
             score = self.validation.score(self.model, stopped=self.interrupting(stop))
         state.validated = state.update
         weights = checkpoints.copy_weights(self.model)
-        if not self._halting_delayed():
+        delayed = self._halting_delayed(state.update)
+        if not delayed:
             self.averager.add(weights)
         rank, best = score.rank(classes=self.classes), state.best
         before = best.rank(classes=self.classes) if best else (math.inf, math.inf)
         # before halting is trained the model never halts: its weights are not candidates. Where it is fitted alone,
         # the fewest errors would choose the unit that stops latest
-        candidate = not self._halting_delayed() and self.training.stage == "all"
+        candidate = not delayed and self.training.stage == "all"
         better = candidate and math.isfinite(score.cross_entropy) and rank < before
         if candidate:
             # equal errors with a smaller loss are better weights, but not a reason to continue
