@@ -57,7 +57,7 @@ def test_the_average_is_of_validations_after_the_halting_delay(tmp_path, monkeyp
 def test_a_run_that_ends_before_its_halting_is_trained_averages_nothing(tmp_path, monkeypatch):
     added = []
     monkeypatch.setattr(ValidationAverage, "add", lambda _, weights: added.append(weights))
-    monkeypatch.setattr(TrainingRun, "_halting_delayed", lambda _, update: True)
+    monkeypatch.setattr(TrainingRun, "_halting_delayed", lambda *_: True)
     config = tiny.run_config(max_updates=5, validate_every=5, average_checkpoints=3)
     train(config, tmp_path / "run", task=tiny.task(), quiet=True)
     assert added == []
