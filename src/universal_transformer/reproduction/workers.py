@@ -128,16 +128,20 @@ def _start(run: PlannedRun, runner: Runner) -> tuple[Connection, Any]:
 def _serve(connection: Connection, job: Mapping[str, Any]) -> None:
     """Run in the worker: make the run and send what came of it."""
     os.setpgrp()  # a Ctrl-C of the terminal goes to the caller only, which asks the worker to stop
-    threading.Thread(target=_stop_on_request, args=(connection,), daemon=True).start()
+    made = threading.Event()
+    threading.Thread(target=_stop_on_request, args=(connection, made), daemon=True).start()
+    found = work(job)
+    made.set()
     with suppress(OSError):
-        connection.send(work(job))
+        connection.send(found)
 
 
-def _stop_on_request(connection: Connection) -> None:
-    """Interrupt this process when the caller asks for it, or has ended."""
+def _stop_on_request(connection: Connection, made: threading.Event) -> None:
+    """Interrupt this process when the caller asks for it, or has ended; not after the run is `made`."""
     with suppress(EOFError, OSError):
         connection.recv()
-    os.kill(os.getpid(), signal.SIGINT)
+    if not made.is_set():  # the caller closes its end as soon as it has the result
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def _receive(connection: Connection, process: Any, *, table: str) -> Result | UserError | Stop:
