@@ -149,9 +149,9 @@ def test_a_model_that_cannot_have_a_second_stage_is_refused_in_a_line(message, c
         (["--width", "64"], "model.sizes.width: the model is that of the run"),
         (["--max-steps", "1"], "all positions of this model take as many steps, so that there is nothing to decide"),
         (["--min-steps", "4"], "all positions of this model take as many steps"),
-        (["--training.depth", "random"], "training.depth: the loss of the second stage does not have it"),
-        (["--training.patience", "3"], "training.patience: the second stage makes all its updates"),
-        (["--ponder-weight", "5"], "training.ponder_weight: the loss of the second stage does not have it"),
+        (["--training.depth", "random"], "training.depth: without effect on a second stage"),
+        (["--training.patience", "3"], "training.patience: without effect on a second stage"),
+        (["--ponder-weight", "5"], "training.ponder_weight: without effect on a second stage"),
     ],
 )
 def test_changes_that_a_second_stage_cannot_fit_are_refused_before_it_begins(staged, capsys, arguments, message):
@@ -173,9 +173,12 @@ def test_tensors_that_are_not_those_of_the_run_are_named(staged):
         train(other, first.parent / "other", task=tiny.task("classifier"), quiet=True)
 
 
-def test_a_pretrained_model_has_a_second_stage_by_its_name(capsys):
-    assert main(["train", "sudoku", "--stage", "halting", "--dry-run", "--max-updates", "1"]) == 0
-    assert "nothing was trained" in capsys.readouterr().out
+@pytest.mark.parametrize(("name", "halts"), [("sudoku", False), ("demo", True)])
+def test_a_pretrained_model_has_a_second_stage_by_its_name(capsys, name, halts):
+    assert main(["train", name, "--stage", "halting", "--dry-run", "--max-updates", "1"]) == 0
+    shown = capsys.readouterr()
+    assert "nothing was trained" in shown.out
+    assert ("(rule act) puts out the mean of its states" in shown.err) == halts
 
 
 def test_a_decoder_halts_after_an_encoder_whose_steps_follow_from_its_length():

@@ -33,8 +33,11 @@ FITTED = (
     "model.generation.",
 )
 """Fields of the model that a second stage can change, or what they begin with."""
-WITHOUT_EFFECT = ("depth", "step_loss", "ponder_weight", "ponder_warmup_updates", "halting_delay", "label_smoothing")
-"""Fields of the training that its loss does not have."""
+WITHOUT_EFFECT = (
+    *("depth", "step_loss", "ponder_weight", "ponder_warmup_updates", "halting_delay", "label_smoothing"),
+    "patience",
+)
+"""Fields of the training that its loss does not have, and the end that it does not have: it makes all its updates."""
 
 
 def second_stage(config: RunConfig, run: Path) -> RunConfig:
@@ -66,10 +69,8 @@ def check_second_stage(config: RunConfig, changes: Mapping[str, Any]) -> None:
         if name.startswith("model.") and not name.startswith(FITTED):
             allowed = listed([f"{field}*" if field.endswith(".") else field for field in FITTED])
             raise UserError(f"--stage halting: {name}: the model is that of the run; it can change in {allowed}")
-        if name == "training.patience":
-            raise UserError(f"--stage halting: {name}: the second stage makes all its updates; leave it out")
         if name.removeprefix("training.") in WITHOUT_EFFECT and name.startswith("training."):
-            raise UserError(f"--stage halting: {name}: the loss of the second stage does not have it; leave it out")
+            raise UserError(f"--stage halting: {name}: without effect on a second stage; leave it out")
     assert isinstance(config.model, ModelConfig)
     if config.model.step.norm == "deep" and (
         caps := {"model.depth.max_steps", "model.depth.decoder_max_steps"} & set(changes)
