@@ -1,10 +1,12 @@
 """Runs on Ray: two workers, one of them killed in the middle; no line is lost and none is doubled."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -42,6 +44,22 @@ def test_without_ray_the_command_says_what_to_install(place, capsys, monkeypatch
     assert main(command("0.01", "--ray")) == 2
     assert "pip install 'universal-transformer[ray]'" in capsys.readouterr().err
     assert not (place / "runs").exists()
+
+
+def test_a_worker_is_interrupted_while_it_trains_alone(monkeypatch):
+    """The caller closes its end of the connection when it has the result, and when it is killed."""
+    from universal_transformer.reproduction import workers
+
+    sent = []
+    monkeypatch.setattr(os, "kill", lambda _process, number: sent.append(number))
+    for made, expected in ((True, []), (False, [signal.SIGINT])):
+        ours, theirs = multiprocessing.Pipe()
+        event = threading.Event()
+        if made:
+            event.set()
+        ours.close()
+        workers._stop_on_request(theirs, event)
+        assert sent == expected
 
 
 def test_a_worker_makes_a_run_and_says_what_came_of_it(place):

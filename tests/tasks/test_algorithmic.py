@@ -73,6 +73,23 @@ def test_training_validation_and_test_share_no_source(data):
     assert len(test) == data.test_examples * len(data.test_lengths)
 
 
+def test_sources_are_held_out_where_training_would_draw_them_again():
+    """Of 1,000 sources, 2,000 training examples draw most."""
+    task = AlgorithmicData(
+        problem="copy",
+        train_lengths=(3, 3),
+        test_lengths=(3,),
+        train_examples=2000,
+        validation_examples=20,
+        test_examples=15,
+    ).load()
+    train = {example.source for example in task.train}
+    validation = {example.source for example in task.validation}
+    test = {example.source for example in task.test["test"]}
+    assert len(train) > 800
+    assert (train & validation, train & test, validation & test) == (set(), set(), set())
+
+
 @pytest.mark.parametrize("data", VARIANTS, ids=ids)
 def test_lengths_are_those_asked_for(data):
     task = data.load()

@@ -5,6 +5,7 @@ from itertools import permutations, product
 
 import pytest
 
+from universal_transformer.tasks import boards
 from universal_transformer.tasks.boards import Board, BoardShape
 
 SHAPES = [BoardShape(2, 2), BoardShape(2, 3), BoardShape(3, 3)]
@@ -71,6 +72,14 @@ def test_a_search_for_a_contradiction_ends():
     """A board without a solution, for which a depth-first search takes minutes: no contradiction is found."""
     board = ".....5.8. ...6.1.43 ......... .1.5..... ...1.6... 3.......5 53.....61 ........4 ........."
     cells = [int(cell) for cell in board.replace(" ", "").replace(".", "0")]
+    assert not BoardShape(3, 3).unsolvable(cells)
+
+
+def test_a_contradiction_that_needs_some_hundred_cells_is_found(monkeypatch):
+    board = "004000008003000000810079400481900020000540000067000540000050003500000004048000051"
+    cells = [int(cell) for cell in board]
+    assert BoardShape(3, 3).unsolvable(cells)
+    monkeypatch.setattr(boards, "MOST_FILLED", 300)
     assert not BoardShape(3, 3).unsolvable(cells)
 
 

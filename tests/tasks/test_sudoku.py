@@ -148,3 +148,14 @@ def test_the_oracle_of_disjoint_parts_sees_a_board_in_two_parts():
     assert isinstance(task, Task)
     board = boards(task.test["test"])[0]
     assert grid.canonical(grid.symmetric(board, draw)) == grid.canonical(board)
+
+
+def test_parts_stay_apart_where_few_boards_differ():
+    """Some 500 boards of 4 × 4 cells are different up to symmetry, so that parts that overlap share some."""
+    grid = SHAPES[4]
+    task = SudokuData(train_boards=150, train_examples=150, validation_boards=80, test_boards=80).load()
+    parts = [task.train, task.validation, task.test["test"]]
+    keys = [{grid.canonical(board) for board in boards(examples)} for examples in parts]
+    assert not keys[0] & keys[1]
+    assert not keys[0] & keys[2]
+    assert not keys[1] & keys[2]
