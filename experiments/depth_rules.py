@@ -59,6 +59,8 @@ SHAPE = (
     "--model.coordinates.position learned --model.coordinates.step none --training.minutes 0"
 )
 """What all models of bAbI have in common."""
+RANDOM = "--data.similar-numbers 0"
+"""Additions of random numbers alone, as they were recorded."""
 COSINE = "--training.schedule cosine --training.ema-decay 0"
 """Schedule of the recorded runs, which some recipes no longer have."""
 
@@ -92,11 +94,11 @@ TASKS = {
     ),
     "sudoku": Comparison("sudoku-4", "--split test --limit 500 --tolerance 0.01", steps=16),
     "addition": Comparison(
-        f"addition-distance-positions {COSINE}",
+        f"addition-distance-positions {RANDOM} {COSINE}",
         "--split 'length 400' --tolerance 0.05 --batch-tokens 65536",  # 100 examples are too few for 0.01
         steps=3,
-        tuned=f"addition-distance-positions {COSINE} --training.max-updates 1000 --training.learning-rate 1e-3 "
-        "--training.halting-delay 0 --training.step-loss mean",
+        tuned=f"addition-distance-positions {RANDOM} {COSINE} --training.max-updates 1000 "
+        "--training.learning-rate 1e-3 --training.halting-delay 0 --training.step-loss mean",
         ponder="decoder",
     ),
     "multi30k": Comparison(

@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from universal_transformer.evaluation.measure import evaluate
@@ -48,6 +49,7 @@ class Comparison(NamedTuple):
     updates: int
     variants: dict[str, dict[str, Any]]
     test: str = "test"
+    data: Mapping[str, Any] = MappingProxyType({})
 
 
 TASKS = {
@@ -56,14 +58,16 @@ TASKS = {
     "sudoku 6 × 6": Comparison("sudoku-6", 1500, TWO),
     "multiplication, 400 digits": Comparison("multiplication-distance-positions", 1500, TWO, "length 400"),
     "multiplication, 1,000 digits": Comparison("multiplication-distance-positions", 4500, TWO, "length 1000"),
-    "addition, 1,000 symbols": Comparison("addition-distance-positions", 4500, TWO, "length 1000"),
+    "addition, 1,000 symbols": Comparison(
+        "addition-distance-positions", 4500, TWO, "length 1000", {"data.similar_numbers": 0.0}
+    ),
     "prefix parity, 1,000 symbols": Comparison("prefix-parity-distance-positions", 4000, TWO, "length 1000"),
     "copy, 2,000 digits": Comparison("copy-distance-positions", 4000, TWO, "length 2000"),
 }
 
 
 def configuration(task: str, variant: str, *, seed: int) -> RunConfig:
-    recipe, updates, variants, _ = TASKS[task]
+    recipe, updates, variants, _, data = TASKS[task]
     common = {
         "model.halting.side": "none",
         "training.ema_decay": 0.0,
@@ -73,7 +77,7 @@ def configuration(task: str, variant: str, *, seed: int) -> RunConfig:
         "training.threads": 1,
         "training.seed": seed,
     }
-    return replaced(replaced(RECIPES[recipe](), common), variants[variant])
+    return replaced(replaced(RECIPES[recipe](), {**common, **data}), variants[variant])
 
 
 def recorded() -> list[dict[str, Any]]:

@@ -25,7 +25,8 @@ VARIANTS = [
     dataclasses.replace(data, train_lengths=(1, 20), test_lengths=(20, 30)) if data.base == 2 else data
     for data in VARIANTS
 ]
-ids = [f"{data.problem} {data.base} {data.least_significant_first}" for data in VARIANTS]
+VARIANTS.append(dataclasses.replace(SMALL, problem="addition", least_significant_first=True, similar_numbers=0.5))
+ids = [f"{data.problem} {data.base} {data.least_significant_first} {data.similar_numbers}" for data in VARIANTS]
 
 
 def expected(data, source):
@@ -70,7 +71,7 @@ def test_training_validation_and_test_share_no_source(data):
     assert not train & test
     assert not validation & test
     assert len(validation) == data.validation_examples
-    assert len(test) == data.test_examples * len(data.test_lengths)
+    assert len(test) == data.test_examples * len(data.test_lengths) * (2 if data.similar_numbers else 1)
 
 
 def test_sources_are_held_out_where_training_would_draw_them_again():
@@ -95,9 +96,11 @@ def test_lengths_are_those_asked_for(data):
     task = data.load()
     shortest = 3 if data.problem in ("addition", "multiplication") else 1
     assert {len(example.source) for example in task.train} == set(range(shortest, data.train_lengths[1] + 1))
-    assert {example.group for example in task.test["test"]} == {f"length {length}" for length in data.test_lengths}
+    kinds = ("", ", similar numbers") if data.similar_numbers else ("",)
+    groups = {f"length {length}{kind}": length for kind in kinds for length in data.test_lengths}
+    assert {example.group for example in task.test["test"]} == set(groups)
     for example in task.test["test"]:
-        assert example.group == f"length {len(example.source)}"
+        assert len(example.source) == groups[example.group]
     assert max(len(example.source) for example in task.validation) <= data.train_lengths[1]
 
 
@@ -173,6 +176,39 @@ def test_the_second_factor_has_the_digits_asked_for():
         dataclasses.replace(data, test_lengths=(4,))
 
 
+def same_places(source):
+    """Return the places, from the last digit on, at which two numbers have the same digit, and the places of both."""
+    first, second = source.split("+")
+    pairs = list(zip(reversed(first), reversed(second), strict=False))
+    return sum(one == other for one, other in pairs), len(pairs)
+
+
+def test_similar_numbers_share_digits_at_their_places():
+    data = dataclasses.replace(SMALL, problem="addition", base=10, similar_numbers=1.0, train_examples=1000)
+    sources = [example.source for example in data.load().train]
+    sources = [data.load().codec.render(source) for source in sources if len(source) == 12]
+    equal, places = map(sum, zip(*map(same_places, sources), strict=True))
+    # half of the places are copied, and of the others 0.29 are equal by chance: the mean of 1/k for k of 1 to 10
+    assert 0.55 < equal / places < 0.75
+    assert {len(source.split("+")[0]) for source in sources} == {5, 6}
+    assert sum(same_places(source)[0] == 5 for source in sources) > len(sources) / 10, "all digits the same"
+
+
+@pytest.mark.parametrize(("share", "least", "most"), [(0.0, 0.08, 0.13), (0.5, 0.38, 0.5)])
+def test_a_share_of_the_training_has_similar_numbers_and_the_tests_say_which_they_have(share, least, most):
+    task = dataclasses.replace(SMALL, problem="addition", similar_numbers=share, train_examples=2000).load()
+
+    def equal(examples):
+        found = [same_places(task.codec.render(example.source)) for example in examples if len(example.source) >= 12]
+        equal, places = map(sum, zip(*found, strict=True))
+        return equal / places
+
+    assert least < equal(task.train) < most
+    assert equal(e for e in task.test["test"] if e.group == "length 30") < 0.2
+    if share:
+        assert equal(e for e in task.test["test"] if e.group == "length 30, similar numbers") > 0.5
+
+
 def test_any_output_of_a_model_is_rendered():
     codec = CharacterCodec(symbols="01")
     assert codec.render([5, 4, 3, 9, 2, 4]) == "10\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
@@ -200,6 +236,8 @@ def test_a_broken_codec_is_refused(tmp_path):
         ({"train_examples": 0}, "data.train_examples: expected a whole number, at least 1, found 0"),
         ({"least_significant_first": True}, "is for numbers, found the problem 'copy'"),
         ({"factor_digits": 2}, "factor_digits is for multiplication, found the problem 'copy'"),
+        ({"similar_numbers": 0.5}, "similar_numbers is for addition, found the problem 'copy'"),
+        ({"problem": "addition", "similar_numbers": 2.0}, "data.similar_numbers: expected"),
         ({"problem": "parity"}, "parity is of binary digits: base must be 2, found 10"),
         ({"seed": -1}, "data.seed: expected a whole number, at least 0, found -1"),
     ],

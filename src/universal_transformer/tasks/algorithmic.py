@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from random import Random
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Protocol
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import END, SPECIAL
@@ -20,7 +20,15 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import show, show_path
 from universal_transformer.tasks.accuracy import until_end
 from universal_transformer.tasks.codecs import SavedCodec, token_fields
-from universal_transformer.tasks.digits import DIGITS, PROBLEMS, Problem, draw_number, draw_sequence, solve
+from universal_transformer.tasks.digits import (
+    DIGITS,
+    PROBLEMS,
+    Problem,
+    draw_number,
+    draw_sequence,
+    draw_similar,
+    solve,
+)
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.task import Codec, Task
 from universal_transformer.typed import ADDED, AtLeastOne, NumberOf, Range, check
@@ -28,6 +36,12 @@ from universal_transformer.typed import ADDED, AtLeastOne, NumberOf, Range, chec
 FIRST_SYMBOL = len(SPECIAL)
 LEAST_RATIO = 10
 """Sources of a length for each one that is held out, at least: so training always finds another one."""
+
+
+class Draw(Protocol):
+    """Draws a source of a length uniform on `lengths`."""
+
+    def __call__(self, random: Random, *, lengths: tuple[int, int]) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +137,9 @@ class AlgorithmicData:
     """Chooses the examples: the same seed gives the same examples."""
     factor_digits: AtLeastOne = field(default=1, metadata=ADDED)
     """Multiplication: digits of the second factor. The first one has the rest of the length."""
+    similar_numbers: Annotated[float, Range(0, 1)] = field(default=0.0, metadata=ADDED)
+    """Addition: share of the sources, but those of a test, with similar numbers: few different digits, many of them
+    equal at the same places. More than 0 also adds a test of such sources for each length."""
 
     def __post_init__(self) -> None:
         check(self, field="data")
@@ -138,6 +155,8 @@ class AlgorithmicData:
             raise UserError(f"least_significant_first is for numbers, found the problem {self.problem!r}")
         if self.factor_digits != 1 and self.problem != "multiplication":
             raise UserError(f"factor_digits is for multiplication, found the problem {self.problem!r}")
+        if self.similar_numbers and self.problem != "addition":
+            raise UserError(f"similar_numbers is for addition, found the problem {self.problem!r}")
         if PROBLEMS[self.problem].binary and self.base != 2:
             raise UserError(f"{self.problem} is of binary digits: base must be 2, found {self.base}")
         for length in self.test_lengths:
@@ -152,11 +171,15 @@ class AlgorithmicData:
     def load(self) -> Task:
         """Generate the test and validation examples; training examples are generated when they are needed."""
         held_out: set[str] = set()
+        kinds: dict[str, Draw] = {"": self.source}
+        if self.similar_numbers:
+            kinds[", similar numbers"] = self.similar_source
         test = [
             self._example(
-                self._held_out_source((length, length), f"test {length} {index}", held_out),
-                group=f"length {length}",
+                self._held_out_source(draw, (length, length), f"test {length}{kind} {index}", held_out),
+                group=f"length {length}{kind}",
             )
+            for kind, draw in kinds.items()
             for length in self.test_lengths
             for index in range(self.test_examples)
         ]
@@ -166,7 +189,7 @@ class AlgorithmicData:
             longest,
         )
         validation = [
-            self._example(self._held_out_source(lengths, f"validation {index}", held_out))
+            self._example(self._held_out_source(self._draw, lengths, f"validation {index}", held_out))
             for index in range(self.validation_examples)
         ]
         notes = ("least significant digit first",) if self.least_significant_first else ()
@@ -197,24 +220,37 @@ class AlgorithmicData:
         )
         return self._operator.join(numbers)
 
+    def similar_source(self, random: Random, *, lengths: tuple[int, int]) -> str:
+        """Draw one source of a length uniform on `lengths`, both included: two similar numbers, equally long or with
+        one digit more in one of them.
+        """
+        digits = random.randint(*lengths) - 1
+        left = (digits + random.randint(0, 1)) // 2
+        return self._operator.join(draw_similar(random, (left, digits - left), base=self.base))
+
+    def _draw(self, random: Random, *, lengths: tuple[int, int]) -> str:
+        """Draw a source for training or validation."""
+        similar = self.similar_numbers and random.random() < self.similar_numbers
+        return (self.similar_source if similar else self.source)(random, lengths=lengths)
+
     def _example(self, source: str, *, group: str = "") -> Example:
         return self._codec.example(source, solve(source, problem=self.problem, base=self.base), group=group)
 
-    def _held_out_source(self, lengths: tuple[int, int], name: str, held_out: set[str]) -> str:
+    def _held_out_source(self, draw: Draw, lengths: tuple[int, int], name: str, held_out: set[str]) -> str:
         """Draw a source and hold it out; it is a new one, where the length has enough sources."""
         random = self._random(name)
-        source = self.source(random, lengths=lengths)
+        source = draw(random, lengths=lengths)
         while source in held_out and self._has_enough(lengths[1]):
-            source = self.source(random, lengths=lengths)
+            source = draw(random, lengths=lengths)
         held_out.add(source)
         return source
 
     def training_example(self, index: int, held_out: Set[str]) -> Example:
         """Make training example `index`, with none of the sources in `held_out`."""
         random = self._random(f"train {index}")
-        source = self.source(random, lengths=self._train_range)
+        source = self._draw(random, lengths=self._train_range)
         while source in held_out:  # at most one in ten of any length is held out
-            source = self.source(random, lengths=self._train_range)
+            source = self._draw(random, lengths=self._train_range)
         return self._example(source)
 
     def _random(self, name: str) -> Random:
@@ -229,7 +265,8 @@ class AlgorithmicData:
 
     @property
     def _held_out(self) -> int:
-        return self.validation_examples + self.test_examples * len(self.test_lengths)
+        kinds = 2 if self.similar_numbers else 1
+        return self.validation_examples + self.test_examples * len(self.test_lengths) * kinds
 
     @property
     def _shortest(self) -> int:

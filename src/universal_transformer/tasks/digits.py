@@ -94,3 +94,23 @@ def draw_number(random: Random, length: int, *, base: int) -> str:
     """Draw a number of `length` digits, uniform; one of several digits does not start with 0."""
     first = random.choice(DIGITS[:base] if length == 1 else DIGITS[1:base])
     return first + draw_sequence(random, length - 1, base=base)
+
+
+def draw_similar(random: Random, lengths: tuple[int, int], *, base: int) -> tuple[str, str]:
+    """Draw two numbers of these lengths out of few different digits, many of them equal at the same places.
+
+    How many different digits there are, and the probability that the second number has the digit of the first at a
+    place, counted from the last digit, are uniform. Numbers of several digits do not start with 0.
+    """
+    allowed = random.sample(DIGITS[:base], k=random.randint(1, base))
+    shared = random.random()
+    first, second = (_without_zero(random, random.choices(allowed, k=length), base=base) for length in lengths)
+    for place in range(1, 1 + min(lengths)):
+        if random.random() < shared and (first[-place] != "0" or place < lengths[1]):
+            second[-place] = first[-place]
+    return "".join(first), "".join(second)
+
+
+def _without_zero(random: Random, digits: list[str], *, base: int) -> list[str]:
+    """Return `digits` with another first one, where they are several and begin with 0."""
+    return [random.choice(DIGITS[1:base]), *digits[1:]] if len(digits) > 1 and digits[0] == "0" else digits
