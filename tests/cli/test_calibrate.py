@@ -237,3 +237,28 @@ def test_files_of_your_own_have_no_number_of_validation_examples(tmp_path, capsy
     capsys.readouterr()
     assert main(["calibrate", str(tmp_path / "run"), "--tolerance", "50%", "--validation-size", "9"]) == 2
     assert "the validation examples of this run are a part of its files" in capsys.readouterr().err
+
+
+def test_what_is_no_run_is_named_before_a_calibration_is_looked_for(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["calibrate", str(tmp_path / "file"), "--tolerance", "1%"]) == 2
+    assert "a file; expected the folder of a run" in capsys.readouterr().err
+
+
+def test_the_earlier_calibration_is_not_said_to_be_replaced_where_it_stays(run, capsys, monkeypatch):
+    assert calibrate(run) == 0
+    capsys.readouterr()
+
+    def save(*_):
+        raise OSError(28, "No space left on device", "calibration.json")
+
+    monkeypatch.setattr(Calibration, "save", save)
+    assert main(["calibrate", str(run), "--tolerance", "50%", "--rule", "confidence"]) == 2
+    assert capsys.readouterr().err == "ut: calibration.json: No space left on device\n"
+
+
+def test_a_calibration_counts_also_where_its_plot_cannot_be_written(run, capsys):
+    pytest.importorskip("matplotlib")
+    (run / "plots").write_text("a file")
+    assert calibrate(run) == 0
+    assert f"written to {run / CALIBRATION} (not drawn: {run / 'plots'}: File exists)" in capsys.readouterr().out

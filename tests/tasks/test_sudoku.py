@@ -8,6 +8,7 @@ import pytest
 from universal_transformer.cli import main
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.tasks import reports
 from universal_transformer.tasks.boards import Board
 from universal_transformer.tasks.sudoku import SHAPES, SudokuCodec, SudokuData
 from universal_transformer.tasks.task import Task
@@ -159,3 +160,12 @@ def test_parts_stay_apart_where_few_boards_differ():
     assert not keys[0] & keys[1]
     assert not keys[0] & keys[2]
     assert not keys[1] & keys[2]
+
+
+def test_boards_that_take_long_to_draw_are_reported(capsys, monkeypatch):
+    monkeypatch.setattr(reports, "REPORT_SECONDS", 0.0)
+    SudokuData(test_boards=3, validation_boards=2).load()
+    assert "sudoku 4 × 4: 2 of 3 boards drawn for test" in capsys.readouterr().err
+    monkeypatch.setattr(reports, "REPORT_SECONDS", 10.0)
+    SudokuData(test_boards=3, validation_boards=2).load()
+    assert capsys.readouterr().err == ""

@@ -82,6 +82,25 @@ def test_comments_ranges_and_empty_nodes_of_conll_u_are_no_tokens(tmp_path):
     assert row.first == "de dog", "numbers of another format are no ids"
 
 
+CONLL_U = (
+    "# newpar\n# text = the cat\n{}\tthe\tthe\tDET\tDT\t_\t2\tdet\t_\t_\n{}\tcat\tcat\tNOUN\tNN\t_\t0\troot\t_\t_\n"
+)
+
+
+@pytest.mark.parametrize("numbers", [("1", "2"), ("1-2", "1"), ("1", "1.1")])
+def test_the_numbers_of_conll_u_are_not_taken_for_tokens(tmp_path, numbers):
+    (tmp_path / "a.conllu").write_text(CONLL_U.format(*numbers))
+    with pytest.raises(UserError, match=r"a\.conllu: .* CoNLL-U.*--data\.token-column 2 --data\.tag-column 4$"):
+        read_conll(tmp_path / "a.conllu")
+    (row,) = read_conll(tmp_path / "a.conllu", token_column=2, tag_column=4).rows
+    assert "cat" in row.first or numbers[1] == "1.1"
+
+
+def test_ten_columns_may_begin_with_tokens(tmp_path):
+    (tmp_path / "a").write_text(CONLL_U.format("the", "2"))
+    assert read_conll(tmp_path / "a").rows[-1].first.endswith("the 2")
+
+
 def test_words_that_occur_once_are_unknown_and_long_sentences_are_left_out(tmp_path):
     path = write(tmp_path / "a.conll", [*SENTENCES, [("rare", "N"), ("the", "D")]])
     task = TaggedData(train=path, validation=path, max_length=3).load()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.cli import main
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.measure import evaluate
+from universal_transformer.pretrained_models import find
 from universal_transformer.registry import load_pretrained
 from universal_transformer.reproduction.commands import train_command
 from universal_transformer.tasks import StoriesData
@@ -23,6 +25,24 @@ from universal_transformer.training.trainer import train
 from universal_transformer.typed import replaced
 
 from . import tiny
+
+SMALL = ["--max-updates", "2", "--minutes", "0", "--batch-tokens", "64", "--validate-every", "2", "--width", "8"]
+FEW = ["--train-stories", "12", "--validation-stories", "4", "--test-stories", "4", "--filter-width", "8"]
+
+
+def train_stories(run: Path, *options: str) -> None:
+    """Train a small model of a fixed depth on stories, as a user would."""
+    assert (
+        main(["train", "stories", "--run", str(run), *SMALL, *FEW, "--halting.side", "none", "--quiet", *options]) == 0
+    )
+
+
+@pytest.fixture(scope="module")
+def stories(tmp_path_factory) -> Path:
+    """A run that no test changes."""
+    run = tmp_path_factory.mktemp("stories") / "run"
+    train_stories(run)
+    return run
 
 
 def tensors(run: Path) -> dict[str, torch.Tensor]:
@@ -147,23 +167,33 @@ def test_a_model_that_cannot_have_a_second_stage_is_refused_in_a_line(message, c
         ),
         (["--step.norm", "post"], "model.step.norm: the model is that of the run"),
         (["--width", "64"], "model.sizes.width: the model is that of the run"),
+        (["--width", "7"], "model.sizes.width: the model is that of the run"),
         (["--max-steps", "1"], "all positions of this model take as many steps, so that there is nothing to decide"),
-        (["--min-steps", "4"], "all positions of this model take as many steps"),
+        (["--min-steps", "6"], "all positions of this model take as many steps"),
         (["--training.depth", "random"], "training.depth: without effect on a second stage"),
         (["--training.patience", "3"], "training.patience: without effect on a second stage"),
         (["--ponder-weight", "5"], "training.ponder_weight: without effect on a second stage"),
     ],
 )
-def test_changes_that_a_second_stage_cannot_fit_are_refused_before_it_begins(staged, capsys, arguments, message):
-    first, _, _ = staged("classifier", updates=1)
-    assert main(["train", str(first), "--stage", "halting", *arguments, "--quiet"]) == 2
+def test_changes_that_a_second_stage_cannot_fit_are_refused_before_it_begins(stories, capsys, arguments, message):
+    assert main(["train", str(stories), "--stage", "halting", *arguments, "--quiet"]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_the_cap_of_a_run_with_deepnorm_cannot_change(staged, capsys):
-    first, _, _ = staged("classifier", updates=1, norm="deep")
-    assert main(["train", str(first), "--stage", "halting", "--max-steps", "8", "--quiet"]) == 2
+def test_the_cap_of_a_run_with_deepnorm_cannot_change(tmp_path, capsys):
+    train_stories(tmp_path / "run", "--step.norm", "deep")
+    assert main(["train", str(tmp_path / "run"), "--stage", "halting", "--max-steps", "8", "--quiet"]) == 2
     assert "model.depth.max_steps: the residual scale of step.norm=deep follows from it" in capsys.readouterr().err
+
+
+def test_a_run_whose_model_is_of_another_task_is_refused(stories, tmp_path, capsys):
+    run = shutil.copytree(stories, tmp_path / "run")
+    shutil.rmtree(run / "model")
+    shutil.copytree(find("sudoku") / "model", run / "model")
+    assert main(["train", str(run), "--stage", "halting"]) == 2
+    assert capsys.readouterr().err == (
+        f"ut: {run}: the codec in model is of kind sudoku; the data in config.json need facts\n"
+    )
 
 
 def test_tensors_that_are_not_those_of_the_run_are_named(staged):
@@ -193,13 +223,9 @@ def test_the_stage_belongs_to_a_run_that_was_trained():
         RunConfig(recipe="x", data=StoriesData(), model=tiny.model_config(halting=True), training=training)
 
 
-SMALL = ["--max-updates", "2", "--minutes", "0", "--batch-tokens", "64", "--validate-every", "2", "--width", "8"]
-FEW = ["--train-stories", "12", "--validation-stories", "4", "--test-stories", "4", "--filter-width", "8"]
-
-
 def test_the_command_makes_a_run_that_can_be_scored_and_continued(tmp_path, capsys, monkeypatch):
     run, second = str(tmp_path / "run"), str(tmp_path / "run-halting")
-    assert main(["train", "stories", "--run", run, *SMALL, *FEW, "--halting.side", "none", "--quiet"]) == 0
+    train_stories(Path(run))
     slash = f"{run}/"  # as the completion of a shell writes it
     assert main(["train", slash, "--stage", "halting", "--max-updates", "2", "--max-steps", "5", "--quiet"]) == 0
     assert f"ut evaluate {second}" in capsys.readouterr().out

@@ -43,6 +43,7 @@ def run(arguments: list[str]) -> int:
             "calibrate the copy"
         )
     from universal_transformer.cli.evaluate import open_with_task, progress_bar
+    from universal_transformer.cli.run_folder import read_config
     from universal_transformer.evaluation.calibration import CALIBRATION, Goal, percent, weights_of
     from universal_transformer.evaluation.depth_curves import calibrate
     from universal_transformer.evaluation.settings import DepthRule
@@ -56,6 +57,7 @@ def run(arguments: list[str]) -> int:
         raise UserError("--data.test names the test, and the split is validation: leave one out")
     if options.validation_size is not None and split != "validation":
         raise UserError(f"--validation-size is for the validation data, and the split is {split}: leave one out")
+    read_config(folder)  # before the place of the calibration is looked at: it may be no folder
     refuse_link(folder / CALIBRATION)
     goal = Goal(
         tolerance=options.tolerance,
@@ -89,13 +91,14 @@ def run(arguments: list[str]) -> int:
     else:
         say("\n".join(found.lines()))
     sys.stdout.flush()  # shown before it is written: the disk may be full, or the folder of another user
-    if earlier := replaced(found, folder):
+    earlier = replaced(found, folder)
+    found.save(folder)
+    if earlier:
         note(
             f"ut: the earlier {folder / CALIBRATION} ({earlier.chosen or 'no setting'}, tolerance "
             f"{percent(earlier.goal.tolerance)}) is replaced; the confidence is that of one call, not of the best of "
             "several"
         )
-    found.save(folder)
     drawn = draw(found, folder)
     if not options.json:
         say(f"written to {folder / CALIBRATION}{drawn}")
@@ -192,7 +195,7 @@ def share(text: str) -> float:
 
 
 def draw(found: Calibration, folder: Path) -> str:
-    """Draw the calibration, where matplotlib is installed; return what to say of it."""
+    """Draw the calibration, where matplotlib is installed and the plot can be written; return what to say of it."""
     from universal_transformer.explore.canvas import png
     from universal_transformer.explore.depth_figures import loss_by_steps
     from universal_transformer.files import write_bytes
@@ -200,8 +203,10 @@ def draw(found: Calibration, folder: Path) -> str:
     path = folder / PLOT
     try:
         figure = loss_by_steps(found)
+        path.parent.mkdir(exist_ok=True)
+        write_bytes(path, png(figure))
     except UserError as error:  # without matplotlib
         return f" (not drawn: {error})"
-    path.parent.mkdir(exist_ok=True)
-    write_bytes(path, png(figure))
+    except OSError as error:
+        return f" (not drawn: {error.filename or path}: {error.strerror or error})"
     return f", {path}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from universal_transformer.cli.arguments import INTERRUPTED, data_dir, first_alone_speaks, is_first, note, say, take
-from universal_transformer.cli.run_folder import is_finished, load_data, read_config, with_found_files
+from universal_transformer.cli.run_folder import is_finished, load_data, open_run, read_config, with_found_files
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import quoted, show_path
 from universal_transformer.pretrained_models import find
@@ -71,11 +71,12 @@ def _begin(rest: list[str], taken: dict[str, str | None]) -> int:
     if taken.get("--data-dir") and hasattr(config.data, "data_dir"):
         fields = ["--data.data-dir", str(taken["--data-dir"]), *fields]
     values = given(config, fields, prog=f"ut train {name}", also=(*VALUES, *FLAGS))
-    config = replaced(config, values) if values else config
     if staged:
-        from universal_transformer.training.halting_stage import check_second_stage
+        from universal_transformer.training.halting_stage import changed_second_stage
 
-        check_second_stage(config, values)
+        config = changed_second_stage(config, values)
+    else:
+        config = replaced(config, values)
     if unused := without_effect(config, values):
         note(f"note: {', '.join(unused)}: without effect, because no side halts (model.halting.side none)")
     if taken.get("--from"):
@@ -106,11 +107,11 @@ def _second_stage(run: Path, *, stage: str, also: bool) -> RunConfig:
         raise UserError(f"--stage {stage}: no stage of this name; allowed: halting")
     if also:
         raise UserError("--from and --stage: a second stage starts from the weights of its own run; leave --from out")
-    folder = find(str(run))
-    config = with_found_files(read_config(folder), folder)
+    found = open_run(run)
+    config = with_found_files(found.config, found.folder)
     if isinstance(config.model, ModelConfig) and config.model.halts and config.model.halting.rule == "act":
         note("note: this run (rule act) puts out the mean of its states; the second stage takes the last one")
-    return second_stage(config, folder)
+    return second_stage(config, found.folder)
 
 
 def _take_accepted(arguments: list[str]) -> list[str]:
@@ -216,10 +217,10 @@ def _check_new(folder: Path) -> None:
     other = "--run FOLDER trains another"
     if is_finished(folder):
         raise UserError(
-            f"{name} holds this run, finished: ut evaluate {here} scores it, "
+            f"{name} holds a finished run: ut evaluate {here} scores it, "
             f"ut train --resume {here} with a higher --minutes or --max-updates continues it, {other}"
         )
-    raise UserError(f"{name} holds this run, not finished: ut train --resume {here} continues it, {other}")
+    raise UserError(f"{name} holds a run that is not finished: ut train --resume {here} continues it, {other}")
 
 
 def _recipe(name: str) -> RunConfig:

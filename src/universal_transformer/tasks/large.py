@@ -6,8 +6,6 @@ import hashlib
 import json
 import re
 import shutil
-import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,10 +16,10 @@ from universal_transformer.data.token_store import StoreWriter, TokenStore, open
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
+from universal_transformer.tasks.reports import Reports
 
 STORES = "tokens"
 """Folder of all stores in the data folder."""
-REPORT_SECONDS = 10.0
 
 Item = TypeVar("Item")
 
@@ -77,11 +75,11 @@ def learned_note(sample: int, count: int, *, what: str) -> list[str]:
 
 
 class Progress:
-    """Says on stderr every ten seconds how much of a source was read, for what takes minutes."""
+    """Says how much of a source was read."""
 
     def __init__(self, source: str) -> None:
         self._source = show_path(source)
-        self._due = time.monotonic() + REPORT_SECONDS
+        self._reports = Reports()
 
     def seen(self, items: Iterable[Item], *, size: Callable[[Item], int], total: int = 0, what: str) -> Iterator[Item]:
         """Yield items as they are, of `total` characters; 0 if that is not known."""
@@ -89,7 +87,6 @@ class Progress:
         for item in items:
             yield item
             done += size(item)
-            if (now := time.monotonic()) >= self._due:
-                self._due = now + REPORT_SECONDS
+            if self._reports.due():
                 of = f" of {total / 1e6:,.0f}" if total else ""
-                sys.stderr.write(f"{self._source}: {what}: {done / 1e6:,.0f}{of} million characters\n")
+                self._reports.say(f"{self._source}: {what}: {done / 1e6:,.0f}{of} million characters")

@@ -21,6 +21,7 @@ from universal_transformer.files import show, show_path
 from universal_transformer.tasks.boards import Board, BoardShape
 from universal_transformer.tasks.codecs import SavedCodec, token_fields
 from universal_transformer.tasks.lazy import LazyExamples
+from universal_transformer.tasks.reports import Reports
 from universal_transformer.tasks.task import Codec, Task
 from universal_transformer.typed import AtLeastOne, NumberOf, check
 
@@ -159,8 +160,10 @@ class SudokuData:
         """Draw different boards of a part, with each number of given cells in turn; UserError if there are too few."""
         draw, (least, most) = Random(f"sudoku {self.side} {self.seed} {name}"), self.numbers
         found: dict[Board, None] = {}
-        misses = 0
+        misses, reports = 0, Reports()
         while len(found) < count:
+            if reports.due():
+                reports.say(f"sudoku {self.side} × {self.side}: {len(found):,} of {count:,} boards drawn for {name}")
             givens = least + len(found) % (most - least + 1)
             board = self._board(givens, parts, draw)
             if board and board not in found:

@@ -179,6 +179,7 @@ def read_conll(path: str | Path, *, token_column: int = 1, tag_column: int = 0) 
     without sentences.
     """
     name, rows = show_path(path), []
+    ids = set()
     sentence: list[tuple[str, str]] = []
     first = number = 0
     for number, line in read_lines(path):
@@ -188,11 +189,18 @@ def read_conll(path: str | Path, *, token_column: int = 1, tag_column: int = 0) 
         if not line.strip() or _is_left_out(line, token_column=token_column):
             continue
         first = first if sentence else number
+        if "\t" in line:  # comments without a value, such as "# newpar", have none
+            ids.add(_begins_with_id(line))
         sentence.append(_token_and_tag(line, f"{name}:{number}", token_column=token_column, tag_column=tag_column))
     if sentence:
         rows.append(_row(first, sentence))
     if not rows:
         raise UserError(f"{name}:{max(number, 1)}: no sentence; expected one token a line, with its tag")
+    if token_column == 1 and ids == {True}:
+        raise UserError(
+            f"{name}: the first of ten columns has the number of each token, as in CoNLL-U, and no "
+            "tokens; its words and their parts of speech: --data.token-column 2 --data.tag-column 4"
+        )
     return TextTable(name=name, rows=tuple(rows))
 
 
@@ -214,6 +222,12 @@ def _is_left_out(line: str, *, token_column: int) -> bool:
         return bool(between) or first[0] == "#" or first == "-DOCSTART-"
     comment = line.startswith("# ") and " = " in line and "\t" not in line
     return comment or first == "-DOCSTART-"
+
+
+def _begins_with_id(line: str) -> bool:
+    """Return whether a line has the columns of CoNLL-U, of which the first is the number of a token, or a range."""
+    columns = line.split("\t")
+    return len(columns) == COLUMNS_OF_CONLL_U and bool(re.fullmatch(r"[0-9]+([-.][0-9]+)?", columns[0].strip()))
 
 
 def _token_and_tag(line: str, where: str, *, token_column: int, tag_column: int) -> tuple[str, str]:

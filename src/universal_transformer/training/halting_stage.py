@@ -60,10 +60,10 @@ def second_stage(config: RunConfig, run: Path) -> RunConfig:
     )
 
 
-def check_second_stage(config: RunConfig, changes: Mapping[str, Any]) -> None:
-    """UserError for changes of a second stage that it cannot fit, or that have no effect on it.
+def changed_second_stage(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
+    """Return the configuration of a second stage with changes, which are values by the names of their fields.
 
-    ``config``: with the changes, which are values by the names of their fields.
+    UserError for changes that it cannot fit, or that have no effect on it.
     """
     for name in changes:
         if name.startswith("model.") and not name.startswith(FITTED):
@@ -71,6 +71,7 @@ def check_second_stage(config: RunConfig, changes: Mapping[str, Any]) -> None:
             raise UserError(f"--stage halting: {name}: the model is that of the run; it can change in {allowed}")
         if name.removeprefix("training.") in WITHOUT_EFFECT and name.startswith("training."):
             raise UserError(f"--stage halting: {name}: without effect on a second stage; leave it out")
+    config = replaced(config, changes)
     assert isinstance(config.model, ModelConfig)
     if config.model.step.norm == "deep" and (
         caps := {"model.depth.max_steps", "model.depth.decoder_max_steps"} & set(changes)
@@ -80,6 +81,7 @@ def check_second_stage(config: RunConfig, changes: Mapping[str, Any]) -> None:
             "would be those of another model; leave it out"
         )
     _check_steps(config.model, where="--stage halting")
+    return config
 
 
 def _check_steps(model: ModelConfig, *, where: str) -> None:
