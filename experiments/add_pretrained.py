@@ -108,8 +108,6 @@ MODELS: dict[str, Description] = {
         "numbers from their last digit; the codec reverses them, so that users read and write them as usual.",
         example="123+456",
         failures=(
-            "Most sums of numbers that share many digits at the same places are wrong, such as 1000000+1000000: "
-            "results/equal_digits.md. The tests have random digits.",
             "Many sums of two numbers with 2,000 symbols together have a wrong digit: see the table.",
             UNTESTED,
             "It was trained on numbers without leading zeros. Others are answered without a warning.",

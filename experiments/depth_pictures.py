@@ -15,7 +15,6 @@ Measures nothing. Writes two pictures into docs/images:
 from __future__ import annotations
 
 import json
-import math
 import re
 import statistics
 import textwrap
@@ -141,7 +140,7 @@ def steps_by_need() -> None:
 
 
 def solved(ax: Axes, side: int) -> None:
-    """Share of boards solved by steps at test time, with the standard error of a share of so many boards."""
+    """Share of boards solved by steps at test time, with its standard error (experiments/sudoku_steps.py)."""
     models: dict[str, list[dict[str, Any]]] = {}
     for line in lines_of("sudoku_steps.jsonl"):
         if line["side"] == side and tuple(line["givens"]) == GIVENS[side]:
@@ -149,7 +148,7 @@ def solved(ax: Axes, side: int) -> None:
             models.setdefault(f"trained with {drawn}{line['trained_steps']} steps", []).append(line)
     for (label, own), (colour, marker) in zip(models.items(), STYLES, strict=False):
         shares = [line["solved"] / line["count"] for line in own]
-        errors = [100 * math.sqrt(p * (1 - p) / line["count"]) for p, line in zip(shares, own, strict=True)]
+        errors = [line["error"] for line in own]
         ax.errorbar([line["steps"] for line in own], [100 * p for p in shares], yerr=errors, color=colour,
                     marker=marker, markersize=5, linewidth=1.6, capsize=3, label=label)  # fmt: skip
         ax.axvline(own[0]["trained_steps"], color=colour, linewidth=1.2, linestyle="--", zorder=0)

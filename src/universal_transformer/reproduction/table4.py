@@ -58,6 +58,14 @@ Transformer; the small one is narrower, so that it has as many parameters.""",
                 for length in (1000, 2000)
             },
         ),
+        Grid(
+            title="Addition of similar numbers",
+            models=titles("distance-positions"),
+            columns={
+                f"{length}": Column(run="addition", group=f"length {length}, similar numbers", metrics=_SCORES)
+                for length in (40, 80, 200, 400, 1000, 2000)
+            },
+        ),
     ],
     deviations=[
         "The paper does not say how many examples it trained and tested on: ours are generated when needed, "
@@ -70,5 +78,8 @@ Transformer; the small one is narrower, so that it has as many parameters.""",
         "The row distance positions takes 2 steps (3 for addition). Its positions are rotary coordinates, in "
         "attention to the source too, with a sink, scattered in training. For reverse they count from both ends; for "
         "addition they restart after the plus, are spread over random windows, and the transition is a convolution.",
+        "For addition, a fifth of the training sources of this row are similar numbers: they have few different "
+        "digits, and many of them are equal at the same places. The other sources are random numbers, as in all other "
+        "rows.",
     ],
 )
