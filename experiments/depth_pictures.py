@@ -15,6 +15,7 @@ Measures nothing. Writes two pictures into docs/images:
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 import textwrap
@@ -140,22 +141,41 @@ def steps_by_need() -> None:
 
 
 def solved(ax: Axes, side: int) -> None:
-    """Share of boards solved by steps at test time, with its standard error (experiments/sudoku_steps.py)."""
-    models: dict[str, list[dict[str, Any]]] = {}
+    """Share of boards solved by steps at test time: the mean over seeds with its deviation, or one share and its error.
+
+    The standard errors are those of experiments/sudoku_steps.py.
+    """
+    models: dict[str, dict[int, list[dict[str, Any]]]] = {}
     for line in lines_of("sudoku_steps.jsonl"):
-        if line["side"] == side and tuple(line["givens"]) == GIVENS[side]:
+        if line["side"] == side:
             drawn = "1 to " if line["depth"] == "random" else ""
-            models.setdefault(f"trained with {drawn}{line['trained_steps']} steps", []).append(line)
+            name = f"trained with {drawn}{line['trained_steps']} steps"
+            models.setdefault(name, {}).setdefault(line["steps"], []).append(line)
+    several = False
     for (label, own), (colour, marker) in zip(models.items(), STYLES, strict=False):
-        shares = [line["solved"] / line["count"] for line in own]
-        errors = [line["error"] for line in own]
-        ax.errorbar([line["steps"] for line in own], [100 * p for p in shares], yerr=errors, color=colour,
-                    marker=marker, markersize=5, linewidth=1.6, capsize=3, label=label)  # fmt: skip
-        ax.axvline(own[0]["trained_steps"], color=colour, linewidth=1.2, linestyle="--", zorder=0)
-    lines = [line for own in models.values() for line in own]
+        shares = [[100 * line["solved"] / line["count"] for line in lines] for lines in own.values()]
+        means, several = list(map(statistics.mean, shares)), len(shares[0]) > 1
+        ax.axvline(next(iter(own.values()))[0]["trained_steps"], color=colour, linewidth=1.2, linestyle="--", zorder=0)
+        if several:
+            spreads = list(map(statistics.stdev, shares))
+            low, high = ([m + sign * s for m, s in zip(means, spreads, strict=True)] for sign in (-1, 1))
+            ax.fill_between([*own], low, high, color=colour, alpha=0.13, linewidth=0)
+        else:
+            spreads = [standard_error(lines[0]) for lines in own.values()]
+        ax.errorbar([*own], means, yerr=None if several else spreads, color=colour, marker=marker, markersize=5,
+                    linewidth=1.6, capsize=3, label=label)  # fmt: skip
+    lines = [line for own in models.values() for found in own.values() for line in found]
     ax.set_xticks(sorted({line["steps"] for line in lines}))
-    title = f"Sudoku {side} × {side}, {lines[0]['count']:,} boards"
-    finish(ax, title=title, x="steps at test time", y="boards solved ± standard error, %", where="lower right")
+    seeds = len({line["seed"] for line in lines})
+    title = f"Sudoku {side} × {side}, {lines[0]['count']:,} boards, {seeds} seed{'s' * several}"
+    spread = "standard deviation" if several else "standard error"
+    finish(ax, title=title, x="steps at test time", y=f"boards solved ± {spread}, %", where="lower right")
+
+
+def standard_error(line: dict[str, Any]) -> float:
+    """Return the standard error of a share in per cent; of 9 × 9 cells no two boards are symmetric."""
+    share = line["solved"] / line["count"]
+    return line.get("error", 100 * math.sqrt(share * (1 - share) / line["count"]))
 
 
 def errors_of_stories(ax: Axes) -> None:
@@ -189,7 +209,7 @@ def steps_at_test() -> None:
         rows=2,
         columns=2,
         title="Do more steps than in training help?",
-        subtitle="Sudoku: one seed of training. Stories: mean over seeds, with a band of one standard deviation",
+        subtitle="Mean over seeds where there are several, with a band of one standard deviation",
     )
     for ax, side in zip(axes, GIVENS, strict=False):
         solved(ax, side)

@@ -52,10 +52,10 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
     yield "the standard error of the difference from the steps of training."
     for side, columns in STEPS.items():
         own = [line for line in lines if line["side"] == side]
-        counts = {f"{tuple(line['givens'])}: {line['groups']:,}" for line in own if "groups" in line}
+        counts = {f"{line['groups']:,}" for line in own if "groups" in line}
         yield f"\n## {side} × {side} cells\n"
         if counts:
-            yield f"Boards that are not symmetric to each other, by given cells: {', '.join(sorted(counts))}.\n"
+            yield f"Boards that are not symmetric to each other: {', '.join(sorted(counts))}.\n"
         yield "| trained steps | given cells | seed | " + " | ".join(map(str, columns)) + " |"
         yield "|---|---|---|" + "---|" * len(columns)
         rows: dict[tuple[str, ...], dict[int, dict[str, Any]]] = {}
@@ -63,7 +63,7 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
             trained = f"{'1 to ' * (line['depth'] == 'random')}{line['trained_steps']}"
             names = (trained, "{} to {}".format(*line["givens"]), f"{line['seed']}")
             rows.setdefault(names, {})[line["steps"]] = line
-        for names, found in rows.items():
+        for names, found in sorted(rows.items()):
             cells = [cell(found[steps]) if steps in found else "" for steps in columns]
             yield "| " + " | ".join((*names, *cells)) + " |"
 

@@ -46,6 +46,14 @@ def test_the_page_of_steps_by_need_is_computed_from_the_recorded_lines():
     assert "".join(f"{row}\n" for row in rows) == (ROOT / "results" / "steps_by_need.md").read_text(encoding="utf-8")
 
 
+def test_standard_errors_count_symmetric_boards_as_one_observation():
+    clustered = script("sudoku_steps")["clustered"]
+    apart = {f"{board}": int(board < 30) for board in range(100)}
+    assert clustered(apart, dict.fromkeys(apart, 1)) == pytest.approx(100 * (0.3 * 0.7 / 100) ** 0.5)
+    alike = {f"{group}": 10 * int(group < 3) for group in range(10)}  # as many boards, ten of each kind
+    assert clustered(alike, dict.fromkeys(alike, 10)) == pytest.approx(100 * (0.3 * 0.7 / 10) ** 0.5)
+
+
 def test_no_recorded_command_has_a_path_of_one_machine():
     for path in (ROOT / "results").glob("*.jsonl"):
         for line in path.read_text(encoding="utf-8").splitlines():
