@@ -101,7 +101,7 @@ def read_tables() -> Iterator[tuple[Result, float | None]]:
             if not halts(one.settings) and (key not in best or one.rank < best[key].rank):
                 best[key] = one
         for one in filter(lambda one: halts(one.settings), results):
-            row = one.row.replace("ut-halting", "ut").replace("/halting", "/fixed")
+            row = one.row.replace("-2x", "").replace("ut-halting", "ut").replace("/halting", "/fixed")
             twin = best.get((row, one.seed, positions(one)))
             yield one, None if twin is None else one.rank[0] / twin.rank[0] - 1
 
@@ -160,8 +160,8 @@ INTRODUCTION = """\
 `python experiments/collapse.py` computes this page from the results of the tables, of the depth study and of the
 defaults for own files. A side is warned about when nearly all of its positions take one step (shallow), the cap (deep)
 or the same number (constant). It is *alike* when at least 95 % of its positions take the same number of steps.
-*Worse by* compares validation with that of the run of the same recipe at a fixed depth (error of classifiers, else
-cross-entropy); a run is *worse* above 2 %.
+*Worse by* compares validation with that of the run of the same recipe at a fixed depth, also where the cap is twice
+that depth (error of classifiers, else cross-entropy); a run is *worse* above 2 %.
 
 Tables record the steps of each side since November 2026. Of earlier runs with an encoder and a decoder they have the
 deviation of a side only if it was warned about: sides that should have been warned about and were not are found only
@@ -174,6 +174,8 @@ def page() -> str:
     runs = list(read_tables())
     sides = [*(side for one, excess in runs for side in of_result(one, excess)), *read_defaults()]
     unseen = [one for one, _ in runs if not list(of_result(one, None))]
+    partly = [one for one, _ in runs if not (one.steps or one.steps_by_supports) and one not in unseen]
+    warnings = sum(side.warned() for one in partly for side in of_result(one, None))
     quiet = [one for one in sides if (one.excess or 0) > BETTER and not one.warned()]
     lines = [
         *INTRODUCTION.splitlines(),
@@ -201,7 +203,8 @@ def page() -> str:
         "## Sides",
         "",
         f"{len(sides)} sides of {len({one.run for one in sides})} rows. No side of {len(unseen)} more runs has a "
-        f"recorded deviation: {', '.join(f'{one.table} {one.row}' for one in unseen)}.",
+        f"recorded deviation: {', '.join(f'{one.table} {one.row}' for one in unseen)}. {len(partly)} earlier runs have "
+        f"only the sides that were warned about, with {warnings} warnings: a missed side would not be seen there.",
         "",
         "| run | side | steps | alike | worse by | kind |",
         "|---|---|---|---|---|---|",

@@ -112,6 +112,8 @@ def small_recurrence(
     min_steps=1,
     halting=False,
     bias=None,
+    rotary_source=False,
+    source_sink=False,
     coordinates=None,
     checkpointed=False,
     threshold=0.99,
@@ -123,7 +125,14 @@ def small_recurrence(
     module = Recurrence(
         coordinates or Coordinates(SIZES, max_steps=max_steps),
         [
-            small_block(decoder=decoder, cross_attention=cross_attention, norm=norm, transition=transition)
+            small_block(
+                decoder=decoder,
+                cross_attention=cross_attention,
+                norm=norm,
+                transition=transition,
+                rotary_source=rotary_source,
+                source_sink=source_sink,
+            )
             for _ in range(count)
         ],
         depth=Depth(max_steps, min_steps, threshold),
@@ -153,8 +162,8 @@ def spread(module, *, logit=-0.4):
         timed = module.coordinates(states, encoding, step=step, num_steps=2, signals=signals)
         source = None
         if module.blocks[0].cross_attention is not None:
-            source = module.blocks[0].cross_attention.project_source(states)
-        states = module.blocks[0](timed, causal=module.decoder, source=source)
+            source = module.blocks[0].cross_attention.project_source(states, rotary=encoding.rotary)
+        states = module.blocks[0](timed, causal=module.decoder, source=source, rotary=encoding.rotary)
     module.halting.bias.fill_(logit - float((timed @ module.halting.weight[0]).mean()))
 
 
@@ -182,7 +191,10 @@ def go(
 ):
     """Run a recurrence over states, positions counted over the real ones."""
     where = torch.arange(states.shape[1]).unsqueeze(0) if padding is None else count_positions(padding)
-    projected = None if source is None else recurrence.project_source(source, padding=source_padding)
+    projected = None
+    if source is not None:
+        places = recurrence.coordinates.encode(torch.arange(source.shape[1]).unsqueeze(0))
+        projected = recurrence.project_source(source, padding=source_padding, rotary=places.rotary)
     encoding = recurrence.coordinates.encode(where, padding=padding)
     depth = recurrence.depth(max_steps=max_steps, threshold=threshold, exit=exit)
     return recurrence(states, encoding=encoding, padding=padding, source=projected, depth=depth, **call)

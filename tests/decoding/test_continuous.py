@@ -41,12 +41,26 @@ STREAMS = {
     "two blocks": {"halting": True, "layers_per_step": 2},
     "three blocks, pre": {"halting": True, "layers_per_step": 3, "norm": "pre"},
     "without remainder": {"halting": True, "remainder_at_cap": False, "attention_bias": True},
+    "rotary, fixed": {"position_coordinates": "rotary", "norm": "pre"},
+    "rotary": {"position_coordinates": "rotary", "halting": True},
+    "rotary, pre, no steps": {
+        "position_coordinates": "rotary",
+        "halting": True,
+        "norm": "pre",
+        "step_coordinates": "none",
+        "attention_bias": True,
+    },
+    "rotary, two blocks": {
+        "position_coordinates": "rotary",
+        "halting": True,
+        "norm": "pre",
+        "layers_per_step": 2,
+    },
     **{name: fields for name, fields in HALTING.items() if name.endswith("frozen")},
 }
 BATCHES = {
     "evolving": {"halting": True, "halting_state": "evolving"},
     "convolution": {"transition": "separable_convolution"},
-    "rotary": {"position_coordinates": "rotary"},
     "untied": {"tied": False},
     "layered": {"plain_layers_before": 1},
 }
@@ -103,6 +117,16 @@ def test_a_request_comes_out_as_it_does_alone_whenever_it_arrives(name, architec
             same(result, wanted(sampling)[number])
 
     check()
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_distances_to_the_source_are_those_of_each_request(norm):
+    """Rotary queries to sources of different lengths, each with a sink."""
+    model, requests = model_and_requests(
+        "encoder_decoder", {"position_coordinates": "distance", "source_sink": True, "halting": True, "norm": norm}
+    )
+    for number, result in generate_continuously(model, requests, slots=3, capacity=30):
+        same(result, alone(model, requests[number // 3]))
 
 
 def test_limits_and_thresholds_are_those_of_generate():

@@ -33,6 +33,9 @@ CHOICES = [
     {"norm": "pre", "max_steps": 12, "coordinates": coordinates(step="none")},
     {"layers_per_step": 2, "cross_attention": True},
     {"layers_per_step": 3, "norm": "pre", "max_steps": 9},
+    {"coordinates": coordinates(position="rotary")},
+    {"coordinates": coordinates(position="rotary"), "norm": "pre", "cross_attention": True, "rotary_source": True},
+    {"coordinates": coordinates(position="rotary", step="none"), "norm": "pre", "layers_per_step": 2},
 ]
 
 
@@ -51,7 +54,9 @@ def test_outputs_steps_and_the_cache_itself_are_those_of_all_steps(choices, belo
             memory = None
             if module.blocks[0].cross_attention is not None:
                 source = torch.ones(3, 4, WIDTH, dtype=torch.float64).cumsum(1)
-                memory = module.project_source(source, padding=right_padding((4, 2, 3), 4))
+                where = module.coordinates.encode(torch.arange(4).unsqueeze(0))
+                hidden = right_padding((4, 2, 3), 4)
+                memory = module.project_source(source, padding=hidden, rotary=where.rotary)
             cache = cache_for(module, batch=3, capacity=length)
             found.append((*piecewise(module, states, pieces, cache=cache, padding=padding, source=memory), cache))
     real = torch.ones(3, length, dtype=torch.bool) if padding is None else ~padding
@@ -107,7 +112,6 @@ def test_rows_without_a_token_keep_no_loop_alive():
     [
         {"state": "evolving"},
         {"transition": "separable_convolution"},
-        {"coordinates": coordinates(position="rotary")},
     ],
     ids=str,
 )

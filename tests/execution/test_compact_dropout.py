@@ -33,6 +33,7 @@ def drawn(form, *, dropouts, norm):
         {"dropout": 0.3},
         {"transition_dropout": 0.4},
         {"attention_dropout": 0.4, "layers_per_step": 2},
+        {"attention_dropout": 0.4, "position_coordinates": "rotary"},
     ],
     ids=lambda chosen: "-".join(chosen),
 )

@@ -23,6 +23,9 @@ COORDINATES = {
     "at the input": {"injection": "input"},
     "learned": {"position": "learned", "step": "learned"},
     "nothing": {"position": "none", "step": "none"},
+    "rotary": {"position": "rotary"},
+    "rotary, no steps": {"position": "rotary", "step": "none"},
+    "rotary, learned steps": {"position": "rotary", "step": "learned"},
 }
 CHOICES = [
     {"output": "mean"},
@@ -131,6 +134,27 @@ def test_compact_is_masked_with_a_larger_residual(blocks, decoder, learn, runs):
     assert len(ours[1][~padding].unique()) > 1
 
 
+@pytest.mark.usefixtures("recalling")
+@pytest.mark.parametrize("learn", [True, False], ids=["training", "inference"])
+@pytest.mark.parametrize("norm", ["post", "pre", "deep"])
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize(("padded", "step"), [(True, "sinusoidal"), (False, "sinusoidal"), (True, "none")])
+def test_rotary_positions_to_the_source_and_in_several_blocks(padded, step, blocks, norm, learn, runs):
+    """Queries and keys are turned by their positions: those of each sequence, or one row for all without padding."""
+    module = small_recurrence(
+        decoder=True, cross_attention=True, norm=norm, halting=True, max_steps=9, layers_per_step=blocks,
+        rotary_source=True, source_sink=True, coordinates=lively(position="rotary", step=step),
+    )  # fmt: skip
+    states = 5.0 * torch.randn(4, 6, WIDTH, dtype=torch.float64)
+    padding = right_padding((6, 3, 5, 1), 6) if padded else None
+    source = torch.randn(4, 3, WIDTH, dtype=torch.float64)
+    with torch.set_grad_enabled(learn):
+        ours, masked = both(module, states, source, padding=padding, hidden=right_padding((3, 1, 2, 3), 3), learn=learn)
+    assert runs
+    torch.testing.assert_close(ours, masked, **NEAR[torch.float64])
+    assert len(ours[1].unique()) > 2
+
+
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize(("batch", "padded"), [(1, False), (1, True), (4, True), (12, False)])
 @pytest.mark.parametrize("causal", [False, True])
@@ -145,10 +169,11 @@ def test_any_number_of_sequences_any_padding_short_or_long(norm, batch, padded, 
     assert len(runs) == 2
 
 
+@pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_single_precision_too(norm, runs):
+def test_single_precision_too(norm, position, runs):
     """Relative to the largest number of each tensor: sums of many terms round as these do."""
-    module = small_recurrence(norm=norm, halting=True, max_steps=9).float()
+    module = small_recurrence(norm=norm, halting=True, max_steps=9, coordinates=lively(position=position)).float()
     states = torch.randn(16, 6, WIDTH)
     for learn in (True, False):
         with torch.set_grad_enabled(learn):
@@ -158,10 +183,11 @@ def test_single_precision_too(norm, runs):
     assert len(runs) == 2
 
 
+@pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("learn", [True, False], ids=["training", "inference"])
-def test_in_bfloat16_it_is_no_further_from_single_precision_than_the_masked_form(norm, learn, runs):
-    module = small_recurrence(norm=norm, halting=True, max_steps=9).float()
+def test_in_bfloat16_it_is_no_further_from_single_precision_than_the_masked_form(norm, learn, position, runs):
+    module = small_recurrence(norm=norm, halting=True, max_steps=9, coordinates=lively(position=position)).float()
     states, padding = torch.randn(16, 6, WIDTH), right_padding([6 - row % 4 for row in range(16)], 6)
     exact = copy.deepcopy(module)
     exact.executor = None

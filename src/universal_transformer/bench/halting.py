@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -11,6 +12,7 @@ from universal_transformer.bench.random_models import (
     QUICK,
     BenchmarkSizes,
     Norm,
+    Position,
     apply,
     bound,
     calibrate,
@@ -24,7 +26,12 @@ from universal_transformer.execution.install import HaltingExecution, install
 from universal_transformer.nn.recurrence import Recurrence
 
 STEPS, SHARE = 10, 0.3
-LABELS: dict[Norm, str] = {"post": "", "pre": " (pre-norm)"}
+LABELS: dict[tuple[Norm, Position], str] = {
+    ("post", "sinusoidal"): "",
+    ("pre", "sinusoidal"): " (pre-norm)",
+    ("pre", "rotary"): " (pre-norm, rotary)",
+}
+"""Norm and positions that are measured -> what its comparisons are called."""
 
 NARROW = BenchmarkSizes(width=128, heads=4, filter_width=512, batch=16, length=64, max_steps=STEPS)
 WIDE = BenchmarkSizes(width=512, heads=8, filter_width=2048, batch=16, length=64, max_steps=STEPS)
@@ -78,15 +85,16 @@ def inference(
     settings: Settings,
     name: str = "inference",
     norm: Norm = "post",
+    position: Position = "sinusoidal",
 ) -> Measurement:
     """Compare compact with masked, without gradients. ``least`` is the required share of the bound."""
-    module, states = encoder(shape, halting=True, norm=norm).eval(), inputs(shape)
+    module, states = encoder(shape, halting=True, norm=norm, position=position).eval(), inputs(shape)
     trace = calibrate(module, states, share=share)
     sides = in_both_forms(lambda form: infer(module, states, form=form))
     times = alternate(sides, seconds=settings.seconds)
     return Measurement(
         case="halting",
-        name=f"{name}{LABELS[norm]}: {shape}",
+        name=f"{name}{LABELS[norm, position]}: {shape}",
         shape=vars(shape),
         **comparison(times, ours="compact", over="masked"),
         bound=bound(trace) if name == "inference" else None,
@@ -95,16 +103,18 @@ def inference(
     )
 
 
-def training(shape: BenchmarkSizes, *, settings: Settings, norm: Norm = "post") -> list[Measurement]:
+def training(
+    shape: BenchmarkSizes, *, settings: Settings, norm: Norm = "post", position: Position = "sinusoidal"
+) -> list[Measurement]:
     """Compare time and peak memory of compact with masked, forward and backward; memory without the parameters."""
-    module, states = encoder(shape, halting=True, norm=norm).train(), inputs(shape)
+    module, states = encoder(shape, halting=True, norm=norm, position=position).train(), inputs(shape)
     trace, direction = calibrate(module, states, share=SHARE), inputs(shape, seed=2)
     sides = in_both_forms(lambda form: train(module, states, direction, form=form))
     times = alternate(sides, seconds=settings.seconds)
     details = step_statistics(trace, max_steps=shape.max_steps)
     time = Measurement(
         case="halting",
-        name=f"training{LABELS[norm]}: {shape}",
+        name=f"training{LABELS[norm, position]}: {shape}",
         shape=vars(shape),
         **comparison(times, ours="compact", over="masked"),
         bound=bound(trace),
@@ -114,7 +124,7 @@ def training(shape: BenchmarkSizes, *, settings: Settings, norm: Norm = "post") 
     peaks = {name: peak_bytes(side, device=states.device) for name, side in sides.items()}
     memory = replace(
         time,
-        name=f"training memory{LABELS[norm]}: {shape}",
+        name=f"training memory{LABELS[norm, position]}: {shape}",
         seconds={},
         turns=0,
         ratio=peaks["masked"] / peaks["compact"],
@@ -130,14 +140,13 @@ def run(settings: Settings) -> list[Measurement]:
         one = inference(QUICK, share=SHARE, least=0.0, settings=settings)
         return [one, *training(QUICK, settings=settings)]
     measurements = list[Measurement]()
-    for norm in LABELS:
-        measurements += [
-            inference(shape, share=SHARE, least=least, settings=settings, name="inference", norm=norm)
-            for shape, least in INFERENCE
-        ]
+    for norm, position in LABELS:
+        measure = partial(inference, settings=settings, norm=norm, position=position)
+        measurements += [measure(shape, share=SHARE, least=least) for shape, least in INFERENCE]
         for shape in TRAINING:
-            measurements += training(shape, settings=settings, norm=norm)
-        for shape, share in LITTLE_TO_SAVE:
-            name = f"little to save, {share} of the cap"
-            measurements.append(inference(shape, share=share, least=0.95, settings=settings, name=name, norm=norm))
+            measurements += training(shape, settings=settings, norm=norm, position=position)
+        measurements += [
+            measure(shape, share=share, least=0.95, name=f"little to save, {share} of the cap")
+            for shape, share in LITTLE_TO_SAVE
+        ]
     return measurements

@@ -12,13 +12,14 @@ from universal_transformer.models.depth import recurrence
 from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
+from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, HaltingConfig, Sizes, StepConfig
 from universal_transformer.nn.halting import HaltingUnit
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
 
 RandomGenerator = TypeVar("RandomGenerator", EncoderDecoder, LanguageModel)
 Norm = Literal["post", "pre"]
+Position = Literal["sinusoidal", "rotary"]
 SPREAD = 2.0
 """Standard deviation of the halting logits over positions; it makes the steps differ between positions."""
 
@@ -52,13 +53,21 @@ QUICK = BenchmarkSizes(width=16, heads=2, filter_width=32, batch=2, length=12, m
 """Sizes that only show that a case runs."""
 
 
-def encoder(shape: BenchmarkSizes, *, halting: bool, decoder: bool = False, norm: Norm = "post") -> Recurrence:
-    """Build the recurrence of the paper with random weights (ReLU, sinusoids at every step), without dropout."""
+def encoder(
+    shape: BenchmarkSizes,
+    *,
+    halting: bool,
+    decoder: bool = False,
+    norm: Norm = "post",
+    position: Position = "sinusoidal",
+) -> Recurrence:
+    """Build a recurrence with random weights (ReLU, signals at every step), without dropout: by default the paper's."""
     config = ModelConfig(
         architecture="language_model" if decoder else "classifier",
         sizes=shape.sizes,
         depth=DepthConfig(max_steps=shape.max_steps),
         step=StepConfig(norm=norm, dropout=0.0),
+        coordinates=CoordinatesConfig(position=position),
         halting=HaltingConfig(side="both" if halting else "none"),
     )
     torch.manual_seed(0)

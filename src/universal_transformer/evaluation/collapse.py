@@ -32,14 +32,14 @@ from universal_transformer.evaluation.report import Side, StepCounts
 Kind = Literal["shallow", "deep", "constant"]
 
 SHALLOW = 1.05
-"""Mean number of steps. With 1.2, six more recorded sides are warned about: 6 to 12 % of their positions take two steps
-or more, and a fixed depth, where it was trained too, is not better."""
+"""Mean number of steps. With 1.2, recorded sides are warned about of which 6 to 12 % of the positions take two steps or
+more (`results/collapse.md` compares the thresholds)."""
 DEEP = 0.99
-"""Mean number of steps, as a share of the cap. With 0.95, two sides whose positions differ in their steps are
-warned about."""
+"""Mean number of steps, as a share of the cap. With 0.95, sides are warned about whose positions differ in their
+steps."""
 CONSTANT = 0.2
 """Standard deviation of the number of steps. Where 5 % of the positions take one step more or less than all others, it
-is 0.22. With 0.05, six sides are missed of which at least 95 % of the positions take the same number."""
+is 0.22. With 0.05, sides are missed of which at least 95 % of the positions take the same number."""
 FAKE = 1.1
 """Loss at the exit, as a multiple of its expectation. With 1, exits that take all steps are warned about: the last
 steps of a model can be more confident in wrong answers than the steps before."""

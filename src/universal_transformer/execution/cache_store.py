@@ -8,8 +8,9 @@ at step ``t`` reads one slot and does not depend on which positions have halted.
 
 import torch
 
-from universal_transformer.axes import Float, Index, Int, Rows, Tensor
+from universal_transformer.axes import Float, Index, Int, KeysAndValues, Rows, Tensor
 from universal_transformer.execution.projection import HaltedProjection
+from universal_transformer.execution.rows import Angles, turned
 from universal_transformer.nn.attention import SelfAttention
 from universal_transformer.nn.cache import KeyValueCache
 
@@ -57,14 +58,33 @@ class CacheStore:
             return sequence + (self.first + step * self.stride) * self.sequences
         return torch.add(sequence, step * self.stride + self.first, alpha=self.sequences)
 
-    def query(self, states: Rows, *, slot: Index, position: Index, shown: Rows | None = None) -> Rows:
-        """Queries of rows, whose keys and values (of ``shown``, if given) are written to their slots first."""
+    def query(
+        self,
+        states: Rows,
+        *,
+        slot: Index,
+        position: Index,
+        shown: Rows | None = None,
+        angles: Angles | None = None,
+    ) -> Rows:
+        """Queries of rows, whose keys and values (of ``shown``, if given) are written to their slots first.
+
+        ``angles``: by which queries and keys are turned.
+        """
         width = states.shape[1]
         projected = self.attention.query_key_value(states)
         both = projected if shown is None else self.attention.query_key_value(shown)
+        query, seen = projected[:, :width], both[:, width:]
+        if angles is not None:
+            query, seen = turned(query, angles, num_heads=self.attention.num_heads), self._turned_keys(seen, angles)
         entry = torch.add(position, slot, alpha=self.capacity)
-        self.flat.index_copy_(0, entry, both[:, width:].to(self.flat.dtype))
-        return projected[:, :width]
+        self.flat.index_copy_(0, entry, seen.to(self.flat.dtype))
+        return query
+
+    def _turned_keys(self, both: KeysAndValues, angles: Angles) -> KeysAndValues:
+        """Keys turned by the angles of their rows, and values as they are."""
+        key, value = both.chunk(2, dim=1)
+        return torch.cat((turned(key, angles, num_heads=self.attention.num_heads), value), dim=1)
 
     def keys_at(self, step: int, *, stored: int) -> tuple[RowKeys, RowKeys]:
         """Keys and values of all sequences at one step, of the first ``stored`` positions."""
@@ -77,10 +97,12 @@ class CacheStore:
         both = both.transpose(1, 2)
         return both[:, :heads], both[:, heads:]
 
-    def write_deeper(self, base: Rows, *, step: int | Index, sequence: Index, position: Index) -> None:
+    def write_deeper(
+        self, base: Rows, *, step: int | Index, sequence: Index, position: Index, angles: Angles | None = None
+    ) -> None:
         """Write keys and values of halted rows with ``b = h + π``, which made ``step`` steps, to all deeper steps.
 
-        Without a projection they are those of the last step.
+        Without a projection they are those of the last step, whose keys are turned already.
         """
         if isinstance(step, int):
             steps: Int[Tensor, "row seen"] = torch.arange(step, self.depth, device=base.device)
@@ -97,6 +119,9 @@ class CacheStore:
             found = self.flat.index_select(0, last).unsqueeze(1).expand(-1, steps.shape[1], -1)
         else:
             found = self.projection.whole(base, steps=known)
+            if angles is not None:
+                each = angles.repeat_interleave(steps.shape[1], dim=1)
+                found = self._turned_keys(found.flatten(0, 1), each).view(found.shape)
         entry = torch.add(position, sequence, alpha=self.capacity).unsqueeze(1)
         entry = torch.add(entry, steps * self.stride + self.first, alpha=self.sequences * self.capacity)
         self.flat.index_copy_(0, entry.flatten(), found.flatten(0, 1).to(self.flat.dtype))

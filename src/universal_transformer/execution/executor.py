@@ -22,7 +22,7 @@ from universal_transformer.execution.policy import (
 )
 from universal_transformer.execution.projection import HaltedProjection
 from universal_transformer.execution.recompute import Recompute, compute
-from universal_transformer.execution.rows import BatchLayout, RowState, indices_of
+from universal_transformer.execution.rows import BatchLayout, RowState, angles_at, indices_of, turned
 from universal_transformer.execution.store import BatchStore
 from universal_transformer.nn.attention import CrossAttention, ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
@@ -230,13 +230,16 @@ class CompactLoop:
         if step >= self.depth.max_steps or not len(rows):
             return
         flat = rows if index is None else index.index_select(0, rows)
-        length = self.context.encoding.positions.shape[1]
+        length, rotary = self.context.encoding.positions.shape[1], self.context.encoding.rotary
+        batch = self.caches[0].sequences
+        angles = None if rotary is None else angles_at(rotary, flat, batch=batch)
         for cache in self.caches:
             cache.write_deeper(
                 base.index_select(0, rows),
                 step=step,
                 sequence=flat.div(length, rounding_mode="floor"),
                 position=flat % length + cache.cache.length,
+                angles=angles,
             )
 
     def _stores(self, progress: HaltingProgress) -> list[BatchStore]:
@@ -250,6 +253,7 @@ class CompactLoop:
                 mask=context.mask,
                 causal=context.causal,
                 halted=progress.entered[number - 1].flatten(0, 1) if number else None,
+                rotary=context.encoding.rotary,
             )
             for number, block in enumerate(self.recurrence.tied_blocks)
         ]
@@ -263,7 +267,7 @@ class CompactLoop:
         sources = self.context.source[self.recurrence.first_slot :]
         crosses = [block.cross_attention for block in self.recurrence.tied_blocks]
         return [
-            RowAttention(attend, partial(_attend_source, cross, source, layout))
+            RowAttention(attend, partial(_attend_source, cross, source, layout, self.context.encoding.rotary))
             for attend, cross, source in zip(own, crosses, sources[: len(crosses)], strict=True)
         ]
 
@@ -273,7 +277,8 @@ class CompactLoop:
         """Self-attention of running rows in a cache, to which their keys and values are written first."""
         context = self.context
         slot = cache.slot(step, layout.sequence)
-        query = cache.query(states, slot=slot, position=layout.position, shown=shown)
+        angles = None if context.encoding.rotary is None else layout.angles(context.encoding.rotary)
+        query = cache.query(states, slot=slot, position=layout.position, shown=shown, angles=angles)
         key, value = cache.keys_at(step, stored=layout.stored + layout.length)
         hidden = context.cached_padding
         mask = None if hidden is None else ~hidden[:, None, None, :]
@@ -292,11 +297,18 @@ class CompactLoop:
 
 
 def _attend_source(
-    attention: CrossAttention | None, source: ProjectedSource, layout: BatchLayout, states: Rows
+    attention: CrossAttention | None,
+    source: ProjectedSource,
+    layout: BatchLayout,
+    rotary: Float[Tensor, "2 rows 1 position half"] | None,
+    states: Rows,
 ) -> Rows:
     """Attention of running rows to the source."""
     assert attention is not None
     dropout = attention.dropout if attention.training else 0.0
     query = apply_linear(attention.query, states)
+    if attention.rotary:
+        assert rotary is not None, "rotary queries need their positions"
+        query = turned(query, layout.angles(rotary), num_heads=attention.num_heads)
     mixed = layout.attend(query, source.key, source.value, mask=source.mask, dropout=dropout)
     return apply_linear(attention.output, mixed)

@@ -10,6 +10,9 @@ whose weights sum to 1. With pre-norm a LayerNorm stands in between,
 where ``c(x) = x - mean(x)``. So ``c(b) γ W`` is computed once, ``c(τ_t) γ W`` is a row of a table, ``σ_t`` is one
 number a position and step, and ``β W`` is a constant as above. Either way a halted position is projected once, when
 it halts, however many steps other positions make.
+
+Rotary positions turn each key by an angle of its position. What is the same for all keys before the turn is not so
+after it, so that it is added to the keys first. A turn is no matrix product: it costs some operations a channel.
 """
 
 from typing import NamedTuple
@@ -113,10 +116,9 @@ class HaltedProjection:
         """The ``part`` that :func:`read` adds at ``step``."""
         return self.part[step] if self.moves and self.part is not None else None
 
-    def shift(self, step: int) -> Float[Tensor, "width"] | None:
-        """The part of all values at ``step`` that :func:`read` leaves out because it is the same for all."""
-        whole = self.constant if self.moves else None if self.part is None else self.part[step]
-        return None if whole is None else whole.chunk(2)[1]
+    def shift(self, step: int) -> Float[Tensor, "channel"] | None:
+        """The part of all keys and values at ``step`` that :func:`read` leaves out because it is the same for all."""
+        return self.constant if self.moves else None if self.part is None else self.part[step]
 
     def whole(self, base: Rows, *, steps: Int[Tensor, "row seen"]) -> Float[Tensor, "row seen channel"]:
         """Complete keys and values of each row at its own ``steps``."""

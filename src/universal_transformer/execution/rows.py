@@ -13,11 +13,26 @@ from universal_transformer.nn.halting import UnitState
 
 BatchKeys = Float[Tensor, "batch heads key head"]
 Mask = Bool[Tensor, "batch 1 1 key"]
+Angles = Float[Tensor, "2 row half"]
+"""Cosines and sines of rotary positions, one for each row."""
+
+
+def angles_at(rotary: Float[Tensor, "2 rows 1 position half"], index: Index, *, batch: int) -> Angles:
+    """The angles of positions with the flat indices ``index`` in a batch."""
+    rows, length = rotary.shape[1], rotary.shape[3]
+    return rotary.flatten(1, 3).index_select(1, index if rows == batch else index % length)
 
 
 def indices_of(marked: Bool[Tensor, "row"], *, count: int) -> Int[Tensor, "count"]:
     """Indices of the ``count`` rows that are marked, without a device synchronisation."""
     return torch.nonzero_static(marked, size=count).squeeze(1)
+
+
+def turned(states: Rows, angles: Angles, *, num_heads: int) -> Rows:
+    """Each head of each row, turned by the angles of the row: ``nn.attention.rotate`` for rows."""
+    cosine, sine = angles.to(states.dtype).unsqueeze(2)
+    first, second = states.view(len(states), num_heads, -1).chunk(2, dim=-1)
+    return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1).flatten(1)
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,10 @@ class BatchLayout:
         if len(kept) == len(self.index):
             return self, kept
         return replace(self, index=self.index.index_select(0, kept), counts=counts), kept
+
+    def angles(self, rotary: Float[Tensor, "2 rows 1 position half"]) -> Angles:
+        """Those of each row, of the angles of all positions; one sequence serves the whole batch."""
+        return angles_at(rotary, self.index, batch=len(self.counts))
 
     def mean(self, values: PerRow) -> PerRow:
         """The mean over the rows of each sequence, for every row."""

@@ -13,8 +13,9 @@ from universal_transformer.axes import Bool, Float, Index, KeysAndValues, Rows, 
 from universal_transformer.execution.kernels import product
 from universal_transformer.execution.projection import HaltedProjection, Projected, read
 from universal_transformer.execution.recompute import Recompute
-from universal_transformer.execution.rows import BatchKeys, BatchLayout
+from universal_transformer.execution.rows import BatchKeys, BatchLayout, turned
 from universal_transformer.nn.attention import SelfAttention
+from universal_transformer.nn.coordinates import rotate
 
 
 class Write(NamedTuple):
@@ -41,9 +42,10 @@ class BatchStore:
         mask: Bool[Tensor, "..."] | None,
         causal: bool,
         halted: Rows | None = None,
+        rotary: Float[Tensor, "2 rows 1 position half"] | None = None,
     ) -> None:
         self.attention, self.projection = attention, projection
-        self.batch, self.mask, self.causal = batch, mask, causal
+        self.batch, self.mask, self.causal, self.rotary = batch, mask, causal, rotary
         self.dropout = attention.dropout if attention.training else 0.0
         self.constant = self._constant()
         # the query's map is a part of one matrix, taken once so that its gradient is added once
@@ -75,7 +77,8 @@ class BatchStore:
         """Self-attention of running rows. What they show is known from :meth:`update`."""
         del shown
         query = product(states, self.weight, self.bias)
-        part, shift = self.projection.at(step), self.projection.shift(step) if self.dropout else None
+        part, needs_shift = self.projection.at(step), self.dropout or self.rotary is not None
+        shift = self.projection.shift(step) if needs_shift else None
         (rows, variance), index = self.new or self._entering(states, layout)
         self.new = None
         if torch.is_grad_enabled() and (query.requires_grad or rows.requires_grad):
@@ -139,7 +142,12 @@ class BatchStore:
     def mix(self, query: Rows, key: BatchKeys, value: BatchKeys, shift: Tensor | None, *, layout: BatchLayout) -> Rows:
         """Attention itself."""
         if shift is not None:
-            value = value + shift.view(key.shape[1], 1, -1)
+            of_keys, of_values = shift.view(2, key.shape[1], 1, -1)
+            key = key if self.rotary is None else key + of_keys
+            value = value + of_values if self.dropout else value
+        if self.rotary is not None:
+            query = turned(query, layout.angles(self.rotary), num_heads=key.shape[1])
+            key = rotate(key, rotary=self.rotary)
         return layout.attend(query, key, value, mask=self.mask, causal=self.causal, dropout=self.dropout)
 
     def accumulate(self, key: BatchKeys, value: BatchKeys, part: Tensor | None, *, step: int) -> Tensor | None:

@@ -20,7 +20,7 @@ from universal_transformer.execution.kernels import attend
 from universal_transformer.execution.memory import allocate_cache
 from universal_transformer.execution.policy import compaction_obstacle, shared_call_obstacle
 from universal_transformer.execution.projection import HaltedProjection
-from universal_transformer.execution.rows import Places, RowState
+from universal_transformer.execution.rows import Angles, Places, RowState, turned
 from universal_transformer.nn.attention import CrossAttention, ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.halting import accumulation_dtype
@@ -70,7 +70,9 @@ class RowStream:
         reach = capacity  # of the learned table, where there is one: requests are checked against it
         if coordinates.position_table is not None:
             reach = min(capacity, len(coordinates.position_table))
-        signal = coordinates.encode(torch.arange(reach, device=device).unsqueeze(0)).signal
+        encoding = coordinates.encode(torch.arange(reach, device=device).unsqueeze(0))
+        signal, rotary = encoding.signal, encoding.rotary
+        self.rotary = None if rotary is None else rotary[:, 0, 0]  # of every position
         self.positions = None if signal is None else signal.squeeze(0).to(weight.dtype)  # π of every position
         self.numbers = torch.arange(capacity, device=device)
         unit = recurrence.stop_unit(depth)
@@ -160,7 +162,8 @@ class RowStream:
         others: list[Attend | None] = [None] * len(own)
         if self.sources:
             crosses = [block.cross_attention for block in self.recurrence.tied_blocks]
-            others = [partial(_attend_source, *pair) for pair in zip(crosses, self.sources, strict=True)]
+            angles = self._angles(rows.layout.position)
+            others = [partial(_attend_source, *pair, angles) for pair in zip(crosses, self.sources, strict=True)]
         result = self.engine.step(rows, attention=[RowAttention(*pair) for pair in zip(own, others, strict=True)])
         assert isinstance(rows.step, Tensor)
         if result is None:
@@ -172,7 +175,7 @@ class RowStream:
             )
             base = rows.seen.index_select(0, ended)
             for cache in self.caches:
-                cache.write_deeper(base, step=step, sequence=sequence, position=position)
+                cache.write_deeper(base, step=step, sequence=sequence, position=position, angles=self._angles(position))
         return ended
 
     def result(self, at: Int[Tensor, "ended"]) -> tuple[Rows, Float[Tensor, "ended"], Index]:
@@ -183,13 +186,19 @@ class RowStream:
         output = output.to(rows.base.dtype)
         return output if norm is None else norm(output), step.to(accumulation_dtype(output.dtype)), position
 
+    def _angles(self, position: Index) -> Angles | None:
+        """The angles of rows at ``position``, where positions are rotary."""
+        return None if self.rotary is None else self.rotary.index_select(1, position)
+
     def _attend(self, cache: CacheStore, states: Rows, *, shown: Rows | None = None) -> Rows:
         """Each row over the positions up to its own, in the slot of its step."""
         rows, attention, size = self.rows, cache.attention, len(states)
         position = rows.layout.position
         stored = int(position.max()) + 1
         slot = cache.slot(rows.step, rows.layout.sequence)
-        query = cache.query(states, slot=slot, position=position, shown=shown).view(size, attention.num_heads, 1, -1)
+        angles = self._angles(position)
+        query = cache.query(states, slot=slot, position=position, shown=shown, angles=angles)
+        query = query.view(size, attention.num_heads, 1, -1)
         if query.device.type == "cpu":
             size = max(1, min(size, policy.MOST_GATHERED // (2 * states.shape[1] * stored)))
         visible = (self.numbers[:stored] <= position.unsqueeze(1))[:, None, None]
@@ -198,9 +207,15 @@ class RowStream:
         return attention.output(torch.cat(mixed).view(states.shape))
 
 
-def _attend_source(attention: CrossAttention | None, source: ProjectedSource, states: Rows) -> Rows:
+def _attend_source(
+    attention: CrossAttention | None, source: ProjectedSource, angles: Angles | None, states: Rows
+) -> Rows:
     """Each row over its own source."""
     assert attention is not None
-    query = attention.query(states).view(len(states), attention.num_heads, 1, -1)
+    query = attention.query(states)
+    if attention.rotary:
+        assert angles is not None, "rotary queries need their positions"
+        query = turned(query, angles, num_heads=attention.num_heads)
+    query = query.view(len(states), attention.num_heads, 1, -1)
     mixed = attend(query, source.key, source.value, mask=source.mask)
     return attention.output(mixed.flatten(1))
