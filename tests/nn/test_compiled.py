@@ -5,6 +5,8 @@ import torch
 from torch._dynamo.utils import counters
 
 from configs import config_of, with_fields
+from universal_transformer.execution import policy
+from universal_transformer.execution.executor import CompactLoop
 from universal_transformer.registry import build
 
 pytestmark = [
@@ -52,3 +54,23 @@ def test_compiled_is_eager_in_outputs_and_gradients(halting):
     # one program for all steps and lengths, halting or not
     assert counters["stats"]["unique_graphs"] == 1
     assert list(eager.state_dict()) == list(compiled.state_dict())
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
+@pytest.mark.parametrize("gradients", [False, True])
+def test_a_whole_model_that_leaves_out_halted_positions_can_be_compiled(position, gradients, monkeypatch):
+    torch._dynamo.reset()
+    monkeypatch.setattr(policy, "LEAST_SAVED", 0)
+    ran, run = [], CompactLoop.run
+    monkeypatch.setattr(CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
+    fields = {"position_coordinates": position, "halting": True, "halting_bias": -0.5, "max_steps": 6, "norm": "pre"}
+    model = build(with_fields(SMALL, **fields)).eval()
+    with torch.no_grad():
+        model.source.recurrence.halting.weight.normal_(std=1.0)
+    source = padded(12)
+    with torch.set_grad_enabled(gradients):
+        eager, compiled = model(source), torch.compile(model, backend="eager")(source)
+    assert ran
+    torch.testing.assert_close(compiled.logits, eager.logits)
+    assert torch.equal(compiled.encoder.steps, eager.encoder.steps)
+    assert len(eager.encoder.steps.unique()) > 2

@@ -90,8 +90,9 @@ CONLL_U = (
 @pytest.mark.parametrize("numbers", [("1", "2"), ("1-2", "1"), ("1", "1.1")])
 def test_the_numbers_of_conll_u_are_not_taken_for_tokens(tmp_path, numbers):
     (tmp_path / "a.conllu").write_text(CONLL_U.format(*numbers))
-    with pytest.raises(UserError, match=r"a\.conllu: .* CoNLL-U.*--data\.token-column 2 --data\.tag-column 4$"):
-        read_conll(tmp_path / "a.conllu")
+    for tags in (0, 4):  # with tags in column 4, the comment has too few columns
+        with pytest.raises(UserError, match=r"a\.conllu: .* CoNLL-U.*--data\.token-column 2 --data\.tag-column 4$"):
+            read_conll(tmp_path / "a.conllu", tag_column=tags)
     (row,) = read_conll(tmp_path / "a.conllu", token_column=2, tag_column=4).rows
     assert "cat" in row.first or numbers[1] == "1.1"
 

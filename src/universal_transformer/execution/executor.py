@@ -120,7 +120,8 @@ class Record:
             steps=_add_rows(halting.steps, torch.ones_like(weight), index=index),
         )
         for found, values in ((progress.probabilities, probability), (progress.weights, weight)):
-            found += like.new_zeros(steps * size).index_copy(0, at, values).view(steps, *like.shape)
+            made = like.new_zeros(steps * size).index_copy(0, at, values).view(steps, *like.shape)
+            found.extend(made.unbind(0))
 
 
 class CompactLoop:

@@ -178,29 +178,27 @@ def read_conll(path: str | Path, *, token_column: int = 1, tag_column: int = 0) 
     Blanks inside of a token become underscores. UserError for a line without a token or without a tag, and for a file
     without sentences.
     """
-    name, rows = show_path(path), []
-    ids = set()
+    name, rows, lines = show_path(path), [], list(read_lines(path))
+    with_tabs = [line for _, line in lines if "\t" in line]
+    if token_column == 1 and with_tabs and all(map(_begins_with_id, with_tabs)):
+        raise UserError(
+            f"{name}: the first of ten columns has the number of each token, as in CoNLL-U, and no tokens; its words "
+            "and their parts of speech: --data.token-column 2 --data.tag-column 4"
+        )
     sentence: list[tuple[str, str]] = []
     first = number = 0
-    for number, line in read_lines(path):
+    for number, line in lines:
         if sentence and not line.strip():
             rows.append(_row(first, sentence))
             sentence = []
         if not line.strip() or _is_left_out(line, token_column=token_column):
             continue
         first = first if sentence else number
-        if "\t" in line:  # comments without a value, such as "# newpar", have none
-            ids.add(_begins_with_id(line))
         sentence.append(_token_and_tag(line, f"{name}:{number}", token_column=token_column, tag_column=tag_column))
     if sentence:
         rows.append(_row(first, sentence))
     if not rows:
         raise UserError(f"{name}:{max(number, 1)}: no sentence; expected one token a line, with its tag")
-    if token_column == 1 and ids == {True}:
-        raise UserError(
-            f"{name}: the first of ten columns has the number of each token, as in CoNLL-U, and no "
-            "tokens; its words and their parts of speech: --data.token-column 2 --data.tag-column 4"
-        )
     return TextTable(name=name, rows=tuple(rows))
 
 
