@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from random import Random
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import END, SPECIAL
@@ -38,6 +38,7 @@ LEAST_RATIO = 10
 """Sources of a length for each one that is held out, at least: so training always finds another one."""
 
 
+@runtime_checkable
 class Draw(Protocol):
     """Draws a source of a length uniform on `lengths`."""
 
