@@ -140,7 +140,7 @@ def test_compact_is_masked_with_a_larger_residual(blocks, decoder, learn, runs):
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize(("padded", "step"), [(True, "sinusoidal"), (False, "sinusoidal"), (True, "none")])
 def test_rotary_positions_to_the_source_and_in_several_blocks(padded, step, blocks, norm, learn, runs):
-    """Queries and keys are turned by their positions: those of each sequence, or one row for all without padding."""
+    """Queries and keys are rotated by their positions: those of each sequence, or one row for all without padding."""
     module = small_recurrence(
         decoder=True, cross_attention=True, norm=norm, halting=True, max_steps=9, layers_per_step=blocks,
         rotary_source=True, source_sink=True, coordinates=lively(position="rotary", step=step),

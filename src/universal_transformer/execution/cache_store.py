@@ -10,7 +10,7 @@ import torch
 
 from universal_transformer.axes import Float, Index, Int, KeysAndValues, Rows, Tensor
 from universal_transformer.execution.projection import HaltedProjection
-from universal_transformer.execution.rows import Angles, turned
+from universal_transformer.execution.rows import Angles, rotate_rows
 from universal_transformer.nn.attention import SelfAttention
 from universal_transformer.nn.cache import KeyValueCache
 
@@ -69,22 +69,25 @@ class CacheStore:
     ) -> Rows:
         """Queries of rows, whose keys and values (of ``shown``, if given) are written to their slots first.
 
-        ``angles``: by which queries and keys are turned.
+        ``angles``: cosines and sines by which queries and keys are rotated.
         """
         width = states.shape[1]
         projected = self.attention.query_key_value(states)
         both = projected if shown is None else self.attention.query_key_value(shown)
         query, seen = projected[:, :width], both[:, width:]
         if angles is not None:
-            query, seen = turned(query, angles, num_heads=self.attention.num_heads), self._turned_keys(seen, angles)
+            query, seen = (
+                rotate_rows(query, angles, num_heads=self.attention.num_heads),
+                self._rotate_keys(seen, angles),
+            )
         entry = torch.add(position, slot, alpha=self.capacity)
         self.flat.index_copy_(0, entry, seen.to(self.flat.dtype))
         return query
 
-    def _turned_keys(self, both: KeysAndValues, angles: Angles) -> KeysAndValues:
-        """Keys turned by the angles of their rows, and values as they are."""
+    def _rotate_keys(self, both: KeysAndValues, angles: Angles) -> KeysAndValues:
+        """Rotate the keys by the angles of their rows; values stay as they are."""
         key, value = both.chunk(2, dim=1)
-        return torch.cat((turned(key, angles, num_heads=self.attention.num_heads), value), dim=1)
+        return torch.cat((rotate_rows(key, angles, num_heads=self.attention.num_heads), value), dim=1)
 
     def keys_at(self, step: int, *, stored: int) -> tuple[RowKeys, RowKeys]:
         """Keys and values of all sequences at one step, of the first ``stored`` positions."""
@@ -102,7 +105,7 @@ class CacheStore:
     ) -> None:
         """Write keys and values of halted rows with ``b = h + π``, which made ``step`` steps, to all deeper steps.
 
-        Without a projection they are those of the last step, whose keys are turned already.
+        Without a projection they are those of the last step, whose keys are rotated already.
         """
         if isinstance(step, int):
             steps: Int[Tensor, "row seen"] = torch.arange(step, self.depth, device=base.device)
@@ -121,7 +124,7 @@ class CacheStore:
             found = self.projection.whole(base, steps=known)
             if angles is not None:
                 each = angles.repeat_interleave(steps.shape[1], dim=1)
-                found = self._turned_keys(found.flatten(0, 1), each).view(found.shape)
+                found = self._rotate_keys(found.flatten(0, 1), each).view(found.shape)
         entry = torch.add(position, sequence, alpha=self.capacity).unsqueeze(1)
         entry = torch.add(entry, steps * self.stride + self.first, alpha=self.sequences * self.capacity)
         self.flat.index_copy_(0, entry.flatten(), found.flatten(0, 1).to(self.flat.dtype))

@@ -22,7 +22,7 @@ from universal_transformer.execution.policy import (
 )
 from universal_transformer.execution.projection import HaltedProjection
 from universal_transformer.execution.recompute import Recompute, compute
-from universal_transformer.execution.rows import BatchLayout, RowState, angles_at, indices_of, turned
+from universal_transformer.execution.rows import BatchLayout, RowState, angles_at, indices_of, rotate_rows
 from universal_transformer.execution.store import BatchStore
 from universal_transformer.nn.attention import CrossAttention, ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
@@ -310,6 +310,6 @@ def _attend_source(
     query = apply_linear(attention.query, states)
     if attention.rotary:
         assert rotary is not None, "rotary queries need their positions"
-        query = turned(query, layout.angles(rotary), num_heads=attention.num_heads)
+        query = rotate_rows(query, layout.angles(rotary), num_heads=attention.num_heads)
     mixed = layout.attend(query, source.key, source.value, mask=source.mask, dropout=dropout)
     return apply_linear(attention.output, mixed)

@@ -11,8 +11,9 @@ where ``c(x) = x - mean(x)``. So ``c(b) γ W`` is computed once, ``c(τ_t) γ W`
 number a position and step, and ``β W`` is a constant as above. Either way a halted position is projected once, when
 it halts, however many steps other positions make.
 
-Rotary positions turn each key by an angle of its position. What is the same for all keys before the turn is not so
-after it, so that it is added to the keys first. A turn is no matrix product: it costs some operations a channel.
+Rotary positions rotate each key by an angle of its position. What is the same for all keys before the rotation is not
+the same after it, so that it is added to the keys before. A rotation costs some operations a channel, and no matrix
+product.
 """
 
 from typing import NamedTuple

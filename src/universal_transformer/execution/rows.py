@@ -28,8 +28,8 @@ def indices_of(marked: Bool[Tensor, "row"], *, count: int) -> Int[Tensor, "count
     return torch.nonzero_static(marked, size=count).squeeze(1)
 
 
-def turned(states: Rows, angles: Angles, *, num_heads: int) -> Rows:
-    """Each head of each row, turned by the angles of the row: ``nn.attention.rotate`` for rows."""
+def rotate_rows(states: Rows, angles: Angles, *, num_heads: int) -> Rows:
+    """Rotate each head of each row by the angles of the row: ``nn.coordinates.rotate`` for rows."""
     cosine, sine = angles.to(states.dtype).unsqueeze(2)
     first, second = states.view(len(states), num_heads, -1).chunk(2, dim=-1)
     return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1).flatten(1)

@@ -13,7 +13,7 @@ from universal_transformer.axes import Bool, Float, Index, KeysAndValues, Rows, 
 from universal_transformer.execution.kernels import product
 from universal_transformer.execution.projection import HaltedProjection, Projected, read
 from universal_transformer.execution.recompute import Recompute
-from universal_transformer.execution.rows import BatchKeys, BatchLayout, turned
+from universal_transformer.execution.rows import BatchKeys, BatchLayout, rotate_rows
 from universal_transformer.nn.attention import SelfAttention
 from universal_transformer.nn.coordinates import rotate
 
@@ -146,7 +146,7 @@ class BatchStore:
             key = key if self.rotary is None else key + of_keys
             value = value + of_values if self.dropout else value
         if self.rotary is not None:
-            query = turned(query, layout.angles(self.rotary), num_heads=key.shape[1])
+            query = rotate_rows(query, layout.angles(self.rotary), num_heads=key.shape[1])
             key = rotate(key, rotary=self.rotary)
         return layout.attend(query, key, value, mask=self.mask, causal=self.causal, dropout=self.dropout)
 

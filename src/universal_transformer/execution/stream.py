@@ -20,7 +20,7 @@ from universal_transformer.execution.kernels import attend
 from universal_transformer.execution.memory import allocate_cache
 from universal_transformer.execution.policy import compaction_obstacle, shared_call_obstacle
 from universal_transformer.execution.projection import HaltedProjection
-from universal_transformer.execution.rows import Angles, Places, RowState, turned
+from universal_transformer.execution.rows import Angles, Places, RowState, rotate_rows
 from universal_transformer.nn.attention import CrossAttention, ProjectedSource
 from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.halting import accumulation_dtype
@@ -215,7 +215,7 @@ def _attend_source(
     query = attention.query(states)
     if attention.rotary:
         assert angles is not None, "rotary queries need their positions"
-        query = turned(query, angles, num_heads=attention.num_heads)
+        query = rotate_rows(query, angles, num_heads=attention.num_heads)
     query = query.view(len(states), attention.num_heads, 1, -1)
     mixed = attend(query, source.key, source.value, mask=source.mask)
     return attention.output(mixed.flatten(1))
