@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from universal_transformer.errors import UserError
-from universal_transformer.files import quoted, read_json, show_path
+from universal_transformer.files import read_json, show_path
 from universal_transformer.kinds import AnyModelConfig, config_from_dict
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.config import ModelConfig
@@ -41,15 +41,10 @@ WITHOUT_EFFECT = (
 
 
 def second_stage(config: RunConfig, run: Path) -> RunConfig:
-    """Return the configuration of the second stage of the trained run in a folder.
+    """Return the configuration of the second stage of the run in a folder, which has a trained model.
 
-    UserError for a model that cannot have one, and for a run without a model.
+    UserError for a model that cannot have one.
     """
-    if not (run / MODEL).is_dir():
-        raise UserError(
-            f"{show_path(run)}: no model in this run yet: it is written when training ends; "
-            f"continue with: ut train --resume {quoted(run)}"
-        )
     path = run / MODEL / CONFIG
     trained = config_from_dict(read_json(path), where=show_path(path))
     return dataclasses.replace(
