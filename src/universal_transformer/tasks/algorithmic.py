@@ -172,15 +172,12 @@ class AlgorithmicData:
     def load(self) -> Task:
         """Generate the test and validation examples; training examples are generated when they are needed."""
         held_out: set[str] = set()
-        kinds: dict[str, Draw] = {"": self.source}
-        if self.similar_numbers:
-            kinds[", similar numbers"] = self.similar_source
         test = [
             self._example(
                 self._held_out_source(draw, (length, length), f"test {length}{kind} {index}", held_out),
                 group=f"length {length}{kind}",
             )
-            for kind, draw in kinds.items()
+            for kind, draw in self._tested.items()
             for length in self.test_lengths
             for index in range(self.test_examples)
         ]
@@ -266,8 +263,12 @@ class AlgorithmicData:
 
     @property
     def _held_out(self) -> int:
-        kinds = 2 if self.similar_numbers else 1
-        return self.validation_examples + self.test_examples * len(self.test_lengths) * kinds
+        return self.validation_examples + self.test_examples * len(self.test_lengths) * len(self._tested)
+
+    @property
+    def _tested(self) -> dict[str, Draw]:
+        """What the name of a test group ends with -> what draws its sources."""
+        return {"": self.source} | ({", similar numbers": self.similar_source} if self.similar_numbers else {})
 
     @property
     def _shortest(self) -> int:
