@@ -1,15 +1,20 @@
 # make demo   train the embedded default, print its results and the path of its report
 # make test   lint, formatting, types, directions of imports, all tests
 # make torture  count what holds when processes, disks, files and numbers fail (docs/reliability.md); ONLY=T1,F1: some of it
+# make wheel  build a wheel, install it in a clean environment, and add two numbers with it
+# make lowest test the model, its execution and decoding with the lowest versions that pyproject.toml allows
 # make bench  measure this machine, compared with other libraries; make bench-gpu does it on a GPU
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+LOWEST ?= .venv-lowest
+LOWEST_TESTS ?= tests/nn tests/execution tests/models tests/decoding tests/baselines
+CLEAN  ?= .venv-wheel
 CORES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 SHAPES := --jaxtyping-packages=universal_transformer,beartype.beartype
 export MPLBACKEND := Agg
 
-.PHONY: demo test nightly torture lint format clean bench bench-docs bench-gpu
+.PHONY: demo test nightly torture lint format wheel lowest clean bench bench-docs bench-gpu
 
 demo: $(VENV)/.installed
 	$(BIN)/ut demo
@@ -27,6 +32,19 @@ lint: $(VENV)/.installed-dev
 nightly: $(VENV)/.installed-dev
 	$(BIN)/pytest -q -m slow
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(CORES) --dist worksteal $(SHAPES) --checked-calls 1000000000 -m "not slow and not compiled"
+
+# without the checks of shapes: the plugin of the lowest jaxtyping refuses packages that conftest.py has imported
+lowest: $(LOWEST)/.installed
+	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -q -n $(CORES) --dist worksteal -m "not slow and not compiled" \
+	  $(LOWEST_TESTS)
+
+# build/ goes first: files that an earlier build left there would be part of the wheel
+wheel:
+	rm -rf build dist
+	$(PYTHON) -m venv --clear $(CLEAN)
+	$(CLEAN)/bin/pip wheel -q --disable-pip-version-check --no-deps -w dist .
+	$(CLEAN)/bin/pip install -q --disable-pip-version-check -c constraints.txt dist/*.whl
+	sum=$$(cd $(CLEAN) && echo 95+17 | env -u PYTHONPATH bin/ut predict addition) && echo "95+17=$$sum" && test "$$sum" = 112
 
 torture: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m torture $(if $(ONLY),--only $(ONLY)) --write results/torture.md
@@ -62,5 +80,11 @@ $(VENV)/.installed-peers: $(VENV)/.installed
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[peers]'
 	touch $@
 
+$(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/pip install -q --disable-pip-version-check -c constraints-lowest.txt -e . \
+	  beartype hypothesis pytest pytest-timeout pytest-xdist
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(CLEAN) build dist *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""A halting rule of your own: a halting unit with another rule, a pure function, and one line that enters its name.
+"""A halting rule of your own: a subclass of the paper's rule, and one line that enters its name.
 
 The rule here reads p as the probability to halt at this step, given that the position has not halted before. The weight
 of step t is then p_t (1 - p_1) ... (1 - p_{t-1}), a distribution over steps whose last step takes the rest. The script
@@ -17,23 +17,19 @@ from universal_transformer import (
     StepConfig,
     VocabularyConfig,
 )
-from universal_transformer.nn.config import HALTING_RULES
-from universal_transformer.nn.halting import Decision, HaltingUnit
+from universal_transformer.nn.halting import ACT
+from universal_transformer.rules import HALTING_RULES
 
 CLASSES, LENGTH = 4, 6
 
 
-class Survival(HaltingUnit):
-    """The paper's unit, whose probability is asked before each step, with another rule."""
+class Survival(ACT):
+    """The paper's probability, of the state before each step, with another sum."""
 
-    @staticmethod
-    def rule(cumulative, probability, *, threshold, stop):
-        """Weight ``(1 - h) p`` while ``h`` stays below the threshold, and ``1 - h`` at the step that reaches it."""
-        rest = 1.0 - cumulative
-        total = cumulative + rest * probability
-        halts = (total > threshold) | stop
-        weight = torch.where(halts, rest, rest * probability)
-        return Decision(cumulative=total.masked_fill(halts, 1.0), weight=weight, halts=halts)
+    def decide(self, halted, p):
+        """``h`` after this step where a position goes on, and the weight of the step, ``(1 - h) p``."""
+        weight = (1.0 - halted) * p
+        return halted + weight, weight
 
 
 HALTING_RULES["survival"] = f"{__name__}:Survival"

@@ -17,6 +17,7 @@ from universal_transformer import (
     VocabularyConfig,
 )
 from universal_transformer.decoding import Sampling, generate
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.models.components import GenerationConfig, InputsConfig, OutputsConfig
 
 WORDS, SIDE, FIRST, UPDATES = ("dot", "line", "square"), 6, 3, 150
@@ -66,7 +67,7 @@ for _ in range(UPDATES):
 draw.eval()
 read.eval()
 for number, word in enumerate(WORDS):
-    (found,) = generate(draw, [[FIRST + number]], sampling=Sampling(temperature=1.0, seed=number + 1))
+    (found,) = generate(draw, [[FIRST + number]], DecodingOptions(sampling=Sampling(temperature=1.0, seed=number + 1)))
     pixels = (torch.tensor(found.tokens) - FIRST).reshape(SIDE, SIDE)
     with torch.no_grad():
         answer = WORDS[int(read(pixels.T.unsqueeze(0).float()).logits.argmax())]

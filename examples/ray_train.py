@@ -1,6 +1,6 @@
 """One training run with several processes that Ray Train starts, on this machine or on a cluster.
 
-    pip install 'universal-transformer[ray]'
+    pip install 'ray[train]>=2.50'
     python examples/ray_train.py --processes 2 --run runs/ray
     python examples/ray_train.py --processes 8 --gpu --run /shared/runs/ray --address auto
 
@@ -11,9 +11,12 @@ from its last checkpoint; so does a second call of the command.
 import argparse
 from pathlib import Path
 
-import ray
-from ray.train import FailureConfig, RunConfig, ScalingConfig
-from ray.train.torch import TorchConfig, TorchTrainer
+try:
+    import ray
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchConfig, TorchTrainer
+except ImportError as error:
+    raise SystemExit(f"{error}: this example needs Ray Train: pip install 'ray[train]>=2.50'") from error
 
 from universal_transformer.recipes import RECIPES
 from universal_transformer.training.processes import TIMEOUT

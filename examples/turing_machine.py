@@ -28,18 +28,16 @@ from itertools import product
 from typing import NamedTuple
 
 import torch
+from torch import nn
 
-from universal_transformer.models.plain_layers import MixedRecurrence, PlainLayers
-from universal_transformer.nn.block import Block
-from universal_transformer.nn.config import (
-    CoordinatesConfig,
-    HaltingConfig,
-    Sizes,
-    StepConfig,
-)
-from universal_transformer.nn.coordinates import Coordinates
-from universal_transformer.nn.halting import HaltingUnit
-from universal_transformer.nn.progress import Depth
+from universal_transformer.interop.tensor2tensor_parts import OfficialCoordinates, OfficialRecurrence
+from universal_transformer.nn.attention import SelfAttention
+from universal_transformer.nn.block import Block, PostNorm
+from universal_transformer.nn.config import AttentionConfig, HaltingConfig, Sizes, StepConfig, TransitionConfig
+from universal_transformer.nn.context import Context, Depth
+from universal_transformer.nn.coordinates import SinusoidalPositions
+from universal_transformer.nn.halting import ACT
+from universal_transformer.nn.transition import FeedForward
 
 HALT, EDGE, BLANK = ("halt", "#", "_")  # the edge ends the tape; a machine must not reach it
 WAVES = 6  # frequencies that encode positions
@@ -131,39 +129,39 @@ def compile_machine(machine, *, longest):
     """The machine as a recurrence over depth, for tapes of up to ``longest`` cells."""
     channels = Channels(machine)
     listen = _listen(machine, channels)
-    halting = HaltingUnit(channels.width, HaltingConfig(bias=0.0))
+    halting = ACT(channels.width, HaltingConfig(bias=0.0))
     halting.weight[0] = channels.read((("flag", "stop"), 100.0), (("flag", "go"), -100.0))
-    recurrence = MixedRecurrence(
+    recurrence = OfficialRecurrence(
         _coordinates(channels),
         [_move(machine, channels, longest=longest), listen],
-        depth=Depth(max_steps=1),
-        step=StepConfig(blocks=2),
-        plain=PlainLayers(before=[listen], after=[], coordinates=None),  # finds a machine that halts after one step
-        halting=halting,
+        before=[listen],  # finds a machine that halts after one step
+        depth=Depth(halting, max_steps=1),
+        blocks_per_step=2,
     )
     return recurrence.eval(), channels
 
 
 def _coordinates(channels):
     """``X = W [H; π]``: the waves of H are replaced by some of the paper's sinusoids, everything else stays."""
-    coordinates = Coordinates(
-        Sizes(width=channels.width, num_heads=3),
-        CoordinatesConfig(step="none"),
-        concatenate=True,
-    )
     weight = torch.zeros(channels.width, 2 * channels.width)
     for place in range(channels.content):
         weight[place, place] = weight[place + channels.half, place + channels.half] = 1.0
     for k in range(WAVES):
         for part, column in (("sine", 2 * k), ("cosine", 2 * k + 1)):
             weight[:, channels.width + column] = channels.write((("wave", (k, part)), 1.0))
-    coordinates.join.weight.copy_(weight)
-    return coordinates
+    join = nn.Linear(2 * channels.width, channels.width, bias=False)
+    join.weight.copy_(weight)
+    return OfficialCoordinates(SinusoidalPositions(channels.width), None, every_step=True, join=join, shifted=False)
 
 
 def _block(channels, *, num_heads, filter_width):
     """A block of the library with all weights 0. Its norms keep the length that all states have."""
-    block = Block(Sizes(width=channels.width, num_heads=num_heads, filter_width=filter_width))
+    sizes = Sizes(width=channels.width, num_heads=num_heads, filter_width=filter_width)
+    block = Block(
+        SelfAttention(sizes, AttentionConfig()),
+        FeedForward(sizes, TransitionConfig()),
+        norm=lambda: PostNorm(channels.width, StepConfig()),
+    )
     for parameter in block.parameters():
         parameter.zero_()
     for sublayer in (block.after_attention, block.after_transition):
@@ -248,8 +246,8 @@ def run_transformer(recurrence, channels, tapes, *, limit):
     number = {cell: place for place, cell in enumerate(channels.cells)}
     table = torch.stack([channels.start(cell) for cell in channels.cells])
     states = table[torch.tensor([[number[cell] for cell in tape] for tape in tapes])]
-    encoding = recurrence.coordinates.encode(torch.arange(states.shape[1])[None])
-    states, trace = recurrence(states, encoding=encoding, depth=recurrence.depth(max_steps=limit))
+    encoding = recurrence.coordinates.position(torch.arange(states.shape[1])[None])
+    states, trace = recurrence(states, Context(depth=recurrence.depth(max_steps=limit), encoding=encoding))
     found = states[..., : len(channels.cells)].argmax(dim=-1)
     return [[channels.cells[cell] for cell in row] for row in found.tolist()], trace.steps.int()
 

@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from universal_transformer import load
 from universal_transformer.cli.models import score_sample
 from universal_transformer.cli.run_folder import load_task, open_run
-from universal_transformer.evaluation.measure import evaluate
+from universal_transformer.evaluation.measure import Selection, evaluate
 from universal_transformer.files import from_here, write_bytes, write_json, write_text
 from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of, read_manifest
 from universal_transformer.models.pretrained import WEIGHTS
@@ -210,7 +210,6 @@ def origin_of(run: Path) -> Origin:
     begun = [line for line in read_metrics(run / METRICS) if line["event"] in ("start", "resume")]
     used: list[TrainingCode] = []
     for code in map(Code.from_line, begun):
-        assert code is not None, "a run of this version records its code"
         found = TrainingCode(**asdict(code))
         if found not in used:
             used.append(found)
@@ -230,7 +229,7 @@ def origin_of(run: Path) -> Origin:
 def card_of(name: str, folder: Path, *, origin: Origin, stored: Stored, limit: int | None) -> Card:
     """Score the model in `folder` and return its card."""
     described, opened = MODELS[name], open_run(folder)
-    report = evaluate(opened.model, load_task(opened), limit=limit)
+    report = evaluate(opened.model, load_task(opened), Selection(limit=limit))
     sample = Sample(data=described.sample, limit=described.limit, figures={})
     return Card(
         name=name,

@@ -26,7 +26,7 @@ from universal_transformer.evaluation.collapse import CONSTANT, DEEP, SHALLOW, k
 from universal_transformer.evaluation.report import Side, StepCounts
 from universal_transformer.files import write_text
 from universal_transformer.kinds import config_from_dict
-from universal_transformer.reproduction.results import Result, ResultsFile, completed
+from universal_transformer.reproduction.results import Result, ResultsFile
 from universal_transformer.reproduction.tables import TABLES
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -87,7 +87,7 @@ def halts(settings: dict[str, Any]) -> bool:
 
 
 def positions(one: Result) -> str:
-    return str(completed(one.settings)["model"].get("coordinates"))
+    return str(one.settings["model"].get("coordinates"))
 
 
 def read_tables() -> Iterator[tuple[Result, float | None]]:

@@ -143,7 +143,6 @@ EXITS = {
     "max_steps": ("max_steps", "#0072B2"),
     "halting_threshold": ("threshold", "#E69F00"),
     "state_change": ("state_change", "#D55E00"),
-    "second_difference": ("second_difference", "#009E73"),
     "output_change": ("output_change", "#CC79A7"),
     "confidence": ("confidence", "#56B4E9"),
 }
@@ -215,7 +214,11 @@ def measure(task: str, rule: str, *, seed: int, folder: Path) -> dict[str, Any]:
 
 
 def recorded() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    """All lines, with the curves of `EXITS`: older lines also have an exit that was removed."""
+    lines = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    return [
+        {**line, "curves": {name: line["curves"][name] for name in EXITS if name in line["curves"]}} for line in lines
+    ]
 
 
 def cheapest(line: dict[str, Any], *, exits: Iterable[str] = EXITS) -> tuple[float, str]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from universal_transformer.evaluation.inference import InferenceOptions
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import load_pretrained
@@ -90,7 +90,7 @@ def make(config: RunConfig, variant: str, *, folder: Path, threshold: float | No
     result = train(config, folder, task=task, resume=folder.exists(), quiet=True)
     if result.stopped == "interrupted":
         raise SystemExit(130)
-    options = InferenceOptions(halting_threshold=threshold)
+    options = DecodingOptions(halting_threshold=threshold)
     (total,) = evaluate(load_pretrained(folder / "model"), task, options=options).totals
     return {
         "variant": variant,

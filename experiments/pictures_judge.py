@@ -25,11 +25,11 @@ import numpy as np
 from universal_transformer.cli.run_folder import open_run
 from universal_transformer.data.handwriting import block_means, load_handwriting
 from universal_transformer.decoding import Sampling
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.files import write_json
-from universal_transformer.nn.config import Exit
+from universal_transformer.rules import Exit
 from universal_transformer.tasks.pictures import FIRST, NAMES, PictureCodec
 from universal_transformer.training.config import METRICS
 from universal_transformer.training.provenance import code_in_use, hardware
@@ -58,7 +58,7 @@ def main() -> int:
     digits = {name: part.digits for name, part in parts.items()}
     judge = trained_judge(real["train"], digits["train"])
 
-    options = InferenceOptions(
+    options = DecodingOptions(
         sampling=Sampling(temperature=chosen.temperature, seed=chosen.seed),
         exit=None if chosen.exit is None else Exit.parse(chosen.exit),
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from universal_transformer.evaluation.measure import evaluate
+from universal_transformer.evaluation.measure import Selection, evaluate
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import load_pretrained
 from universal_transformer.training.config import RunConfig
@@ -112,7 +112,7 @@ def measure(task: str, variant: str, *, seed: int, folder: Path) -> dict[str, An
     result = train(config, run, task=loaded, resume=run.exists())
     if result.stopped == "interrupted":
         raise SystemExit(130)
-    (total,) = evaluate(load_pretrained(run / "model"), loaded, split=comparison.test).totals
+    (total,) = evaluate(load_pretrained(run / "model"), loaded, Selection(split=comparison.test)).totals
     return {
         "task": task,
         "variant": variant,

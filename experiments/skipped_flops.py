@@ -35,7 +35,7 @@ def halting_model(blocks: int, norm: str, ids: torch.Tensor) -> Classifier:
     """Return a model whose positions take MEAN steps on average, by bisection of the bias."""
     torch.manual_seed(0)
     model = Classifier(replaced(BASE, {"step.blocks": blocks, "step.norm": norm})).eval()
-    unit = model.source.recurrence.unit
+    unit = model.source.recurrence.halting
     torch.nn.init.normal_(unit.weight, std=1.0 if norm == "post" else 0.3)
     low, high = -30.0, 30.0
     with torch.no_grad():

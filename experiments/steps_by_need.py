@@ -21,13 +21,13 @@ from typing import Any
 
 from universal_transformer import load
 from universal_transformer.data.example import Example
-from universal_transformer.evaluation.inference import InferenceOptions
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.evaluation.pipeline import Pipeline
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.report import Report
-from universal_transformer.nn.config import Exit
 from universal_transformer.pretrained_models import find
+from universal_transformer.rules import Exit
 from universal_transformer.tasks import AlgorithmicData
 from universal_transformer.tasks.sudoku import SudokuData
 from universal_transformer.tasks.task import Prediction
@@ -118,7 +118,7 @@ def of_questions(report: Report) -> Iterator[dict[str, Any]]:
 def measure(name: str, chosen: Exit) -> dict[str, Any]:
     """Run the model on test examples with this exit, and return the line of results."""
     run, config = load(name), RunConfig.load(find(name) / "config.json")
-    task, options = config.data.load(), InferenceOptions(exit=chosen)
+    task, options = config.data.load(), DecodingOptions(exit=chosen)
     if task.metric in ("positions", "error"):
         report = evaluate(run.model, task, options=options)
         count = sum(row.count for row in report.totals)

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from universal_transformer.data.example import Example
-from universal_transformer.evaluation.inference import InferenceOptions
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.evaluation.measure import evaluate
-from universal_transformer.registry import Model, load_pretrained
+from universal_transformer.models.model import Model
+from universal_transformer.registry import load_pretrained
 from universal_transformer.tasks.boards import Board
 from universal_transformer.tasks.sudoku import BLANK, SHAPES, SudokuData
 from universal_transformer.tasks.task import Task
@@ -96,7 +97,7 @@ def symmetric(example: Example, side: int) -> str:
 
 def solved(model: Model, task: Task, *, steps: int) -> Counts:
     """Return how many boards of each group are solved."""
-    rows = evaluate(model, task, options=InferenceOptions(max_steps=steps)).rows
+    rows = evaluate(model, task, options=DecodingOptions(max_steps=steps)).rows
     return {row.name: (round(row.metrics["sequence_accuracy"] * row.count), row.count) for row in rows}
 
 

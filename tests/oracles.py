@@ -92,7 +92,7 @@ def transition(module, xs, i, *, causal):
 def sublayer(module, xs, function, *, base=None):
     """Post: norm(x + f(x)), with DeepNorm norm(α x + f(x)); pre: x + f(norm(x)). ``base``: the x before the +."""
     base = xs if base is None else base
-    if module.post:
+    if not module.closes:
         return [layer_norm(module.scale * x + function(xs, i), module.norm) for i, x in enumerate(base)]
     normed = [layer_norm(x, module.norm) for x in xs]
     return [x + function(normed, i) for i, x in enumerate(base)]
@@ -132,7 +132,7 @@ def step_blocks(recurrence, step):
 def timed(recurrence, states, step):
     """``X = H + P^t`` with sinusoids for both parts."""
     width = states[0].shape[0]
-    layout = recurrence.coordinates.config.layout
+    layout = recurrence.coordinates.position.layout
     moment = coordinate(step, width=width, layout=layout)
     return [x + coordinate(i, width=width, layout=layout) + moment for i, x in enumerate(states)]
 
@@ -273,7 +273,7 @@ def breaking(recurrence, states, *, max_steps, threshold, min_steps=1):
     run = Run(steps=[0] * count, remainder=[0.0] * count)
     for step in range(max_steps):
         asking, seen = timed(recurrence, states, step), timed(recurrence, shown, step)
-        post = module.after_attention.post
+        post = not module.after_attention.closes
         normed = (
             [asking, seen]
             if post
@@ -325,12 +325,9 @@ def exit_scores(kind, walks, *, head=None):
     list of states ``H^1, H^2, …`` a position. None before the step from which the kind is defined."""
     scores = []
     for t in range(len(walks[0])):
-        now = [walk[t] for walk in walks]
-        steps = [[walk[s] - walk[s - 1] if s else None for s in range(t + 1)] for walk in walks]
         if kind == "state_change":
-            scores.append(length(*(d[t] for d in steps)) / length(*now) if t else None)
-        elif kind == "second_difference":
-            scores.append(length(*(d[t] - d[t - 1] for d in steps)) / length(*now) if t > 1 else None)
+            changes = [walk[t] - walk[t - 1] for walk in walks]
+            scores.append(length(*changes) / length(*(walk[t] for walk in walks)) if t else None)
         else:
             read = [distribution(head, sum(walk[s] for walk in walks) / len(walks)) for s in range(t + 1)]
             if kind == "confidence":
@@ -345,8 +342,7 @@ def exits_now(kind, scores, threshold):
     """Whether the step just made is the last one."""
     if kind == "confidence":
         return scores[-1] > threshold
-    last = scores[-2:] if kind == "second_difference" else scores[-1:]
-    return len(scores) > (kind == "second_difference") and all(s is not None and s < threshold for s in last)
+    return scores[-1] is not None and scores[-1] < threshold
 
 
 @torch.no_grad()

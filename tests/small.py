@@ -3,23 +3,39 @@
 import torch
 from torch import nn
 
-from universal_transformer.execution.install import install
+from universal_transformer.execution.cache import KeyValueCache
+from universal_transformer.execution.compaction import install
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.decoder import decoder_mask
+from universal_transformer.models.depth import RecurrenceBuilder
+from universal_transformer.models.positions.rotary import RotaryCrossAttention, RotarySelfAttention
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
 from universal_transformer.nn.block import Block
-from universal_transformer.nn.cache import KeyValueCache
 from universal_transformer.nn.config import (
-    HALTING_RULES,
+    NORMS,
+    TRANSITIONS,
     AttentionConfig,
     CoordinatesConfig,
+    DepthConfig,
     HaltingConfig,
     Sizes,
     StepConfig,
     TransitionConfig,
     load_object,
 )
-from universal_transformer.nn.coordinates import Coordinates, count_positions
-from universal_transformer.nn.progress import Depth
+from universal_transformer.nn.context import (
+    NOTHING,
+    AttentionRecord,
+    Context,
+    Depth,
+    PositionEncoding,
+    key_mask,
+)
+from universal_transformer.nn.coordinates import count_positions
+from universal_transformer.nn.halting import FixedDepth
 from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.rules import HALTING_RULES
+from universal_transformer.rules.length import AsManyStepsAsPositions
 
 WIDTH, HEADS, FILTER = 8, 2, 12
 SIZES = Sizes(width=WIDTH, filter_width=FILTER, num_heads=HEADS)
@@ -29,27 +45,32 @@ def sizes(width=WIDTH, num_heads=HEADS):
     return Sizes(width=width, num_heads=num_heads)
 
 
-def coordinates(
-    width=WIDTH,
-    *,
-    num_heads=HEADS,
-    max_steps=6,
-    scale=False,
-    **choices,
-):
+def coordinates(width=WIDTH, *, num_heads=HEADS, max_steps=6, architecture="classifier", **choices):
     """Coordinates whose choices are all keywords."""
-    t2t = {name: choices.pop(name) for name in ("concatenate", "shift_by_step") if name in choices}
-    config = CoordinatesConfig(**choices)
-    return Coordinates(sizes(width, num_heads), config, max_steps=max_steps, scale_step_table=scale, **t2t)
+    config = ModelConfig(
+        architecture=architecture,
+        sizes=sizes(width, num_heads),
+        coordinates=CoordinatesConfig(**choices),
+        depth=DepthConfig(max_steps=max_steps),
+    )
+    return RecurrenceBuilder(config, decoder=architecture == "language_model").coordinates()
 
 
-def self_attention(width=WIDTH, *, num_heads=HEADS, **choices):
-    return SelfAttention(sizes(width, num_heads), AttentionConfig(**choices))
+def self_attention(width=WIDTH, *, num_heads=HEADS, rotary=False, **choices):
+    kind = RotarySelfAttention if rotary else SelfAttention
+    return kind(sizes(width, num_heads), AttentionConfig(**choices))
 
 
 def cross_attention(width=WIDTH, *, num_heads=HEADS, rotary=False, sink=False, **choices):
     config = AttentionConfig(rotary_source=rotary, source_sink=sink, **choices)
-    return CrossAttention(sizes(width, num_heads), config)
+    kind = RotaryCrossAttention if rotary or sink else CrossAttention
+    return kind(sizes(width, num_heads), config)
+
+
+def context(*, max_steps=1, rule=None, positions=None, rotary=None, signal=None, **given):
+    """The context of a call of one block or one attention."""
+    encoding = given.pop("encoding", PositionEncoding(positions, signal, rotary))
+    return Context(depth=given.pop("depth", Depth(rule or FixedDepth(), max_steps)), encoding=encoding, **given)
 
 
 def stir(module, *, scale=0.4):
@@ -69,33 +90,34 @@ def block(
     cross_attention=False,
     norm="post",
     transition="feed_forward",
-    zero_padding=False,
     dropout=0.0,
     attention_dropout=0.0,
     transition_dropout=0.0,
     attention_bias=False,
+    rotary=False,
     rotary_source=False,
     source_sink=False,
-    scale=None,
+    sublayers=8,
 ):
+    config = AttentionConfig(
+        bias=attention_bias,
+        dropout=attention_dropout,
+        rotary_source=rotary_source,
+        source_sink=source_sink,
+    )
+    cross = None
+    if cross_attention:
+        cross = (RotaryCrossAttention if rotary_source or source_sink else CrossAttention)(SIZES, config)
+    chosen = TransitionConfig(kind=transition, dropout=transition_dropout)
     return Block(
-        SIZES,
-        step=StepConfig(norm=norm, dropout=dropout),
-        attention=AttentionConfig(
-            bias=attention_bias,
-            dropout=attention_dropout,
-            rotary_source=rotary_source,
-            source_sink=source_sink,
-        ),
-        transition=TransitionConfig(kind=transition, dropout=transition_dropout),
-        decoder=decoder,
-        cross_attention=cross_attention,
-        zero_padding=zero_padding,
-        scale=scale or (1.7 if norm == "deep" else 1.0),
+        (RotarySelfAttention if rotary else SelfAttention)(SIZES, config),
+        load_object(TRANSITIONS[transition])(SIZES, chosen, causal=decoder),
+        norm=lambda: load_object(NORMS[norm])(WIDTH, StepConfig(norm=norm, dropout=dropout), sublayers=sublayers),
+        cross_attention=cross,
     )
 
 
-def unit_of(config, *, max_steps):
+def rule_of(config, *, max_steps):
     return load_object(HALTING_RULES[config.rule])(WIDTH, config, max_steps=max_steps)
 
 
@@ -118,37 +140,45 @@ def small_recurrence(
     checkpointed=False,
     threshold=0.99,
     execution="auto",
+    by_length=False,
     **choices,
 ):
-    """A recurrence in float64 over states of width 8; ``choices`` are those of the halting unit."""
+    """A recurrence in float64 over states of width 8; ``choices`` are those of the halting rule."""
     count = layers_per_step * (1 if tied else max_steps)
+    where = coordinates or COORDINATES(max_steps=max_steps)
+    rule = AsManyStepsAsPositions() if by_length else FixedDepth()
+    if halting:
+        rule = rule_of(HaltingConfig(bias=bias or 0.0, **choices), max_steps=max_steps)
     module = Recurrence(
-        coordinates or Coordinates(SIZES, max_steps=max_steps),
+        where,
         [
             small_block(
                 decoder=decoder,
                 cross_attention=cross_attention,
                 norm=norm,
                 transition=transition,
+                rotary=where.position.self_attention is RotarySelfAttention,
                 rotary_source=rotary_source,
                 source_sink=source_sink,
             )
             for _ in range(count)
         ],
-        depth=Depth(max_steps, min_steps, threshold),
-        step=StepConfig(norm=norm, tied=tied, blocks=layers_per_step, residual=residual, dropout=0.0),
-        decoder=decoder,
+        depth=Depth(rule, max_steps, min_steps, threshold, by_length=by_length),
+        blocks_per_step=layers_per_step,
+        residual=residual,
         closing_norm=stir(nn.LayerNorm(WIDTH, eps=1e-6)) if norm == "pre" else None,
-        halting=unit_of(HaltingConfig(bias=bias or 0.0, **choices), max_steps=max_steps) if halting else None,
-        checkpointed=checkpointed,
     )
+    module.checkpointed, module.decoder = checkpointed, decoder
     install(module, execution)
     module = module.double().eval()
-    if module.halting is not None:
+    if halting:
         nn.init.normal_(module.halting.weight, std=1.0)
         if bias is None:
             spread(module)
     return module
+
+
+COORDINATES = coordinates
 
 
 @torch.no_grad()
@@ -156,15 +186,24 @@ def spread(module, *, logit=-0.4):
     """Give the halting unit the bias with which its logits of the second step lie around ``logit``: some positions
     then halt early and some late."""
     states = torch.randn(16, 5, WIDTH, dtype=torch.float64)
-    encoding = module.coordinates.encode(torch.arange(5).unsqueeze(0))
+    encoding = module.coordinates.position(torch.arange(5).unsqueeze(0))
+    signals = module.coordinates.signals(2, like=states)
     for step in range(2):
-        signals = module.coordinates.step_signals(2, like=states)
-        timed = module.coordinates(states, encoding, step=step, num_steps=2, signals=signals)
+        timed = module.coordinates(states, encoding, step=step, signals=signals)
         source = None
         if module.blocks[0].cross_attention is not None:
-            source = module.blocks[0].cross_attention.project_source(states, rotary=encoding.rotary)
-        states = module.blocks[0](timed, causal=module.decoder, source=source, rotary=encoding.rotary)
+            source = [module.blocks[0].cross_attention.project_source(states, rotary=encoding.rotary)]
+        states = module.blocks[0](timed, context(encoding=encoding, causal=module.decoder, source=source))
     module.halting.bias.fill_(logit - float((timed @ module.halting.weight[0]).mean()))
+
+
+def count_rows(module):
+    """A list that receives the number of rows of each call of the first block's transition. A hook would count rows of
+    the plain loop alone."""
+    rows, transition = [], module.blocks[0].transition
+    kernel = transition.kernel
+    transition.kernel = lambda states, *parts: rows.append(states[..., 0].numel()) or kernel(states, *parts)
+    return rows
 
 
 def right_padding(lengths, longest):
@@ -177,27 +216,53 @@ def left_padding(lengths, longest):
     return right_padding(lengths, longest).flip(1)
 
 
-def go(
+def context_of(
     recurrence,
-    states,
+    length,
     *,
     padding=None,
+    encoding=None,
     source=None,
-    source_padding=None,
+    cache=None,
+    stored_padding=None,
+    keep=NOTHING,
+    depth=None,
     max_steps=None,
     threshold=None,
     exit=None,
-    **call,
 ):
+    """The context of a call over ``length`` positions, counted over the real ones."""
+    if encoding is None:
+        where = torch.arange(length).unsqueeze(0) if padding is None else count_positions(padding)
+        encoding = recurrence.coordinates.position(where, padding=padding)
+    mask, causal = (None if padding is None else key_mask(padding)), False
+    if recurrence.decoder:
+        stored = None if cache is None else cache.length
+        device = encoding.positions.device
+        mask, causal = decoder_mask(
+            length, stored=stored, padding=padding, stored_padding=stored_padding, device=device
+        )
+    return Context(
+        depth=depth or recurrence.depth(max_steps=max_steps, threshold=threshold, exit=exit),
+        encoding=encoding,
+        padding=padding,
+        mask=mask,
+        causal=causal,
+        source=source,
+        cache=cache,
+        stored_padding=stored_padding,
+        record=AttentionRecord() if keep.attention else None,
+        keep_states=keep.states,
+    )
+
+
+def go(recurrence, states, *, source=None, source_padding=None, **call):
     """Run a recurrence over states, positions counted over the real ones."""
-    where = torch.arange(states.shape[1]).unsqueeze(0) if padding is None else count_positions(padding)
     projected = None
     if source is not None:
-        places = recurrence.coordinates.encode(torch.arange(source.shape[1]).unsqueeze(0))
+        places = recurrence.coordinates.position(torch.arange(source.shape[1]).unsqueeze(0))
         projected = recurrence.project_source(source, padding=source_padding, rotary=places.rotary)
-    encoding = recurrence.coordinates.encode(where, padding=padding)
-    depth = recurrence.depth(max_steps=max_steps, threshold=threshold, exit=exit)
-    return recurrence(states, encoding=encoding, padding=padding, source=projected, depth=depth, **call)
+    return recurrence(states, context_of(recurrence, states.shape[1], source=projected, **call))
 
 
 def cache_for(module, *, batch, capacity, convolution=False, max_steps=None):
@@ -219,15 +284,20 @@ def piecewise(module, states, pieces, *, cache, padding=None, source=None, max_s
     for count in pieces:
         end = cache.length + count
         where = torch.arange(end).unsqueeze(0) if padding is None else count_positions(padding[:, :end])
-        blank = None if padding is None else padding[:, cache.length : end]
         output, trace = module(
             states[:, cache.length : end],
-            encoding=module.coordinates.encode(where[:, cache.length :]),
-            padding=blank,
-            cache=cache,
-            cached_padding=None if padding is None else padding[:, :end],
-            source=source,
-            depth=module.depth(max_steps=max_steps, threshold=threshold, exit=exit),
+            context_of(
+                module,
+                count,
+                encoding=module.coordinates.position(where[:, cache.length :]),
+                padding=None if padding is None else padding[:, cache.length : end],
+                cache=cache,
+                stored_padding=None if padding is None else padding[:, :end],
+                source=source,
+                max_steps=max_steps,
+                threshold=threshold,
+                exit=exit,
+            ),
         )
         cache.length = end
         outputs.append(output)

@@ -2,6 +2,7 @@
 
 import torch
 
+from configs import config_of
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 from universal_transformer.registry import build
 
@@ -17,9 +18,9 @@ def _shaken(model):
 
 
 def small_lstm(**fields):
-    return _shaken(build(LstmConfig.from_dict({"width": 6, "vocabulary_size": VOCABULARY, **fields})))
+    return _shaken(build(config_of(LstmConfig, **{"width": 6, "vocabulary_size": VOCABULARY, **fields})))
 
 
 def small_neural_gpu(**fields):
     given = {"width": 4, "image_width": 2, "vocabulary_size": VOCABULARY, **fields}
-    return _shaken(build(NeuralGpuConfig.from_dict(given)))
+    return _shaken(build(config_of(NeuralGpuConfig, **given)))

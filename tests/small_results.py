@@ -33,6 +33,7 @@ def result(
         "validation": {"error": validation, "cross_entropy": loss},
         "mean_steps": 2.5,
         "steps_by_supports": {"1": [5, 5], "2": [0, 10]},
+        "steps": {},
         "examples": {"train": 9000, "validation": 1000, "test": 1000},
         "parameters": 200_000,
         "updates": 1234,

@@ -9,6 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from universal_transformer.nn.context import Context
+
 SPEC = importlib.util.spec_from_file_location(
     "turing_machine", Path(__file__).parent.parent / "examples" / "turing_machine.py"
 )
@@ -78,9 +80,10 @@ def test_states_stay_exact_however_long_it_runs():
     recurrence, channels = example.compile_machine(machine, longest=len(tape))
     table = torch.stack([channels.start(cell) for cell in channels.cells])
     states = table[torch.tensor([[channels.cells.index(cell) for cell in tape]])]
-    encoding = recurrence.coordinates.encode(torch.arange(len(tape))[None])
+    encoding = recurrence.coordinates.position(torch.arange(len(tape))[None])
+    context = Context(depth=recurrence.depth(max_steps=2000), encoding=encoding)
     with torch.no_grad():
-        states, trace = recurrence(states, encoding=encoding, depth=recurrence.depth(max_steps=2000))
+        states, trace = recurrence(states, context)
     content = states[..., : channels.content]
     assert (trace.steps == steps).all()
     assert steps > 200

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from universal_transformer.errors import UserError
-from universal_transformer.typed import ADDED, added_defaults, check_names, typed
+from universal_transformer.typed import check_names, typed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,18 +101,3 @@ def test_of_many_fields_only_the_wrong_ones_are_listed():
     names = set("abcdefghijklmnop")
     with pytest.raises(UserError, match=r"^file: part: missing: a, b; written by another version\?$"):
         check_names(dict.fromkeys("cdefghijklmnop"), expected=names, where="file", field="part")
-
-
-@dataclasses.dataclass(frozen=True)
-class Grown:
-    old: int
-    new: str = dataclasses.field(default="a", metadata=ADDED)
-
-
-def test_a_field_that_was_added_later_may_be_missing():
-    assert typed({"old": 1}, Grown, where="file") == Grown(1)
-    assert typed({"old": 1, "new": "b"}, Grown, where="file") == Grown(1, "b")
-    assert added_defaults(Grown(1)) == {"new"}
-    assert added_defaults(Grown(1, "b")) == set()
-    with pytest.raises(UserError, match="missing: old"):
-        typed({}, Grown, where="file")

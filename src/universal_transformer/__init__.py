@@ -9,86 +9,93 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from universal_transformer.decoding.options import Beams, DecodingOptions
     from universal_transformer.errors import UserError
-    from universal_transformer.evaluation.inference import InferenceOptions
     from universal_transformer.evaluation.pipeline import Pipeline, load
-    from universal_transformer.models.classifier import Classifier
+    from universal_transformer.models.call import DepthOptions
     from universal_transformer.models.components import (
         ExecutionConfig,
         GenerationConfig,
         InputsConfig,
         OutputsConfig,
-        Tensor2TensorConfig,
         VocabularyConfig,
     )
     from universal_transformer.models.config import ModelConfig
-    from universal_transformer.models.encoder_decoder import EncoderDecoder
-    from universal_transformer.models.frame_generator import FrameGenerator
     from universal_transformer.models.generated import Generated, Sampling
-    from universal_transformer.models.language_model import LanguageModel
     from universal_transformer.models.outputs import FrameOutput, ModelOutput
-    from universal_transformer.models.presets import SIZES, preset
-    from universal_transformer.models.tagger import Tagger
+    from universal_transformer.models.universal import (
+        Classifier,
+        EncoderDecoder,
+        FrameGenerator,
+        LanguageModel,
+        Tagger,
+    )
     from universal_transformer.nn.config import (
         AttentionConfig,
         CoordinatesConfig,
         DepthConfig,
-        Exit,
         HaltingConfig,
         Sizes,
         StepConfig,
         TransitionConfig,
     )
-    from universal_transformer.nn.trace import Kept, Trace
+    from universal_transformer.nn.context import Kept
+    from universal_transformer.nn.trace import Trace
+    from universal_transformer.presets import SIZES, preset
     from universal_transformer.registry import build, load_pretrained
+    from universal_transformer.rules import Exit
     from universal_transformer.tasks.task import Prediction
 
 __version__ = "0.1.0"
 
 _HOME = {
     "UserError": "errors",
-    "InferenceOptions": "evaluation.inference",
+    "Beams": "decoding.options",
+    "DecodingOptions": "decoding.options",
     "Pipeline": "evaluation.pipeline",
     "Prediction": "tasks.task",
     "load": "evaluation.pipeline",
     "build": "registry",
     "load_pretrained": "registry",
-    "Classifier": "models.classifier",
+    "DepthOptions": "models.call",
+    "Classifier": "models.universal",
     "ExecutionConfig": "models.config",
     "InputsConfig": "models.config",
     "GenerationConfig": "models.config",
     "ModelConfig": "models.config",
     "OutputsConfig": "models.config",
     "VocabularyConfig": "models.config",
-    "SIZES": "models.presets",
-    "preset": "models.presets",
+    "SIZES": "presets",
+    "preset": "presets",
     "AttentionConfig": "nn.config",
     "CoordinatesConfig": "nn.config",
     "DepthConfig": "nn.config",
-    "Exit": "nn.config",
+    "Exit": "rules",
     "HaltingConfig": "nn.config",
     "Sizes": "nn.config",
     "StepConfig": "nn.config",
-    "Tensor2TensorConfig": "models.config",
     "TransitionConfig": "nn.config",
-    "EncoderDecoder": "models.encoder_decoder",
-    "FrameGenerator": "models.frame_generator",
-    "LanguageModel": "models.language_model",
-    "Tagger": "models.tagger",
+    "EncoderDecoder": "models.universal",
+    "FrameGenerator": "models.universal",
+    "LanguageModel": "models.universal",
+    "Tagger": "models.universal",
     "FrameOutput": "models.outputs",
     "ModelOutput": "models.outputs",
     "Generated": "models.generated",
     "Sampling": "models.generated",
-    "Kept": "nn.trace",
+    "Kept": "nn.context",
     "Trace": "nn.trace",
 }
 
 __all__ = [
     "SIZES",
     "AttentionConfig",
+    "Beams",
     "Classifier",
     "CoordinatesConfig",
+    "DecodingOptions",
     "DepthConfig",
+    "DepthOptions",
     "EncoderDecoder",
     "ExecutionConfig",
     "Exit",
@@ -97,7 +104,6 @@ __all__ = [
     "Generated",
     "GenerationConfig",
     "HaltingConfig",
-    "InferenceOptions",
     "InputsConfig",
     "Kept",
     "LanguageModel",
@@ -110,7 +116,6 @@ __all__ = [
     "Sizes",
     "StepConfig",
     "Tagger",
-    "Tensor2TensorConfig",
     "Trace",
     "TransitionConfig",
     "UserError",

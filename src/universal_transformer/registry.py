@@ -10,30 +10,28 @@ from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 from universal_transformer.baselines.lstm import LstmClassifier, LstmEncoderDecoder, LstmLanguageModel
 from universal_transformer.baselines.neural_gpu import NeuralGpu
 from universal_transformer.files import show_path
-from universal_transformer.kinds import AnyModelConfig, config_from_dict
-from universal_transformer.models.classifier import Classifier
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.encoder_decoder import EncoderDecoder
-from universal_transformer.models.frame_generator import FrameGenerator
-from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.pretrained import CONFIG, find_model, read_config
-from universal_transformer.models.roles import (
-    AnyClassifier,
-    AnyEncoderDecoder,
-    AnyFrameGenerator,
-    AnyLanguageModel,
-    AnyTagger,
-    NonAutoregressive,
+from universal_transformer.interop.tensor2tensor_config import OfficialConfig
+from universal_transformer.interop.tensor2tensor_models import (
+    OfficialClassifier,
+    OfficialEncoderDecoder,
+    OfficialLanguageModel,
+    OfficialTagger,
 )
-from universal_transformer.models.tagger import Tagger
-
-Model = AnyEncoderDecoder | AnyLanguageModel | AnyClassifier | AnyTagger | NonAutoregressive | AnyFrameGenerator
+from universal_transformer.kinds import AnyModelConfig, config_from_dict
+from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model import Model
+from universal_transformer.models.pretrained import CONFIG, find_model, read_config
+from universal_transformer.models.universal import Classifier, EncoderDecoder, FrameGenerator, LanguageModel, Tagger
 
 CLASSES: dict[tuple[type[AnyModelConfig], str], type[Model]] = {
     (ModelConfig, "encoder_decoder"): EncoderDecoder,
     (ModelConfig, "language_model"): LanguageModel,
     (ModelConfig, "classifier"): Classifier,
     (ModelConfig, "tagger"): Tagger,
+    (OfficialConfig, "encoder_decoder"): OfficialEncoderDecoder,
+    (OfficialConfig, "language_model"): OfficialLanguageModel,
+    (OfficialConfig, "classifier"): OfficialClassifier,
+    (OfficialConfig, "tagger"): OfficialTagger,
     (LstmConfig, "encoder_decoder"): LstmEncoderDecoder,
     (LstmConfig, "language_model"): LstmLanguageModel,
     (LstmConfig, "classifier"): LstmClassifier,

@@ -19,12 +19,6 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import show
 
-ADDED: Mapping[str, bool] = types.MappingProxyType({"added": True})
-"""Metadata of a field that earlier versions did not have. Files may lack it; a configuration is written without it
-where it has its default.
-
-``bleu_tokenizer: str = field(default="13a", metadata=ADDED)``
-"""
 FEW = 15
 """An error lists at most this number of names."""
 Object = TypeVar("Object")
@@ -63,11 +57,11 @@ Share = Annotated[float, Range(0, 1, above=True, below=True)]
 """A part of a whole that is neither empty nor all of it."""
 
 
-def typed(value: Any, hint: Any, *, where: str, field: str = "", partial: bool = False) -> Any:
+def typed(value: Any, hint: Any, *, where: str, field: str = "") -> Any:
     """Return a JSON value as one of type `hint`; UserError says where (file, field), what is expected, what was found.
 
-    A dataclass takes an object of its fields (those of `ADDED` may be missing, and with `partial` all with a default),
-    a tuple or list a list, a float whole numbers too. True and False are no numbers, and a number is finite.
+    A dataclass takes an object of all its fields, a tuple or list a list, a float whole numbers too. True and False are
+    no numbers, and a number is finite.
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any or (origin is Literal and any(value == one and type(value) is type(one) for one in arguments)):
@@ -76,7 +70,7 @@ def typed(value: Any, hint: Any, *, where: str, field: str = "", partial: bool =
         if isinstance(value, hint):  # type: ignore[arg-type]
             check(value, where=where, field=field)
             return value
-        return _object(value, hint, where=where, field=field, partial=partial)
+        return _object(value, hint, where=where, field=field)
     if origin is Annotated:
         with contextlib.suppress(UserError):
             found = typed(value, arguments[0], where=where, field=field)
@@ -155,17 +149,6 @@ def leaves(kind: Any) -> dict[str, Any]:
     return found
 
 
-def added_fields(kind: Any) -> set[str]:
-    """Return the fields of a dataclass that are of `ADDED`."""
-    return {one.name for one in dataclasses.fields(kind) if "added" in one.metadata}
-
-
-def added_defaults(value: Any) -> set[str]:
-    """Return the fields of a dataclass object that are of `ADDED` and have their defaults."""
-    fields = (one for one in dataclasses.fields(value) if "added" in one.metadata)
-    return {one.name for one in fields if getattr(value, one.name) == one.default}
-
-
 def replaced(value: Object, changes: Mapping[str, Any]) -> Object:
     """Return a dataclass object with the fields at dotted paths changed, all at once: ``{"depth.max_steps": 8}``."""
     direct: dict[str, Any] = {}
@@ -203,20 +186,11 @@ def listed(names: Iterable[object]) -> str:
     return ", ".join(map(str, names))
 
 
-def _object(value: Any, kind: Any, *, where: str, field: str, partial: bool) -> Any:
+def _object(value: Any, kind: Any, *, where: str, field: str) -> Any:
     wanted = hints(kind)
-    given = {
-        one.name
-        for one in dataclasses.fields(kind)
-        if "added" in one.metadata or (partial and (one.default, one.default_factory) != (dataclasses.MISSING,) * 2)
-    }
-    check_names(value, expected=wanted.keys() - given, optional=given, where=where, field=field)
+    check_names(value, expected=wanted.keys(), where=where, field=field)
     inside = f"{field}." if field else ""
-    parts = {
-        name: typed(value[name], wanted[name], where=where, field=inside + name, partial=partial)
-        for name in wanted
-        if name in value
-    }
+    parts = {name: typed(value[name], hint, where=where, field=inside + name) for name, hint in wanted.items()}
     try:
         return kind(**parts)
     except UserError as error:

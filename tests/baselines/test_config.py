@@ -1,6 +1,5 @@
 """Configurations of baselines beside ModelConfig: files say which they are, and files of before stay what they were."""
 
-import dataclasses
 import json
 
 import pytest
@@ -11,10 +10,13 @@ from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 from universal_transformer.cli.fields import override
 from universal_transformer.errors import UserError
 from universal_transformer.kinds import config_from_dict
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.training.config import RunConfig
 
 KINDS = [LstmConfig(bidirectional=True), NeuralGpuConfig(cutoff=1.0), config_of(halting=True)]
+
+
+BASES = {model.kind: model.to_dict() for model in (LstmConfig(), NeuralGpuConfig())}
+INPUTS, VOCABULARY = (LstmConfig().to_dict()[name] for name in ("inputs", "vocabulary"))
 
 
 @pytest.mark.parametrize("model", KINDS, ids=lambda model: type(model).__name__)
@@ -29,16 +31,10 @@ def test_a_run_of_any_kind_survives_json(model):
     assert changed.digest() != config.digest()
 
 
-def test_a_universal_transformer_is_written_as_before_there_were_baselines():
-    assert "kind" not in ModelConfig().to_dict()
-    later = {"execution", "generation"}  # left out at its defaults: it changes no figure
-    assert set(ModelConfig().to_dict()) == {field.name for field in dataclasses.fields(ModelConfig)} - later
-
-
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"kind": "gru"}, "kind: expected one of universal_transformer, lstm, neural_gpu, found 'gru'"),
+        ({"kind": "gru"}, "kind: expected one of universal_transformer, tensor2tensor, lstm, neural_gpu, found 'gru'"),
         ({"kind": ["lstm"]}, "kind: expected one of"),
         ({"kind": "lstm", "halting": True}, "unknown: halting"),
         ({"kind": "lstm", "width": 8.0}, "width: expected a whole number, .*found 8.0"),
@@ -49,9 +45,29 @@ def test_a_universal_transformer_is_written_as_before_there_were_baselines():
             {"kind": "lstm", "bidirectional": True, "architecture": "language_model"},
             "does not know the tokens",
         ),
-        ({"kind": "lstm", "inputs": "facts"}, "architecture must be"),
-        ({"kind": "lstm", "end_id": 0}, "must differ from padding_id"),
+        ({"kind": "lstm", "inputs": {**INPUTS, "kind": "facts"}}, "architecture must be"),
+        ({"kind": "lstm", "vocabulary": {**VOCABULARY, "end_id": 0}}, "must differ from padding_id"),
         ({"kind": "lstm", "dropout": 1.0}, "at least 0 and below 1"),
+        ({"kind": "lstm", "pooling": "first"}, "expected one of last, mean, pointer"),
+        (
+            {
+                "kind": "lstm",
+                "architecture": "classifier",
+                "pooling": "pointer",
+                "vocabulary": {**VOCABULARY, "num_classes": 3},
+            },
+            "the classes of a pointer are the tokens of its vocabulary",
+        ),
+        (
+            {
+                "kind": "lstm",
+                "architecture": "classifier",
+                "pooling": "pointer",
+                "inputs": {**INPUTS, "kind": "facts"},
+                "vocabulary": {**VOCABULARY, "max_fact_words": 2},
+            },
+            r'pooling=.pointer.: points at a token: inputs\.kind must be "tokens"',
+        ),
         ({"kind": "lstm", "architecture": "tagger"}, "gives a class to a sequence, not to each position"),
         ({"kind": "neural_gpu", "architecture": "classifier"}, "allowed: encoder_decoder"),
         ({"kind": "neural_gpu", "kernel_size": 2}, "an odd number"),
@@ -62,7 +78,7 @@ def test_a_universal_transformer_is_written_as_before_there_were_baselines():
 )
 def test_what_is_wrong_is_named(fields, said):
     with pytest.raises(UserError, match=said):
-        config_from_dict(fields)
+        config_from_dict({**BASES.get(str(fields["kind"]), {}), **fields})
 
 
 def test_fields_of_another_kind_are_not_offered():

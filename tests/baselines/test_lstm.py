@@ -1,19 +1,24 @@
 """The LSTM baselines against loops that know of no batch, no padding and no kernel."""
 
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
 from jaxtyping import TypeCheckError
 from torch.func import functional_call
 
-from small_baselines import small_lstm
+from small_baselines import small_lstm, small_neural_gpu
 from training import tiny
 from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.decoding import Sampling, beam_search, generate
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.models.call import DepthOptions
+from universal_transformer.models.components import VocabularyConfig
+from universal_transformer.models.universal import EncoderDecoder
 from universal_transformer.registry import build, load_pretrained
+from universal_transformer.rules import Exit
 from universal_transformer.training.trainer import train
 
 SOURCE = torch.tensor([[3, 4, 5, 6, 2], [7, 2, 0, 0, 0], [8, 8, 2, 0, 0], [5, 6, 7, 2, 0]])
@@ -158,7 +163,7 @@ def test_greedy_is_what_whole_passes_give(architecture):
     model = small_lstm(architecture=architecture)
     model.target.bias[2] += 1.0  # so that some sequences end
     given = SOURCE if architecture == "encoder_decoder" else PROMPTS
-    for row, result in enumerate(generate(model, given, max_new_tokens=6)):
+    for row, result in enumerate(generate(model, given, DecodingOptions(max_new_tokens=6))):
         tokens, total = [], 0.0
         while len(tokens) < 6:
             if architecture == "encoder_decoder":
@@ -174,9 +179,9 @@ def test_greedy_is_what_whole_passes_give(architecture):
         assert result.tokens == tokens
         assert result.score == pytest.approx(total)
         assert (result.steps, result.source_steps) == (0.0, [])
-    best = beam_search(model, given, beams=3, max_new_tokens=6)
+    best = beam_search(model, given, DecodingOptions(beams=3, max_new_tokens=6))
     assert len(best) == 4
-    assert len(generate(model, given, max_new_tokens=6, sampling=Sampling(temperature=1.0))) == 4
+    assert len(generate(model, given, DecodingOptions(max_new_tokens=6, sampling=Sampling(temperature=1.0)))) == 4
 
 
 @pytest.mark.parametrize("fields", [{}, {"bidirectional": True, "attention": "dot", "num_layers": 1}])
@@ -225,12 +230,38 @@ def test_twenty_updates_lower_the_loss_and_a_resume_changes_no_bit(architecture,
 def test_there_is_no_depth_to_choose():
     model = small_lstm()
     with pytest.raises(UserError, match=r"max_steps=3: LstmEncoderDecoder has no depth"):
-        generate(model, SOURCE, max_steps=3)
+        generate(model, SOURCE, DecodingOptions(max_steps=3))
     assert model(SOURCE, TARGET).mean_steps == 0.0
 
 
+@pytest.mark.parametrize("depth", [{"max_steps": 3}, {"halting_threshold": 0.5}, {"exit": Exit("confidence", 0.9)}])
+def test_every_call_takes_no_depth_and_refuses_one(depth):
+    none = dict.fromkeys(("max_steps", "halting_threshold", "exit"))
+    translator = small_lstm()
+    writer = small_lstm(architecture="language_model")
+    classifier = small_lstm(architecture="classifier", num_classes=3)
+    calls = [
+        partial(translator, SOURCE, TARGET),
+        partial(writer, TARGET),
+        partial(classifier, SOURCE),
+        partial(small_neural_gpu(), SOURCE, TARGET),
+    ]
+    for call in calls:
+        call(**none)
+        with pytest.raises(UserError, match=f"{next(iter(depth))}=.* has no depth to choose; leave it out") as found:
+            call(**depth)
+        assert "\n" not in str(found.value)
+        with pytest.raises((TypeError, TypeCheckError)):
+            call(max_step=3)
+    options = DepthOptions(**depth)
+    for start in (partial(translator.start, SOURCE), partial(writer.start, batch=2)):
+        start(capacity=4)
+        with pytest.raises(UserError, match="has no depth to choose; leave it out"):
+            start(capacity=4, depth=options)
+
+
 def test_forget_gates_begin_open():
-    layers = build(LstmConfig.from_dict({"width": 6, "vocabulary_size": 9})).target.layers.lstm
+    layers = build(LstmConfig(width=6, vocabulary=VocabularyConfig(size=9))).target.layers.lstm
     for layer in range(2):
         assert getattr(layers, f"bias_ih_l{layer}").tolist() == [0.0] * 6 + [1.0] * 6 + [0.0] * 12
         assert not getattr(layers, f"bias_hh_l{layer}").any()

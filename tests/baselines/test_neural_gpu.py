@@ -14,6 +14,7 @@ from universal_transformer.baselines.config import NeuralGpuConfig
 from universal_transformer.baselines.neural_gpu import gate
 from universal_transformer.decoding import Sampling, generate
 from universal_transformer.decoding.generation import check_model
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.registry import load_pretrained
 from universal_transformer.training.trainer import train
@@ -122,9 +123,9 @@ def test_output_is_the_likeliest_symbol_of_each_place_up_to_the_end():
         written = [*result.tokens, *([2] if ended else [])]
         total = sum(float(scores[place, token]) for place, token in enumerate(written))
         assert result.score == pytest.approx(total)
-    assert [len(one.tokens) for one in generate(model, SOURCE, max_new_tokens=1)] <= [1] * 4
-    drawn = generate(model, SOURCE, sampling=Sampling(temperature=1.0, seed=3))
-    again = generate(model, SOURCE[1:], sampling=Sampling(temperature=1.0, seed=3), indices=[1, 2, 3])
+    assert [len(one.tokens) for one in generate(model, SOURCE, DecodingOptions(max_new_tokens=1))] <= [1] * 4
+    drawn = generate(model, SOURCE, DecodingOptions(sampling=Sampling(temperature=1.0, seed=3)))
+    again = generate(model, SOURCE[1:], DecodingOptions(sampling=Sampling(temperature=1.0, seed=3)), indices=[1, 2, 3])
     assert [one.tokens for one in drawn[1:]] == [one.tokens for one in again]
 
 
@@ -173,10 +174,10 @@ def test_a_target_without_room_is_refused_with_the_field_to_raise():
 def test_what_it_does_not_do_is_refused():
     with pytest.raises(UserError, match="beams=1"):
         check_model(small_neural_gpu())
-    with pytest.raises(UserError, match="max_new_tokens=0: at least 1"):
-        generate(small_neural_gpu(), SOURCE, max_new_tokens=0)
+    with pytest.raises(UserError, match=r"max_new_tokens: .*at least 1"):
+        generate(small_neural_gpu(), SOURCE, DecodingOptions(max_new_tokens=0))
     with pytest.raises(UserError, match="max_steps=3: NeuralGpu has no depth"):
-        generate(small_neural_gpu(), SOURCE, max_steps=3)
+        generate(small_neural_gpu(), SOURCE, DecodingOptions(max_steps=3))
 
 
 @pytest.mark.parametrize("hundredths", [100, 105, 110, 115, 120, 215, 240, 333])

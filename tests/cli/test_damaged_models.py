@@ -164,7 +164,7 @@ def damaged(case, runs, folder):
     shutil.copytree(runs / name, folder)
     listed = draw.random() < 0.25
     if not listed:
-        (folder / "model" / MANIFEST).unlink()  # as in runs of earlier versions
+        (folder / "model" / MANIFEST).unlink()  # as of a model that was saved alone
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     path = draw.choice([file for file in files if file.suffix == ".json"] if "values" in kind else files)
     before = path.read_bytes()

@@ -28,6 +28,7 @@ from universal_transformer.cli.dry_run import (
 )
 from universal_transformer.models.components import ENCODERS, VocabularyConfig
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model import Call
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
 from universal_transformer.tasks import (
@@ -147,7 +148,7 @@ def test_a_dry_run_refuses_a_choice_of_depth_for_a_model_without_depth(fields, c
 
 @pytest.mark.parametrize("name", CACHED)
 def test_the_cache_is_as_large_as_the_one_that_is_allocated(name):
-    cache = build(MODELS[name]).target.start(batch=1, capacity=11).cache
+    cache = build(MODELS[name]).target.start(None, Call(), batch=1, capacity=11).cache
     held = [cache.entries, *([] if cache.inputs is None else [cache.inputs])]
     assert cache_bytes(build_on_meta(MODELS[name]), length=11) == sum(tensor.nbytes for tensor in held)
     assert cache_bytes(build_on_meta(MODELS["classifier"]), length=11) == 0

@@ -99,11 +99,7 @@ MISTAKES = {
     "in two groups": (["--seed", "3"], "several fields: write --data.seed or --training.seed"),
     "in two groups of the model": (["--bias", "3"], "--model.attention.bias or --model.halting.bias"),
     "of the data": (["--model.vocabulary.padding-id", "3"], "the tokenizer and the data determine it"),
-    "of the data, in an earlier form": (
-        ["--model.padding-id", "3"],
-        "the tokenizer and the data determine it",
-    ),
-    "name of an earlier version": (["--halting-bias", "3"], r"did you mean --model\.halting\.bias"),
+    "of the data, without its group": (["--model.padding-id", "3"], "the tokenizer and the data determine it"),
     "no value": (["--max-steps"], "--max-steps: found no value, expected a whole number"),
     "two values": (["--max-steps", "1", "2"], "found 2 values, expected a whole number"),
     "not a number": (["--max-steps", "eight"], "--max-steps: expected a whole number, .*found 'eight'"),

@@ -103,11 +103,11 @@ MISTAKES = {
     ),
     "no such table": (["reproduce", "tabel4"], "did you mean table4"),
     "set by the data": (
-        ["train", "pairs", "--data.train", "pairs.tsv", "--model.vocabulary-size", "7", "--dry-run"],
-        "--model.vocabulary-size: the tokenizer and the data determine it",
+        ["train", "pairs", "--data.train", "pairs.tsv", "--model.vocabulary.size", "7", "--dry-run"],
+        "--model.vocabulary.size: the tokenizer and the data determine it",
     ),
-    "older configuration": (
-        ["evaluate", "older"],
+    "incomplete configuration": (
+        ["evaluate", "incomplete"],
         "training: missing: schedule; written by another version?",
     ),
     "demo of another recipe": (
@@ -136,7 +136,7 @@ def somewhere(tmp_path, monkeypatch):
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\n")
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "pairs.tsv").write_text("".join(f"a {n}\tb {n}\n" for n in range(9)))
-    for folder in ("folder", "begun", "damaged", "other", "older", "pairs"):
+    for folder in ("folder", "begun", "damaged", "other", "incomplete", "pairs"):
         (tmp_path / folder).mkdir()
     (tmp_path / "folder" / "something").write_text("else")
     from universal_transformer.recipes import RECIPES
@@ -149,7 +149,7 @@ def somewhere(tmp_path, monkeypatch):
     (tmp_path / "other" / "model" / "config.json").write_text("{}")
     (tmp_path / "pairs" / "config.json").write_text(json.dumps(RECIPES["pairs"]().to_dict()))
     del config["training"]["schedule"]
-    (tmp_path / "older" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "incomplete" / "config.json").write_text(json.dumps(config))
     return tmp_path
 
 

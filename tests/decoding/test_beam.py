@@ -8,8 +8,10 @@ import torch
 
 from small_models import HALTING, small
 from universal_transformer.decoding.beam import beam_search, score_divisor
+from universal_transformer.decoding.options import Beams, DecodingOptions
 from universal_transformer.decoding.sampling import generate
 from universal_transformer.errors import UserError
+from universal_transformer.models.generated import Sampling
 
 MODELS = {
     "fixed": {},
@@ -86,7 +88,7 @@ def same(results, expected):
 @pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS.keys())
 def test_a_beam_as_wide_as_the_space_finds_the_best_of_everything(fields, architecture, length_penalty):
     model, rows, each = model_and_rows(architecture, fields)
-    found = beam_search(model, rows, beams=27, num_results=7, length_penalty=length_penalty, max_new_tokens=3)
+    found = beam_search(model, rows, DecodingOptions(beams=Beams(27, length_penalty), max_new_tokens=3), num_results=7)
     for results, row in zip(found, each, strict=True):
         same(results, everything(Table(model, row), limit=3, length_penalty=length_penalty)[:7])
 
@@ -98,7 +100,9 @@ def test_a_beam_as_wide_as_the_space_finds_the_best_of_everything(fields, archit
 )
 def test_a_narrow_beam_is_the_naive_one(fields, architecture, beams, results, length_penalty):
     model, rows, each = model_and_rows(architecture, fields)
-    found = beam_search(model, rows, beams=beams, num_results=results, length_penalty=length_penalty, max_new_tokens=6)
+    found = beam_search(
+        model, rows, DecodingOptions(beams=Beams(beams, length_penalty), max_new_tokens=6), num_results=results
+    )
     for row_results, row in zip(found, each, strict=True):
         same(row_results, naive_beam(Table(model, row), beams=beams, limit=6, length_penalty=length_penalty)[:results])
 
@@ -107,18 +111,20 @@ def test_sequences_cut_off_follow_all_that_ended():
     model, rows, each = model_and_rows("encoder_decoder", {})
     with torch.no_grad():
         model.target.bias[2] -= 20.0
-    for results, row in zip(beam_search(model, rows, beams=9, num_results=9, max_new_tokens=2), each, strict=True):
+    for results, row in zip(
+        beam_search(model, rows, DecodingOptions(beams=9, max_new_tokens=2), num_results=9), each, strict=True
+    ):
         same(results, everything(Table(model, row), limit=2, length_penalty=0.6)[:9])
         assert [result.finished for result in results] == [True] * 4 + [False] * 5
 
 
 def test_rows_with_different_limits_give_the_results_of_single_rows():
     model, rows, each = model_and_rows("encoder_decoder", {"halting": True})
-    options = {"beams": 3, "num_results": 2, "length_penalty": 6.0}  # an exponent that favours the longest
-    together = beam_search(model, rows, **options)
+    options = DecodingOptions(beams=Beams(3, 6.0))  # an exponent that favours the longest
+    together = beam_search(model, rows, options, num_results=2)
     assert [len(results[0].tokens) for results in together] == [17, 13, 15]
     for results, row in zip(together, each, strict=True):
-        (alone,) = beam_search(model, row, **options)
+        (alone,) = beam_search(model, row, options, num_results=2)
         assert [result.tokens for result in alone] == [result.tokens for result in results]
         assert [result.steps for result in alone] == pytest.approx([result.steps for result in results])
         assert [result.source_steps for result in alone] == [result.source_steps for result in results]
@@ -128,7 +134,7 @@ def test_scores_and_steps_are_those_of_the_tokens_of_the_hypothesis():
     different = 0
     for _ in range(4):
         model, rows, each = model_and_rows("encoder_decoder", {"halting": True, "step_coordinates": "none"})
-        found = beam_search(model, rows, beams=4, num_results=4, length_penalty=6.0, max_new_tokens=4)
+        found = beam_search(model, rows, DecodingOptions(beams=Beams(4, 6.0), max_new_tokens=4), num_results=4)
         for results, row in zip(found, each, strict=True):
             different += len({result.steps for result in results}) > 1
             for result in results:
@@ -146,9 +152,9 @@ def test_scores_and_steps_are_those_of_the_tokens_of_the_hypothesis():
 
 def test_one_beam_without_penalty_is_never_worse_than_greedy():
     model, rows, _ = model_and_rows("encoder_decoder", {})
-    greedy = generate(model, rows, max_new_tokens=6)
+    greedy = generate(model, rows, DecodingOptions(max_new_tokens=6))
     for (best,), other in zip(
-        beam_search(model, rows, beams=1, length_penalty=0.0, max_new_tokens=6), greedy, strict=True
+        beam_search(model, rows, DecodingOptions(beams=Beams(1, 0.0), max_new_tokens=6)), greedy, strict=True
     ):
         assert best.score >= other.score - 1e-9 or not other.finished
 
@@ -159,7 +165,7 @@ def test_the_search_stops_when_nothing_running_can_win(monkeypatch):
         model.target.bias[2] += 50.0
     calls, advance = [], model.advance
     monkeypatch.setattr(model, "advance", lambda *args, **more: calls.append(1) or advance(*args, **more))
-    found = beam_search(model, rows, beams=4, max_new_tokens=1000)
+    found = beam_search(model, rows, DecodingOptions(beams=4, max_new_tokens=1000))
     assert [results[0].tokens for results in found] == [[], [], []]
     assert len(calls) == 1
 
@@ -171,17 +177,18 @@ def test_the_penalty_is_that_of_wu_et_al(length):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "num_results", "message"),
     [
-        ({"beams": 0}, "beams=0: at least 1"),
-        ({"num_results": 0}, "num_results=0: 1 to beams=4"),
-        ({"num_results": 5}, "num_results=5: 1 to beams=4"),
-        ({"length_penalty": -0.1}, "length_penalty=-0.1"),
-        ({"length_penalty": math.nan}, "length_penalty=nan"),
-        ({"max_new_tokens": 0}, "max_new_tokens=0"),
+        (lambda: DecodingOptions(beams=0), 1, "beams: expected a whole number, at least 1 .*found 0"),
+        (lambda: DecodingOptions(beams=4), 0, "num_results=0: 1 to beams=4"),
+        (lambda: DecodingOptions(beams=4), 5, "num_results=5: 1 to beams=4"),
+        (lambda: DecodingOptions(beams=Beams(4, -0.1)), 1, "length_penalty: .*at least 0 and at most 10, found -0.1"),
+        (lambda: DecodingOptions(beams=Beams(4, math.nan)), 1, "length_penalty: .*found nan"),
+        (lambda: DecodingOptions(beams=4, max_new_tokens=0), 1, "max_new_tokens: .*at least 1 .*found 0"),
+        (lambda: DecodingOptions(sampling=Sampling(temperature=1.0)), 1, "temperature=1: a beam search draws no"),
     ],
 )
-def test_invalid_arguments_of_a_search_are_refused(options, message):
+def test_invalid_arguments_of_a_search_are_refused(options, num_results, message):
     model, rows, _ = model_and_rows("encoder_decoder", {})
     with pytest.raises(UserError, match=message):
-        beam_search(model, rows, **options)
+        beam_search(model, rows, options(), num_results=num_results)

@@ -9,20 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from small_models import HALTING, small
-from universal_transformer.decoding import continuous
-from universal_transformer.decoding.continuous import (
-    DecodingOptions,
-    Request,
-    generate_continuously,
-    generate_stream,
-)
+from universal_transformer.decoding.continuous import Request, generate_stream
 from universal_transformer.decoding.generation import check_model
-from universal_transformer.decoding.sampling import GREEDY, Sampling, generate
+from universal_transformer.decoding.options import DecodingOptions
+from universal_transformer.decoding.sampling import generate
 from universal_transformer.errors import UserError
 from universal_transformer.execution import policy
 from universal_transformer.execution.stream import RowStream, stream_obstacle
-from universal_transformer.nn.config import Exit
+from universal_transformer.models.generated import GREEDY, Sampling
 from universal_transformer.registry import build
+from universal_transformer.rules import Exit
 from universal_transformer.typed import replaced
 
 HOT = Sampling(temperature=1.3, top_k=7, top_p=0.97, seed=5)
@@ -58,13 +54,11 @@ STREAMS = {
     },
     **{name: fields for name, fields in HALTING.items() if name.endswith("frozen")},
 }
-BATCHES = {
+REFUSED = {
     "evolving": {"halting": True, "halting_state": "evolving"},
     "convolution": {"transition": "separable_convolution"},
     "untied": {"tied": False},
-    "layered": {"plain_layers_before": 1},
 }
-ALL = {**STREAMS, **BATCHES}
 
 
 def model_and_requests(architecture, fields, *, count=7):
@@ -75,18 +69,22 @@ def model_and_requests(architecture, fields, *, count=7):
     recurrence.trained_depth = recurrence.trained_depth._replace(min_steps=min_steps)
     with torch.no_grad():
         model.target.bias[2] += 1.0  # so that some sequences end
-        if model.target.recurrence.halting is not None:
+        if model.target.recurrence.halting.decides:
             model.target.recurrence.halting.bias.fill_(-0.5)
     start = [1] if architecture == "language_model" else []
     tokens = [[*start, *torch.randint(3, 9, (1 + 3 * row % 5,)).tolist()] for row in range(count)]
     return model, [Request(3 * row, each) for row, each in enumerate(tokens)]
 
 
+def stream(model, requests, *, slots=3, capacity=30, **options):
+    return generate_stream(model, requests, slots=slots, capacity=capacity, options=DecodingOptions(**options))
+
+
 def alone(model, request, **options):
     source = [request.tokens]
     if model.config.architecture == "encoder_decoder":
         source = torch.tensor(source)
-    return generate(model, source, indices=[request.number], **options)[0]
+    return generate(model, source, DecodingOptions(**options), indices=[request.number])[0]
 
 
 def same(found, expected):
@@ -98,10 +96,9 @@ def same(found, expected):
 
 
 @pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", STREAMS)
 def test_a_request_comes_out_as_it_does_alone_whenever_it_arrives(name, architecture):
-    model, requests = model_and_requests(architecture, ALL[name], count=4)
-    assert (stream_obstacle(model.target.recurrence) is None) == (name in STREAMS)
+    model, requests = model_and_requests(architecture, STREAMS[name], count=4)
     options = {"max_steps": 4 if name == "mean frozen" else None}
 
     @cache
@@ -111,7 +108,7 @@ def test_a_request_comes_out_as_it_does_alone_whenever_it_arrives(name, architec
     @settings(max_examples=2)
     @given(order=st.permutations(requests), slots=st.integers(1, 5), sampling=st.sampled_from([GREEDY, HOT]))
     def check(order, slots, sampling):
-        found = list(generate_continuously(model, order, slots=slots, capacity=30, sampling=sampling, **options))
+        found = list(stream(model, order, slots=slots, sampling=sampling, **options))
         assert sorted(number for number, _ in found) == sorted(wanted(sampling))
         for number, result in found:
             same(result, wanted(sampling)[number])
@@ -125,14 +122,14 @@ def test_distances_to_the_source_are_those_of_each_request(norm):
     model, requests = model_and_requests(
         "encoder_decoder", {"position_coordinates": "distance", "source_sink": True, "halting": True, "norm": norm}
     )
-    for number, result in generate_continuously(model, requests, slots=3, capacity=30):
+    for number, result in stream(model, requests):
         same(result, alone(model, requests[number // 3]))
 
 
 def test_limits_and_thresholds_are_those_of_generate():
     model, requests = model_and_requests("language_model", {"halting": True})
     for options in ({"max_new_tokens": 1}, {"max_new_tokens": 4}, {"halting_threshold": 0.3, "max_steps": 9}):
-        for number, result in generate_continuously(model, requests, slots=2, capacity=30, **options):
+        for number, result in stream(model, requests, slots=2, **options):
             same(result, alone(model, requests[number // 3], **options))
 
 
@@ -149,7 +146,7 @@ def test_other_rules_too(architecture, rule):
     _, requests = model_and_requests(architecture, {}, count=7)
     for bias in range(-9, 9):  # until tokens differ in steps
         torch.nn.init.constant_(model.target.recurrence.halting.bias, float(bias))
-        found = dict(generate_continuously(model, requests, slots=3, capacity=30, max_new_tokens=6))
+        found = dict(stream(model, requests, max_new_tokens=6))
         if len({steps for each in found.values() for steps in each.token_steps}) > 1:
             break
     else:
@@ -159,13 +156,13 @@ def test_other_rules_too(architecture, rule):
 
 
 @pytest.mark.parametrize("fields", [{}, {"position_injection": "input", "step_coordinates": "none"}])
-@pytest.mark.parametrize("kind", ["state_change", "second_difference", "output_change", "confidence"])
+@pytest.mark.parametrize("kind", ["state_change", "output_change", "confidence"])
 @pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
 def test_exits_too(architecture, kind, fields):
     model, requests = model_and_requests(architecture, fields, count=4)
     for threshold in (0.8, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.1, 0.05, 0.02, 0.01):  # until tokens differ in steps
         options = {"exit": Exit(kind, threshold), "max_new_tokens": 6}
-        found = dict(generate_continuously(model, requests, slots=3, capacity=30, **options))
+        found = dict(stream(model, requests, **options))
         if len({steps for each in found.values() for steps in each.token_steps}) > 1:
             break
     else:
@@ -182,7 +179,7 @@ def test_no_row_waits_and_none_thinks_in_vain(architecture, slots, monkeypatch):
     model, requests = model_and_requests(architecture, {"halting": True}, count=12)
     rows, step = [], RowStream.step
     monkeypatch.setattr(RowStream, "step", lambda self: rows.append(len(self)) or step(self))
-    found = dict(generate_continuously(model, requests, slots=slots, capacity=30, sampling=HOT))
+    found = dict(stream(model, requests, slots=slots, sampling=HOT))
     work = []
     for request in requests:
         result = found[request.number]
@@ -203,7 +200,7 @@ def test_rows_that_look_at_much_take_turns(fields, together, monkeypatch):
     """At width 8 a place is 16 numbers: 100 of them are two rows after three places, and one row after more."""
     monkeypatch.setattr(policy, "MOST_GATHERED", together)
     model, requests = model_and_requests("language_model", fields)
-    for number, result in generate_continuously(model, requests, slots=3, capacity=30):
+    for number, result in stream(model, requests):
         same(result, alone(model, requests[number // 3]))
 
 
@@ -211,15 +208,15 @@ def test_fixed_depth_fills_free_slots_too(monkeypatch):
     model, requests = model_and_requests("encoder_decoder", {}, count=12)
     rows, step = [], RowStream.step
     monkeypatch.setattr(RowStream, "step", lambda self: rows.append(len(self)) or step(self))
-    found = list(generate_continuously(model, requests, slots=3, capacity=30))
+    found = list(stream(model, requests))
     assert sum(rows) == 5 * sum(len(each.tokens) + each.finished - 1 for _, each in found)
 
 
 def test_requests_are_read_as_they_are_needed():
     model, requests = model_and_requests("encoder_decoder", {"halting": True})
     read = []
-    stream = (read.append(0) or Request(n, requests[n % 7].tokens) for n in itertools.count())
-    results = generate_continuously(model, stream, slots=2, capacity=30)
+    endless = (read.append(0) or Request(n, requests[n % 7].tokens) for n in itertools.count())
+    results = stream(model, endless, slots=2)
     assert read == []
     for _ in range(10):
         number, result = next(results)
@@ -227,48 +224,17 @@ def test_requests_are_read_as_they_are_needed():
     assert len(read) <= 10 + 2 * 2 + 2
 
 
-@pytest.mark.parametrize("fields", [{"halting": True}, BATCHES["evolving"]], ids=["stream", "batches"])
-def test_between_results_the_model_is_as_it_was(fields):
-    model, requests = model_and_requests("encoder_decoder", fields)
+def test_between_results_the_model_is_as_it_was():
+    model, requests = model_and_requests("encoder_decoder", {"halting": True})
     model.train()
-    for _ in generate_continuously(model, requests, slots=2, capacity=30):
+    for _ in stream(model, requests, slots=2):
         assert torch.is_grad_enabled()
         assert all(module.training for module in model.modules())
 
 
-@pytest.mark.parametrize(
-    ("fields", "shallow", "wanted"),
-    [({"halting": True}, 1.0, 1), ({"halting": True}, 0.1, 0), ({}, 1.0, 0), (BATCHES["evolving"], 1.0, 0)],
-    ids=["shallow", "deep", "fixed", "must wait"],
-)
-def test_a_stream_never_waits_where_that_is_faster_and_its_results_are_the_same(fields, shallow, wanted, monkeypatch):
-    model, requests = model_and_requests("encoder_decoder", fields)
-    monkeypatch.setattr(policy, "PROBED_REQUESTS", 3)
-    monkeypatch.setattr(policy, "CONTINUOUS_BELOW", shallow)
-    streamed, plain = [], generate_continuously
-    monkeypatch.setattr(
-        continuous,
-        "generate_continuously",
-        lambda *args, **more: streamed.append(1) or plain(*args, **more),
-    )
-    found = dict(generate_stream(model, requests, slots=2, capacity=30, options=DecodingOptions(sampling=HOT)))
-    assert sum(streamed) == wanted
-    assert sorted(found) == [request.number for request in requests]
-    for request in requests:
-        same(found[request.number], alone(model, request, sampling=HOT))
-    with pytest.raises(UserError, match="slots=0: at least 1"):
-        list(generate_stream(model, requests, slots=0, capacity=30))
-
-
-def test_no_cache_is_made_for_nobody():
-    model, requests = model_and_requests("encoder_decoder", {"halting": True, "halting_bias": 4.0})
-    assert len(requests) < policy.PROBED_REQUESTS
-    assert len(dict(generate_stream(model, requests, slots=2, capacity=10**9))) == len(requests)
-
-
 def test_no_requests_no_results():
     model, _ = model_and_requests("encoder_decoder", {"halting": True})
-    assert list(generate_continuously(model, [], slots=2, capacity=3)) == []
+    assert list(stream(model, [], slots=2, capacity=3)) == []
 
 
 @pytest.mark.parametrize(
@@ -283,7 +249,7 @@ def test_no_requests_no_results():
         ),
         ([3, 9], {}, "token id 9"),
         ([], {}, r"source of shape \[1, 0\]|row 0 is empty"),
-        ([3], {"max_new_tokens": 0}, "max_new_tokens=0"),
+        ([3], {"max_new_tokens": 0}, "max_new_tokens: .*at least 1 .*found 0"),
         ([3], {"max_steps": 0}, "max_steps=0"),
         ([3], {"halting_threshold": 0.0}, "halting_threshold=0.0"),
         ([3], {"capacity": 10**14}, "capacity"),
@@ -292,8 +258,21 @@ def test_no_requests_no_results():
 def test_what_cannot_be_continued_is_refused_in_one_line(tokens, options, message):
     model, _ = model_and_requests("encoder_decoder", {"halting": True})
     with pytest.raises(UserError, match=message) as refused:
-        list(generate_continuously(model, [Request(7, tokens)], **{"slots": 2, "capacity": 20, **options}))
+        list(stream(model, [Request(7, tokens)], **{"slots": 2, "capacity": 20, **options}))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_model_whose_rows_cannot_be_at_different_steps_is_refused(name):
+    model, requests = model_and_requests("encoder_decoder", REFUSED[name])
+    with pytest.raises(UserError, match=r"^rows cannot be at different depth steps: "):
+        stream(model, requests)
+
+
+def test_autocast_is_refused():
+    model, requests = model_and_requests("encoder_decoder", {"halting": True})
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(UserError, match="under autocast; use generate"):
+        stream(model, requests)
 
 
 def test_a_classifier_generates_nothing():

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from configs import with_fields
 from small_models import SOURCES, small, variants
 from universal_transformer.data.example import Example
 from universal_transformer.decoding import generate
 from universal_transformer.decoding.generation import evaluating, prepared, start_generation
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import packs
 from universal_transformer.models.components import InputsConfig, VocabularyConfig
@@ -107,8 +109,7 @@ def test_a_done_row_is_fed_padding_without_effect_on_the_others(fields):
     model = small(**fields)
     source, draws = sources(3), torch.randint(2, 9, (5, 3))
     with evaluating(model):
-        options = {"max_new_tokens": 7, "max_steps": None, "halting_threshold": None}
-        session, other = (start_generation(model, source, **options) for _ in range(2))
+        session, other = (start_generation(model, source, DecodingOptions(max_new_tokens=7)) for _ in range(2))
         for tokens in draws:
             session.advance(tokens)
             other.advance(tokens, done=torch.tensor([False, True, False]))
@@ -128,7 +129,7 @@ def test_an_end_token_ends_generation(place, monkeypatch):
         return logits
 
     monkeypatch.setattr(model, "advance", written)
-    (result,) = generate(model, sources(1), max_new_tokens=6)
+    (result,) = generate(model, sources(1), DecodingOptions(max_new_tokens=6))
     assert result.finished == (place < 6)
     assert result.tokens == [other] * place
 
@@ -163,9 +164,7 @@ def test_prepared_matrices_give_the_same_probabilities(fields, kind, architectur
 
 
 def opened(model, source, **options):
-    return start_generation(
-        model, source, **{"max_new_tokens": None, "max_steps": None, "halting_threshold": None, **options}
-    )
+    return start_generation(model, source, DecodingOptions(**options))
 
 
 def test_the_default_limit_of_a_row_is_that_of_the_model_or_twice_its_source_plus_ten():
@@ -189,7 +188,7 @@ def test_the_default_limit_of_a_row_is_that_of_the_model_or_twice_its_source_plu
         ([[1, 9]], {}, "prompt 0: token id 9: allowed are 0 to 8"),
         ([[1, -1]], {}, "token id -1"),
         ([[1, 0]], {}, "token id 0.*without padding_id=0"),
-        ([[1]], {"max_new_tokens": 0}, "max_new_tokens=0: at least 1"),
+        ([[1]], {"max_new_tokens": 0}, "max_new_tokens: expected a whole number, at least 1 .*found 0"),
         (
             [[1, 3]],
             {"max_new_tokens": 10},
@@ -232,7 +231,7 @@ def test_a_source_of_one_dimension_is_refused():
 @pytest.mark.parametrize("start_is_padding", [False, True])
 def test_a_prompt_gets_the_start_token_once(start_is_padding):
     model = small(architecture="language_model")
-    model.config = replaced(model.config, {"tensor2tensor.start_is_padding": start_is_padding})
+    model.config = with_fields(model.config, **{"tensor2tensor.start_is_padding": start_is_padding})
     start = model.config.start_id
     forms = [[[start, 3, 4], [start, 5], [start]], [[3, 4], [5], []], torch.tensor([[3, 4], [5, 0], [0, 0]])]
     first, *others = (opened(model, form).log_probabilities for form in forms)

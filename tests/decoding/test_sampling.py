@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from small_models import HALTING, small
-from universal_transformer.decoding.sampling import Sampling, filtered_distribution, generate, pick
+from universal_transformer.decoding.options import DecodingOptions
+from universal_transformer.decoding.sampling import filtered_distribution, generate, pick
 from universal_transformer.errors import UserError
+from universal_transformer.models.generated import Sampling
 
 SOURCE = torch.tensor([[3, 4, 5, 6, 2], [7, 2, 0, 0, 0], [8, 8, 2, 0, 0], [5, 6, 7, 2, 0]])
 PROMPTS = [[1, 3, 4], [1], [1, 8, 8, 8, 5], [1, 5]]
@@ -64,7 +66,7 @@ def uncached_greedy(model, row, *, limit, **depth):
 @pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS.keys())
 def test_greedy_is_what_whole_passes_give_one_row_at_a_time(fields, architecture):
     model, rows = model_and_input(architecture, fields)
-    for row, result in enumerate(generate(model, rows, max_new_tokens=6)):
+    for row, result in enumerate(generate(model, rows, DecodingOptions(max_new_tokens=6))):
         tokens, total, finished, steps = uncached_greedy(model, alone(model, rows, row), limit=6)
         assert (result.tokens, result.finished) == (tokens, finished)
         assert result.score == pytest.approx(total)
@@ -77,7 +79,7 @@ def test_depth_is_chosen_at_run_time():
     model, rows = model_and_input("encoder_decoder", {"halting": True})
     for depth in ({"max_steps": 1}, {"max_steps": 5}, {"halting_threshold": 0.3}):
         expected = uncached_greedy(model, rows[:1], limit=4, **depth)
-        (result,) = generate(model, rows[:1], max_new_tokens=4, **depth)
+        (result,) = generate(model, rows[:1], DecodingOptions(max_new_tokens=4, **depth))
         assert (result.tokens, result.finished, result.steps) == (expected[0], expected[2], expected[3])
         with torch.no_grad():
             assert result.source_steps == model(rows[:1], rows[:1], **depth).encoder.steps[0].tolist()
@@ -88,15 +90,17 @@ def test_depth_is_chosen_at_run_time():
 @pytest.mark.parametrize("name", ["fixed", "learned", "halting convolution"])
 def test_a_row_gives_the_same_result_in_every_batch(name, architecture, sampling):
     model, rows = model_and_input(architecture, MODELS[name])
-    together = generate(model, rows, sampling=sampling)
+    together = generate(model, rows, DecodingOptions(sampling=sampling))
     order = [2, 0, 3]
     some = rows[order] if isinstance(rows, torch.Tensor) else [rows[row] for row in order]
-    for row, result in zip(order, generate(model, some, sampling=sampling, indices=order), strict=True):
+    for row, result in zip(
+        order, generate(model, some, DecodingOptions(sampling=sampling), indices=order), strict=True
+    ):
         assert result.tokens == together[row].tokens
         assert result.score == pytest.approx(together[row].score)
         assert result.source_steps == together[row].source_steps
     for row in range(4):
-        (result,) = generate(model, alone(model, rows, row), sampling=sampling, indices=[row])
+        (result,) = generate(model, alone(model, rows, row), DecodingOptions(sampling=sampling), indices=[row])
         assert result.tokens == together[row].tokens
         assert result.steps == pytest.approx(together[row].steps)
 
@@ -105,8 +109,8 @@ def test_the_seed_and_the_number_of_the_row_determine_the_draws():
     model, rows = model_and_input("encoder_decoder", {})
     same = rows[:1].expand(6, -1)
 
-    def drawn(**options):
-        results = generate(model, same, max_new_tokens=6, **options)
+    def drawn(indices=None, **options):
+        results = generate(model, same, DecodingOptions(max_new_tokens=6, **options), indices=indices)
         return [tuple(result.tokens) for result in results]
 
     hot = Sampling(temperature=2.0)
@@ -120,13 +124,13 @@ def test_the_seed_and_the_number_of_the_row_determine_the_draws():
 @pytest.mark.parametrize("architecture", ["encoder_decoder", "language_model"])
 def test_sampling_at_low_temperature_or_from_one_token_is_greedy(architecture, sampling):
     model, rows = model_and_input(architecture, {})
-    assert generate(model, rows, sampling=sampling) == generate(model, rows)
+    assert generate(model, rows, DecodingOptions(sampling=sampling)) == generate(model, rows)
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=3.0)], ids=str)
 def test_the_score_is_the_likelihood_that_teacher_forcing_gives(sampling):
     model, rows = model_and_input("encoder_decoder", {"halting": True})
-    for row, result in enumerate(generate(model, rows, sampling=sampling)):
+    for row, result in enumerate(generate(model, rows, DecodingOptions(sampling=sampling))):
         target = torch.tensor([result.tokens + [2] * result.finished])
         with torch.no_grad():
             table = model(alone(model, rows, row), target).logits.log_softmax(dim=-1)
@@ -137,7 +141,7 @@ def test_neither_padding_nor_the_start_token_is_generated():
     model, rows = model_and_input("encoder_decoder", {})
     with torch.no_grad():
         model.target.bias[:2] = 50.0
-    for result in generate(model, rows, sampling=Sampling(temperature=2.0)):
+    for result in generate(model, rows, DecodingOptions(sampling=Sampling(temperature=2.0))):
         assert not {0, 1, 2} & set(result.tokens)
 
 
@@ -149,7 +153,7 @@ def test_a_batch_costs_no_more_than_its_longest_row(monkeypatch):
         "advance",
         lambda tokens, *rest, **more: calls.append(len(tokens)) or advance(tokens, *rest, **more),
     )
-    results = generate(model, rows, sampling=Sampling(temperature=1.0))
+    results = generate(model, rows, DecodingOptions(sampling=Sampling(temperature=1.0)))
     lengths = [len(result.tokens) + result.finished for result in results]
     assert len(calls) == max(lengths)
     for fed, rows_fed in enumerate(calls):

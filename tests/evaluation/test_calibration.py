@@ -6,7 +6,7 @@ import json
 import pytest
 
 from small_task_models import model_for
-from universal_transformer import InferenceOptions, Sampling, load
+from universal_transformer import DecodingOptions, Sampling, load
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.calibration import (
     CALIBRATION,
@@ -136,39 +136,39 @@ STORY = "1 Clara went to the attic.\n2 Where is Clara?"
 
 
 def used(run, options=None, **choices):
-    return calibrated(run, options or InferenceOptions(), model=run / "model", **choices)
+    return calibrated(run, options or DecodingOptions(), model=run / "model", **choices)
 
 
 def test_a_calibrated_run_takes_its_steps(run):
     options, note = used(run)
-    assert options == InferenceOptions(max_steps=2)
+    assert options == DecodingOptions(max_steps=2)
     assert "max_steps 2 by" in note
     assert "at most 0.5 % of the answers turn from right to wrong, with confidence 95 %; --no-calibration" in note
     answers = load(run)
     assert (answers.options, answers.note) == (options, note)
     assert answers(STORY).steps == [2.0, 2.0]
-    assert answers(STORY, options=InferenceOptions()).steps == [4.0, 4.0]
+    assert answers(STORY, options=DecodingOptions()).steps == [4.0, 4.0]
     plain = load(run, calibration=False)
     assert (plain(STORY).steps, plain.note) == ([4.0, 4.0], "")
     assert load(run / "model")(STORY).steps == [4.0, 4.0]  # not the folder of the run
 
 
 def test_options_of_depth_replace_the_calibration(run):
-    for options in (InferenceOptions(max_steps=3), InferenceOptions(max_steps=4)):
+    for options in (DecodingOptions(max_steps=3), DecodingOptions(max_steps=4)):
         assert used(run, options) == (options, "")
 
 
 def test_without_a_chosen_setting_or_a_file_the_depth_is_that_of_training(run):
     calibration(chosen=None, weights=weights_of(run / "model")).save(run)
-    assert used(run) == (InferenceOptions(), "")
+    assert used(run) == (DecodingOptions(), "")
     (run / CALIBRATION).unlink()
-    assert used(run) == (InferenceOptions(), "")
+    assert used(run) == (DecodingOptions(), "")
 
 
 def test_a_calibration_of_other_weights_is_not_used(run, stories):
     model_for(stories, seed=1, halting=False).save_pretrained(run / "model")
     options, note = used(run)
-    assert options == InferenceOptions()
+    assert options == DecodingOptions()
     assert "is of other weights and is not used: run ut calibrate" in note
     assert (load(run).note, load(run)(STORY).steps) == (note, [4.0, 4.0])
 
@@ -189,9 +189,9 @@ def test_what_a_model_writes_is_covered_only_if_it_was_scored(recipe, what):
 @pytest.mark.parametrize(
     ("options", "choices", "reason"),
     [
-        (InferenceOptions(beams=4), {}, "4 beams, length penalty 0.6"),
-        (InferenceOptions(sampling=Sampling(temperature=0.7)), {}, "sampling"),
-        (InferenceOptions(), {"unlike": "text that the model writes"}, "text that the model writes"),
+        (DecodingOptions(beams=4), {}, "4 beams, length penalty 0.6"),
+        (DecodingOptions(sampling=Sampling(temperature=0.7)), {}, "sampling"),
+        (DecodingOptions(), {"unlike": "text that the model writes"}, "text that the model writes"),
     ],
 )
 def test_a_calibration_covers_greedy_answers_alone(run, options, choices, reason):

@@ -10,18 +10,18 @@ from torch.nn.functional import one_hot
 from configs import with_fields
 from small_task_models import TINY, Names, model_for
 from universal_transformer.data.example import Example
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation import depth_curves
 from universal_transformer.evaluation.calibration import Cost, Curve, Goal, Point, percent
 from universal_transformer.evaluation.depth_curves import Outcome, Trials, calibrate, cheapest, losses
-from universal_transformer.evaluation.inference import InferenceOptions
-from universal_transformer.evaluation.measure import evaluate
+from universal_transformer.evaluation.measure import Selection, evaluate
 from universal_transformer.evaluation.risk import p_value
 from universal_transformer.evaluation.scores import ScoreSums, example_score
 from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.evaluation.settings import Setting, served
-from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.models.universal import Classifier
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import build
 from universal_transformer.tasks.labelled import LabelledData
@@ -29,7 +29,7 @@ from universal_transformer.tasks.task import Task
 from universal_transformer.typed import replaced
 
 GOAL = Goal(tolerance=0.05, confidence=0.9)
-EXITS = ("state_change", "second_difference", "output_change", "confidence")
+EXITS = ("state_change", "output_change", "confidence")
 
 
 class Scripted(Classifier):
@@ -43,7 +43,7 @@ class Scripted(Classifier):
         given = torch.where(source[:, 1] <= steps, source[:, 0], 0)
         made = torch.full(source.shape, float(steps))
         logits = one_hot(given, self.config.vocabulary.num_classes).float()
-        return ModelOutput(logits, Trace(made, torch.zeros_like(made), None), None)
+        return ModelOutput(logits, Trace(made, torch.zeros_like(made), None, torch.tensor(0.0)), None)
 
 
 def scripted(**changes):
@@ -60,7 +60,8 @@ def task_of(*needs, truth=3, metric="error"):
 
 
 def run(model, task, goal=GOAL, *, rule="max_steps", **choices):
-    return calibrate(model, task, goal=goal, weights="0" * 64, rule=rule, **choices)
+    examples = Selection(choices.pop("split", "validation"), choices.pop("limit", None))
+    return dataclasses.replace(calibrate(model, task, examples, goal=goal, rule=rule, **choices), weights="0" * 64)
 
 
 def test_the_losses_of_a_model_whose_answers_are_known():
@@ -97,7 +98,7 @@ def test_the_cheapest_accepted_number_of_steps_is_chosen(needs, chosen):
     assert found.chosen == (chosen and Setting("max_steps", float(chosen)))
     if chosen:
         assert found.point.accepted
-        assert found.chosen.of(InferenceOptions()) == InferenceOptions(max_steps=chosen)
+        assert found.chosen.of(DecodingOptions()) == DecodingOptions(max_steps=chosen)
         assert f"chosen: max_steps {chosen}: {chosen}.00 steps instead of 4.00" in found.lines()[-1]
 
 
@@ -148,8 +149,8 @@ def check_against_evaluation(model, task, found, score):
     """Each point has the score and the steps of an evaluation with its setting: the real model ran."""
     for curve in found.curves:
         for point in curve.points[::9]:
-            options = Setting(curve.rule, point.value).of(InferenceOptions())
-            report = evaluate(model, task, split=found.split, options=options)
+            options = Setting(curve.rule, point.value).of(DecodingOptions())
+            report = evaluate(model, task, Selection(split=found.split), options=options)
             assert point.cost.score == pytest.approx(score(report.totals[0].metrics))
             assert point.cost.mean_steps == pytest.approx(report.mean_steps)
             assert point.cost.steps == pytest.approx({one.side: one.mean for one in report.totals[0].steps})
@@ -181,7 +182,7 @@ def test_answers_are_compared_to_their_end_and_scored_up_to_the_length_of_their_
     model = model_for(copying)
     examples = [*copying.validation]
     part, whole = (
-        Scorer(model, copying.codec, copying.metric, InferenceOptions(), whole=whole)(examples)
+        Scorer(model, copying.codec, copying.metric, DecodingOptions(), whole=whole)(examples)
         for whole in (False, True)
     )
     assert [one.sums for one in part] == [one.sums for one in whole]
@@ -211,7 +212,7 @@ def test_encoder_and_decoder_of_different_depth_lose_steps_together():
 
 def test_exits_that_can_stop_no_position_early_are_left_out():
     model = build(replaced(with_fields(TINY, vocabulary_size=12, max_steps=6), {"depth.decoder_max_steps": 2}))
-    assert list(served(model)) == ["max_steps", "halting_threshold", "state_change", "second_difference", "confidence"]
+    assert list(served(model)) == ["max_steps", "halting_threshold", "state_change", "confidence"]
 
 
 def test_settings_do_not_depend_on_data():
@@ -220,7 +221,7 @@ def test_settings_do_not_depend_on_data():
     assert served(model) == served(model)
     for rule, settings in served(model_of(max_steps=6)).items():
         values = [setting.value for setting in settings]
-        assert values == sorted(set(values), reverse=rule not in ("state_change", "second_difference", "output_change"))
+        assert values == sorted(set(values), reverse=rule not in ("state_change", "output_change"))
 
 
 def model_of(**changes):
@@ -235,7 +236,7 @@ def model_of(**changes):
         ({"max_steps": 5, "halting": False}, ["max_steps", *EXITS]),
         ({"max_steps": "length", "architecture": "classifier", "num_classes": 3}, ["halting_threshold", *EXITS]),
         ({"max_steps": 5, "architecture": "language_model", "plain_layers_after": 1},
-         ["max_steps", "halting_threshold", "state_change", "second_difference"]),
+         ["max_steps", "halting_threshold", "state_change"]),
     ],
 )  # fmt: skip
 def test_a_model_serves_the_rules_that_it_can(changes, rules):
@@ -263,7 +264,6 @@ def test_every_rule_is_tested_to_its_end_whatever_its_losses_are():
         ({"goal": Goal(tolerance=0.005)}, r"validation: 100 examples are too few for a tolerance of 0.5 % with "
          r"confidence 95 %: at least 598 are needed, and more if some lose; give more examples"),
         ({"goal": Goal(tolerance=0.01), "split": "other"}, "other: 60 examples .* at least 299"),
-        ({"rule": "second_difference"}, "nothing to calibrate: exit second_difference.* at least 5 steps .* has 4"),
         ({"rule": "halting_threshold"}, "nothing to calibrate: halting_threshold=.*trained without halting"),
         ({"split": "train"}, "no examples in train"),
         ({"batch_tokens": 0}, "batch_tokens: expected a whole number, at least 1"),
@@ -272,6 +272,11 @@ def test_every_rule_is_tested_to_its_end_whatever_its_losses_are():
 def test_mistakes_are_errors_of_one_line(choices, message):
     with pytest.raises(UserError, match=message):
         run(scripted(), task_of(*[1] * 100), **choices)
+
+
+def test_an_exit_that_the_model_cannot_serve_is_an_error():
+    with pytest.raises(UserError, match=r"nothing to calibrate: exit state_change.* at least 3 steps .* has 2"):
+        run(scripted(max_steps=2), task_of(*[1] * 100), rule="state_change")
 
 
 def test_several_rules_need_more_examples(stories):
@@ -337,7 +342,7 @@ def test_the_time_of_what_may_be_chosen_is_the_shortest_of_three(monkeypatch):
 
     def disturbed(self, options):
         outcome = once(self, options)
-        outcome.seconds = measured[options.max_steps].pop(0)
+        outcome.seconds = measured[options.depth.max_steps].pop(0)
         return outcome
 
     monkeypatch.setattr(Trials, "run", disturbed)

@@ -12,17 +12,16 @@ from small_models import SIZES
 from small_task_models import TINY, Names, model_for
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.decoding import generate
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.inference import InferenceOptions
-from universal_transformer.evaluation.measure import evaluate, natural_sort_key
+from universal_transformer.evaluation.measure import Selection, evaluate, natural_sort_key
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.report import StepCounts
 from universal_transformer.evaluation.scores import corpus_scores, macro_f1
 from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.evaluation.trivial import TrivialBaseline
-from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.tagger import Tagger
+from universal_transformer.models.universal import Classifier, Tagger
 from universal_transformer.nn.trace import Trace
 from universal_transformer.registry import build
 from universal_transformer.tasks.accuracy import character_accuracy, sequence_accuracy
@@ -38,7 +37,9 @@ class Scripted(Classifier):
     def forward(self, source, **_):
         padding = source == 0
         logits = torch.nn.functional.one_hot(source[:, 0], self.config.vocabulary.num_classes).float()
-        return ModelOutput(logits, Trace(source.float(), torch.zeros_like(source).float(), padding), None)
+        return ModelOutput(
+            logits, Trace(source.float(), torch.zeros_like(source).float(), padding, torch.tensor(0.0)), None
+        )
 
 
 def scripted():
@@ -75,7 +76,9 @@ class ScriptedTagger(Tagger):
 
     def forward(self, source, **_):
         logits = torch.nn.functional.one_hot(source, self.config.vocabulary.num_classes).float()
-        return ModelOutput(logits, Trace(source.float(), torch.zeros_like(source).float(), source == 0), None)
+        return ModelOutput(
+            logits, Trace(source.float(), torch.zeros_like(source).float(), source == 0, torch.tensor(0.0)), None
+        )
 
 
 TAGGED = (
@@ -128,9 +131,9 @@ def test_a_class_that_was_given_is_kept_in_a_prediction():
     assert first.score == pytest.approx(2 * certain)
     assert first.choices == [(first.text, first.score)]
     with pytest.raises(UserError, match="a tagger writes no text to search or to sample"):
-        predict(scripted_tagger(), Letters(), examples, options=InferenceOptions(beams=2))
+        predict(scripted_tagger(), Letters(), examples, options=DecodingOptions(beams=2))
     with pytest.raises(UserError, match="max_new_tokens=3: a tagger writes no text; leave it out"):
-        predict(scripted_tagger(), Letters(), examples, options=InferenceOptions(max_new_tokens=3))
+        predict(scripted_tagger(), Letters(), examples, options=DecodingOptions(max_new_tokens=3))
 
 
 EXAMPLES = (
@@ -173,13 +176,13 @@ def test_several_test_sets_have_rows_of_their_own():
     task = scripted_task(easy=EXAMPLES[:1], hard=EXAMPLES[1:3])
     report = evaluate(scripted(), task)
     assert [(row.set, row.metrics["error"]) for row in report.totals] == [("easy", 0.0), ("hard", 100.0)]
-    assert evaluate(scripted(), task, split="hard").totals == report.totals[1:]
+    assert evaluate(scripted(), task, Selection(split="hard")).totals == report.totals[1:]
 
 
 def test_a_group_of_the_test_sets_is_scored_alone():
-    report = evaluate(scripted(), scripted_task(*EXAMPLES), split="task 10")
+    report = evaluate(scripted(), scripted_task(*EXAMPLES), Selection(split="task 10"))
     assert [(row.set, row.group, row.count) for row in report.rows] == [("test", "task 10", 2)]
-    assert evaluate(scripted(), scripted_task(*EXAMPLES), split="task 2").totals[0].count == 2
+    assert evaluate(scripted(), scripted_task(*EXAMPLES), Selection(split="task 2")).totals[0].count == 2
 
 
 def test_batches_and_progress_change_nothing(stories):
@@ -196,7 +199,7 @@ def test_batches_and_progress_change_nothing(stories):
 def test_evaluation_leaves_the_model_as_it_was(stories):
     model = model_for(stories).train()
     model.head.eval()
-    evaluate(model, stories, limit=3)
+    evaluate(model, stories, Selection(limit=3))
     assert model.training
     assert model.source.training
     assert not model.head.training
@@ -205,15 +208,15 @@ def test_evaluation_leaves_the_model_as_it_was(stories):
 
 
 def test_limit_spreads_evenly_and_is_noted(stories):
-    report = evaluate(model_for(stories), stories, limit=7)
+    report = evaluate(model_for(stories), stories, Selection(limit=7))
     assert report.totals[0].count == 7
     assert report.notes == ("test: 7 of 60 examples, evenly spread",)
-    assert evaluate(model_for(stories), stories, limit=60).notes == ()
+    assert evaluate(model_for(stories), stories, Selection(limit=60)).notes == ()
 
 
 def test_depth_at_run_time_is_noted_and_its_cap_is_no_collapse(stories):
     model = model_for(stories)
-    report = evaluate(model, stories, options=InferenceOptions(max_steps=1, halting_threshold=0.5))
+    report = evaluate(model, stories, options=DecodingOptions(max_steps=1, halting_threshold=0.5))
     assert report.mean_steps == report.max_steps == 1
     assert report.warnings == ()
     assert report.notes == (
@@ -232,7 +235,7 @@ def test_depth_at_run_time_is_noted_and_its_cap_is_no_collapse(stories):
 )
 def test_another_depth_of_either_side_is_noted(max_steps, notes):
     model = build(config_of(**SIZES | {"max_steps": 2}, **{"depth.decoder_max_steps": 4}))
-    assert InferenceOptions(max_steps=max_steps).notes(model) == notes
+    assert DecodingOptions(max_steps=max_steps).notes(model) == notes
 
 
 @pytest.mark.parametrize(("bias", "reason"), [(30.0, "stop after the first step"), (-30.0, "go on to the cap")])
@@ -262,7 +265,7 @@ def test_only_a_side_that_halts_and_has_several_steps_can_collapse(copying, fiel
     for name, parameter in model.named_parameters():
         if "halting" in name:
             torch.nn.init.constant_(parameter, -30.0 if "bias" in name else 0.0)
-    warnings = evaluate(model, copying, limit=20).warnings
+    warnings = evaluate(model, copying, Selection(limit=20)).warnings
     assert [text.split("all ")[1].split()[0] for text in warnings] == warned
     assert all("go on to the cap" in text for text in warnings)
 
@@ -280,16 +283,20 @@ def test_fixed_depth_counts_its_steps_and_warns_of_nothing(stories):
         ({"split": "tset"}, "split 'tset': allowed for task scripted are test, validation, train, task 10, task 2"),
         ({"limit": 0}, "limit: expected .*, found 0"),
         ({"split": "train"}, "no examples in train"),
-        ({"options": InferenceOptions(beams=2)}, "beams=2: task scripted is scored without writing text"),
+        ({"options": DecodingOptions(beams=2)}, "beams=2: task scripted is scored without writing text"),
         (
-            {"options": InferenceOptions(max_new_tokens=9)},
+            {"options": DecodingOptions(max_new_tokens=9)},
             "max_new_tokens=9: task scripted is scored without writing text",
         ),
     ],
 )
 def test_wrong_arguments_get_one_line(changes, message):
+    def wrong():
+        chosen = {name: value for name, value in changes.items() if name != "options"}
+        evaluate(scripted(), scripted_task(*EXAMPLES), Selection(**chosen), options=changes.get("options"))
+
     with pytest.raises(UserError, match=message) as found:
-        evaluate(scripted(), scripted_task(*EXAMPLES), **changes)
+        wrong()
     assert "\n" not in str(found.value)
 
 
@@ -300,7 +307,7 @@ def test_a_model_that_the_task_does_not_fit_is_refused(copying, stories):
 
 def test_a_threshold_needs_a_model_that_halts(stories):
     with pytest.raises(UserError, match=r"^halting_threshold=0.5: this model was trained without halting"):
-        evaluate(model_for(stories, halting=False), stories, options=InferenceOptions(halting_threshold=0.5))
+        evaluate(model_for(stories, halting=False), stories, options=DecodingOptions(halting_threshold=0.5))
 
 
 def test_weights_that_are_not_numbers_are_refused(stories):
@@ -322,7 +329,7 @@ def test_sequence_scores_are_those_of_one_example_at_a_time(copying, halting):
         for example in copying.test["test"]:
             if example.group != row.group:
                 continue
-            found = generate(model, torch.tensor([example.source]), max_new_tokens=14)[0]
+            found = generate(model, torch.tensor([example.source]), DecodingOptions(max_new_tokens=14))[0]
             target = list(example.target[:-1])
             hits = [place < len(found.tokens) and found.tokens[place] == token for place, token in enumerate(target)]
             characters.append(sum(hits) / len(target))
@@ -336,7 +343,7 @@ def test_sequence_scores_are_those_of_one_example_at_a_time(copying, halting):
 
 
 def limited(task, *, limit, metric="sequence", targets=(5, 40)):
-    """A model whose answers have at most `limit` tokens (0: one of an earlier version), and targets around that."""
+    """A model whose answers have at most `limit` tokens, and targets around that."""
     lengths = [target for target in targets for _ in range(4)]
     rows = [
         Example(source=(5 + n % 3, 6), target=(*(4 + place % 5 for place in range(length)), 2))
@@ -348,16 +355,15 @@ def limited(task, *, limit, metric="sequence", targets=(5, 40)):
     return build(config).eval(), task
 
 
-@pytest.mark.parametrize("limit", [0, 20, 60])
+@pytest.mark.parametrize("limit", [20, 60])
 def test_exact_matches_have_the_limit_of_prediction(copying, limit):
-    """A model of an earlier version had none: its answers are as long as their targets."""
     model, task = limited(copying, limit=limit)
     characters, sequences, cut = [], [], 0
     for example in task.test["test"]:
-        (found,) = generate(model, torch.tensor([example.source]), max_new_tokens=None if limit else 100)
+        (found,) = generate(model, torch.tensor([example.source]))
         characters.append(character_accuracy(found.tokens, example.target))
         sequences.append(sequence_accuracy(found.tokens, example.target))
-        cut += limit > 0 and len(example.target) >= limit and not found.finished
+        cut += len(example.target) >= limit and not found.finished
     report = evaluate(model, task)
     assert report.totals[0].metrics["character_accuracy"] == pytest.approx(np.mean(characters))
     assert report.totals[0].metrics["sequence_accuracy"] == pytest.approx(np.mean(sequences))
@@ -372,12 +378,12 @@ def test_a_learned_table_of_positions_limits_answers_and_cuts_them(copying):
     torch.manual_seed(3)
     model = build(replaced(model.config, table)).eval()
     assert evaluate(model, task).totals[0].unfinished == 4
-    scorer = Scorer(model, task.codec, "sequence", InferenceOptions(), whole=True)
+    scorer = Scorer(model, task.codec, "sequence", DecodingOptions(), whole=True)
     assert [len(one.answer) for one in scorer(task.test["test"])] == [12] * 4
 
 
 def test_a_model_that_writes_all_tokens_at_once_has_its_limit_from_training():
-    options, model = InferenceOptions(), small_neural_gpu()
+    options, model = DecodingOptions(), small_neural_gpu()
     assert "model.output_ratio" in options.longer_answers(model)
     assert "--max-new-tokens" in dataclasses.replace(options, max_new_tokens=3).longer_answers(model)
 
@@ -390,7 +396,7 @@ def test_answers_that_reached_the_limit_are_counted_and_warned_about_once(copyin
     (warning,) = report.warnings
     assert warning.startswith("4 of 4 answers (100.0%) reached the limit of their length without an end")
     assert "--max-new-tokens" in warning
-    longer = evaluate(model, task, options=InferenceOptions(max_new_tokens=50))
+    longer = evaluate(model, task, options=DecodingOptions(max_new_tokens=50))
     assert longer.totals[0].unfinished == (0 if metric == "sequence" else 4)
 
 
@@ -399,7 +405,7 @@ def test_decoder_steps_are_those_generation_made(copying):
     examples = copying.test["test"][:4]
     source = torch.tensor([example.source for example in examples if len(example.source) == 5])
     limit = 6
-    found = generate(model, source, max_new_tokens=limit)
+    found = generate(model, source, DecodingOptions(max_new_tokens=limit))
     task = dataclasses.replace(copying, test={"test": examples[: len(source)]})
     report = evaluate(model, task)
     total = sum(output.steps * (len(output.tokens) + output.finished) for output in found)
@@ -415,9 +421,8 @@ def test_sequences_and_their_steps_do_not_depend_on_their_batch(copying, halting
     assert evaluate(model, copying) == one_by_one
     writes = {example.group: 0 for example in copying.test["test"]}
     for example in copying.test["test"]:
-        (found,) = generate(
-            model, torch.tensor([example.source]), max_new_tokens=len(example.target)
-        )  # fmt: skip
+        options = DecodingOptions(max_new_tokens=len(example.target))
+        (found,) = generate(model, torch.tensor([example.source]), options)
         writes[example.group] += len(found.tokens) + found.finished
     assert {row.group: row.steps[1].num_positions for row in one_by_one.rows} == writes
 
@@ -449,7 +454,7 @@ def test_the_tokenizer_of_bleu_can_be_chosen(tokenizer, text, other, same):
 
 
 def test_the_tokenizer_of_the_data_is_that_of_the_report(pairs):
-    report = evaluate(model_for(pairs), dataclasses.replace(pairs, bleu_tokenizer="char"), limit=3)
+    report = evaluate(model_for(pairs), dataclasses.replace(pairs, bleu_tokenizer="char"), Selection(limit=3))
     assert "tok:char" in report.signatures["bleu"]
 
 
@@ -474,11 +479,11 @@ def test_a_tokenizer_of_bleu_that_is_missing_gets_one_line(pairs, monkeypatch, t
 
 def test_bleu_report_records_how_it_was_computed(pairs):
     model = model_for(pairs)
-    report = evaluate(model, pairs, limit=3)
+    report = evaluate(model, pairs, Selection(limit=3))
     assert set(report.totals[0].metrics) == {"bleu", "chrf"}
     assert "version:" in report.signatures["bleu"]
     assert any(line.startswith("bleu: nrefs:1") for line in report.lines())
-    searched = evaluate(model, pairs, limit=3, options=InferenceOptions(beams=2))
+    searched = evaluate(model, pairs, Selection(limit=3), options=DecodingOptions(beams=2))
     assert "free-running output, 2 beams, length penalty 0.6" in searched.notes
 
 

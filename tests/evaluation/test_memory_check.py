@@ -4,9 +4,8 @@ import pytest
 
 from small_models import small
 from small_task_models import model_for
-from universal_transformer.decoding import Request, beam_search, generate, generate_continuously
+from universal_transformer.decoding import DecodingOptions, Request, beam_search, generate, generate_stream
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.execution import memory
@@ -27,11 +26,11 @@ def test_a_depth_that_cannot_be_is_refused_everywhere(options, said, halting, co
     model = small(architecture="language_model", halting=halting)
     of_task = model_for(copying, halting=halting)
     for work in (
-        lambda: generate(model, [[1, 3]], max_new_tokens=2, **options),
-        lambda: beam_search(model, [[1, 3]], beams=2, max_new_tokens=2, **options),
-        lambda: list(generate_continuously(model, [Request(0, [1, 3])], capacity=9, **options)),
-        lambda: predict(of_task, copying.codec, [], options=InferenceOptions(**options)),
-        lambda: evaluate(of_task, copying, options=InferenceOptions(**options)),
+        lambda: generate(model, [[1, 3]], DecodingOptions(max_new_tokens=2, **options)),
+        lambda: beam_search(model, [[1, 3]], DecodingOptions(beams=2, max_new_tokens=2, **options)),
+        lambda: generate_stream(model, [Request(0, [1, 3])], capacity=9, options=DecodingOptions(**options)),
+        lambda: predict(of_task, copying.codec, [], options=DecodingOptions(**options)),
+        lambda: evaluate(of_task, copying, options=DecodingOptions(**options)),
     ):
         with pytest.raises(UserError) as refused:
             work()
@@ -48,11 +47,11 @@ def test_batches_and_caches_beyond_memory_are_refused_before_they_are_made(copyi
     with pytest.raises(UserError, match=r"^batch_tokens=9999: a batch of .* are free on cpu: choose fewer$"):
         list(predict(model, copying.codec, examples, batch_tokens=9999))
     with pytest.raises(UserError, match=r"^a cache of capacity \d+ for 1 sequences takes .*fewer new tokens"):
-        generate(small(architecture="language_model"), [[1, 3]], max_new_tokens=500)
+        generate(small(architecture="language_model"), [[1, 3]], DecodingOptions(max_new_tokens=500))
     for value in (0, -3):
         with pytest.raises(UserError, match=f"^batch_tokens: expected a whole number, at least 1, found {value}$"):
             evaluate(model, copying, batch_tokens=value)
         with pytest.raises(UserError, match=f"^batch_tokens: expected a whole number, at least 1, found {value}$"):
             predict(model, copying.codec, examples, batch_tokens=value)
     with pytest.raises(UserError, match=r"^max_new_tokens: expected a whole number, at least 1 or None, found 0$"):
-        InferenceOptions(max_new_tokens=0)
+        DecodingOptions(max_new_tokens=0)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from small_task_models import model_for
-from universal_transformer import InferenceOptions, Sampling, load
+from universal_transformer import DecodingOptions, Sampling, load
 from universal_transformer.cli import main
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
@@ -49,7 +49,7 @@ def test_the_model_of_a_pipeline_generates_from_texts_and_from_ids(pairs, saved)
         (from_ids,) = answers.model.generate([list(example.source)], **options)
         assert from_text.text == pairs.codec.render(from_ids.tokens)
         assert (from_text.tokens, from_text.token_scores) == (from_ids.tokens, from_ids.token_scores)
-        assert from_text.text == answers("a b 7 c", options=InferenceOptions(**options)).text
+        assert from_text.text == answers("a b 7 c", options=DecodingOptions(**options)).text
     plain = load_pretrained(saved(pairs) / "model")
     assert plain.generate(torch.tensor([example.source]))[0].tokens == answers.generate(["a b 7 c"])[0].tokens
     with pytest.raises(UserError, match=r"no tokenizer: .*load\(RUN\)"):
@@ -58,7 +58,7 @@ def test_the_model_of_a_pipeline_generates_from_texts_and_from_ids(pairs, saved)
 
 def test_generate_has_the_depth_of_the_pipeline_unless_one_is_given(pairs, saved):
     trained = load(saved(pairs))
-    one = dataclasses.replace(trained, options=InferenceOptions(max_steps=1))
+    one = dataclasses.replace(trained, options=DecodingOptions(max_steps=1))
     texts, few = ["a b 7 c", "b"], {"max_new_tokens": 8}
     ours, theirs = one.generate(texts, **few), trained.model.generate(texts, max_steps=1, **few)
     assert [found.token_scores for found in ours] == [found.token_scores for found in theirs]
@@ -71,7 +71,7 @@ def test_generate_has_the_depth_of_the_pipeline_unless_one_is_given(pairs, saved
 @pytest.mark.parametrize("options", [{"beams": 2}, {"sampling": Sampling(temperature=0.5, seed=3)}])
 def test_beams_and_samples_have_the_depth_of_training_where_the_other_is_calibrated(pairs, saved, options):
     trained = load(saved(pairs))
-    one = dataclasses.replace(trained, options=InferenceOptions(max_steps=1), note="by calibration.json")
+    one = dataclasses.replace(trained, options=DecodingOptions(max_steps=1), note="by calibration.json")
     scores = [
         [found.token_scores for found in pipeline.generate(["a b 7 c"], max_new_tokens=8, **options)]
         for pipeline in (one, trained, dataclasses.replace(one, note=""))
@@ -92,7 +92,7 @@ def test_only_a_line_feed_ends_a_line(pairs, saved):
 def test_a_language_model_continues_texts(text_task, saved):
     task = text_task("character")
     answers = load(saved(task))
-    found = answers("line", options=InferenceOptions(max_new_tokens=5))
+    found = answers("line", options=DecodingOptions(max_new_tokens=5))
     assert found.text == answers.generate(["line"], max_new_tokens=5)[0].text
     assert [word.text for word in found.words] == ["line"]
 

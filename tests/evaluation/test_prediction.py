@@ -3,12 +3,11 @@ import torch
 
 from small_baselines import small_lstm
 from small_task_models import model_for
-from universal_transformer.decoding import Sampling, generate, generate_stream
+from universal_transformer.decoding import Sampling, generate
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.prediction import predict
-from universal_transformer.execution import policy
-from universal_transformer.nn.config import Exit
+from universal_transformer.rules import Exit
 
 
 def test_predictions_keep_their_order_whatever_the_batches(stories):
@@ -47,11 +46,12 @@ def test_predictions_come_as_soon_as_a_window_is_full(stories):
     assert len(taken) == 1
 
 
+@pytest.mark.parametrize("halting", [False, True])
 @pytest.mark.parametrize("changes", [{}, {"beams": 3}, {"sampling": Sampling(temperature=1.0, seed=3)}])
-def test_sequences_are_predicted_the_same_in_any_batch(copying, changes):
-    model = model_for(copying)
+def test_sequences_are_predicted_the_same_in_any_batch(copying, changes, halting):
+    model = model_for(copying, halting=halting)
     examples = list(copying.codec.read(enumerate(["123", "4", "5678901", "22"], start=1), name="input"))
-    options = InferenceOptions(max_new_tokens=8, **changes)
+    options = DecodingOptions(max_new_tokens=8, **changes)
     whole = list(predict(model, copying.codec, examples, options=options))
     alone = list(predict(model, copying.codec, examples, options=options, batch_tokens=1))
     assert [each.text for each in whole] == [each.text for each in alone]
@@ -62,14 +62,13 @@ def test_sequences_are_predicted_the_same_in_any_batch(copying, changes):
 
 @pytest.mark.parametrize("changes", [{}, {"sampling": Sampling(temperature=1.0, seed=3)}])
 @pytest.mark.parametrize("halting", [False, True])
-def test_an_answer_is_cut_at_the_limit_of_its_model_alone_and_then_says_so(copying, halting, changes, monkeypatch):
+def test_an_answer_is_cut_at_the_limit_of_its_model_alone_and_then_says_so(copying, halting, changes):
     """A target of 40 is longer than 2 · source + 10."""
-    monkeypatch.setattr(policy, "PROBED_REQUESTS", 1)
     model = model_for(copying, halting=halting, **{"generation.max_new_tokens": 40})
     with torch.no_grad():
         model.target.bias[2] = -1e4  # no answer ends
     examples = list(copying.codec.read(enumerate(["123", "4"], start=1), name="input"))
-    options = InferenceOptions(**changes)
+    options = DecodingOptions(**changes)
     found = list(predict(model, copying.codec, examples, options=options))
     assert [(len(each.text), each.finished) for each in found] == [(40, False)] * 2
     with torch.no_grad():
@@ -77,57 +76,35 @@ def test_an_answer_is_cut_at_the_limit_of_its_model_alone_and_then_says_so(copyi
     assert all(each.finished for each in predict(model, copying.codec, examples, options=options))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"sampling": Sampling(temperature=1.0, seed=3)}, {"exit": Exit("state_change", 1.0)}],
-)
-def test_a_halting_decoder_predicts_a_window_by_continuous_batching(copying, changes, monkeypatch):
-    """The predictions are those of ordinary batches."""
-    model = model_for(copying, halting="exit" not in changes).double()
-    examples = list(copying.codec.read(enumerate(["123", "4", "5678901", "22"], start=1), name="input"))
-    streamed = []
-    monkeypatch.setattr("universal_transformer.execution.policy.PROBED_REQUESTS", 1)
-    monkeypatch.setattr(
-        "universal_transformer.evaluation.prediction.generate_stream",
-        lambda *args, **more: streamed.append(1) or generate_stream(*args, **more),
-    )
-    options = InferenceOptions(max_new_tokens=8, **changes)
-    for batches in ({}, {"batch_tokens": 40}, {"window": 3}):
-        found = list(predict(model, copying.codec, examples, options=options, **batches))
-        plain = list(predict(model, copying.codec, examples, options=options, window=1))
-        assert [each.text for each in found] == [each.text for each in plain]
-        assert [each.score for each in found] == pytest.approx([each.score for each in plain])
-        assert [each.steps for each in found] == [each.steps for each in plain]
-    assert len(streamed) == 3
-
-
 def test_a_language_model_continues_prompts(text_task):
     task = text_task("character")
     model = model_for(task)
     lines = ["line", "", "a short"]
     examples = list(task.codec.read(enumerate(lines, start=1), name="input"))
-    found = list(predict(model, task.codec, examples, options=InferenceOptions(max_new_tokens=5)))
+    found = list(predict(model, task.codec, examples, options=DecodingOptions(max_new_tokens=5)))
     assert [len(each.steps) for each in found] == [4, 0, 7]
     for example, prediction in zip(examples, found, strict=True):
-        tokens = generate(model, [[1, *example.target]], max_new_tokens=5)[0].tokens
+        tokens = generate(model, [[1, *example.target]], DecodingOptions(max_new_tokens=5))[0].tokens
         assert prediction.text == task.codec.render(tokens)
-    assert next(predict(model, task.codec, [examples[1]], options=InferenceOptions(max_new_tokens=3))).steps == []
+    assert next(predict(model, task.codec, [examples[1]], options=DecodingOptions(max_new_tokens=3))).steps == []
 
 
 def test_predictions_refuse_what_excludes_each_other(copying):
     model = model_for(copying)
     with pytest.raises(UserError, match="choose beams or sampling"):
-        InferenceOptions(beams=2, sampling=Sampling(temperature=1.0))
+        DecodingOptions(beams=2, sampling=Sampling(temperature=1.0))
     with pytest.raises(UserError, match=r"exit confidence:0.5 and halting_threshold=0.9: .* choose one of them"):
-        InferenceOptions(exit=Exit("confidence", 0.5), halting_threshold=0.9)
+        DecodingOptions(exit=Exit("confidence", 0.5), halting_threshold=0.9)
     with pytest.raises(UserError, match=r"exit=confidence:0.5: LstmEncoderDecoder has no depth to choose"):
-        predict(small_lstm(), copying.codec, [], options=InferenceOptions(exit=Exit("confidence", 0.5)))
-    with pytest.raises(UserError, match=r"exit confidence:0.5: no head reads the states of the steps, because plain"):
+        predict(small_lstm(), copying.codec, [], options=DecodingOptions(exit=Exit("confidence", 0.5)))
+    with pytest.raises(
+        UserError, match=r"exit confidence:0.5: plain layers follow the recurrence .*; use state_change"
+    ):
         predict(
             model_for(copying, plain_layers_after=1),
             copying.codec,
             [],
-            options=InferenceOptions(exit=Exit("confidence", 0.5)),
+            options=DecodingOptions(exit=Exit("confidence", 0.5)),
         )
     with pytest.raises(UserError, match="num_choices: expected a whole number, at least 1, found 0"):
         predict(model, copying.codec, [], num_choices=0)
@@ -136,7 +113,7 @@ def test_predictions_refuse_what_excludes_each_other(copying):
             model_for(copying, halting=False),
             copying.codec,
             [],
-            options=InferenceOptions(halting_threshold=0.5),
+            options=DecodingOptions(halting_threshold=0.5),
         )
     assert list(predict(model, copying.codec, [])) == []
 
@@ -144,7 +121,7 @@ def test_predictions_refuse_what_excludes_each_other(copying):
 @pytest.mark.parametrize("search", [{"beams": 2}, {"sampling": Sampling(temperature=1.0)}])
 def test_a_classifier_neither_searches_nor_samples(stories, search):
     with pytest.raises(UserError, match="a classifier writes no text"):
-        predict(model_for(stories), stories.codec, [], options=InferenceOptions(**search))
+        predict(model_for(stories), stories.codec, [], options=DecodingOptions(**search))
 
 
 @pytest.mark.parametrize(
@@ -153,14 +130,13 @@ def test_a_classifier_neither_searches_nor_samples(stories, search):
         ("confidence", {"max_steps": 1}, {}, "step 1, .* at least 2 steps to stop a position early; the decoder has 1"),
         ("state_change", {"max_steps": 2}, {}, "step 2, .* at least 3 steps .*; the model has 2"),
         ("output_change", {"max_steps": 2}, {}, "step 2, .* at least 3 steps .*; the decoder has 2"),
-        ("second_difference", {"max_steps": 4}, {}, "step 4, .* at least 5 steps .*; the model has 4"),
-        ("second_difference", {"max_steps": 6}, {"max_steps": 3}, "step 4, .* at least 5 steps .*; max_steps=3"),
+        ("state_change", {"max_steps": 6}, {"max_steps": 2}, "step 2, .* at least 3 steps .*; max_steps=2"),
         ("confidence", {"depth.min_steps": 4}, {}, r"step 4 \(min_steps\), .* at least 5 .*; the decoder has 4"),
         ("confidence", {"depth.decoder_max_steps": 1}, {}, "step 1, .* at least 2 steps .*; the decoder has 1"),
     ],
 )
 def test_an_exit_that_can_stop_no_position_early_is_refused(copying, kind, fields, options, message):
-    options = InferenceOptions(exit=Exit(kind, 0.1), **options)
+    options = DecodingOptions(exit=Exit(kind, 0.1), **options)
     with pytest.raises(UserError, match=rf"^exit {kind}:0\.1: it decides first after {message}$"):
         predict(model_for(copying, **fields), copying.codec, [], options=options)
 
@@ -169,12 +145,12 @@ def test_an_exit_that_can_stop_no_position_early_is_refused(copying, kind, field
     ("kind", "fields", "options"),
     [
         ("confidence", {"max_steps": 2}, {}),
-        ("second_difference", {"max_steps": 5}, {}),
-        ("second_difference", {"max_steps": 2}, {"max_steps": 5}),
-        ("second_difference", {"max_steps": 2, "depth.decoder_max_steps": 5}, {}),
-        ("second_difference", {"max_steps": "length", "depth.decoder_max_steps": 2}, {}),
+        ("state_change", {"max_steps": 3}, {}),
+        ("state_change", {"max_steps": 2}, {"max_steps": 3}),
+        ("state_change", {"max_steps": 2, "depth.decoder_max_steps": 3}, {}),
+        ("state_change", {"max_steps": "length", "depth.decoder_max_steps": 2}, {}),
     ],
 )
 def test_an_exit_that_can_stop_one_side_early_is_not_refused(copying, kind, fields, options):
-    options = InferenceOptions(exit=Exit(kind, 0.1), **options)
+    options = DecodingOptions(exit=Exit(kind, 0.1), **options)
     assert list(predict(model_for(copying, **fields), copying.codec, [], options=options)) == []

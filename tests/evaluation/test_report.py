@@ -115,15 +115,6 @@ def test_a_damaged_report_gets_one_line(change, message):
     assert "\n" not in str(found.value)
 
 
-def test_a_report_of_an_earlier_version_is_read():
-    fields = json.loads(json.dumps(report().to_dict()))
-    for name in ("baseline", "confusion"):
-        del fields[name]
-    for row in (*fields["rows"], *fields["totals"]):
-        del row["baseline"]
-    assert Report.from_dict(fields) == report()
-
-
 @pytest.mark.parametrize(("classes", "shown"), [(2, True), (12, True), (13, False)])
 def test_a_small_confusion_matrix_is_printed(classes, shown):
     names = [f"{'long ' * 5}class\n{n}" if n == 0 else f"class {n}" for n in range(classes)]

@@ -14,8 +14,8 @@ from torch import distributed, multiprocessing
 from small_models import SIZES as SMALL
 from small_models import small
 from universal_transformer.execution.context_parallel import make_context_parallel
-from universal_transformer.nn.config import Exit
-from universal_transformer.nn.trace import Kept
+from universal_transformer.nn.context import Kept
+from universal_transformer.rules import Exit
 
 HALTING = {"halting": True, "max_steps": 5, "halting.side": "both"}
 PONDER = {**HALTING, "halting.rule": "ponder"}
@@ -83,7 +83,7 @@ def case(fields):
 
 def result(model, call):
     """Everything that a call computes, and the gradient of a functional of it, in the mean over processes."""
-    output = call(keep=Kept(states=model.config.tensor2tensor.plain_layers_after == 0))
+    output = call(keep=Kept(states=not model.config.unread_states))
     traces = [trace for trace in (output.encoder, output.decoder) if trace is not None]
     found = {"logits": output.logits, "ponder": output.ponder_cost}
     for side, trace in enumerate(traces):
@@ -133,9 +133,9 @@ def lasted(expected):
             for name, found in steps.items()}  # fmt: skip
 
 
-def received(*, trains):
+def received(*, trains, fields=TAGGER):
     """How many bytes a process receives in a pass of a model of fixed depth, or in its forward and backward pass."""
-    model, call = case(TAGGER)
+    model, call = case(fields)
     make_context_parallel(model)
     counted, functions = [], {name: getattr(distributed, name) for name in ("all_gather", "reduce_scatter")}
 
@@ -171,6 +171,7 @@ def work(rank, file):
                 "lasted": lasted(expected),
                 "inference": received(trains=False),
                 "training": received(trains=True),
+                "checkpointed": received(trains=True, fields={**TAGGER, "execution.activation_checkpointing": True}),
                 "sizes": {"rows": 3, "length": 11, "width": SMALL["width"], "steps": SMALL["max_steps"]},
             }
             distributed.destroy_process_group()

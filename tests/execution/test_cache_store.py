@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import small_models
-from small import WIDTH, cache_for, coordinates, piecewise, right_padding, small_recurrence
+from small import WIDTH, cache_for, context_of, coordinates, count_rows, piecewise, right_padding, small_recurrence
 from universal_transformer.execution import policy
+from universal_transformer.nn.recurrence import depth_loop
 
 PIECES = st.lists(st.integers(1, 4), min_size=1, max_size=5)
 BLANKS = st.lists(st.integers(0, 4), min_size=3, max_size=3)
@@ -19,7 +20,7 @@ def twins(**choices):
     """A halting decoder twice: as it is, and in the masked form."""
     module = small_recurrence(decoder=True, halting=True, **choices)
     masked = copy.deepcopy(module)
-    masked.executor = None
+    masked.loop = depth_loop
     return module, masked
 
 
@@ -54,7 +55,7 @@ def test_outputs_steps_and_the_cache_itself_are_those_of_all_steps(choices, belo
             memory = None
             if module.blocks[0].cross_attention is not None:
                 source = torch.ones(3, 4, WIDTH, dtype=torch.float64).cumsum(1)
-                where = module.coordinates.encode(torch.arange(4).unsqueeze(0))
+                where = module.coordinates.position(torch.arange(4).unsqueeze(0))
                 hidden = right_padding((4, 2, 3), 4)
                 memory = module.project_source(source, padding=hidden, rotary=where.rotary)
             cache = cache_for(module, batch=3, capacity=length)
@@ -71,15 +72,15 @@ def test_outputs_steps_and_the_cache_itself_are_those_of_all_steps(choices, belo
 @torch.no_grad()
 def test_a_call_applies_the_block_as_often_as_its_slowest_position_steps(pieces, norm):
     module, _ = twins(max_steps=50, norm=norm)
-    rows = []
-    module.blocks[0].transition.register_forward_pre_hook(lambda _, args: rows.append(args[0][..., 0].numel()))
+    rows = count_rows(module)
     states = torch.randn(4, 8, WIDTH, dtype=torch.float64)
     cache, applied, made = cache_for(module, batch=4, capacity=8), 0, []
     for count in pieces:
         rows.clear()
         end = cache.length + count
         where = torch.arange(cache.length, end).unsqueeze(0)
-        _, trace = module(states[:, cache.length : end], encoding=module.coordinates.encode(where), cache=cache)
+        call = context_of(module, count, encoding=module.coordinates.position(where), cache=cache)
+        _, trace = module(states[:, cache.length : end], call)
         cache.length = end
         assert len(rows) == len(trace.weight) == trace.steps.max() < 50
         for step, computed in enumerate(rows):
@@ -93,17 +94,12 @@ def test_a_call_applies_the_block_as_often_as_its_slowest_position_steps(pieces,
 @torch.no_grad()
 def test_rows_without_a_token_keep_no_loop_alive():
     module, _ = twins(max_steps=50, bias=1000.0)
-    calls = []
-    module.blocks[0].transition.register_forward_hook(lambda *_: calls.append(1))
+    calls = count_rows(module)
     cache = cache_for(module, batch=2, capacity=3)
     padding = torch.tensor([[False], [True]])
-    _, trace = module(
-        torch.randn(2, 1, WIDTH, dtype=torch.float64),
-        encoding=module.coordinates.encode(torch.tensor([[0], [0]])),
-        padding=padding,
-        cache=cache,
-        cached_padding=padding,
-    )
+    encoding = module.coordinates.position(torch.tensor([[0], [0]]))
+    call = context_of(module, 1, encoding=encoding, padding=padding, cache=cache, stored_padding=padding)
+    _, trace = module(torch.randn(2, 1, WIDTH, dtype=torch.float64), call)
     assert (len(calls), trace.steps.tolist()) == (1, [[1.0], [0.0]])
 
 
@@ -121,7 +117,7 @@ def test_who_cannot_be_served_from_the_last_entry_makes_all_steps(choices):
     states = torch.randn(2, 3, WIDTH, dtype=torch.float64)
     convolution = choices.get("transition") is not None
     cache = cache_for(module, batch=2, capacity=3, convolution=convolution)
-    _, trace = module(states, encoding=module.coordinates.encode(torch.arange(3).unsqueeze(0)), cache=cache)
+    _, trace = module(states, context_of(module, 3, cache=cache))
     assert len(trace.weight) == 7
     assert (trace.steps == 1).all()
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from configs import config_of
-from universal_transformer.execution import executor
-from universal_transformer.models.classifier import Classifier
+from universal_transformer.execution.compaction import CompactLoop
+from universal_transformer.models.universal import Classifier
 
 ROWS = 6000
 
@@ -39,8 +39,8 @@ def drawn(form, *, dropouts, norm):
 )
 def test_same_distribution(dropouts, norm, monkeypatch):
     ran = []
-    run = executor.CompactLoop.run
-    monkeypatch.setattr(executor.CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
+    run = CompactLoop.run
+    monkeypatch.setattr(CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
     masked = drawn("masked", dropouts=dropouts, norm=norm)
     assert not ran
     left_out = drawn("auto", dropouts=dropouts, norm=norm)

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from small import WIDTH, coordinates, go, right_padding, small_recurrence
-from universal_transformer.execution import executor, policy
-from universal_transformer.execution.install import install
+from universal_transformer.execution import policy
+from universal_transformer.execution.compaction import CompactLoop, install
+from universal_transformer.nn.recurrence import depth_loop
 
 
 def lively(**choices):
@@ -38,16 +39,9 @@ NEAR = {torch.float64: {"rtol": 1e-10, "atol": 1e-10}, torch.float32: {"rtol": 1
 @pytest.fixture
 def runs(monkeypatch):
     """What ran compact."""
-    ran, run = [], executor.CompactLoop.run
-    monkeypatch.setattr(executor.CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
+    ran, run = [], CompactLoop.run
+    monkeypatch.setattr(CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
     return ran
-
-
-@pytest.fixture(params=[False, True], ids=["keeping", "recalling"])
-def recalling(request, monkeypatch):
-    """Norms, sums and choices of rows are kept for the way back, or made again on it."""
-    monkeypatch.setattr(policy, "RECOMPUTE_FROM_WIDTH", 0 if request.param else 10**9)
-    return request.param
 
 
 def both(module, states, source, *, padding, hidden, learn):
@@ -71,7 +65,6 @@ def both(module, states, source, *, padding, hidden, learn):
     return found
 
 
-@pytest.mark.usefixtures("recalling")
 @pytest.mark.parametrize("learn", [True, False], ids=["training", "inference"])
 @pytest.mark.parametrize("decoder", [False, True], ids=["encoder", "decoder"])
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -93,7 +86,6 @@ def test_compact_is_masked(name, choices, norm, decoder, learn, runs):
     assert len(ours[1][~padding].unique()) > 1 or choices.get("scope") == "sequence"
 
 
-@pytest.mark.usefixtures("recalling")
 @pytest.mark.parametrize("learn", [True, False], ids=["training", "inference"])
 @pytest.mark.parametrize("decoder", [False, True], ids=["encoder", "decoder"])
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -134,7 +126,6 @@ def test_compact_is_masked_with_a_larger_residual(blocks, decoder, learn, runs):
     assert len(ours[1][~padding].unique()) > 1
 
 
-@pytest.mark.usefixtures("recalling")
 @pytest.mark.parametrize("learn", [True, False], ids=["training", "inference"])
 @pytest.mark.parametrize("norm", ["post", "pre", "deep"])
 @pytest.mark.parametrize("blocks", [1, 2])
@@ -158,7 +149,7 @@ def test_rotary_positions_to_the_source_and_in_several_blocks(padded, step, bloc
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize(("batch", "padded"), [(1, False), (1, True), (4, True), (12, False)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_any_number_of_sequences_any_padding_short_or_long(norm, batch, padded, causal, recalling, runs, monkeypatch):
+def test_any_number_of_sequences_any_padding_short_or_long(norm, batch, padded, causal, runs, monkeypatch):
     module = small_recurrence(decoder=causal, norm=norm, halting=True, max_steps=9)
     states = torch.randn(batch, 7, WIDTH, dtype=torch.float64)
     padding = right_padding([7 - row % 5 for row in range(1, batch + 1)], 7) if padded else None
@@ -190,7 +181,7 @@ def test_in_bfloat16_it_is_no_further_from_single_precision_than_the_masked_form
     module = small_recurrence(norm=norm, halting=True, max_steps=9, coordinates=lively(position=position)).float()
     states, padding = torch.randn(16, 6, WIDTH), right_padding([6 - row % 4 for row in range(16)], 6)
     exact = copy.deepcopy(module)
-    exact.executor = None
+    exact.loop = depth_loop
     wanted, _ = go(exact, states, padding=padding)
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.set_grad_enabled(learn):
         ours, masked = both(module, states, None, padding=padding, hidden=None, learn=learn)
@@ -206,7 +197,7 @@ def test_states_that_a_signal_cancels_stay_finite():
     module = small_recurrence(norm="pre", halting=True, max_steps=9, coordinates=lively(position="none"))
     module = module.float()
     states = torch.randn(4, 6, WIDTH)
-    states[:, :3] = -module.coordinates.step_signals(1, like=states)
+    states[:, :3] = -module.coordinates.signals(1, like=states)
     ours, masked = both(module, states, None, padding=None, hidden=None, learn=True)
     torch.testing.assert_close(ours[0], masked[0], **NEAR[torch.float32])
     assert all(bool(part.isfinite().all()) for part in ours)

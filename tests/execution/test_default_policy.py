@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from small_models import small
-from universal_transformer.execution.executor import CompactLoop
+from universal_transformer.execution.compaction import CompactLoop
 
 pytestmark = pytest.mark.default_policy
 SIZES = {"width": 128, "filter_width": 128, "num_heads": 4, "max_steps": 6, "halting": True}

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
+from small import context
 from universal_transformer.execution.kernels import attend, install_kernels
 from universal_transformer.nn.config import Sizes, TransitionConfig
 from universal_transformer.nn.transition import FeedForward
@@ -32,7 +33,7 @@ def test_trained_in_float32_it_has_the_gradients_of_the_formula(rows, frozen):
     for place in frozen:
         inputs[place].requires_grad_(False)
     some = [each for each in inputs if each.requires_grad]
-    found, expected = module(states), by_hand(states, module)
+    found, expected = module(states, context()), by_hand(states, module)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-4)
     pairs = [torch.autograd.grad(output, some, direction) for output in (found, expected)]
     torch.testing.assert_close(*pairs, rtol=1e-4, atol=1e-3)
@@ -53,7 +54,7 @@ def test_trained_in_bfloat16_it_is_as_near_to_the_formula_as_torch_is(kind, rows
     module, states = noisy_feed_forward().to(kind), torch.randn(*rows, 8).to(kind).requires_grad_()
     direction, inputs = torch.randn(*rows, 8).bfloat16(), [states, *module.parameters()]
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=kind == torch.float32):
-        found, simple = module(states), by_hand(states, module)
+        found, simple = module(states, context()), by_hand(states, module)
     assert found.dtype == simple.dtype == torch.bfloat16
     ours, theirs = (gradients(output, inputs, direction) for output in (found, simple))
     assert [each.dtype for each in ours[1:]] == [kind] * len(inputs)
@@ -66,7 +67,7 @@ def test_in_autocast_gradients_of_many_uses_are_summed_in_the_type_of_the_weight
 
     def slopes(uses):
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            total = torch.stack([module(states).float().sum() for _ in range(uses)]).sum()
+            total = torch.stack([module(states, context()).float().sum() for _ in range(uses)]).sum()
         return torch.autograd.grad(total, list(module.parameters()))
 
     torch.testing.assert_close(slopes(32), tuple(32 * each for each in slopes(1)), rtol=1e-5, atol=1e-4)
@@ -75,7 +76,7 @@ def test_in_autocast_gradients_of_many_uses_are_summed_in_the_type_of_the_weight
 def test_a_gradient_of_a_gradient_is_that_of_the_formula():
     module, states = noisy_feed_forward(), torch.randn(2, 3, 8, requires_grad=True)
     results = []
-    for output in (module(states), by_hand(states, module)):
+    for output in (module(states, context()), by_hand(states, module)):
         (slope,) = torch.autograd.grad(output.square().sum(), states, create_graph=True)
         results.append(torch.autograd.grad(slope.square().sum(), [states, *module.parameters()]))
     torch.testing.assert_close(*results, rtol=1e-3, atol=1e-1)

@@ -7,14 +7,15 @@ from torch.func import functional_call, grad
 from torch.nn.utils import prune
 
 from configs import config_of
+from small import context
 from small_models import SIZES
 from universal_transformer.decoding import generate
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.execution.kernels import install_kernels
-from universal_transformer.execution.packing import is_plain
-from universal_transformer.models.classifier import Classifier
-from universal_transformer.models.language_model import LanguageModel
+from universal_transformer.models.universal import Classifier, LanguageModel
 from universal_transformer.nn.config import Sizes, TransitionConfig
 from universal_transformer.nn.transition import FeedForward
+from universal_transformer.torch_private import is_unchanged
 
 
 class Adapted(nn.Linear):
@@ -41,13 +42,11 @@ def models(kind, **choices):
     return [model.eval() for model in made]
 
 
-def test_only_the_class_itself_without_hooks_is_plain():
+def test_a_module_with_a_hook_is_not_unchanged():
     hooked = nn.Linear(2, 2)
-    assert is_plain(hooked)
+    assert is_unchanged(hooked)
     hooked.register_forward_hook(lambda *_: None)
-    assert not is_plain(hooked)
-    assert not is_plain(Adapted(2, 2))
-    assert not is_plain(None)
+    assert not is_unchanged(hooked)
 
 
 @pytest.mark.parametrize("name", ["inner", "outer"])
@@ -58,8 +57,8 @@ def test_a_replaced_map_of_the_transition_counts_with_and_without_gradients(name
     states = torch.randn(3, 8)
     with torch.no_grad():
         expected = module.outer(module.inner(states).relu())
-        torch.testing.assert_close(module(states), expected)
-    torch.testing.assert_close(module(states), expected)
+        torch.testing.assert_close(module(states, context()), expected)
+    torch.testing.assert_close(module(states, context()), expected)
 
 
 def test_a_pruned_map_is_trained_for_several_updates():
@@ -67,14 +66,14 @@ def test_a_pruned_map_is_trained_for_several_updates():
     install_kernels(module)
     prune.l1_unstructured(module.inner, "weight", amount=0.5)
     for _ in range(2):
-        module(torch.randn(3, 8)).sum().backward()
+        module(torch.randn(3, 8), context()).sum().backward()
 
 
 def test_hooks_of_the_transition_are_called_in_training():
     module, seen = FeedForward(Sizes(width=8, filter_width=12), TransitionConfig()), []
     install_kernels(module)
     module.inner.register_forward_hook(lambda *_: seen.append("inner"))
-    module(torch.randn(3, 8))
+    module(torch.randn(3, 8), context())
     assert seen == ["inner"]
 
 
@@ -82,7 +81,7 @@ def test_hooks_of_the_transition_are_called_in_training():
 def test_a_replaced_projection_gives_what_the_masked_loop_gives(name):
     compact, masked = models(Classifier, halting=True, num_classes=3, halting_bias=-0.5)
     for model in (compact, masked):
-        adapt(model.source.recurrence.block.attention, name)
+        adapt(model.source.recurrence.blocks[0].attention, name)
     source = torch.randint(3, 9, (3, 7))
     torch.testing.assert_close(compact(source).logits, masked(source).logits)
 
@@ -91,8 +90,8 @@ def test_a_replaced_projection_gives_what_the_masked_loop_gives(name):
 def test_a_replaced_map_counts_in_generation_as_in_the_forward_pass(place):
     model, _ = models(LanguageModel, halting=True)
     part, name = place.split(".")
-    adapt(getattr(model.target.recurrence.block, part), name)
-    found = generate(model, [[4, 5]], max_new_tokens=3)[0]
+    adapt(getattr(model.target.recurrence.blocks[0], part), name)
+    found = generate(model, [[4, 5]], DecodingOptions(max_new_tokens=3))[0]
     with torch.no_grad():
         logits = model(torch.tensor([[4, 5, *found.tokens]])).logits.log_softmax(-1)
     expected = [float(logits[0, 2 + place, token]) for place, token in enumerate(found.tokens)]

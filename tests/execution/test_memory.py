@@ -5,7 +5,8 @@ import torch
 
 from universal_transformer.errors import UserError
 from universal_transformer.execution import memory
-from universal_transformer.execution.memory import allocate_cache, check_memory, free_bytes, show_bytes
+from universal_transformer.execution.cache import KeyValueCache
+from universal_transformer.execution.memory import check_memory, free_bytes, show_bytes
 
 CPU = torch.device("cpu")
 
@@ -23,7 +24,7 @@ def test_free_memory_is_the_least_of_what_the_system_and_the_container_say(tmp_p
 
 
 def cache(capacity):
-    return allocate_cache(2, batch=1, num_heads=2, capacity=capacity, width=4, like=torch.zeros(1))
+    return KeyValueCache(2, batch=1, num_heads=2, capacity=capacity, width=4, like=torch.zeros(1))
 
 
 def test_a_cache_that_does_not_fit_says_how_large_it_is_and_what_to_do(monkeypatch):

@@ -10,8 +10,7 @@ from torch.nn.functional import linear
 from small import WIDTH, go, small_recurrence
 from small_models import small
 from universal_transformer.decoding import beam_search, generate
-from universal_transformer.decoding.continuous import Request, generate_continuously
-from universal_transformer.execution.kernels import product
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.execution.packing import PackedLinear, packed, packs
 
 KINDS = [kind for kind in (torch.float32, torch.bfloat16) if packs(torch.zeros(1, dtype=kind))]
@@ -32,15 +31,6 @@ def test_a_packed_product_is_the_product(kind, rows, sizes, bias):
     exact = linear(states.double(), module.weight.double(), None if module.bias is None else module.bias.double())
     assert (found.shape, found.dtype) == (exact.shape, kind)
     torch.testing.assert_close(found.double(), exact.detach(), rtol=0, atol=4 * sizes[0] * torch.finfo(kind).eps)
-
-
-@given(rows=st.integers(0, 5), sizes=st.tuples(*[st.integers(1, 40)] * 2), bias=st.booleans())
-@torch.no_grad()
-def test_a_transposed_product_is_the_product(rows, sizes, bias):
-    module, states = nn.Linear(*sizes, bias=bias).double(), torch.randn(rows, sizes[0], dtype=torch.float64)
-    found = product(states, module.weight, module.bias)
-    assert found.is_contiguous()
-    torch.testing.assert_close(found, linear(states, module.weight, module.bias))
 
 
 @torch.no_grad()
@@ -73,9 +63,7 @@ def test_other_formats_stay_as_they_are():
 @pytest.mark.parametrize("fields", [{}, {"halting": True}], ids=["fixed", "halting"])
 def test_autocast_generates_too(fields):
     model, source = small(**fields).float(), torch.tensor([[3, 4, 5], [6, 7, 8]])
-    requests = [Request(row, ids.tolist()) for row, ids in enumerate(source)]
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = generate(model, source, max_new_tokens=4)
-        assert len(dict(generate_continuously(model, requests, slots=1, capacity=9, max_new_tokens=4))) == 2
-        assert beam_search(model, source, beams=2, max_new_tokens=4)
+        found = generate(model, source, DecodingOptions(max_new_tokens=4))
+        assert beam_search(model, source, DecodingOptions(beams=2, max_new_tokens=4))
     assert [len(one.tokens) <= 4 for one in found] == [True, True]

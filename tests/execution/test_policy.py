@@ -7,9 +7,9 @@ from configs import config_of
 from small import WIDTH, go, small_recurrence
 from small_models import small
 from universal_transformer.execution import policy
-from universal_transformer.execution.executor import CompactLoop
+from universal_transformer.execution.compaction import CompactLoop
 from universal_transformer.execution.stream import stream_obstacle
-from universal_transformer.models.classifier import Classifier
+from universal_transformer.models.universal import Classifier
 
 
 def test_little_to_save_stays_masked(monkeypatch):
@@ -40,12 +40,12 @@ def test_few_halted_stay_with_norms_in_front(norm, runs, monkeypatch):
     monkeypatch.setattr(policy, "LEAST_SAVED", 0)
     chosen = torch.full((1, 10), 1e-3, dtype=torch.float64)
     chosen[0, 3] = 1.0
-    computed = module.halting.halting_probability
+    computed = module.halting.probability
 
-    def halting_probability(states, unit_state, **call):
-        return (chosen, unit_state) if states.dim() == 3 else computed(states, unit_state, **call)
+    def probability(was, **call):
+        return (chosen, ()) if was.states.dim() == 3 else computed(was, **call)
 
-    monkeypatch.setattr(module.halting, "halting_probability", halting_probability)
+    monkeypatch.setattr(module.halting, "probability", probability)
     ran, run = [], CompactLoop.run
     monkeypatch.setattr(CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
     with torch.no_grad():
@@ -63,5 +63,5 @@ def test_few_halted_stay_with_norms_in_front(norm, runs, monkeypatch):
 )
 def test_equations_as_printed_are_computed_for_all_positions(changes, reason):
     recurrence = small(architecture="language_model", halting=True, **changes).target.recurrence
-    for obstacle in (policy.compaction_obstacle(recurrence), stream_obstacle(recurrence)):
+    for obstacle in (policy.row_obstacle(recurrence, recurrence.halting), stream_obstacle(recurrence)):
         assert obstacle is None if reason is None else reason in obstacle

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from small import WIDTH, cache_for, coordinates, go, right_padding, small_recurrence
+from small import WIDTH, cache_for, context_of, coordinates, go, right_padding, small_recurrence
 
 WAITS = {
     "_local_scalar_dense",
@@ -90,11 +90,11 @@ def test_once_a_step(choices, decoder, batch, learn, waits):
     assert len(trace.weight) > 3
 
 
-def test_once_a_step_where_learned_positions_start_later_and_later(waits):
+def test_once_a_step_with_learned_positions(waits):
     """That they lie in the table is asked once, not at every step."""
-    shifted = coordinates(max_steps=20, position="learned", max_positions=12, shift_by_step=True)
-    torch.nn.init.normal_(shifted.position_table)
-    module = small_recurrence(halting=True, max_steps=20, bias=-3.0, coordinates=shifted)
+    learned = coordinates(max_steps=20, position="learned", max_positions=12)
+    torch.nn.init.normal_(learned.position.weight)
+    module = small_recurrence(halting=True, max_steps=20, bias=-3.0, coordinates=learned)
     states = torch.randn(3, 6, WIDTH, dtype=torch.float64)
     with waits:
         _, trace = go(module, states)
@@ -108,8 +108,8 @@ def test_once_a_step_with_a_cache(norm, waits):
     module = small_recurrence(decoder=True, halting=True, norm=norm, max_steps=20, bias=-3.0)
     states, cache = torch.randn(5, 6, WIDTH, dtype=torch.float64), cache_for(module, batch=5, capacity=6)
     for place in range(6):
-        encoding, waits.count = module.coordinates.encode(torch.tensor([[place]])), 0
+        encoding, waits.count = module.coordinates.position(torch.tensor([[place]])), 0
         with waits:
-            _, trace = module(states[:, place : place + 1], encoding=encoding, cache=cache)
+            _, trace = module(states[:, place : place + 1], context_of(module, 1, encoding=encoding, cache=cache))
         cache.length += 1
         assert waits.count <= len(trace.weight) + 2  # and which positions had halted when the others were left alone

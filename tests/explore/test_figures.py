@@ -37,13 +37,12 @@ FIGURES = {
 }
 
 
-@pytest.mark.parametrize("sides", [(), ("encoder",), ("encoder", "decoder")])
+@pytest.mark.parametrize("sides", [("encoder",), ("encoder", "decoder")])
 def test_the_steps_of_each_side_are_a_curve(sides):
-    """Runs of earlier versions have the mean of both sides alone."""
     lines = [line | {f"{side}_steps": 1 + line["update"] for side in sides} for line in METRICS]
     axes = training_curve(lines).axes[-1]
     assert axes.get_ylabel() == "mean steps (N)"
-    assert [line.get_label() for line in axes.lines] == list(sides or ("training",))
+    assert [line.get_label() for line in axes.lines] == list(sides)
     assert len(axes.lines[0].get_xdata()) == 8
 
 
@@ -119,7 +118,7 @@ def line_of(event, update, **values):
 
 @pytest.mark.parametrize("growth", [0.0, 0.01], ids=["fixed depth", "halting"])
 def test_all_panels_of_the_training_plot_show_the_range_of_all_updates(growth):
-    lines = [line_of("update", n, loss=2.0, mean_steps=6.0 + growth * n) for n in range(10, 1001, 10)]
+    lines = [line_of("update", n, loss=2.0, encoder_steps=6.0 + growth * n) for n in range(10, 1001, 10)]
     lines += [line_of("validation", n, error=0.5, cross_entropy=1.0) for n in (400, 600)]
     axes = training_curve(lines).axes
     for ax in axes:
@@ -144,13 +143,12 @@ def test_the_training_plot_shows_the_final_validations():
 
 
 def test_the_training_plot_has_a_line_of_the_baseline_that_needs_no_model():
-    """Runs of earlier versions did not record it."""
     start = line_of("start", 0, baseline_cross_entropy=1.75, baseline_error=0.5)
     axes = training_curve([start, *METRICS]).axes
     levels = {
         ax.get_ylabel(): [line.get_ydata()[0] for line in ax.lines if line.get_label() == "baseline"] for ax in axes
     }
-    assert levels == {"loss (nats a target)": [1.75], "validation error %": [50.0], "mean steps (N)": []}
+    assert levels == {"loss (nats a target)": [1.75], "validation error %": [50.0]}
     assert "baseline" not in words(training_curve(METRICS))
 
 

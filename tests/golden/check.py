@@ -83,11 +83,12 @@ def captured(
     traces: dict[str, Trace] = {}
 
     def keep(name: str, side: Recurrence):
-        def hook(_module, positional, named, result):
-            outputs[f"{name}_input"] = side.coordinates.add_to_input(positional[0], named["encoding"])
+        def hook(_module, positional, result):
+            states, context = positional
+            outputs[f"{name}_input"] = side.coordinates.start(states, context.encoding)
             outputs[f"{name}_output"], traces[name] = result
 
-        return side.register_forward_hook(hook, with_kwargs=True)
+        return side.register_forward_hook(hook)
 
     hooks = [keep(name, side) for name, side in sides.items() if side is not None]
     try:
@@ -104,9 +105,8 @@ def run_side(case: Case) -> Ran:
     side = load(case.variables, case.hparams)
     states = case.states(f"in/{name}_input").requires_grad_()
     padding = torch.from_numpy(case.arrays["in/padding"] > 0.5) if name == "encoder" else None
-    encoding = side.coordinates.encode(torch.arange(states.shape[1]).unsqueeze(0))
     with captured({name: side}) as (outputs, traces):
-        final, _ = side(states, encoding=encoding, padding=padding, ponder_padding=True)
+        final, _ = side(states, t2t.side_context(side, states, padding=padding))
     return Ran(side, outputs, traces, final, {f"{name}_input": states})
 
 
@@ -128,7 +128,7 @@ def run_model(case: Case) -> Ran:
     """Kind ``full``: token ids to logits and loss, with an encoder or without."""
     model = t2t.load(case.variables, case.hparams)
     targets = case.ids("in/targets")
-    encoder = isinstance(model, t2t.EncoderDecoder)
+    encoder = model.source is not None
     sides = {"encoder": model.source.recurrence if encoder else None, "decoder": model.target.recurrence}
     with captured(sides) as (outputs, traces):
         if encoder:

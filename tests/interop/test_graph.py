@@ -8,9 +8,9 @@ from configs import config_of
 from small_models import SIZES, small
 from universal_transformer.errors import UserError
 from universal_transformer.interop.graph import OPSET, Exportable, compare, export_program, save_onnx, save_torch
-from universal_transformer.nn.config import HALTING_RULES
-from universal_transformer.nn.halting import HaltingUnit
+from universal_transformer.nn.halting import ACT
 from universal_transformer.registry import build
+from universal_transformer.rules import HALTING_RULES
 
 ARCHITECTURES = {
     "encoder_decoder": {},
@@ -119,6 +119,7 @@ def test_an_exported_model_gives_the_logits_and_steps_of_the_model(fields, tmp_p
     [
         ({"halting": True, "tied": False}, r"^model\.step\.tied=False: "),
         ({"plain_layers_before": 1}, r"^model\.tensor2tensor: "),
+        ({"halting": True, "halting.rule": "stick_breaking"}, r"^halting\.rule='stick_breaking': "),
         (
             {"architecture": "classifier", "num_classes": 9, "inputs.kind": "frames", "inputs.features": 3},
             r"^model\.inputs\.kind=\"frames\": ",
@@ -135,25 +136,24 @@ def test_what_has_no_export_is_refused_before_anything_is_traced(fields, message
         Exportable(build(config_of(**SIZES, **fields)))
 
 
-class Slowing(HaltingUnit):
-    """A unit that keeps a state: each step multiplies its probability by the one before."""
+class Slowing(ACT):
+    """A rule with a memory: each step multiplies its probability by the one before."""
 
-    def halting_probability(self, states, unit_state, *, sequences):
-        probability, _ = super().halting_probability(states, (), sequences=sequences)
-        return (probability * unit_state[0] if unit_state else probability), (probability,)
+    def probability(self, was, *, timed, new, close, context):
+        p, _ = super().probability(was, timed=timed, new=new, close=close, context=context)
+        return (p * was.memory[0] if was.memory else p), (p,)
 
 
-@pytest.mark.parametrize("fields", [{}, {"architecture": "language_model"}])
-def test_a_halting_unit_that_keeps_a_state_is_refused(fields, monkeypatch):
+@pytest.mark.compiled
+def test_a_rule_with_a_memory_is_exported(tmp_path, monkeypatch):
     monkeypatch.setattr("universal_transformer.nn.halting.Slowing", Slowing, raising=False)
     monkeypatch.setitem(HALTING_RULES, "slowing", "universal_transformer.nn.halting:Slowing")
-    model = build(config_of(**SIZES, halting=True, **{"halting.rule": "slowing"}, **fields))
-    with pytest.raises(
-        UserError, match=r"^model\.halting\.rule='slowing': not exported, because its unit keeps a state"
-    ):
-        Exportable(model)
+    check(tmp_path, **HALTING, **ARCHITECTURES["language_model"], **{"halting.rule": "slowing"})
 
 
-def test_a_ponder_unit_keeps_a_state_in_training_only_and_is_exported():
-    fields = {"architecture": "language_model", "halting": True, "halting.rule": "ponder"}
-    Exportable(build(config_of(**SIZES, **fields)).train())
+@pytest.mark.compiled
+def test_ponder_is_exported_after_training(tmp_path):
+    model = build(config_of(**SIZES | HALTING | ARCHITECTURES["language_model"], **{"halting.rule": "ponder"}))
+    traced = Exportable(model.train())
+    forward = save_torch(export_program(traced), tmp_path / "model.pt2")
+    assert compare(forward, model.eval(), batches(traced)).difference < 1e-5

@@ -12,8 +12,7 @@ from interop import official
 from interop.official import KINDS, SPACE, batch, run_official
 from universal_transformer.errors import UserError
 from universal_transformer.interop import tensor2tensor as t2t
-from universal_transformer.models.encoder_decoder import EncoderDecoder
-from universal_transformer.models.language_model import LanguageModel
+from universal_transformer.models.universal import EncoderDecoder, LanguageModel
 
 TOLERANCE = 1e-5  # sinusoids are computed in float32
 
@@ -69,12 +68,8 @@ def run_ours(kind, model, data):
     inputs, targets = (torch.from_numpy(data[name]) for name in ("inputs", "targets"))
     if kind in ("encoder", "decoder"):
         states = inputs if kind == "encoder" else targets
-        final, trace = model(
-            states,
-            encoding=model.coordinates.encode(torch.arange(states.shape[1]).unsqueeze(0)),
-            padding=torch.from_numpy(data["padding"]) if kind == "encoder" else None,
-            ponder_padding=True,
-        )
+        padding = torch.from_numpy(data["padding"]) if kind == "encoder" else None
+        final, trace = model(states, t2t.side_context(model, states, padding=padding))
         return final, [trace]
     if kind in ("encoder_model", "encoder_decoder"):
         final, padding, encoder = model.encode(inputs, target_space=SPACE)

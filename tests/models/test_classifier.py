@@ -5,7 +5,7 @@ import torch
 
 from small_models import small, variants
 from universal_transformer.errors import UserError
-from universal_transformer.models.classifier import pool
+from universal_transformer.models.model import pool
 
 EXTRA = {
     "whole sequence": {"halting": True, "halting_scope": "sequence"},
@@ -81,7 +81,7 @@ def test_positions_are_drawn_while_training_and_only_then(offsets):
     assert torch.equal(model(source).logits, usual)
     model.train()
     assert bool((model(source).logits - usual).abs().max() > 1e-8)
-    torch.testing.assert_close(model(source, source_positions=torch.arange(5).unsqueeze(0)).logits, usual)
+    torch.testing.assert_close(model(source, positions=(torch.arange(5).unsqueeze(0), None)).logits, usual)
 
 
 @torch.no_grad()

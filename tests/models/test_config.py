@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-from operator import attrgetter
 from typing import Annotated, Literal, Union, get_args, get_origin
 
 import pytest
@@ -13,11 +12,11 @@ from hypothesis import strategies as st
 
 from configs import config_of, with_fields
 from universal_transformer.errors import UserError
-from universal_transformer.models.components import ExecutionConfig, GenerationConfig, VocabularyConfig
+from universal_transformer.kinds import config_from_dict
+from universal_transformer.models.components import VocabularyConfig
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.earlier import PATHS
-from universal_transformer.models.presets import PRESETS, SIZES, preset
 from universal_transformer.nn.config import DepthConfig, HaltingConfig
+from universal_transformer.presets import PRESETS, SIZES, preset
 from universal_transformer.registry import build
 from universal_transformer.typed import leaves, replaced
 
@@ -53,7 +52,7 @@ def values(hint):
 
 def as_json(changes):
     """Fields of a file in which those at dotted paths are others."""
-    fields = ModelConfig().to_dict() | {"execution": {}, "generation": {}}
+    fields = ModelConfig().to_dict()
     for path, value in changes.items():
         *group, name = path.split(".")
         (fields[group[0]] if group else fields)[name] = value
@@ -78,8 +77,6 @@ def test_a_configuration_comes_back_from_json_or_is_refused_in_one_line_that_nam
     else:
         written = json.loads(json.dumps(config.to_dict()))
         assert ModelConfig.from_dict(written) == config
-        assert ("execution" in written) == (config.execution != ExecutionConfig())
-        assert ("generation" in written) == (config.generation != GenerationConfig())
 
 
 @given(path=st.sampled_from(sorted(FIELDS)), value=st.one_of(st.none(), st.text(max_size=3), st.lists(st.none())))
@@ -138,19 +135,6 @@ def test_dropout_is_a_probability_below_one(group, value):
         ({"width": 12, "num_heads": 4, "position_coordinates": "rotary"}, "sizes.num_heads=4: .*even, not 3"),
         ({"end_coordinates": True, "position_coordinates": "rotary"}, "coordinates.from_end=True: needs"),
         ({"end_coordinates": True, **LANGUAGE_MODEL}, "coordinates.from_end=True: a language model"),
-        ({**CLASSIFIER, "end_coordinates": True, "position_start": "step"}, "coordinates.from_end=True"),
-        (
-            {**CLASSIFIER, "position_start": "step", "position_coordinates": "rotary"},
-            "tensor2tensor.shift_positions_by_step=True: shifts the signal that is added at every step",
-        ),
-        (
-            {**CLASSIFIER, "position_start": "step", "position_injection": "input"},
-            "tensor2tensor.shift_positions_by_step=True: shifts the signal that is added at every step",
-        ),
-        (
-            {"plain_layers_before": 2, "position_coordinates": "learned"},
-            "tensor2tensor.plain_layers_before=2: layers before the recurrence",
-        ),
         ({"rotary_source": True}, "attention.rotary_source=True: needs coordinates.position rotary"),
         ({"source_sink": True, **LANGUAGE_MODEL}, "attention.source_sink=True: an encoder_decoder"),
         ({**CLASSIFIER, "separator_id": 3}, "vocabulary.separator_id=3: an encoder_decoder"),
@@ -162,10 +146,6 @@ def test_dropout_is_a_probability_below_one(group, value):
         (
             {"step.residual": "state", "position_injection": "input", "step_coordinates": "none"},
             "step.residual='state': no coordinates are added at a step",
-        ),
-        (
-            {"step.residual": "state", "combine_coordinates": "concatenate"},
-            "step.residual='state': coordinates are concatenated",
         ),
         (
             {"architecture": "tagger", "position_coordinates": "grid", "position_offsets": "random"},
@@ -205,7 +185,6 @@ def test_dropout_is_a_probability_below_one(group, value):
             'inputs.kind=\'facts\': architecture must be "classifier", not "encoder_decoder"',
         ),
         ({"halting": True, "halting_scope": "sequence"}, "halting.scope='sequence': lets a causal decoder"),
-        ({"position_start": "step"}, "tensor2tensor.shift_positions_by_step=True: lets a causal decoder"),
         ({"end_id": 0}, "vocabulary.end_id=0: must differ from padding_id"),
         ({"vocabulary_size": 2}, "vocabulary.end_id=2: vocabulary.size=2 ends at id 1"),
         (
@@ -226,10 +205,8 @@ def test_what_cannot_work_is_refused_with_the_reason(fields, message):
     "fields",
     [
         {**CLASSIFIER, "halting": True, "halting_scope": "sequence"},
-        {**CLASSIFIER, "position_start": "step"},
         {**CLASSIFIER, "inputs": "facts"},
         {"halting_scope": "sequence"},  # nothing halts
-        {"position_start": "step", "allow_look_ahead": True},
         {"width": 9, "num_heads": 3, "position_coordinates": "learned", "step_coordinates": "learned"},
         {**CLASSIFIER, "vocabulary_size": 1},
         {"step.residual": "state", "position_injection": "input"},
@@ -277,63 +254,14 @@ def test_encoder_and_decoder_can_differ():
 
 def test_unknown_fields_are_named():
     with pytest.raises(UserError, match="unknown: depht, widht"):
-        ModelConfig.from_dict({"widht": 8, "depht": 3, "num_heads": 4})
+        ModelConfig.from_dict({**ModelConfig().to_dict(), "widht": 8, "depht": 3})
     with pytest.raises(UserError, match=r"depth: unknown: max_step \(did you mean max_steps"):
-        ModelConfig.from_dict({"depth": {"max_step": 3}})
+        ModelConfig.from_dict({**ModelConfig().to_dict(), "depth": {"max_step": 3}})
 
 
 def test_a_configuration_does_not_change():
     with pytest.raises(dataclasses.FrozenInstanceError):
         ModelConfig().depth = DepthConfig()
-
-
-def test_every_field_of_an_earlier_version_has_a_field_now():
-    assert set(PATHS.values()) <= set(FIELDS)
-    assert len(set(PATHS.values())) == len(PATHS)
-
-
-@given(changes=CHANGES)
-def test_fields_of_an_earlier_version_are_those_of_now(changes):
-    """Flat names with the values of now, but for the few whose values changed."""
-    names = {path: name for name, path in PATHS.items()}
-    kept = {path: value for path, value in changes.items() if path in names}
-    for path in ("halting.side", "vocabulary.start_id", "vocabulary.padding_id"):
-        kept.pop(path, None)
-    earlier = {
-        "tensor2tensor.concatenate_coordinates": {False: "add", True: "concatenate"},
-        "tensor2tensor.shift_positions_by_step": {False: "fixed", True: "step"},
-    }
-    flat = {names[path]: earlier.get(path, {}).get(value, value) for path, value in kept.items()}
-    try:
-        config = replaced(ModelConfig(), kept)
-    except UserError:
-        with pytest.raises(UserError):
-            ModelConfig.from_dict(flat)
-    else:
-        assert ModelConfig.from_dict(flat) == config
-
-
-@pytest.mark.parametrize(
-    ("flat", "path", "value"),
-    [
-        ({"halting": True}, "halting.side", "both"),
-        ({"halting": False}, "halting.side", "none"),
-        ({"recurrence": "masked"}, "execution.halting_execution", "masked"),
-        ({"start_id": 0}, "tensor2tensor.start_is_padding", True),
-        ({"start_id": 0}, "start_id", 0),
-        ({"start_id": 5}, "start_id", 5),
-        ({"padding_id": 1, "start_id": 1}, "start_id", 1),
-        ({"start_id": 1}, "tensor2tensor.start_is_padding", False),
-    ],
-)
-def test_values_of_an_earlier_version_that_have_another_form_now(flat, path, value):
-    assert attrgetter(path)(ModelConfig.from_dict(flat)) == value
-
-
-@pytest.mark.parametrize("flat", [{"halting": 1}, {"halting": "yes"}, {"position_start": "never"}])
-def test_values_that_no_version_wrote_are_refused(flat):
-    with pytest.raises(UserError, match="expected"):
-        ModelConfig.from_dict(flat)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -342,7 +270,7 @@ def test_presets_have_a_size_and_come_back_from_json(name, size):
     config = preset(name, size=size)
     assert config.sizes == SIZES[size]
     assert replaced(config, {"sizes": PRESETS[name].sizes}) == PRESETS[name]
-    assert ModelConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert config_from_dict(json.loads(json.dumps(config.to_dict()))) == config
     assert PRESETS["paper"] == ModelConfig()
 
 
@@ -365,15 +293,6 @@ def test_the_default_bias_takes_about_all_steps_at_any_cap():
         assert unit.bias.sigmoid().item() == pytest.approx(1 / (2 * steps))
         assert config.to_dict()["halting"]["bias"] is None
         assert ModelConfig.from_dict(config.to_dict()) == config
-
-
-def test_files_of_models_without_halting_are_as_before():
-    """Their digests would change with the default of a field that means nothing there."""
-    config = ModelConfig()
-    assert config.to_dict()["halting"]["bias"] == -1.0
-    assert config.to_dict()["halting"].keys().isdisjoint({"prior", "prior_steps", "quantile"})
-    assert ModelConfig.from_dict(config.to_dict()) == config
-    assert replaced(ModelConfig.from_dict(config.to_dict()), {"halting.side": "both"}).halting.bias is None
 
 
 @pytest.mark.parametrize("rule", ["act", "ponder", "stick_breaking"])
@@ -418,7 +337,6 @@ PONDER = {"architecture": "language_model", "halting.side": "decoder", "halting.
             {"halting.prior_steps": 3.0, "halting.prior": "uniform"},
             "halting.prior_steps=3.0: a uniform prior has no rate",
         ),
-        ({"tensor2tensor.plain_layers_after": 1}, "tensor2tensor.plain_layers_after=1: ponder needs the output"),
     ],
 )
 def test_what_ponder_cannot_be_combined_with(fields, message):

@@ -21,8 +21,8 @@ def made(**fields):
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_the_residual_grows_with_all_sublayers_of_the_trained_depth(blocks):
     model = made(step__norm="deep", step__blocks=blocks, depth__decoder_max_steps=3)
-    assert model.source.recurrence.block.after_transition.scale == pytest.approx((2 * 5 * blocks) ** 0.25)
-    decoder = model.target.recurrence.block
+    assert model.source.recurrence.blocks[0].after_transition.scale == pytest.approx((2 * 5 * blocks) ** 0.25)
+    decoder = model.target.recurrence.blocks[0]
     for part in (decoder.after_attention, decoder.after_cross_attention, decoder.after_transition):
         assert part.scale == pytest.approx((3 * 3 * blocks) ** 0.25)
 
@@ -44,6 +44,6 @@ def test_a_call_of_another_depth_keeps_the_residual_of_training():
     source, target = torch.tensor([[3, 4, 5]]), torch.tensor([[6, 7]])
     with torch.no_grad():
         one, two = (model(source, target, max_steps=steps).logits for steps in (2, 9))
-    assert model.source.recurrence.block.after_transition.scale == pytest.approx(10**0.25)
+    assert model.source.recurrence.blocks[0].after_transition.scale == pytest.approx(10**0.25)
     assert torch.isfinite(one).all()
     assert not torch.equal(one, two)

@@ -7,7 +7,7 @@ from configs import config_of
 from small_models import COORDINATES, ROTARY_SOURCE, SIZES, SOURCES, small, variants
 from universal_transformer.errors import UserError
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
-from universal_transformer.nn.trace import Kept
+from universal_transformer.nn.context import Kept
 from universal_transformer.registry import build
 from universal_transformer.typed import replaced
 
@@ -76,7 +76,7 @@ def test_positions_are_drawn_while_training_and_only_then(offsets):
     assert bool((first - second).abs().max() > 1e-8)
     given = torch.arange(5).unsqueeze(0), torch.arange(3).unsqueeze(0)
     torch.testing.assert_close(
-        model(source, LABELS, source_positions=given[0], target_positions=given[1]).logits,
+        model(source, LABELS, positions=given).logits,
         plain(source, LABELS).logits,
     )
 
@@ -85,7 +85,8 @@ def test_positions_are_drawn_while_training_and_only_then(offsets):
 @pytest.mark.parametrize("independent", [False, True])
 def test_source_and_target_share_the_draw_unless_told_otherwise(offsets, independent):
     model = small(position_offsets=offsets, independent_offsets=independent)
-    draws = [model._draw(5, 3, batch=4, device=torch.device("cpu")) for _ in range(20)]
+    rows = torch.full((4, 5), 3), torch.full((4, 3), 3)
+    draws = [model.train().positions(*rows, (None, None)) for _ in range(20)]
     for source, target in draws:
         assert source.shape == (4, 5)
         assert target.shape == (4, 3)
@@ -162,13 +163,6 @@ def test_two_vocabularies_have_a_table_each():
         model(torch.tensor([[9]]), torch.tensor([[11]]))
 
 
-@torch.no_grad()
-def test_the_problem_is_told_by_its_own_embedding():
-    model, source = small(num_target_spaces=2), ragged()
-    first, second = model(source, LABELS), model(source, LABELS, target_space=1)
-    assert bool((first.logits - second.logits).abs().max() > 1e-8)
-
-
 def test_encoder_and_decoder_can_differ_in_steps_and_halting():
     torch.manual_seed(0)
     config = replaced(config_of(**SIZES), {"depth.decoder_max_steps": 5, "halting.side": "encoder"})
@@ -180,8 +174,8 @@ def test_encoder_and_decoder_can_differ_in_steps_and_halting():
     assert output.decoder.ponder_cost() == 0
     other = build(replaced(config, {"halting.side": "decoder", "step.tied": False}))
     assert [len(side.recurrence.blocks) for side in (other.source, other.target)] == [3, 5]
-    assert other.source.recurrence.halting is None
-    assert other.target.recurrence.halting is not None
+    assert not other.source.recurrence.halting.stops
+    assert other.target.recurrence.halting.stops
 
 
 def test_facts_are_for_classifiers():
@@ -192,13 +186,13 @@ def test_facts_are_for_classifiers():
 def test_given_positions_are_taken_in_training_too():
     model, source, target = small(position_offsets="random", dropout=0.0).train(), ragged(), ragged()
     seen = []
-    encode = model.target.recurrence.coordinates.encode
-    model.target.recurrence.coordinates.encode = lambda where, **more: seen.append(where) or encode(where, **more)
+    position = model.target.recurrence.coordinates.position
+    position.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
     given = torch.arange(7, 7 + target.shape[1]).unsqueeze(0)
-    model(source, target, target_positions=given)
+    model(source, target, positions=(None, given))
     assert torch.equal(seen[-1], given)
     narrow = small(position_offsets="random", max_positions=2).train()  # nothing is drawn, so nothing has to fit
-    narrow(source, target, source_positions=torch.arange(source.shape[1]).unsqueeze(0), target_positions=given)
+    narrow(source, target, positions=(torch.arange(source.shape[1]).unsqueeze(0), given))
 
 
 @pytest.mark.parametrize("fields", [{}, {"halting": True}, {"end_coordinates": True}], ids=["fixed", "halting", "ends"])

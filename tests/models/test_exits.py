@@ -5,11 +5,12 @@ import torch
 
 from small_models import small
 from universal_transformer.errors import UserError
+from universal_transformer.models.call import DepthOptions
 from universal_transformer.models.components import ENCODERS
-from universal_transformer.nn.config import Exit
+from universal_transformer.rules import Exit
 
-KINDS = {"state_change": 0.6, "second_difference": 1.0, "output_change": 0.02, "confidence": 0.3}
-NEVER = {"state_change": 1e-12, "second_difference": 1e-12, "output_change": 1e-12, "confidence": 1.0}
+KINDS = {"state_change": 0.6, "output_change": 0.02, "confidence": 0.3}
+NEVER = {"state_change": 1e-12, "output_change": 1e-12, "confidence": 1.0}
 SOURCE = torch.tensor([[3, 4, 5, 6, 7], [5, 3, 8, 0, 0], [4, 4, 6, 7, 0]])
 LABELS = torch.tensor([[4, 6, 7, 2], [8, 2, 0, 0], [5, 5, 3, 2]])
 TASKS = {
@@ -66,7 +67,7 @@ def test_token_by_token_is_all_at_once(kind, architecture):
     start = {"batch": 3} if architecture == "language_model" else {"source": SOURCE}
     labels = torch.tensor([[4, 6, 7, 5], [8, 3, 3, 4], [5, 5, 3, 3]])
     whole = model(*([] if "batch" in start else [SOURCE]), labels, exit=exit)
-    state = model.start(**start, capacity=4, exit=exit)
+    state = model.start(**start, capacity=4, depth=DepthOptions(exit=exit))
     tokens = torch.cat((torch.ones(3, 1, dtype=torch.long), labels[:, :-1]), dim=1)
     steps, logits = [], []
     with torch.no_grad():
@@ -75,13 +76,6 @@ def test_token_by_token_is_all_at_once(kind, architecture):
             steps.append(state.trace.steps)
     torch.testing.assert_close(torch.cat(logits, dim=1), whole.logits)
     assert torch.equal(torch.cat(steps, dim=1), whole.decoder.steps)
-
-
-def test_layers_after_the_recurrence_leave_no_head_to_ask():
-    model = model_of("language_model", plain_layers_after=1)
-    with pytest.raises(UserError, match=r"exit confidence:0.5: after the recurrence there are 1 plain layers"):
-        model(LABELS, exit=Exit("confidence", 0.5))
-    model(LABELS, exit=Exit("state_change", 0.5))
 
 
 @pytest.mark.parametrize("architecture", TASKS)

@@ -9,13 +9,15 @@ from torch.nn.functional import relu
 
 from small_frames import INPUTS, SHAPE, SIZES, frames, source_fields, tokens
 from universal_transformer.decoding.frame_generation import generate_frames
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import GenerationConfig, OutputsConfig, VocabularyConfig
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.encoder_decoder import EncoderDecoder
-from universal_transformer.models.frame_generator import FrameGenerator
-from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, Exit, HaltingConfig, StepConfig
+from universal_transformer.models.model import Call
+from universal_transformer.models.universal import EncoderDecoder, FrameGenerator
+from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, HaltingConfig, StepConfig
 from universal_transformer.registry import build, load_pretrained
+from universal_transformer.rules import Exit
 
 STRIDE, FEATURES = 3, 5
 GIVEN = ("tokens", *INPUTS)
@@ -55,8 +57,8 @@ def test_frames_and_stops_are_those_of_the_equations():
     first, second = side.embedding[0], side.embedding[3]
     before = torch.stack([torch.zeros(FEATURES), target[0, 2], target[0, 5]])
     inputs = relu(relu(before @ first.weight.T + first.bias) @ second.weight.T + second.bias)
-    projected, _ = model.encode(source)
-    states, _ = side.refine(inputs.unsqueeze(0), padding=None, source=projected, positions=None, depth=None)
+    encoded = model.source(source, Call())
+    states, _ = side.recurrence(inputs.unsqueeze(0), side.context(3, Call(), padding=None, encoded=encoded))
     for place, state in enumerate(states[0]):
         made = (side.output.weight @ state + side.output.bias).reshape(STRIDE, FEATURES)
         here = output.frames[0, STRIDE * place : STRIDE * (place + 1)]
@@ -180,7 +182,7 @@ def test_generation_is_that_of_a_naive_loop_for_each_row(depth):
         model, source = model_of(seed=seed, depth=depth, outputs=outputs), tokens(4, 6, 5, seed=seed)
         model.target.stop.weight.mul_(30.0)
         model.target.stop.bias.fill_(-8.0)
-        rows = generate_frames(model, source, max_new_frames=12)
+        rows = generate_frames(model, source, DecodingOptions(max_new_tokens=12))
         for row, length in enumerate((4, 6, 5)):
             made, finished = stopping(model, source[row : row + 1, :length], limit=4)
             np.testing.assert_allclose(rows[row].frames, made, rtol=1e-4, atol=1e-5)
@@ -197,21 +199,21 @@ def test_generation_ends_at_its_limit_and_writes_one_position_at_least():
     with torch.no_grad():
         model.target.stop.bias.fill_(-100.0)
     for limit, positions in ((None, 6), (7, 2), (1, 1)):
-        (row,) = generate_frames(model, tokens(3), max_new_frames=limit)
+        (row,) = generate_frames(model, tokens(3), DecodingOptions(max_new_tokens=limit))
         assert (len(row.parts), row.finished) == (positions, False)
     with torch.no_grad():
         model.target.stop.bias.fill_(100.0)
     (row,) = generate_frames(model, [[4, 2]])
     assert (len(row.parts), row.finished) == (1, True)
-    with pytest.raises(UserError, match="max_new_tokens=0: at least 1"):
-        generate_frames(model, tokens(3), max_new_frames=0)
+    with pytest.raises(UserError, match=r"max_new_tokens: .*at least 1"):
+        generate_frames(model, tokens(3), DecodingOptions(max_new_tokens=0))
 
 
 def test_a_learned_table_of_positions_limits_generation():
     model = model_of(coordinates=CoordinatesConfig(position="learned", max_positions=4))
     with torch.no_grad():
         model.target.stop.bias.fill_(-100.0)
-    (row,) = generate_frames(model, tokens(3), max_new_frames=300)
+    (row,) = generate_frames(model, tokens(3), DecodingOptions(max_new_tokens=300))
     assert len(row.parts) == 4
 
 
@@ -232,9 +234,9 @@ def test_frames_that_are_not_finite_are_refused():
 
 def test_dropout_of_generation_follows_from_the_source_alone():
     model, source = model_of(), tokens(4, 6, 5)
-    together = generate_frames(model, source, max_new_frames=12)
+    together = generate_frames(model, source, DecodingOptions(max_new_tokens=12))
     for row, length in enumerate((4, 6, 5)):
-        (alone,) = generate_frames(model, source[row : row + 1, :length], max_new_frames=12)
+        (alone,) = generate_frames(model, source[row : row + 1, :length], DecodingOptions(max_new_tokens=12))
         np.testing.assert_allclose(together[row].frames, alone.frames, rtol=1e-4, atol=1e-5)
     generators = [torch.Generator().manual_seed(seed) for seed in range(200)]
     masks = model.target.masks(generators)
@@ -274,7 +276,7 @@ def test_an_exit_reads_states_and_not_outputs():
     model, source, target = model_of(), tokens(3), written(6)
     output = model(source, target, exit=Exit.parse("state_change:1e9"))
     assert output.decoder.steps.max() == 2
-    with pytest.raises(UserError, match="there is no head that reads these states"):
+    with pytest.raises(UserError, match="frames, which have no probabilities"):
         model(source, target, exit=Exit.parse("confidence:0.5"))
 
 

@@ -7,12 +7,14 @@ import torch
 
 from small_frames import INPUTS, SHAPE, SIZES, frames
 from universal_transformer.decoding import generate
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.models.components import InputsConfig, OutputsConfig, VocabularyConfig
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.frames import FrameInput, PatchInput, check_frames
+from universal_transformer.models.positions.sinusoids import PicturePositions
 from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, Sizes, StepConfig
-from universal_transformer.nn.coordinates import Coordinates, sinusoid
+from universal_transformer.nn.coordinates import SinusoidalPositions, sinusoid
 from universal_transformer.registry import build
 
 OUTPUTS = ("classifier", "tagger", "encoder_decoder", "raster")
@@ -152,7 +154,7 @@ def test_gradients_are_those_of_differences(given, output, depth):
 
 
 def test_a_picture_has_a_sinusoid_of_the_line_and_one_of_the_place_in_it():
-    signal = Coordinates(SIZES, line=3).encode(torch.arange(7).unsqueeze(0)).signal[0]
+    signal = PicturePositions(SIZES.width, line=3)(torch.arange(7).unsqueeze(0)).signal[0]
     for place in range(7):
         line, inside = (sinusoid(torch.tensor(number), width=4) for number in (place // 3, place % 3))
         torch.testing.assert_close(signal[place], torch.cat((line, inside)))
@@ -160,9 +162,9 @@ def test_a_picture_has_a_sinusoid_of_the_line_and_one_of_the_place_in_it():
 
 def test_positions_of_a_text_beside_a_picture_have_one_dimension():
     model = model_of("frames", "raster")
-    assert model.source.recurrence.coordinates.line == 0
-    assert model.target.recurrence.coordinates.line == 3
-    assert model_of("patches", "encoder_decoder").source.recurrence.coordinates.line == 2
+    assert isinstance(model.source.recurrence.coordinates.position, SinusoidalPositions)
+    assert model.target.recurrence.coordinates.position.line == 3
+    assert model_of("patches", "encoder_decoder").source.recurrence.coordinates.position.line == 2
 
 
 @pytest.mark.parametrize("shape", [(1, 5, 3), (5, 4), (1, 0, 4), (0, 5, 4)])
@@ -187,11 +189,13 @@ def test_numbers_that_are_not_finite_are_refused():
 
 def test_frames_are_generated_from_in_any_form():
     model, source = model_of("frames", "encoder_decoder"), frames(5, 3)
-    expected = [one.tokens for one in generate(model, source, max_new_tokens=4)]
-    assert [one.tokens for one in generate(model, [source[0].numpy(), source[1, :3]], max_new_tokens=4)] == expected
+    expected = [one.tokens for one in generate(model, source, DecodingOptions(max_new_tokens=4))]
+    assert [
+        one.tokens for one in generate(model, [source[0].numpy(), source[1, :3]], DecodingOptions(max_new_tokens=4))
+    ] == expected
     for wrong in ([], [[1, 2]]):
         with pytest.raises(UserError, match=r"expected an array \[frame, 4\] for each row"):
-            generate(model, wrong, max_new_tokens=4)
+            generate(model, wrong, DecodingOptions(max_new_tokens=4))
 
 
 @pytest.mark.parametrize(

@@ -92,9 +92,8 @@ def test_a_token_of_several_texts_has_the_embedding_of_its_text_too(ids):
         segment = 1 if token == 2 else segment
 
 
-def test_segments_are_off_and_unwritten_by_default():
+def test_segments_are_off_by_default():
     assert small().source.input.segments is None
-    assert "segments" not in config_of().to_dict()["inputs"]
     assert TWO_TEXTS.to_dict()["inputs"]["segments"] == 2
     assert ModelConfig.from_dict(TWO_TEXTS.to_dict()) == TWO_TEXTS
     with pytest.raises(UserError, match=r"inputs\.segments=2: .*classifier"):

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from small_models import small
-from universal_transformer.errors import UserError
+from universal_transformer.models.call import DepthOptions
 from universal_transformer.models.components import ENCODERS
-from universal_transformer.nn.trace import Kept
+from universal_transformer.models.model import Call
+from universal_transformer.nn.context import Kept
 
 STEPS = 3
 CHOICES = {
@@ -34,11 +35,9 @@ def calls(architecture, **fields):
         single = [model(labels, max_steps=steps).logits for steps in range(1, STEPS + 1)]
     else:
         output = model(source, labels, keep=Kept(states=True))
-        states, padding, _ = model.source(source)
-        positions = model.source.positions(source)
-        projected = model._project_source(states, positions=positions, padding=padding)
-        depths = [model.target.depth(max_steps=steps) for steps in range(1, STEPS + 1)]
-        single = [model.target(labels, source=projected, depth=depth)[0] for depth in depths]
+        encoded = model.source(source, Call())
+        depths = [Call(DepthOptions(max_steps=steps)) for steps in range(1, STEPS + 1)]
+        single = [model.target(labels, encoded, call).logits for call in depths]
     real = {"classifier": ..., "tagger": source != 0}.get(architecture, labels != 0)
     return output, torch.stack(single), real
 
@@ -88,10 +87,3 @@ def test_gradients_of_a_loss_after_each_step_are_those_of_separate_calls():
     sum(model(labels, max_steps=steps).logits.logsumexp(-1).sum() for steps in range(1, STEPS + 1)).backward()
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(kept[name], parameter.grad, rtol=1e-8, atol=1e-8, msg=name)
-
-
-def test_states_before_plain_layers_have_no_logits():
-    with pytest.raises(UserError, match="there are 1 plain layers"):
-        small(architecture="classifier", num_classes=4, plain_layers_after=1)(
-            torch.randint(3, 9, (2, 4)), keep=Kept(states=True)
-        )

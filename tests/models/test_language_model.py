@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from small_models import small, variants
-from universal_transformer.nn.trace import Kept
+from universal_transformer.nn.context import Kept
 
 VARIANTS = variants()
 
@@ -39,7 +39,7 @@ def test_positions_are_drawn_while_training_and_only_then(offsets):
     assert torch.equal(model(tokens).logits, usual)
     model.train()
     assert bool((model(tokens).logits - usual).abs().max() > 1e-8)
-    given = model(tokens, target_positions=torch.arange(6).unsqueeze(0)).logits
+    given = model(tokens, positions=(None, torch.arange(6).unsqueeze(0))).logits
     torch.testing.assert_close(given, usual)
 
 

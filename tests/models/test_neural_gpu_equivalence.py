@@ -12,17 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs import config_of
-from small import right_padding, stir
+from small import context_of, right_padding, stir
 from universal_transformer import EncoderDecoder
-from universal_transformer.nn.block import Block
-from universal_transformer.nn.config import CoordinatesConfig, Sizes, StepConfig, TransitionConfig
-from universal_transformer.nn.coordinates import Coordinates
-from universal_transformer.nn.progress import Depth
+from universal_transformer.models.call import DepthOptions
+from universal_transformer.models.convolution import SeparableConvolution
+from universal_transformer.models.model import Call
+from universal_transformer.models.norms import PreNorm
+from universal_transformer.nn.attention import SelfAttention
+from universal_transformer.nn.block import Block, PostNorm
+from universal_transformer.nn.config import AttentionConfig, Sizes, StepConfig, TransitionConfig
+from universal_transformer.nn.context import Depth
+from universal_transformer.nn.coordinates import Coordinates, PositionEncoder
+from universal_transformer.nn.halting import FixedDepth
 from universal_transformer.nn.recurrence import Recurrence
 
 WIDTH, FILTER, HEADS = 6, 10, 2
 CONVOLUTION = TransitionConfig(kind="separable_convolution")
-NO_COORDINATES = CoordinatesConfig(position="none", step="none")
 
 
 @torch.no_grad()
@@ -75,7 +80,7 @@ def normalised(state, norm):
 def neural_gpu(row, block, *, steps):
     """The convolution with its residual, and the norms where the block has them, ``steps`` times."""
     for _ in range(steps):
-        if block.after_attention.post:
+        if not block.after_attention.closes:
             row = [normalised(state, block.after_attention.norm) for state in row]
             change = cell(row, block.transition)
         else:
@@ -83,22 +88,34 @@ def neural_gpu(row, block, *, steps):
         row = [
             [old + new for old, new in zip(state, more, strict=True)] for state, more in zip(row, change, strict=True)
         ]
-        if block.after_attention.post:
+        if not block.after_attention.closes:
             row = [normalised(state, block.after_transition.norm) for state in row]
     return row
 
 
 def recurrence(norm):
     """A tied recurrence without coordinates, in float64."""
-    sizes = Sizes(width=WIDTH, num_heads=HEADS, filter_width=FILTER)
-    block = Block(sizes, step=StepConfig(norm=norm), transition=CONVOLUTION)
+    block = block_of(Sizes(width=WIDTH, num_heads=HEADS, filter_width=FILTER), norm)
     silence_attention(stir(block))
-    return Recurrence(Coordinates(sizes, NO_COORDINATES), [block], depth=Depth(1)).double().eval()
+    return repeated(block).double().eval()
+
+
+def block_of(sizes, norm="post"):
+    chosen = {"post": PostNorm, "pre": PreNorm}[norm]
+    return Block(
+        SelfAttention(sizes, AttentionConfig()),
+        SeparableConvolution(sizes, CONVOLUTION),
+        norm=lambda: chosen(sizes.width, StepConfig(norm=norm)),
+    )
+
+
+def repeated(block):
+    return Recurrence(Coordinates(PositionEncoder(), None), [block], depth=Depth(FixedDepth(), 1))
 
 
 def run(module, states, **arguments):
-    encoding = module.coordinates.encode(torch.arange(states.shape[1]).unsqueeze(0))
-    return module(states, encoding=encoding, depth=Depth(states.shape[1]), **arguments)[0]
+    module.decoder = False
+    return module(states, context_of(module, states.shape[1], max_steps=states.shape[1], **arguments))[0]
 
 
 @pytest.mark.claim("section 4")
@@ -132,7 +149,7 @@ def automaton(rule):
     """
     hinges = torch.arange(-14, 15)
     sizes = Sizes(width=2, num_heads=1, filter_width=len(hinges) + 2)
-    block = Block(sizes, transition=CONVOLUTION).double()
+    block = block_of(sizes).double()
     silence_attention(block)
     for sublayer in (block.after_attention, block.after_transition):
         sublayer.norm.weight.fill_((1.0 + sublayer.norm.eps) ** 0.5)
@@ -150,7 +167,7 @@ def automaton(rule):
             weights[0, hinge + 14] += factor * (1.0 if rule >> neighbours & 1 else -1.0)
     weights[0, -2:] = torch.tensor([1.0, -1.0])  # the second channel is minus the cell
     weights[1] = -weights[0]
-    return Recurrence(Coordinates(sizes, NO_COORDINATES), [block], depth=Depth(1)).eval()
+    return repeated(block).eval()
 
 
 @pytest.mark.claim("appendix B")
@@ -184,7 +201,7 @@ def test_the_encoder_of_a_configured_model_is_one_too():
     model = stir(EncoderDecoder(config)).double().eval()
     silence_attention(model.source.recurrence.blocks[0])
     source = torch.tensor([[4, 8, 5, 5, 7]])
-    states = model.source(source, depth=model.source.recurrence.depth(max_steps=5))[0]
+    states = model.source(source, Call(DepthOptions(max_steps=5))).states
     embedded = model.source.input(source)[0]
     naive = neural_gpu(lists(embedded), model.source.recurrence.blocks[0], steps=5)
     torch.testing.assert_close(states[0], torch.tensor(naive, dtype=torch.float64))

@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 
 from small_models import small
 from universal_transformer.errors import UserError
-from universal_transformer.models.positions import count_separators, draw_positions, restart_positions, source_angles
+from universal_transformer.models.positions.numbering import (
+    count_separators,
+    draw_positions,
+    restart_positions,
+)
+from universal_transformer.models.positions.rotary import RotaryPositions
 from universal_transformer.nn.config import CoordinatesConfig, Sizes
-from universal_transformer.nn.coordinates import Coordinates
 
 
 @given(
@@ -81,18 +85,18 @@ def test_restarting_after_separators_is_the_naive_loop(marks, left, right, first
 )
 def test_half_of_the_heads_count_the_source_from_its_end(lengths, mirrored):
     sizes = Sizes(width=24, filter_width=24, num_heads=4)
-    coordinates = Coordinates(sizes, CoordinatesConfig(position="rotary"))
+    coordinates = RotaryPositions(sizes)
     positions, padding = torch.arange(5).unsqueeze(0), None
     if lengths is not None:
         padding = torch.arange(5) >= torch.tensor(lengths).unsqueeze(1)
-    found = source_angles(coordinates, positions, padding=padding, from_end=True)
+    found = coordinates.source_angles(positions, padding=padding, from_end=True)
     expected = coordinates.angles(torch.tensor(mirrored))
     assert found.shape[2] == 4
     for head in range(4):
         for row, length in enumerate(lengths or (5,)):
             wanted = coordinates.angles(positions)[:, 0] if head < 2 else expected[:, row]
             torch.testing.assert_close(found[:, row, head, :length], wanted[:, 0, :length])
-    plain = source_angles(coordinates, positions, padding=padding, from_end=False)
+    plain = coordinates.source_angles(positions, padding=padding, from_end=False)
     assert torch.equal(plain, coordinates.angles(positions))
 
 

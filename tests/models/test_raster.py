@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from small_models import small
-from universal_transformer.decoding import beam_search, generate, generate_continuously
-from universal_transformer.decoding.continuous import Request
+from universal_transformer.decoding import Request, beam_search, generate, generate_stream
+from universal_transformer.decoding.options import DecodingOptions
+from universal_transformer.errors import UserError
 from universal_transformer.models.components import GenerationConfig, OutputsConfig, VocabularyConfig
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.generated import Sampling
@@ -77,10 +78,10 @@ def test_a_picture_has_all_its_pixels_and_no_end(halting):
     with torch.no_grad():  # a model that would like to end
         model.target.bias[model.config.vocabulary.end_id] = 50.0
     for sampling in (Sampling(), Sampling(temperature=1.0)):
-        for one in generate(model, SOURCE, sampling=sampling):
+        for one in generate(model, SOURCE, DecodingOptions(sampling=sampling)):
             assert len(one.tokens) == len(one.token_scores) == ROWS * COLUMNS
             assert min(one.tokens) >= FIRST
-    for best in beam_search(model, SOURCE, beams=2):
+    for best in beam_search(model, SOURCE, DecodingOptions(beams=2)):
         assert [len(one.tokens) for one in best] == [ROWS * COLUMNS]
 
 
@@ -108,17 +109,14 @@ def test_the_likeliest_of_all_pictures_is_found_by_a_wide_beam():
         log = model(source, torch.tensor([pixels])).logits[0].log_softmax(-1)
         scores[pixels] = float(log[range(length), pixels].sum())
     best = max(scores, key=scores.__getitem__)
-    ((found,),) = beam_search(model, source, beams=LEVELS**length, max_new_tokens=length)
+    ((found,),) = beam_search(model, source, DecodingOptions(beams=LEVELS**length, max_new_tokens=length))
     assert tuple(found.tokens) == best
     assert found.score == pytest.approx(scores[best], abs=1e-4)
 
 
-def test_requests_of_pictures_are_generated_in_batches():
-    model = model_of(halting="both")
-    requests = [Request(number, [4 + number % 4, 2]) for number in range(5)]
-    found = dict(generate_continuously(model, iter(requests), slots=2, capacity=ROWS * COLUMNS))
-    for request in requests:
-        assert found[request.number].tokens == generate(model, [list(request.tokens)])[0].tokens
+def test_requests_of_pictures_are_not_served_as_a_stream():
+    with pytest.raises(UserError, match="use generate"):
+        generate_stream(model_of(halting="both"), [Request(0, [4, 2])], capacity=ROWS * COLUMNS)
 
 
 @pytest.mark.claim("JP 1", "JP 2")

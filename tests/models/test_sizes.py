@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from configs import with_fields
-from universal_transformer.models.presets import PRESETS, SIZES, preset
+from universal_transformer.presets import PRESETS, SIZES, preset
 from universal_transformer.registry import build
 
 VOCABULARY, CLASSES = 100, 7

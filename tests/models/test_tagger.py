@@ -7,7 +7,8 @@ from configs import config_of
 from small import stir
 from small_models import SIZES, small, variants
 from universal_transformer import Classifier, Tagger, UserError
-from universal_transformer.execution.install import install
+from universal_transformer.execution.compaction import install
+from universal_transformer.models.model import Call
 from universal_transformer.registry import build
 from universal_transformer.typed import replaced
 
@@ -78,7 +79,7 @@ def test_cells_of_a_board_are_left_out_exactly_too(norm):
 @torch.no_grad()
 def test_the_head_reads_the_state_of_each_position():
     model, source = tagger(), ragged()
-    states, _, _ = model.source(source)
+    states = model.source(source, Call()).states
     torch.testing.assert_close(model(source).logits, states @ model.head.weight.T + model.head.bias)
 
 
@@ -99,7 +100,7 @@ def test_positions_are_drawn_while_training_and_only_then():
     assert torch.equal(model(source).logits, usual)
     model.train()
     assert bool((model(source).logits - usual).abs().max() > 1e-8)
-    torch.testing.assert_close(model(source, source_positions=torch.arange(5).unsqueeze(0)).logits, usual)
+    torch.testing.assert_close(model(source, positions=(torch.arange(5).unsqueeze(0), None)).logits, usual)
 
 
 def test_a_tagger_comes_back_from_its_folder_and_is_no_classifier(tmp_path):

@@ -89,15 +89,6 @@ def test_logits_are_an_affine_map_of_the_last_states(tie_output, output_bias):
     torch.testing.assert_close(side.logits(states), expected)
 
 
-@pytest.mark.parametrize("fields", [{"position_start": "step"}, {"halting": True, "halting_scope": "sequence"}])
-def test_a_model_that_sees_the_future_scores_but_does_not_generate(fields):
-    model, labels = small(allow_look_ahead=True, **fields), torch.randint(2, 9, (3, 5))
-    logits, _ = logits_and_steps(model, labels)
-    assert logits.shape == (3, 5, 9)
-    with pytest.raises(UserError, match=r"depends on later tokens .*can score given targets but not generate"):
-        model.start(SOURCE, capacity=3)
-
-
 def test_a_cache_says_how_much_it_holds():
     model = small()
     state = model.start(SOURCE, capacity=3)

@@ -5,15 +5,14 @@ from hypothesis import strategies as st
 
 import oracles
 import small
-from small import HEADS, WIDTH, coordinates, left_padding, right_padding, stir
+from small import HEADS, WIDTH, context, coordinates, left_padding, right_padding, stir
 from universal_transformer.nn.attention import (
     attend,
     attention_weights,
-    causal_mask,
-    key_mask,
     merge_heads,
     split_heads,
 )
+from universal_transformer.nn.context import AttentionRecord, causal_mask, key_mask
 
 
 def self_attention(**choices):
@@ -62,65 +61,65 @@ def test_fused_attention_is_the_explicit_softmax(batch, queries, keys, masked):
 @pytest.mark.parametrize("causal", [False, True])
 def test_self_attention_is_the_naive_loop_over_heads_and_keys(causal, bias):
     module, x = self_attention(bias=bias), states(2, 4)
-    ours = module(x, causal=causal)
+    ours = module(x, context(causal=causal))
     for row in range(2):
         for i in range(4):
             naive = oracles.self_attention(module, list(x[row]), i, causal=causal)
             torch.testing.assert_close(ours[row, i], naive)
-    assert (ours - module(x, causal=not causal)).abs().max() > 1e-3
+    assert (ours - module(x, context(causal=not causal))).abs().max() > 1e-3
 
 
 @pytest.mark.claim("equation 1")
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_printed_scale_is_the_square_root_of_the_width(causal):
     module, x = self_attention(scale="width"), states(2, 4)
-    ours = module(x, causal=causal)
+    ours = module(x, context(causal=causal))
     for row in range(2):
         for i in range(4):
             naive = oracles.self_attention(module, list(x[row]), i, causal=causal, scale="width")
             torch.testing.assert_close(ours[row, i], naive)
     usual = self_attention()
     usual.load_state_dict(module.state_dict())
-    assert (ours - usual(x, causal=causal)).abs().max() > 1e-3
+    assert (ours - usual(x, context(causal=causal))).abs().max() > 1e-3
 
 
 def test_the_printed_scale_of_attention_to_a_source():
     module, x, source = cross_attention(scale="width", num_heads=4), states(1, 3), states(1, 5)
-    record = []
-    ours = module(x, source=module.project_source(source), record=record)
+    record = AttentionRecord()
+    ours = module(x, context(source=[module.project_source(source)], record=record))
     for i in range(3):
         naive = oracles.cross_attention(module, list(x[0]), i, source=list(source[0]), scale="width")
         torch.testing.assert_close(ours[0, i], naive)
     value = split_heads(module.key_value(source).chunk(2, dim=-1)[1], num_heads=4)
-    torch.testing.assert_close(module.output(merge_heads(record[0] @ value)), ours)
+    torch.testing.assert_close(module.output(merge_heads(record.cross_attention[0] @ value)), ours)
 
 
 def test_with_one_head_both_scales_are_the_same():
     module, x = self_attention(scale="width", num_heads=1), states(1, 4)
     usual = self_attention(num_heads=1)
     usual.load_state_dict(module.state_dict())
-    assert torch.equal(usual(x), module(x))
+    assert torch.equal(usual(x, context()), module(x, context()))
 
 
 @pytest.mark.parametrize("padded", [right_padding, left_padding])
 def test_keys_that_are_padding_are_not_there(padded):
     module, lengths = self_attention(), [5, 2, 3]
     padding, x = padded(lengths, 5), states(3, 5)
-    ours = module(x, mask=key_mask(padding))
+    ours = module(x, context(mask=key_mask(padding)))
     for row in range(3):
         real = ~padding[row]
-        torch.testing.assert_close(ours[row][real], module(x[row : row + 1, real])[0])
-    assert (ours - module(x))[1:].abs().max() > 1e-3
+        torch.testing.assert_close(ours[row][real], module(x[row : row + 1, real], context())[0])
+    assert (ours - module(x, context()))[1:].abs().max() > 1e-3
 
 
 def test_a_row_of_nothing_but_padding_is_finite():
     module, x = self_attention(), states(2, 3).requires_grad_()
     padding = right_padding([3, 0], 3)
-    ours = module(x, mask=key_mask(padding))
+    ours = module(x, context(mask=key_mask(padding)))
     ours.sum().backward()
     assert ours.isfinite().all()
     assert x.grad.isfinite().all()
-    decoder = module(x, mask=causal_mask(torch.arange(3).unsqueeze(0), num_keys=3, padding=padding))
+    decoder = module(x, context(mask=causal_mask(torch.arange(3).unsqueeze(0), num_keys=3, padding=padding)))
     assert decoder.isfinite().all()
 
 
@@ -146,7 +145,7 @@ def test_causal_mask_is_the_naive_rule(stored, new, lengths):
 def test_cross_attention_is_the_naive_loop_and_sees_no_padding(bias):
     module, x, source = cross_attention(bias=bias), states(2, 3), states(2, 5)
     padding = right_padding([5, 2], 5)
-    ours = module(x, source=module.project_source(source, padding=padding))
+    ours = module(x, context(source=[module.project_source(source, padding=padding)]))
     for row, length in ((0, 5), (1, 2)):
         for i in range(3):
             naive = oracles.cross_attention(module, list(x[row]), i, source=list(source[row, :length]))
@@ -158,17 +157,18 @@ def test_a_sink_takes_what_nothing_in_the_source_fits():
     plain = cross_attention()
     plain.load_state_dict({name: value for name, value in module.state_dict().items() if name != "sink"})
     torch.nn.init.normal_(module.sink)
-    padding, weights = right_padding([5, 2], 5), []
-    ours = module(x, source=module.project_source(source, padding=padding), record=weights)
-    rest = 1 - weights[0].sum(dim=-1, keepdim=True)  # what the sink gets, by head
+    padding, record = right_padding([5, 2], 5), AttentionRecord()
+    ours = module(x, context(source=[module.project_source(source, padding=padding)], record=record))
+    (weights,) = record.cross_attention
+    rest = 1 - weights.sum(dim=-1, keepdim=True)  # what the sink gets, by head
     value = split_heads(module.key_value(source).chunk(2, dim=-1)[1], num_heads=HEADS)
     nothing = split_heads(module.sink.view(1, 1, -1), num_heads=HEADS)
-    torch.testing.assert_close(ours, module.output(merge_heads(weights[0] @ value + rest * nothing)))
-    assert (weights[0][1, :, :, 2:] == 0).all()
+    torch.testing.assert_close(ours, module.output(merge_heads(weights @ value + rest * nothing)))
+    assert (weights[1, :, :, 2:] == 0).all()
     scores = attention_weights(
         split_heads(module.query(x), num_heads=HEADS), plain.project_source(source).key, mask=None
     )
-    torch.testing.assert_close(weights[0][0] / weights[0][0].sum(-1, keepdim=True), scores[0])
+    torch.testing.assert_close(weights[0] / weights[0].sum(-1, keepdim=True), scores[0])
 
 
 def test_rotary_attention_to_a_source_knows_distances_alone():
@@ -177,9 +177,10 @@ def test_rotary_attention_to_a_source_knows_distances_alone():
 
     def at(first, apart=0):
         asked, looked = (
-            rotary.encode(begin + torch.arange(n).unsqueeze(0)).rotary for begin, n in ((first + apart, 4), (first, 6))
+            rotary.position(begin + torch.arange(n).unsqueeze(0)).rotary
+            for begin, n in ((first + apart, 4), (first, 6))
         )
-        return module(x, source=module.project_source(source, rotary=looked), rotary=asked)
+        return module(x, context(source=[module.project_source(source, rotary=looked)], rotary=asked))
 
     torch.testing.assert_close(at(0), at(31), atol=1e-5, rtol=0)
     assert (at(0) - at(0, apart=3)).abs().max() > 1e-3
@@ -187,30 +188,32 @@ def test_rotary_attention_to_a_source_knows_distances_alone():
 
 def test_recorded_weights_are_those_used_and_change_nothing():
     module, x, padding = self_attention(), states(2, 4), right_padding([4, 2], 4)
-    seen = []
-    ours = module(x, mask=key_mask(padding), record=seen)
-    assert torch.equal(ours, module(x, mask=key_mask(padding)))
+    record = AttentionRecord()
+    ours = module(x, context(mask=key_mask(padding), record=record))
+    (seen,) = record.self_attention
+    assert torch.equal(ours, module(x, context(mask=key_mask(padding))))
     value = split_heads(module.query_key_value(x).chunk(3, dim=-1)[2], num_heads=HEADS)
-    torch.testing.assert_close(ours, module.output(merge_heads(seen[0] @ value)))
-    assert (seen[0][1, :, :, 2:] == 0).all()
-    assert not seen[0].requires_grad
+    torch.testing.assert_close(ours, module.output(merge_heads(seen @ value)))
+    assert (seen[1, :, :, 2:] == 0).all()
+    assert not seen.requires_grad
 
 
 def test_rotary_attention_does_not_know_where_it_stands():
-    module, x = self_attention(), states(2, 4)
-    rotary = coordinates(position="rotary")
+    module, x = self_attention(rotary=True), states(2, 4)
+    rotary, plain = coordinates(position="rotary"), self_attention()
+    plain.load_state_dict(module.state_dict())
 
     def at(first, stretch=1):
         where = first + stretch * torch.arange(4).unsqueeze(0)
-        return module(x, rotary=rotary.encode(where).rotary)
+        return module(x, context(rotary=rotary.position(where).rotary))
 
     torch.testing.assert_close(at(0), at(31), atol=1e-5, rtol=0)
     assert (at(0) - at(0, stretch=3)).abs().max() > 1e-3
-    assert (at(0) - module(x)).abs().max() > 1e-3
+    assert (at(0) - plain(x, context())).abs().max() > 1e-3
 
 
 def test_attention_dropout_only_while_training():
     module, x = self_attention(dropout=0.5), states(2, 6)
-    assert torch.equal(module(x), module(x))
+    assert torch.equal(module(x, context()), module(x, context()))
     module.train()
-    assert not torch.equal(module(x), module(x))
+    assert not torch.equal(module(x, context()), module(x, context()))

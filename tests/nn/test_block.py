@@ -2,9 +2,8 @@ import pytest
 import torch
 
 import oracles
-from small import HEADS, WIDTH, block, right_padding, small_block
-from universal_transformer.nn.attention import key_mask
-from universal_transformer.nn.context import AttentionRecord
+from small import HEADS, WIDTH, block, context, right_padding, small_block
+from universal_transformer.nn.context import AttentionRecord, key_mask
 
 
 def states(batch, length):
@@ -21,7 +20,7 @@ def stacked(rows):
 def test_encoder_block_is_the_naive_one(norm, transition):
     module, x = small_block(norm=norm, transition=transition), states(2, 5)
     naive = stacked([oracles.block(module, list(row)) for row in x])
-    torch.testing.assert_close(module(x), naive)
+    torch.testing.assert_close(module(x, context()), naive)
 
 
 @pytest.mark.claim("continuation 2", "continuation 13", "figure 2")
@@ -34,47 +33,47 @@ def test_decoder_block_is_the_naive_one(norm, transition):
     naive = stacked(
         [oracles.block(module, list(row), causal=True, source=list(source[i, : lengths[i]])) for i, row in enumerate(x)]
     )
-    ours = module(x, causal=True, source=memory)
+    ours = module(x, context(causal=True, source=[memory]))
     torch.testing.assert_close(ours, naive)
-    assert (ours - module(x, source=memory)).abs().max() > 1e-3
+    assert (ours - module(x, context(source=[memory]))).abs().max() > 1e-3
 
 
 def test_where_the_norm_stands_matters():
     post, pre = small_block(norm="post"), small_block(norm="pre")
     pre.load_state_dict(post.state_dict())
     x = states(1, 3)
-    assert (post(x) - pre(x)).abs().max() > 1e-2
+    assert (post(x, context()) - pre(x, context())).abs().max() > 1e-2
 
 
 @pytest.mark.parametrize("transition", ["feed_forward", "separable_convolution"])
 def test_padding_is_not_seen(transition):
     module, x, lengths = small_block(transition=transition), states(3, 6), (6, 4, 1)
     padding = right_padding(lengths, 6)
-    ours = module(x, mask=key_mask(padding), padding=padding)
+    ours = module(x, context(mask=key_mask(padding), padding=padding))
     for row, length in enumerate(lengths):
-        torch.testing.assert_close(ours[row, :length], module(x[row : row + 1, :length])[0])
+        torch.testing.assert_close(ours[row, :length], module(x[row : row + 1, :length], context())[0])
 
 
 def test_order_of_rows_does_not_matter():
     module, x = small_block(), states(4, 5)
     order = torch.tensor([2, 0, 3, 1])
-    torch.testing.assert_close(module(x)[order], module(x[order]))
+    torch.testing.assert_close(module(x, context())[order], module(x[order], context()))
 
 
 def test_without_coordinates_order_of_positions_does_not_matter():
     module, x = small_block(), states(2, 5)
     order = torch.tensor([4, 2, 0, 3, 1])
-    torch.testing.assert_close(module(x)[:, order], module(x[:, order]))
+    torch.testing.assert_close(module(x, context())[:, order], module(x[:, order], context()))
     uneven = small_block(transition="separable_convolution")
-    assert (uneven(x)[:, order] - uneven(x[:, order])).abs().max() > 1e-3
+    assert (uneven(x, context())[:, order] - uneven(x[:, order], context())).abs().max() > 1e-3
 
 
 def test_recording_attention_changes_nothing():
     module = small_block(decoder=True, cross_attention=True)
     x, memory = states(2, 5), module.cross_attention.project_source(states(2, 4))
     record = AttentionRecord()
-    ours = module(x, causal=True, source=memory, record=record)
-    assert torch.equal(ours, module(x, causal=True, source=memory))
+    ours = module(x, context(causal=True, source=[memory], record=record))
+    assert torch.equal(ours, module(x, context(causal=True, source=[memory])))
     (own,), (cross,) = record.self_attention, record.cross_attention
     assert own.shape == (2, HEADS, 5, 5)
     assert cross.shape == (2, HEADS, 5, 4)
@@ -85,5 +84,5 @@ def test_recording_attention_changes_nothing():
 def test_dropout_stands_on_each_sublayer_and_only_while_training():
     module = block(norm="pre", dropout=0.999999).double()
     x = states(2, 5)
-    assert torch.equal(module.train()(x), x)  # every sub-layer dropped, every residual kept
-    assert not torch.equal(module.eval()(x), x)
+    assert torch.equal(module.train()(x, context()), x)  # every sub-layer dropped, every residual kept
+    assert not torch.equal(module.eval()(x, context()), x)

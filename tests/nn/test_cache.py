@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from small import WIDTH, cache_for, coordinates, go, piecewise, right_padding, small_recurrence
+from small import WIDTH, cache_for, context_of, coordinates, go, piecewise, right_padding, small_recurrence
 from universal_transformer.errors import UserError
 
 PIECES = st.lists(st.integers(1, 4), min_size=1, max_size=5)
@@ -71,7 +71,8 @@ def test_a_forgetful_cache_would_be_noticed():
     cache = cache_for(module, batch=1, capacity=4)
     piecewise(module, states[:, :3], [3], cache=cache)
     cache.entries[0, :, 1, :WIDTH] = 0.0  # its key
-    last, _ = module(states[:, 3:], encoding=module.coordinates.encode(torch.tensor([[3]])), cache=cache)
+    encoding = module.coordinates.position(torch.tensor([[3]]))
+    last, _ = module(states[:, 3:], context_of(module, 1, encoding=encoding, cache=cache))
     assert (last[:, 0] - whole[:, 3]).abs().max() > 1e-4
 
 
@@ -85,7 +86,8 @@ def test_rows_may_be_reordered_and_repeated():
     cache = cache_for(module, batch=3, capacity=5)
     piecewise(module, states[:, :3], [3], cache=cache)
     cache.reorder(index)
-    rest, _ = module(states[index, 3:], encoding=module.coordinates.encode(torch.tensor([[3, 4]])), cache=cache)
+    encoding = module.coordinates.position(torch.tensor([[3, 4]]))
+    rest, _ = module(states[index, 3:], context_of(module, 2, encoding=encoding, cache=cache))
     whole, _ = go(module, states[index])
     torch.testing.assert_close(rest, whole[:, 3:])
 

@@ -67,6 +67,7 @@ def states_a_step(*, checkpointed, **choices):
             activation_checkpointing=checkpointed, dropout=0.0, halting_bias=-30.0, **choices,
         )  # fmt: skip
         module = recurrence(config, decoder=False)
+        module.decoder = False
         states = torch.randn(batch, length, width, requires_grad=True)
 
         def work(module=module, states=states):

@@ -6,7 +6,7 @@ from torch._dynamo.utils import counters
 
 from configs import config_of, with_fields
 from universal_transformer.execution import policy
-from universal_transformer.execution.executor import CompactLoop
+from universal_transformer.execution.compaction import CompactLoop
 from universal_transformer.registry import build
 
 pytestmark = [

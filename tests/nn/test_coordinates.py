@@ -8,21 +8,17 @@ from hypothesis import strategies as st
 from oracles import coordinate
 from small import coordinates
 from universal_transformer.errors import UserError
-from universal_transformer.nn.coordinates import (
-    count_positions,
-    fixed_rotation,
-    reverse_positions,
-    rotate,
-    sinusoid,
-)
+from universal_transformer.models.positions.numbering import reverse_positions
+from universal_transformer.models.positions.rotary import rotate
+from universal_transformer.models.positions.sinusoids import fixed_rotation
+from universal_transformer.nn.coordinates import count_positions, sinusoid
 
 LAYOUTS = ("interleaved", "split")
 
 
 def timed(module, states, *, encoding, step, num_steps):
     """``X = H + P^t``."""
-    signals = module.step_signals(num_steps, like=states)
-    return module(states, encoding, step=step, num_steps=num_steps, signals=signals)
+    return module(states, encoding, step=step, signals=module.signals(num_steps, like=states))
 
 
 @pytest.mark.claim("equation 6")
@@ -48,7 +44,7 @@ def test_layouts_and_counts_differ():
 @pytest.mark.claim("equation 6", "equation 7")
 def test_first_equation_of_the_paper_position_plus_step():
     module = coordinates(8)
-    encoding = module.encode(torch.arange(3).unsqueeze(0))
+    encoding = module.position(torch.arange(3).unsqueeze(0))
     added = timed(module, torch.zeros(2, 3, 8), encoding=encoding, step=4, num_steps=6)
     for i in range(3):
         for j in range(4):
@@ -82,13 +78,13 @@ def test_end_coordinates_tell_the_distance_from_the_last_real_position():
     plain = coordinates(8)
     padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
     where = torch.arange(5).unsqueeze(0)
-    extra = module.encode(where, padding=padding).signal - plain.encode(where).signal
+    extra = module.position(where, padding=padding).signal - plain.position(where).signal
     for row, count in ((0, 5), (1, 3)):
         for i in range(count):
             wanted = coordinate(count - 1 - i, width=8).float() @ fixed_rotation(8)
             torch.testing.assert_close(extra[row, i], wanted, atol=1e-5, rtol=0)
-    unpadded = module.encode(where[:, :3]).signal
-    torch.testing.assert_close(module.encode(where, padding=padding).signal[1, :3], unpadded[0])
+    unpadded = module.position(where[:, :3]).signal
+    torch.testing.assert_close(module.position(where, padding=padding).signal[1, :3], unpadded[0])
 
 
 def test_the_rotation_is_orthogonal_and_always_the_same():
@@ -102,58 +98,40 @@ def test_the_rotation_is_orthogonal_and_always_the_same():
 
 def test_a_learned_position_table_that_is_too_short_says_how_long_it_is():
     module = coordinates(8, position="learned", max_positions=4)
-    torch.nn.init.normal_(module.position_table)
-    assert torch.equal(module.encode(torch.arange(4).unsqueeze(0)).signal[0], module.position_table)
+    torch.nn.init.normal_(module.position.weight)
+    assert torch.equal(module.position(torch.arange(4).unsqueeze(0)).signal[0], module.position.weight)
     with pytest.raises(
         UserError,
         match=r"position 5 .* 4 positions: .*\.max_positions, .* coordinates\.position=",
     ):
-        module.encode(torch.arange(5).unsqueeze(0))
+        module.position(torch.arange(5).unsqueeze(0))
 
 
 def test_a_learned_step_table_that_is_too_short_says_how_long_it_is():
-    module = coordinates(8, step="learned", max_steps=3, scale=True)
-    torch.nn.init.normal_(module.step_table)
+    module = coordinates(8, step="learned", max_steps=3)
+    torch.nn.init.normal_(module.step.weight)
     like = torch.zeros(1)
-    torch.testing.assert_close(module.step_signals(3, like=like), module.step_table * 8**0.5)
+    torch.testing.assert_close(module.signals(3, like=like), module.step.weight)
     with pytest.raises(UserError, match=r"step 4 lies beyond the learned table of 3 steps: .* coordinates\.step="):
-        module.step_signals(4, like=like)
+        module.signals(4, like=like)
 
 
 def test_no_coordinates_change_nothing():
     module = coordinates(8, position="none", step="none")
     states = torch.randn(2, 3, 8)
-    encoding = module.encode(torch.arange(3).unsqueeze(0))
+    encoding = module.position(torch.arange(3).unsqueeze(0))
     assert torch.equal(timed(module, states, encoding=encoding, step=1, num_steps=2), states)
 
 
 def test_positions_at_the_input_are_added_once():
     module = coordinates(8, injection="input")
-    states, encoding = torch.randn(2, 3, 8), module.encode(torch.arange(3).unsqueeze(0))
-    entered = module.add_to_input(states, encoding)
+    states, encoding = torch.randn(2, 3, 8), module.position(torch.arange(3).unsqueeze(0))
+    entered = module.start(states, encoding)
     torch.testing.assert_close(entered, states + sinusoid(torch.arange(3), width=8))
     later = timed(module, entered, encoding=encoding, step=1, num_steps=2)
     torch.testing.assert_close(later, entered + sinusoid(torch.tensor(1), width=8))
     always = coordinates(8)
-    assert always.add_to_input(states, always.encode(torch.arange(3).unsqueeze(0))) is states
-
-
-def test_a_start_that_moves_with_the_step():
-    module = coordinates(8, layout="split", step="none", shift_by_step=True)
-    encoding = module.encode(torch.arange(5).unsqueeze(0))
-    for step, shift in ((0, 0), (1, 1), (2, 3)):  # trunc(5 * step / 3)
-        added = timed(module, torch.zeros(1, 5, 8), encoding=encoding, step=step, num_steps=3)
-        torch.testing.assert_close(added[0], sinusoid(torch.arange(5) + shift, width=8, layout="split"))
-
-
-@pytest.mark.parametrize("position", ["sinusoidal", "none"])
-def test_concatenated_coordinates_are_one_matrix_over_the_parts(position):
-    module = coordinates(8, position=position, concatenate=True)
-    states, encoding = torch.randn(2, 3, 8), module.encode(torch.arange(3).unsqueeze(0))
-    moment = module.step_signals(2, like=states)[1].expand(2, 3, -1)
-    parts = [states, moment] if position == "none" else [states, encoding.signal.expand(2, 3, 8), moment]
-    wanted = torch.cat(parts, dim=-1) @ module.join.weight.T
-    torch.testing.assert_close(timed(module, states, encoding=encoding, step=1, num_steps=2), wanted)
+    assert always.start(states, always.position(torch.arange(3).unsqueeze(0))) is states
 
 
 def test_rotary_scores_depend_on_distance_alone():
@@ -161,7 +139,7 @@ def test_rotary_scores_depend_on_distance_alone():
     query, key = torch.randn(1, 2, 1, 8), torch.randn(1, 2, 1, 8)
 
     def score(i, j):
-        turned = (rotate(x, rotary=module.encode(torch.tensor([[at]])).rotary) for x, at in ((query, i), (key, j)))
+        turned = (rotate(x, rotary=module.position(torch.tensor([[at]])).rotary) for x, at in ((query, i), (key, j)))
         a, b = turned
         return (a * b).sum(-1)
 
@@ -171,7 +149,7 @@ def test_rotary_scores_depend_on_distance_alone():
 
 def test_rotary_turns_and_never_stretches():
     module = coordinates(16, num_heads=2, position="rotary")
-    encoding = module.encode(torch.arange(5).unsqueeze(0))
+    encoding = module.position(torch.arange(5).unsqueeze(0))
     assert encoding.signal is None
     heads = torch.randn(3, 2, 5, 8)
     turned = rotate(heads, rotary=encoding.rotary)
@@ -181,15 +159,15 @@ def test_rotary_turns_and_never_stretches():
 
 def test_a_cell_of_a_board_has_the_signals_of_its_row_its_column_and_its_box():
     module = coordinates(8, position="grid", step="none", box_rows=2, box_columns=3)
-    torch.nn.init.normal_(module.grid_tables)
-    rows, columns, boxes = module.grid_tables
-    found = module(torch.zeros(1, 36, 8), module.encode(torch.arange(36)[None]), step=0, num_steps=1, signals=None)
+    torch.nn.init.normal_(module.position.weight)
+    rows, columns, boxes = module.position.weight
+    found = module(torch.zeros(1, 36, 8), module.position(torch.arange(36)[None]), step=0, signals=None)
     box_of = ["000111", "000111", "222333", "222333", "444555", "444555"]
     for row in range(6):
         for column in range(6):
             expected = rows[row] + columns[column] + boxes[int(box_of[row][column])]
             torch.testing.assert_close(found[0, 6 * row + column], expected)
     with pytest.raises(UserError, match="position 37 lies beyond the board of 6 × 6 cells"):
-        module.encode(torch.arange(37)[None])
+        module.position(torch.arange(37)[None])
     with pytest.raises(UserError, match="box_rows or box_columns is 0"):
         coordinates(8, position="grid")

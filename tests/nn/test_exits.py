@@ -9,14 +9,15 @@ from torch import nn
 import oracles
 from small import WIDTH, cache_for, go, left_padding, piecewise, right_padding, small_recurrence
 from universal_transformer.errors import UserError
-from universal_transformer.execution import executor, policy
-from universal_transformer.execution.install import install
-from universal_transformer.nn.config import Exit
-from universal_transformer.nn.exits import FIRST_STEP, ExitUnit
+from universal_transformer.execution import policy
+from universal_transformer.execution.compaction import CompactLoop, install
+from universal_transformer.nn.halting import FixedDepth
+from universal_transformer.rules import Exit
+from universal_transformer.rules.exits import exit_rule, first_step
 
 LENGTHS = (5, 3, 1)
 NEAR = {"atol": 1e-5, "rtol": 0}
-THRESHOLDS = {"state_change": 0.75, "second_difference": 1.2, "output_change": 0.05, "confidence": 0.55}
+THRESHOLDS = {"state_change": 0.75, "output_change": 0.05, "confidence": 0.55}
 KINDS = list(THRESHOLDS)
 
 
@@ -37,30 +38,29 @@ def linear_head(classes=4):
 
 
 def unit(kind, head=None, *, threshold=None, **choices):
-    return ExitUnit(Exit(kind, THRESHOLDS[kind] if threshold is None else threshold), head, **choices)
+    return exit_rule(Exit(kind, THRESHOLDS[kind] if threshold is None else threshold), head, **choices)
 
 
 def fixed(module):
     """The same weights at a fixed depth."""
     other = copy.deepcopy(module)
-    other.halting = None
+    other.halting = FixedDepth()
     return other
 
 
 @torch.no_grad()
 def splitting(kind, module, states, *, head, padding=None, together=False, **call):
     """A threshold at which about half of the positions (or sequences) stop at the first step that they can."""
-    first = FIRST_STEP[kind]
+    first = first_step(Exit(kind, 0.5))
     walk = [go(module, states, padding=padding, max_steps=step, **call)[0] for step in range(1, first + 1)]
     real = torch.ones(states.shape[:2], dtype=torch.bool) if padding is None else ~padding
     groups = [[(row, i) for i in range(states.shape[1]) if real[row, i]] for row in range(len(states))]
     if not together:
         groups = [[one] for group in groups for one in group]
-    last = 2 if kind == "second_difference" else 1
     scores = []
     for group in groups:
         found = oracles.exit_scores(kind, [[h[row, i] for h in walk] for row, i in group], head=head)
-        scores.append(max(found[-last:]))
+        scores.append(found[-1])
     scores.sort()
     return sum(scores[len(scores) // 2 - 1 : len(scores) // 2 + 1]) / 2
 
@@ -127,8 +127,8 @@ def test_the_gradient_through_an_exit_is_that_of_finite_differences(kind):
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_compact_is_masked(kind, decoder, scope, blocks, monkeypatch):
-    ran, run = [], executor.CompactLoop.run
-    monkeypatch.setattr(executor.CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
+    ran, run = [], CompactLoop.run
+    monkeypatch.setattr(CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
     module = small_recurrence(decoder=decoder, cross_attention=decoder, norm="pre", max_steps=9, layers_per_step=blocks)
     states, padding = torch.randn(8, 6, WIDTH, dtype=torch.float64), right_padding((6, 3, 5, 1, 2, 6, 4, 5), 6)
     source = torch.randn(8, 3, WIDTH, dtype=torch.float64) if decoder else None
@@ -194,10 +194,9 @@ def test_a_criterion_that_never_or_always_holds(kind):
     ours, trace = go(module, states, exit=unit(kind, head, threshold=never))
     torch.testing.assert_close(ours, go(module, states)[0])
     assert (trace.steps == 6).all()
-    first = {"second_difference": 4}.get(kind, 2)
     ours, trace = go(module, states, exit=unit(kind, head, threshold=always))
-    torch.testing.assert_close(ours, go(module, states, max_steps=first)[0])
-    assert (trace.steps == first).all(), "min_steps=2, and what a kind compares must exist"
+    torch.testing.assert_close(ours, go(module, states, max_steps=2)[0])
+    assert (trace.steps == 2).all(), "min_steps=2, and what a kind compares must exist"
     assert (go(module, states, max_steps=1, exit=unit(kind, head))[1].steps == 1).all()
 
 
@@ -212,7 +211,6 @@ def test_exits_do_not_see_later_positions():
 
 
 def test_mistakes_are_one_line():
-    module = small_recurrence(halting=True)
     for wrong, message in (
         (lambda: unit("confidence"), "exit confidence:0.55: there is no head that reads these states"),
         (lambda: Exit.parse("confidence"), "exit 'confidence': expected KIND:THRESHOLD, for instance confidence:0.9"),
@@ -222,7 +220,6 @@ def test_mistakes_are_one_line():
         ),
         (lambda: Exit("confidence", 1.5), "exit confidence:1.5: a probability is at most 1"),
         (lambda: Exit("state_change", 0.0), "exit: threshold: expected a number, more than 0, found 0.0"),
-        (lambda: go(module, batch(), threshold=0.5, exit=unit("state_change")), "halting_threshold=0.5: the exit"),
     ):
         with pytest.raises(UserError, match=message):
             wrong()

@@ -66,24 +66,21 @@ def test_gradients_of_a_decoder_are_those_of_finite_differences(choices):
     check(module, decoder=True)
 
 
-@pytest.mark.parametrize("concatenate", [False, True])
-def test_learned_coordinates_learn(concatenate):
+def test_learned_coordinates_learn():
     learned = coordinates(
         position="learned",
         step="learned",
         max_positions=4,
         max_steps=3,
-        scale=True,
-        concatenate=concatenate,
     )
     for parameter in learned.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     module = small_recurrence(coordinates=learned, max_steps=3)
     check(module, decoder=False)
     go(module, torch.randn(1, 3, WIDTH, dtype=torch.float64))[0].sin().sum().backward()
-    assert (learned.position_table.grad[:3].abs().sum(1) > 0).all()
-    assert (learned.position_table.grad[3] == 0).all()
-    assert (learned.step_table.grad.abs().sum(1) > 0).all()
+    assert (learned.position.weight.grad[:3].abs().sum(1) > 0).all()
+    assert (learned.position.weight.grad[3] == 0).all()
+    assert (learned.step.weight.grad.abs().sum(1) > 0).all()
 
 
 def test_ponder_cost_teaches_to_halt_sooner():

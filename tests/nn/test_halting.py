@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -5,19 +7,13 @@ from hypothesis import strategies as st
 
 import oracles
 from configs import config_of
-from small import go, right_padding, small_recurrence
+from small import context, go, right_padding, small_recurrence
 from small_models import SIZES
 from universal_transformer.errors import UserError
+from universal_transformer.models.call import check_threshold
 from universal_transformer.nn.config import HaltingConfig
-from universal_transformer.nn.halting import (
-    Halting,
-    HaltingUnit,
-    act,
-    check_threshold,
-    combine,
-    output_term,
-    ponder_cost,
-)
+from universal_transformer.nn.context import Depth
+from universal_transformer.nn.halting import ACT, Accumulating, FixedDepth
 from universal_transformer.registry import build
 
 PROBABILITIES = st.integers(1, 6).flatmap(
@@ -28,16 +24,45 @@ PROBABILITIES = st.integers(1, 6).flatmap(
 THRESHOLDS = st.one_of(st.sampled_from((0.5, 0.99, 1.0)), st.floats(0.01, 1.0))
 
 
-def run(probabilities, *, threshold, remainder_at_cap, padding=None):
-    """``act`` over ``[position][step]``: the last state and the weights ``[step, 1, position]``."""
-    p = torch.tensor(probabilities, dtype=torch.float64).T.unsqueeze(1)
-    halting = Halting.start(torch.zeros(*p.shape[1:], 1, dtype=torch.float64), padding=padding)
-    weights = []
+class Given(Accumulating):
+    """The rule of given probabilities: the timed states are these."""
+
+    def probability(self, _, *, timed, **more):
+        return timed[..., 0], ()
+
+
+def given_steps(p, *, threshold, remainder_at_cap=True, padding=None, output="mean", states=None):
+    """The rule after the steps with the probabilities ``p[step, 1, position]``: the last progress, and the weights."""
+    rule = Given()
+    rule.halts_at_cap, rule.output_rule = remainder_at_cap, output
+    states = p.detach().unsqueeze(-1) if states is None else states
+    now, weights = rule.start(states[0], padding), []
+    call = context(depth=Depth(rule, len(p), threshold=threshold))
     for step in range(len(p)):
-        stop = remainder_at_cap and step == len(p) - 1
-        halting, weight = halting.advance(act(halting.cumulative, p[step], threshold=threshold, stop=stop))
-        weights.append(weight)
-    return halting, torch.stack(weights)
+        now, before = (
+            rule.update(
+                now,
+                timed=p[step].unsqueeze(-1).expand_as(states[step]),
+                new=states[step],
+                close=lambda x: x,
+                context=call,
+                step=step,
+            ),
+            now.output,
+        )
+        now = rule.combine(before, now)
+        weights.append(now.weight)
+    return now, torch.stack(weights)
+
+
+def run(probabilities, **choices):
+    """The rule over ``[position][step]``: the last progress and the weights ``[step, 1, position]``."""
+    return given_steps(torch.tensor(probabilities, dtype=torch.float64).T.unsqueeze(1), **choices)
+
+
+def ponder_cost(steps, remainder, *, padding):
+    last = Given().start(torch.zeros(*steps.shape, 1), None)
+    return Given().cost(replace(last, steps=steps, remainder=remainder), padding=padding, min_steps=1)
 
 
 @pytest.mark.claim("listing 2")
@@ -69,7 +94,7 @@ def test_weights_sum_to_one_for_whatever_halts(probabilities, threshold, remaind
     halting, weights = run(probabilities, threshold=threshold, remainder_at_cap=remainder_at_cap)
     total = weights.sum(0)[0]
     for i, p in enumerate(probabilities):
-        if remainder_at_cap or halting.cumulative[0, i] == 1.0:
+        if remainder_at_cap or halting.halted[0, i] == 1.0:
             assert total[i].item() == pytest.approx(1.0, abs=1e-12)
             assert not halting.running[0, i]
         else:
@@ -94,10 +119,7 @@ def test_padding_never_runs(probabilities, threshold):
 @given(probabilities=PROBABILITIES, threshold=st.sampled_from((0.37, 0.713, 0.99)))
 def test_gradient_of_the_ponder_cost_flows_through_the_remainder_alone(probabilities, threshold):
     p = torch.tensor(probabilities, dtype=torch.float64).T.unsqueeze(1).requires_grad_()
-    halting = Halting.start(p[0].unsqueeze(-1).detach(), padding=None)
-    for step in range(len(p)):
-        decision = act(halting.cumulative, p[step], threshold=threshold, stop=step == len(p) - 1)
-        halting, _ = halting.advance(decision)
+    halting, _ = given_steps(p, threshold=threshold)
     assert not halting.steps.requires_grad
     cost = ponder_cost(halting.steps, halting.remainder, padding=None)
     (gradient,) = torch.autograd.grad(cost, p, allow_unused=True) if cost.requires_grad else (None,)
@@ -109,21 +131,16 @@ def test_gradient_of_the_ponder_cost_flows_through_the_remainder_alone(probabili
 
 
 @pytest.mark.claim("listing 2")
-@given(data=st.data(), steps=st.integers(1, 4))
-def test_outputs_follow_their_rules(data, steps):
-    weights = torch.tensor(data.draw(st.lists(st.floats(0, 1), min_size=steps, max_size=steps)))
-    last = data.draw(st.integers(1, steps))
-    states = torch.randn(steps, 3)
-    found = {}
+@given(p=st.lists(st.floats(0, 1), min_size=1, max_size=4), threshold=THRESHOLDS, cap=st.booleans())
+def test_outputs_follow_their_rules(p, threshold, cap):
+    weights, last, _ = oracles.advance(p, threshold=threshold, remainder_at_cap=cap)
+    states, found = torch.randn(len(p), 3, dtype=torch.float64), {}
     for rule in ("mean", "interpolate", "final"):
-        output = torch.zeros(1, 1, 3)
-        for step in range(last if rule == "final" else steps):
-            weight = weights[step].view(1, 1)
-            term = output_term(states[step].view(1, 1, 3), weight, rule=rule)
-            output = combine(output, term, weight, rule=rule)
-        found[rule] = output[0, 0]
+        given, steps = torch.tensor(p, dtype=torch.float64).view(-1, 1, 1), states.view(-1, 1, 1, 3)
+        now, _ = given_steps(given, threshold=threshold, remainder_at_cap=cap, output=rule, states=steps)
+        found[rule] = now.output[0, 0]
     torch.testing.assert_close(found["mean"], sum(w * x for w, x in zip(weights, states, strict=True)))
-    share = torch.zeros(3)
+    share = torch.zeros(3, dtype=torch.float64)
     for w, x in zip(weights, states, strict=True):
         share = w * x + (1 - w) * share
     torch.testing.assert_close(found["interpolate"], share)
@@ -146,14 +163,20 @@ def test_thresholds_that_are_none_are_refused(threshold):
 
 
 def unit(**choices):
-    module = HaltingUnit(4, HaltingConfig(bias=-0.5, **choices))
+    module = ACT(4, HaltingConfig(bias=-0.5, **choices))
     torch.nn.init.normal_(module.weight)
     return module
 
 
+def probability(module, states, *, padding=None):
+    call = context(rule=module, padding=padding)
+    was = module.start(states, padding)
+    return module.probability(was, timed=states, new=states, close=lambda x: x, context=call)[0]
+
+
 def test_probability_is_the_logistic_of_an_affine_map():
     module, states = unit(), torch.randn(2, 3, 4)
-    p = module(states)
+    p = probability(module, states)
     for row in range(2):
         for i in range(3):
             logit = sum(module.weight[0, c] * states[row, i, c] for c in range(4)) + module.bias
@@ -165,21 +188,21 @@ def test_a_sequence_halts_by_the_mean_over_its_real_positions():
     whole, single, states = unit(scope="sequence"), unit(), torch.randn(2, 3, 4)
     single.load_state_dict(whole.state_dict())
     padding = right_padding([3, 2], 3)
-    each, shared = single(states), whole(states, padding=padding)
+    each, shared = probability(single, states), probability(whole, states, padding=padding)
     torch.testing.assert_close(shared[0], each[0].mean().expand(3))
     torch.testing.assert_close(shared[1], each[1, :2].mean().expand(3))
-    torch.testing.assert_close(whole(states), each.mean(1, keepdim=True).expand(2, 3))
-    assert (whole(states, padding=torch.ones(2, 3, dtype=torch.bool)) == 0).all()
+    torch.testing.assert_close(probability(whole, states), each.mean(1, keepdim=True).expand(2, 3))
+    assert (probability(whole, states, padding=torch.ones(2, 3, dtype=torch.bool)) == 0).all()
 
 
 def test_probabilities_are_at_least_float32():
     module, states = unit(), torch.randn(2, 3, 4)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert module(states.bfloat16()).dtype == torch.float32
-        torch.testing.assert_close(module(states), module(states.double()).float())
-    assert module.bfloat16()(states.bfloat16()).dtype == torch.float32
-    assert Halting.start(states.bfloat16(), padding=None).cumulative.dtype == torch.float32
-    assert module.double()(states.double()).dtype == torch.float64
+        assert probability(module, states.bfloat16()).dtype == torch.float32
+        torch.testing.assert_close(probability(module, states), probability(module, states.double()).float())
+    assert probability(module.bfloat16(), states.bfloat16()).dtype == torch.float32
+    assert FixedDepth().start(states.bfloat16(), None).halted.dtype == torch.float32
+    assert probability(module.double(), states.double()).dtype == torch.float64
 
 
 def test_before_the_first_step_that_may_be_the_last_no_probability_counts():

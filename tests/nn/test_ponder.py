@@ -7,12 +7,13 @@ import pytest
 import torch
 
 import oracles
-from small import WIDTH, cache_for, go, piecewise, right_padding, small_recurrence
+from small import WIDTH, cache_for, context, context_of, go, piecewise, right_padding, small_recurrence
 from universal_transformer.execution import policy
-from universal_transformer.execution.install import install
+from universal_transformer.execution.compaction import install
 from universal_transformer.nn.config import HaltingConfig
-from universal_transformer.nn.halting import ponder
-from universal_transformer.nn.ponder import PonderUnit, log_distribution, log_prior
+from universal_transformer.nn.context import Depth
+from universal_transformer.nn.halting import FixedDepth
+from universal_transformer.rules.ponder import PonderNet, log_distribution, log_prior
 
 LENGTHS = (5, 3, 1)
 
@@ -53,7 +54,7 @@ def test_priors_sum_to_one(steps):
 def test_it_starts_at_the_prior_with_no_divergence(steps):
     """With fewer steps too: the rate is that of the configured cap."""
     module = pondering(max_steps=7)
-    unit = PonderUnit(WIDTH, HaltingConfig(rule="ponder", output="final"), max_steps=7).double()
+    unit = PonderNet(WIDTH, HaltingConfig(rule="ponder", output="final"), max_steps=7).double()
     unit.initialise()
     module.halting = unit.train()
     _, trace = go(module, batch(), max_steps=steps)
@@ -68,7 +69,7 @@ def test_in_training_all_steps_are_made_and_the_cost_is_the_divergence(scope, mi
     states, padding = batch(), right_padding(LENGTHS, 5)
     output, trace = go(module, states, padding=padding)
     fixed = copy.deepcopy(module)
-    fixed.halting = None
+    fixed.halting = FixedDepth()
     torch.testing.assert_close(output[~padding], go(fixed, states, padding=padding)[0][~padding])
     assert (trace.steps[~padding] == 6).all()
     torch.testing.assert_close(trace.weight.sum(0), (~padding).double())
@@ -92,8 +93,8 @@ def test_gradients_are_those_of_finite_differences(scope):
 
     def loss(weight, bias):
         given = {"halting.weight": weight, "halting.bias": bias}
-        call = {"encoding": module.coordinates.encode(torch.arange(5).unsqueeze(0)), "padding": padding}
-        _, trace = torch.func.functional_call(module, given, (states,), call)
+        call = context_of(module, 5, padding=padding)
+        _, trace = torch.func.functional_call(module, given, (states, call))
         return (trace.weight * torch.arange(4.0).view(-1, 1, 1).sin()).sum() + trace.ponder_cost()
 
     parameters = [part.detach().clone().requires_grad_() for part in (module.halting.weight, module.halting.bias)]
@@ -135,34 +136,49 @@ def test_cached_is_uncached():
     assert len(steps.unique()) > 1
 
 
+class Given(PonderNet):
+    """The rule of given probabilities: its states are these."""
+
+    def probability(self, _, *, timed, **more):
+        return timed.squeeze(-1), ()
+
+
+def steps_of(p, *, threshold, max_steps):
+    """The progress after each step with the probabilities ``p[step]``."""
+    rule = Given(1, HaltingConfig(), max_steps=max_steps).eval()
+    given = p.unsqueeze(-1)
+    now, call = rule.start(given[0], None), context(depth=Depth(rule, max_steps, threshold=threshold))
+    for step in range(len(p)):
+        now = rule.update(now, timed=given[step], new=given[step], close=lambda x: x, context=call, step=step)
+        yield now
+
+
 def test_the_weights_are_a_distribution_over_the_steps():
-    p, h, weights = torch.rand(5, 100, dtype=torch.float64), torch.zeros(100, dtype=torch.float64), []
-    for step in range(5):
-        h, weight, halts = ponder(h, p[step], threshold=1.0, stop=step == 4)
+    p, weights = torch.rand(5, 1, 100, dtype=torch.float64), []
+    for step, now in enumerate(steps_of(p, threshold=1.0, max_steps=5)):
         before = (1 - p[:step]).prod(0)
-        torch.testing.assert_close(weight, before if step == 4 else p[step] * before)
-        assert bool(halts.all()) == (step == 4)
-        weights.append(weight)
-    torch.testing.assert_close(torch.stack(weights).sum(0), torch.ones(100, dtype=torch.float64))
+        torch.testing.assert_close(now.weight, before if step == 4 else p[step] * before)
+        assert bool((~now.running).all()) == (step == 4)
+        weights.append(now.weight)
+    torch.testing.assert_close(torch.stack(weights).sum(0), torch.ones(1, 100, dtype=torch.float64))
 
 
 def test_a_position_stops_when_it_has_probably_stopped():
-    p, h = torch.tensor([0.3, 0.3, 0.3]), torch.zeros(3)
-    for expected in (False, True):  # 1 - 0.7, then 1 - 0.7²
-        h, _, halts = ponder(h, p, threshold=0.5, stop=False)
-        assert halts.tolist() == [expected] * 3
+    p = torch.full((2, 1, 3), 0.3)
+    for expected, now in zip((False, True), steps_of(p, threshold=0.5, max_steps=9), strict=True):  # 1 - 0.7, 1 - 0.7²
+        assert (~now.running).tolist() == [[expected] * 3]
 
 
 def test_a_probability_of_one_stops_nothing_where_no_threshold_is_exceeded():
-    h, _, halts = ponder(torch.zeros(1), torch.ones(1), threshold=1.0, stop=False)
-    assert not halts
-    assert h < 1
+    (now,) = steps_of(torch.ones(1, 1, 1), threshold=1.0, max_steps=9)
+    assert now.running
+    assert now.halted < 1
 
 
 @torch.no_grad()
 def spread_logits(module, states):
     """Give the unit logits of mean -0.5 and standard deviation 2 on ``states``: positions then halt early and late."""
-    unit = module.unit
+    unit = module.halting
     unit.weight *= 2 / (states @ unit.weight[0]).std()
     unit.bias.fill_(-0.5 - (states @ unit.weight[0]).mean())
 
@@ -182,5 +198,5 @@ def test_it_reads_the_state_after_the_step_and_leaving_out_halted_positions_chan
     torch.testing.assert_close(other[~padding], output[~padding], rtol=0, atol=1e-10)
     torch.testing.assert_close(same.steps, trace.steps)
     first, _ = go(masked, states, padding=padding, max_steps=1)
-    closed = masked.unit.probability(first)  # the output of one step is what the unit read after it
+    closed = masked.halting.logit(first).sigmoid()  # the output of one step is what the unit read after it
     torch.testing.assert_close(trace.probability[0][~padding], closed[~padding])

@@ -1,14 +1,14 @@
 import copy
-import dataclasses
 from itertools import pairwise
 
 import pytest
 import torch
 
 import oracles
-from small import HEADS, WIDTH, coordinates, go, left_padding, right_padding, small_recurrence
+from small import HEADS, WIDTH, context_of, coordinates, go, left_padding, right_padding, small_recurrence
 from universal_transformer.errors import UserError
-from universal_transformer.nn.trace import Kept
+from universal_transformer.nn.context import Kept
+from universal_transformer.nn.recurrence import depth_loop
 
 LENGTHS = (5, 3, 1)
 NEAR = {"atol": 1e-5, "rtol": 0}  # coordinates are computed in float32
@@ -213,32 +213,13 @@ def test_padding_keeps_no_loop_alive_and_stays_blank():
     assert (states == 0).all()
 
 
-def test_padding_may_ponder_like_anything_else():
-    module, states, padding = small_recurrence(halting=True), batch(), right_padding(LENGTHS, 5)
-    _, trace = go(module, states, padding=padding, ponder_padding=True)
-    assert (trace.steps >= 1).all()
-    assert trace.padding is None
-
-
-def test_padding_that_ponders_has_no_transition_when_asked():
-    """Leaving out halted positions must not leave out the zeros at padding."""
-    outputs = []
-    for form in ("auto", "masked"):
-        torch.manual_seed(3)
-        module = small_recurrence(halting=True, execution=form, max_steps=6)
-        module.blocks[0].zero_padding = True
-        states, padding = batch(), right_padding(LENGTHS, 5)
-        outputs.append(go(module, states, padding=padding, ponder_padding=True)[0])
-    torch.testing.assert_close(*outputs)
-
-
 def test_weights_of_a_position_sum_to_one():
     module = small_recurrence(halting=True, max_steps=3, bias=-2.0)
     padding = right_padding(LENGTHS, 5)
     _, trace = go(module, batch(), padding=padding)
     torch.testing.assert_close(trace.weight.sum(0), (~padding).double())
     open_ended = copy.deepcopy(module)
-    open_ended.halting.config = dataclasses.replace(open_ended.halting.config, remainder_at_cap=False)
+    open_ended.halting.halts_at_cap = False
     _, trace = go(open_ended, batch(), padding=padding)
     assert (trace.weight.sum(0)[~padding] < 0.99 + 1e-9).any()
 
@@ -305,7 +286,7 @@ def test_an_untied_model_has_no_more_steps_than_blocks():
 @pytest.mark.parametrize("halting", [False, True])
 def test_keeping_attention_changes_nothing_and_rows_sum_to_one(halting):
     module = small_recurrence(halting=halting, decoder=True, cross_attention=True, layers_per_step=2, max_steps=3)
-    module.executor = None  # compaction, which does not keep attention, differs by rounding
+    module.loop = depth_loop  # compaction, which does not keep attention, differs by rounding
     states, source = batch(), torch.randn(3, 4, WIDTH, dtype=torch.float64)
     padding, hidden = right_padding(LENGTHS, 5), right_padding((4, 2, 1), 4)
     plain, _ = go(module, states, padding=padding, source=source, source_padding=hidden)
@@ -347,17 +328,17 @@ def test_what_stands_at_padding_does_not_matter():
 def test_a_longer_depth_is_the_same_walk_continued():
     """The states of T + 1 steps are one step on from those of T: at run time depth is only where to stop."""
     module, states = small_recurrence(max_steps=3), batch()
-    encoding = module.coordinates.encode(torch.arange(5).unsqueeze(0))
+    encoding = module.coordinates.position(torch.arange(5).unsqueeze(0))
     walk = [states, *(go(module, states, max_steps=depth)[0] for depth in range(1, 6))]
     for step, (before, after) in enumerate(pairwise(walk)):
-        signals = module.coordinates.step_signals(5, like=before)
-        timed = module.coordinates(before, encoding, step=step, num_steps=5, signals=signals)
-        torch.testing.assert_close(module.blocks[0](timed), after)
+        signals = module.coordinates.signals(5, like=before)
+        timed = module.coordinates(before, encoding, step=step, signals=signals)
+        torch.testing.assert_close(module.blocks[0](timed, context_of(module, 5)), after)
 
 
 def test_a_learned_step_table_ends_where_it_ends():
     module = small_recurrence(coordinates=coordinates(step="learned", max_steps=3), max_steps=3)
-    torch.nn.init.normal_(module.coordinates.step_table)
+    torch.nn.init.normal_(module.coordinates.step.weight)
     go(module, batch(), max_steps=3)
     with pytest.raises(UserError, match="step 4 lies beyond the learned table of 3 steps"):
         go(module, batch(), max_steps=4)

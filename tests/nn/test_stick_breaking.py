@@ -6,11 +6,12 @@ import pytest
 import torch
 
 import oracles
-from small import WIDTH, cache_for, go, left_padding, piecewise, right_padding, small_recurrence
-from universal_transformer.execution import executor, policy
-from universal_transformer.execution.install import install
+from small import WIDTH, cache_for, context_of, go, left_padding, piecewise, right_padding, small_recurrence
+from universal_transformer.execution import policy
+from universal_transformer.execution.compaction import CompactLoop, install
 from universal_transformer.nn.config import HaltingConfig
-from universal_transformer.nn.stick_breaking import StickBreakingUnit
+from universal_transformer.nn.recurrence import depth_loop
+from universal_transformer.rules.stick_breaking import StickBreaking
 
 LENGTHS = (6, 3, 5, 1)
 
@@ -18,9 +19,9 @@ LENGTHS = (6, 3, 5, 1)
 @pytest.fixture(autouse=True)
 def compact(monkeypatch):
     """Small batches are compacted too. What ran compact is counted."""
-    ran, run = [], executor.CompactLoop.run
+    ran, run = [], CompactLoop.run
     monkeypatch.setattr(policy, "LEAST_SAVED", 0)
-    monkeypatch.setattr(executor.CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
+    monkeypatch.setattr(CompactLoop, "run", lambda self, *a, **k: (ran.append(1), run(self, *a, **k))[1])
     return ran
 
 
@@ -62,11 +63,9 @@ def test_it_is_the_naive_loop(form, decoder, min_steps, norm, compact):
     assert len(trace.steps[~padding].unique()) > 1
 
 
-@pytest.mark.parametrize("recalling", [False, True], ids=["keeping", "recalling"])
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("decoder", [False, True])
-def test_compact_training_is_masked_training(decoder, norm, recalling, compact, monkeypatch):
-    monkeypatch.setattr(policy, "RECOMPUTE_FROM_WIDTH", 0 if recalling else 10**9)
+def test_compact_training_is_masked_training(decoder, norm, compact):
     module = breaking(max_steps=9, norm=norm, decoder=decoder, cross_attention=decoder)
     states, source, padding = batch(), batch(length=3), right_padding(LENGTHS, 6)
     found = []
@@ -88,11 +87,11 @@ def test_gradients_are_those_of_finite_differences():
 
     def loss(*parts):
         given = {f"halting.{name}": part for name, part in zip(names, parts, strict=True)}
-        call = {"encoding": module.coordinates.encode(torch.arange(6).unsqueeze(0)), "padding": padding}
-        output, trace = torch.func.functional_call(module, given, (states,), call)
+        call = context_of(module, 6, padding=padding)
+        output, trace = torch.func.functional_call(module, given, (states, call))
         return output.masked_fill(padding.unsqueeze(-1), 0.0).sin().sum() + trace.ponder_cost()
 
-    module.executor = None
+    module.loop = depth_loop
     parameters = [part.detach().clone().requires_grad_() for part in module.halting.parameters()]
     assert torch.autograd.gradcheck(loss, parameters)
 
@@ -114,6 +113,6 @@ def test_piece_by_piece_is_all_at_once(choices):
 
 
 def test_it_starts_near_full_depth_and_equal_everywhere():
-    unit = StickBreakingUnit(WIDTH, HaltingConfig(rule="stick_breaking"), max_steps=8)
+    unit = StickBreaking(WIDTH, HaltingConfig(rule="stick_breaking"), max_steps=8)
     unit.initialise()
-    torch.testing.assert_close(unit.probability(torch.randn(3, WIDTH)), torch.full((3,), 1 / 16))
+    torch.testing.assert_close(unit.logit(torch.randn(3, WIDTH)).sigmoid(), torch.full((3,), 1 / 16))

@@ -4,10 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from small import SIZES, WIDTH, block, right_padding, stir
-from universal_transformer.nn.cache import KeyValueCache
+from small import SIZES, WIDTH, context, right_padding, stir
+from universal_transformer.execution.cache import KeyValueCache
+from universal_transformer.models.convolution import SeparableConvolution
 from universal_transformer.nn.config import TransitionConfig
-from universal_transformer.nn.transition import FeedForward, SeparableConvolution
+from universal_transformer.nn.transition import FeedForward
 
 
 def states(batch, length):
@@ -26,20 +27,7 @@ def convolution(*, causal, **choices):
 def test_feed_forward_is_the_naive_loop():
     module, x = feed_forward(), states(2, 3)
     naive = [[oracles.feed_forward(module, list(row), i) for i in range(3)] for row in x]
-    torch.testing.assert_close(module(x), torch.stack([torch.stack(row) for row in naive]))
-
-
-def test_a_block_gives_nothing_at_padding_when_asked():
-    x, padding = states(2, 3), right_padding([3, 1], 3)
-    zeroed, plain = (stir(block(norm="pre", zero_padding=zero)).double().eval() for zero in (True, False))
-    zeroed.load_state_dict(plain.state_dict())
-    first, second = ([], [])
-    zeroed.after_transition.register_forward_hook(lambda _, inputs, output: first.append(output - inputs[0]))
-    plain.after_transition.register_forward_hook(lambda _, inputs, output: second.append(output - inputs[0]))
-    zeroed(x, padding=padding), plain(x, padding=padding)
-    torch.testing.assert_close(first[0][~padding], second[0][~padding])
-    assert (first[0][padding] == 0).all()
-    assert (second[0][padding] != 0).any()
+    torch.testing.assert_close(module(x, context()), torch.stack([torch.stack(row) for row in naive]))
 
 
 @pytest.mark.claim("continuation 5")
@@ -48,7 +36,7 @@ def test_a_block_gives_nothing_at_padding_when_asked():
 def test_convolution_is_the_naive_loop(causal, length):
     module, x = convolution(causal=causal), states(2, length)
     naive = [[oracles.convolution(module, list(row), i, causal=causal) for i in range(length)] for row in x]
-    ours = module(x)
+    ours = module(x, context())
     torch.testing.assert_close(ours, torch.stack([torch.stack(row) for row in naive]))
     if length > 1:
         wrong = torch.stack([oracles.convolution(module, list(row), 0, causal=not causal) for row in x])
@@ -59,17 +47,17 @@ def test_convolution_is_the_naive_loop(causal, length):
 def test_convolution_does_not_see_padding(causal):
     module, x = convolution(causal=causal), states(3, 7)
     padding = right_padding([7, 4, 1], 7)
-    ours = module(x, padding=padding)
+    ours = module(x, context(padding=padding))
     for row, length in enumerate((7, 4, 1)):
-        torch.testing.assert_close(ours[row, :length], module(x[row : row + 1, :length])[0])
+        torch.testing.assert_close(ours[row, :length], module(x[row : row + 1, :length], context())[0])
     if not causal:
-        assert (ours - module(x))[1, :4].abs().max() > 1e-3
+        assert (ours - module(x, context()))[1, :4].abs().max() > 1e-3
 
 
 def test_padding_on_the_left_is_silence():
     module, x = convolution(causal=True), states(1, 7)
     padding = torch.tensor([[True, True, True, False, False, False, False]])
-    torch.testing.assert_close(module(x, padding=padding)[:, 3:], module(x[:, 3:]))
+    torch.testing.assert_close(module(x, context(padding=padding))[:, 3:], module(x[:, 3:], context()))
 
 
 @given(at=st.integers(0, 9))
@@ -77,7 +65,7 @@ def test_causal_convolution_does_not_see_the_future_and_reaches_6_back(at):
     module, x = convolution(causal=True), states(1, 10)
     changed = x.clone()
     changed[:, at] += 1.0
-    moved = (module(x) - module(changed)).abs().amax(dim=(0, 2)) > 1e-12
+    moved = (module(x, context()) - module(changed, context())).abs().amax(dim=(0, 2)) > 1e-12
     assert not moved[:at].any()
     assert moved[at]
     assert not moved[at + SeparableConvolution.REACH + 1 :].any()
@@ -89,7 +77,7 @@ def test_convolution_piece_by_piece_is_the_whole(pieces, first):
     x = states(2, length)
     padding = torch.zeros(2, length, dtype=torch.bool)
     padding[1, : min(first, length)] = True
-    whole = module(x, padding=padding)
+    whole = module(x, context(padding=padding))
     cache = KeyValueCache(
         1,
         batch=2,
@@ -101,7 +89,8 @@ def test_convolution_piece_by_piece_is_the_whole(pieces, first):
     )
     for count in pieces:
         end = cache.length + count
-        piece = module(x[:, cache.length : end], padding=padding[:, :end], cache=cache.layer(0))
+        call = context(padding=padding[:, cache.length : end], stored_padding=padding[:, :end], cache=cache)
+        piece = module(x[:, cache.length : end], call)
         torch.testing.assert_close(piece, whole[:, cache.length : end])
         cache.length = end
 
@@ -109,6 +98,6 @@ def test_convolution_piece_by_piece_is_the_whole(pieces, first):
 @pytest.mark.parametrize("make", [feed_forward, lambda **choices: convolution(causal=True, **choices)])
 def test_dropout_after_the_relu_only_while_training(make):
     module, x = make(dropout=0.5), states(1, 4)
-    assert torch.equal(module(x), module(x))
+    assert torch.equal(module(x, context()), module(x, context()))
     module.train()
-    assert not torch.equal(module(x), module(x))
+    assert not torch.equal(module(x, context()), module(x, context()))

@@ -22,12 +22,8 @@ CHOICES = [
     },
     {"separator_id": 4, "source_sink": True},
     {"end_coordinates": True, "position_coordinates": "learned", "step_coordinates": "learned"},
-    {
-        "combine_coordinates": "concatenate",
-        "transition": "separable_convolution",
-        "architecture": "classifier",
-    },
-    {"tied": False, "halting": True, "architecture": "language_model", "plain_layers_before": 1},
+    {"transition": "separable_convolution", "architecture": "classifier"},
+    {"tied": False, "halting": True, "architecture": "language_model"},
 ]
 SOURCE = torch.tensor([[3, 4, 5, 2, 0], [5, 6, 7, 8, 2]])
 TARGET = torch.tensor([[4, 2, 0], [5, 6, 2]])

@@ -72,3 +72,10 @@ def test_the_transformer_at_equal_compute_differs_in_what_makes_it_one():
     different = {path for path in leaves(type(config)) if attrgetter(path)(config) != attrgetter(path)(found)}
     bias = "halting.bias"  # no unit uses it
     assert different == {"step.tied", "halting.side", bias, "coordinates.injection", "coordinates.step"}
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("-lstm")])
+def test_an_lstm_answers_as_the_universal_transformer_does(name):
+    base, found = RECIPES[name.removesuffix("-lstm")]().model, RECIPES[name]().model
+    assert found.architecture == base.architecture
+    assert (found.pooling == "pointer") == (base.outputs.pooling == "pointer") == (name == "lambada-reading-lstm")

@@ -1,7 +1,6 @@
 """All tables: rows that are commands, printed figures in their places, and one way to show ours next to them."""
 
 import dataclasses
-import json
 import shlex
 from pathlib import Path
 
@@ -15,10 +14,9 @@ from universal_transformer.recipes import MAIN, RECIPES
 from universal_transformer.reproduction.commands import train_command
 from universal_transformer.reproduction.definition import Column, Grid, ResultTable
 from universal_transformer.reproduction.rendering import METRICS, render, summarise
-from universal_transformer.reproduction.results import ResultsFile, completed, digest
+from universal_transformer.reproduction.results import ResultsFile
 from universal_transformer.reproduction.runs import pending, plan
 from universal_transformer.reproduction.tables import TABLES
-from universal_transformer.tasks import TASKS
 
 RESULTS = Path(__file__).parents[2] / "results"
 LENGTHS = (40, 80, 200, 400)
@@ -255,25 +253,6 @@ def test_a_row_of_another_version_is_named_and_does_no_harm():
     )
 
 
-@tables
-def test_a_run_recorded_before_a_field_was_added_is_the_run_that_is_planned(name, tmp_path):
-    table = TABLES[name]
-    (run,) = plan(table, [next(iter(table.rows))], seeds=1)
-    settings = json.loads(json.dumps(run.config.to_dict()))
-    del settings["training"]["tensorboard"], settings["training"]["depth"]
-    fields = settings["data"]["fields"]
-    kind = TASKS[settings["data"]["task"]]
-    del fields[next(one.name for one in dataclasses.fields(kind) if getattr(run.config.data, one.name) == one.default)]
-    assert completed(settings).keys() == settings.keys()
-    older = dataclasses.replace(
-        result("10k-single/ut-halting/1"),
-        table=name, row=run.row, settings=settings, config=digest(settings), seed=0,
-    )  # fmt: skip
-    file = ResultsFile(tmp_path / "older.jsonl", table=name, say=print)
-    assert file.append(older)
-    assert pending([run], file.read()) == []
-
-
 def test_the_runs_of_table_1_that_are_in_results_are_not_planned_again():
     table = TABLES["table1"]
     found = ResultsFile(RESULTS / "table1.jsonl", table="table1", say=print).read()
@@ -281,15 +260,6 @@ def test_the_runs_of_table_1_that_are_in_results_are_not_planned_again():
     assert {one.row for one in found} <= set(table.rows)
     recorded = {run.row for run in planned} - {run.row for run in pending(planned, found)}
     assert "10k-joint/ut-halting" in recorded
-
-
-@tables
-def test_complete_settings_are_left_as_they_are(name):
-    for recipe in TABLES[name].rows.values():
-        settings = completed(recipe().to_dict())
-        assert completed(settings) == settings
-        assert settings.items() >= {**recipe().to_dict(), "model": settings["model"]}.items()
-        assert settings["model"].items() >= recipe().to_dict()["model"].items()
 
 
 def test_recipes_and_rows_are_listed(capsys):

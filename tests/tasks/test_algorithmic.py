@@ -160,10 +160,6 @@ def test_a_model_reads_and_writes_numbers_from_their_last_digit_where_that_is_ch
             list(codec.read([(3, line)], name="f.txt"))
     codec.save(tmp_path)
     assert load_codec(tmp_path) == codec
-    fields = json.loads((tmp_path / "codec.json").read_text())
-    (tmp_path / "codec.json").write_text(json.dumps({"kind": "characters", "symbols": fields["symbols"]}))
-    (example,) = load_codec(tmp_path).read([(1, "59+71")], name="f.txt")
-    assert codec.render(example.source) == "95+17", "runs of earlier versions read what their users wrote for them"
 
 
 def test_the_second_factor_has_the_digits_asked_for():
@@ -215,7 +211,9 @@ def test_any_output_of_a_model_is_rendered():
 
 
 def test_a_broken_codec_is_refused(tmp_path):
-    (tmp_path / "codec.json").write_text('{"kind": "characters", "symbols": 3}')
+    CharacterCodec(symbols="01").save(tmp_path)
+    fields = json.loads((tmp_path / "codec.json").read_text())
+    (tmp_path / "codec.json").write_text(json.dumps({**fields, "symbols": 3}))
     with pytest.raises(UserError, match=r"codec.json: symbols: expected text, found 3"):
         load_codec(tmp_path)
 

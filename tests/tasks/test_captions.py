@@ -76,7 +76,7 @@ def test_without_distortion_a_digit_is_itself_and_with_it_moves_little(digits, m
 
 def test_a_whole_shift_moves_pixels_and_lets_black_in():
     class Draw(np.random.Generator):
-        def uniform(self, low=0.0, high=1.0, size=None):  # noqa: ARG002  the interface of a generator
+        def uniform(self, low=0.0, high=1.0, size=None):
             return np.zeros(size) if np.isscalar(size) else np.array([[3.0], [-2.0]])
 
     picture = np.random.default_rng(0).integers(256, size=(1, 8, 8)).astype(np.uint8)

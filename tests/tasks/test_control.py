@@ -11,15 +11,15 @@ from small_task_models import TINY, model_for
 from universal_transformer.cli import main
 from universal_transformer.data.environments import ENVIRONMENTS
 from universal_transformer.data.example import Example
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.inference import InferenceOptions
-from universal_transformer.evaluation.measure import evaluate
+from universal_transformer.evaluation.measure import Selection, evaluate
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.scores import class_sums, example_score
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.explore.episode_figures import watch, watched_episode
-from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.models.universal import Classifier
 from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks import load_codec
 from universal_transformer.tasks.control import MOST_FRAMES, ControlCodec, ControlData
@@ -81,7 +81,9 @@ class Scripted(Classifier):
         push = angle + 0.25 * turn + 0.02 * position + 0.06 * speed
         self.asked.append(len(source))
         steps = torch.ones(blank.shape)
-        return ModelOutput(torch.stack([-push, push], dim=1), Trace(steps, torch.zeros_like(steps), blank), None)
+        return ModelOutput(
+            torch.stack([-push, push], dim=1), Trace(steps, torch.zeros_like(steps), blank, torch.tensor(0.0)), None
+        )
 
 
 def scripted(task):
@@ -137,7 +139,7 @@ def test_scores_stand_beside_random_actions_and_do_not_depend_on_batches():
     assert "3 test episodes" in report.notes[0]
     small = evaluate(model, task, baseline=baseline, batch_tokens=600)
     assert small.totals == report.totals
-    returns = [evaluate(model, task, limit=limit).totals[0].metrics["mean_return"] for limit in (1, 2)]
+    returns = [evaluate(model, task, Selection(limit=limit)).totals[0].metrics["mean_return"] for limit in (1, 2)]
     alone = [episode.total for episode in task.episodes["test"].play(acts_as(model, task.codec))]
     assert returns == [alone[0], sum(alone[:2]) / 2]
     few = task.test["test"][:5]
@@ -156,7 +158,7 @@ def test_an_example_is_right_or_wrong_and_weights_are_chosen_without_acting():
 def test_the_depth_of_a_call_is_that_of_its_episodes():
     task = POLE.load()
     model = model_for(task, **{"outputs.pooling": "last"})
-    report = evaluate(model, task, options=InferenceOptions(max_steps=1))
+    report = evaluate(model, task, options=DecodingOptions(max_steps=1))
     assert report.max_steps == 1
     assert set(report.totals[0].metrics) == {"mean_return", "expert_return", "accuracy"}
 

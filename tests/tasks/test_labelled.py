@@ -125,6 +125,6 @@ def test_saved_and_loaded_it_is_the_same(tmp_path, codecs, kind):
     lines = list(enumerate((text for text, _ in ROWS), start=1))
     assert list(loaded.read(lines, name="x")) == list(codecs[kind].read(lines, name="x"))
     assert loaded.render(NO_CLASS) == "<unknown>"
-    (tmp_path / "codec.json").write_text('{"kind": "labelled", "labels": ["b", "a"], "max_length": 3}')
+    (tmp_path / "codec.json").write_text('{"kind": "labelled", "labels": ["b", "a"], "max_length": 3, "segments": 1}')
     with pytest.raises(UserError, match=r"codec\.json: labels: found .*sorted"):
         LabelledCodec.load(tmp_path)

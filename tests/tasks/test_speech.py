@@ -10,9 +10,9 @@ from universal_transformer.cli import main
 from universal_transformer.data import recordings
 from universal_transformer.data.recordings import PARTS, RECORDINGS, SPEAKERS, RecordedFrames
 from universal_transformer.data.sound import FLOOR, HEARD, RATE, log_mel
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.inference import InferenceOptions
-from universal_transformer.evaluation.measure import evaluate
+from universal_transformer.evaluation.measure import Selection, evaluate
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.recipes import RECIPES
@@ -175,8 +175,8 @@ def small(task):
 def test_word_errors_are_scored_with_a_baseline_and_answers_do_not_depend_on_the_batch(made_up):
     task = SpeechData(strings=0.5, **FEW).load()
     model = small(task)
-    baseline, few = TrivialBaseline.learn(task.train, model.config), InferenceOptions(max_new_tokens=6)
-    report = evaluate(model, task, split="strings", options=few, baseline=baseline)
+    baseline, few = TrivialBaseline.learn(task.train, model.config), DecodingOptions(max_new_tokens=6)
+    report = evaluate(model, task, Selection(split="strings"), options=few, baseline=baseline)
     (total,) = report.totals
     assert set(total.metrics) == {"word_error", "sequence_accuracy"}
     assert total.metrics["word_error"] > 50

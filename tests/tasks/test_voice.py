@@ -220,7 +220,7 @@ def test_what_frames_do_not_have_is_refused(run, capsys):
     for options, message in (
         (["--beams", "2"], "frames, which are not searched or sampled"),
         (["--temperature", "1"], "frames, which are not searched or sampled"),
-        (["--exit", "confidence:0.5"], "frames have no probabilities to read"),
+        (["--exit", "confidence:0.5"], "this model writes frames, which have no probabilities"),
     ):
         assert main(["predict", "run", "texts", *options]) == 2
         assert message in capsys.readouterr().err

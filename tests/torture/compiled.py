@@ -10,8 +10,9 @@ import torch
 from configs import config_of
 from torture.outcome import Outcome
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model import Model
 from universal_transformer.nn.trace import Trace
-from universal_transformer.registry import Model, build
+from universal_transformer.registry import build
 
 BATCHES = 25
 FACTOR = 2.0

@@ -54,13 +54,13 @@ def test_batches_from_any_place_are_those_of_the_undisturbed_run(examples):
         seen.append((undisturbed.epoch, undisturbed.index, indices(undisturbed)))
         undisturbed.advance()
     for number, (epoch, index, _) in enumerate(seen):
-        found = batches(examples, epoch=epoch, index=index)
+        found = batches(examples, start=(epoch, index))
         for expected in seen[number : number + 3]:
             assert (found.epoch, found.index, indices(found)) == expected
             found.advance()
     last = max(index for epoch, index, _ in seen if epoch == 1)
     with pytest.raises(UserError, match=f"epoch 1: batch: expected a whole number, at least 0 and at most {last}"):
-        batches(examples, epoch=1, index=last + 1)
+        batches(examples, start=(1, last + 1))
 
 
 @pytest.mark.parametrize(("size", "passes"), [*itertools.product((1, 2, 3), (1, 2))])

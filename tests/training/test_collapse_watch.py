@@ -9,7 +9,7 @@ def trace(steps, *, halting=True):
     values = torch.as_tensor(steps, dtype=torch.float32)
     padding = values == 0
     probability = torch.zeros(1, *values.shape) if halting else None
-    return Trace(values, torch.zeros_like(values), padding, probability=probability)
+    return Trace(values, torch.zeros_like(values), padding, torch.tensor(0.0), probability=probability)
 
 
 def warnings_after(seen, *, looks):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from configs import with_fields
 from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.cli import main
 from universal_transformer.errors import UserError
@@ -144,7 +145,7 @@ REFUSED = {
         {"halting.side": "encoder", "halting.rule": "stick_breaking", "architecture": "tagger"},
         tiny.model_config(),
     ),
-    "this model writes frames, which have no probabilities": (
+    "writes frames, which have no probabilities; an exit by state_change": (
         {"outputs.kind": "frames", "outputs.features": 4},
         tiny.model_config(),
     ),
@@ -155,7 +156,7 @@ REFUSED = {
 def test_a_model_that_cannot_have_a_second_stage_is_refused_in_a_line(message, case):
     changes, model = case
     with pytest.raises(UserError, match=f"^/somewhere/run: --stage halting: .*{message}"):
-        halting_model(replaced(model, changes), run=Path("/somewhere/run"))
+        halting_model(with_fields(model, **changes), run=Path("/somewhere/run"))
 
 
 @pytest.mark.parametrize(

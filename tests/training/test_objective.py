@@ -4,7 +4,7 @@ from torch import nn
 
 from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import NO_CLASS, PADDING, Example
-from universal_transformer.nn.trace import Kept
+from universal_transformer.nn.context import Kept
 from universal_transformer.registry import build
 from universal_transformer.training.batches import Part
 from universal_transformer.training.counts import counts_of
@@ -113,7 +113,7 @@ def test_the_second_stage_asks_from_the_fewest_steps_on():
     each = cross_entropies(output.step_logits, batch.target, ignored=PADDING)
     real = (batch.target != PADDING).flatten()
     from_first, from_second = (stop_loss(each, output.decoder, real=real, min_steps=least) for least in (1, 2))
-    loss = objective(model, batch, label_smoothing=0.0, ponder_weight=0.0, stage="halting")
+    loss = objective(model, batch, label_smoothing=0.0, ponder_weight=0.0, step_loss="stop")
     torch.testing.assert_close(loss.total, from_second)
     assert abs(from_first.item() - from_second.item()) > 1e-3
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from universal_transformer.errors import UserError
-from universal_transformer.nn.halting import HaltingUnit
+from universal_transformer.nn.halting import ACT
 from universal_transformer.registry import build
 from universal_transformer.training import halting_schedule
 from universal_transformer.training import optimizer as optimizers
@@ -77,7 +77,7 @@ def test_thinking_is_free_while_halting_is_delayed():
 def test_a_unit_that_is_trained_later_begins_at_the_bias_of_the_configuration():
     """So it is where the weights of another run were taken over."""
     model = small_model(halting=True, halting_bias=-3.0)
-    units = [module for module in model.modules() if isinstance(module, HaltingUnit)]
+    units = [module for module in model.modules() if isinstance(module, ACT)]
     for unit in units:
         torch.nn.init.ones_(unit.weight)
         torch.nn.init.ones_(unit.bias)
@@ -96,7 +96,7 @@ def test_only_matrices_of_linear_maps_decay(kind):
     decays = {id(p): group["weight_decay"] for group in groups for p in group["params"]}
     assert len(decays) == len(list(model.parameters()))
     for name, parameter in model.named_parameters():
-        free = parameter.ndim < 2 or "input" in name or "table" in name
+        free = parameter.ndim < 2 or "input" in name or "coordinates" in name
         if free:
             assert decays[id(parameter)] == 0, name
         elif "halting" not in name:

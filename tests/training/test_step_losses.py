@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from configs import with_fields
 from universal_transformer.errors import UserError
 from universal_transformer.nn.trace import Trace
 from universal_transformer.training.step_losses import (
@@ -14,9 +15,10 @@ from universal_transformer.training.step_losses import (
     stop_loss,
     stop_targets,
 )
-from universal_transformer.typed import replaced
 
 from . import tiny
+
+NO_COST = torch.tensor(0.0)
 
 
 def test_cross_entropies_are_those_of_each_step_and_row():
@@ -35,7 +37,7 @@ def test_cross_entropies_are_those_of_each_step_and_row():
 def test_deep_supervision_weighs_the_steps_that_each_row_made(by_sequence):
     each = torch.tensor([[4.0, 5.0, 0.0], [2.0, 7.0, 0.0], [1.0, 9.0, 0.0]])
     steps = torch.tensor([[1.0, 3.0], [1.0, 1.0], [2.0, 0.0]]) if by_sequence else torch.tensor([[3.0, 1.0, 0.0]])
-    trace = Trace(steps, torch.zeros_like(steps), None)
+    trace = Trace(steps, torch.zeros_like(steps), None, NO_COST)
     assert float(deep_supervision(each, trace, weights="mean")) == pytest.approx(7 / 3 + 5)
     assert float(deep_supervision(each, trace, weights="increasing")) == pytest.approx((4 + 4 + 3) / 6 + 5)
 
@@ -64,7 +66,7 @@ def test_the_loss_of_stopping_is_the_mean_over_real_rows_and_steps_that_are_aske
     real = torch.tensor([True, True, False]) if by_sequence else ~padding.flatten()
     each = torch.rand(steps, len(real))
     zero = torch.zeros(rows, positions)
-    loss = stop_loss(each, Trace(zero, zero, padding, probability=p), real=real, min_steps=min_steps)
+    loss = stop_loss(each, Trace(zero, zero, padding, NO_COST, probability=p), real=real, min_steps=min_steps)
     flat = p[..., -1] if by_sequence else p.flatten(1)
     terms = [
         -math.log(float(flat[step, row] if naive_stop(each[:, row].tolist(), step) else 1 - flat[step, row]))
@@ -80,7 +82,9 @@ def test_the_gradient_of_the_loss_of_stopping_is_that_of_finite_differences():
     each, zero = torch.rand(4, 6, dtype=torch.float64), torch.zeros(2, 3)
 
     def loss(z):
-        return stop_loss(each, Trace(zero, zero, None, probability=z.sigmoid()), real=torch.ones(6, dtype=torch.bool))
+        return stop_loss(
+            each, Trace(zero, zero, None, NO_COST, probability=z.sigmoid()), real=torch.ones(6, dtype=torch.bool)
+        )
 
     assert torch.autograd.gradcheck(loss, (logits,))
 
@@ -89,7 +93,7 @@ def test_the_gradient_of_the_loss_of_stopping_is_that_of_finite_differences():
 def test_the_gradient_of_deep_supervision_is_that_of_finite_differences(weights):
     logits = torch.randn(4, 2, 3, 5, dtype=torch.float64, requires_grad=True)
     steps = torch.tensor([[1.0, 4.0, 2.0], [3.0, 0.0, 4.0]])
-    target, trace = torch.tensor([[1, 4, 2], [3, 0, 1]]), Trace(steps, torch.zeros_like(steps), None)
+    target, trace = torch.tensor([[1, 4, 2], [3, 0, 1]]), Trace(steps, torch.zeros_like(steps), None, NO_COST)
 
     def loss(z):
         return deep_supervision(cross_entropies(z, target, ignored=0), trace, weights=weights)
@@ -100,12 +104,12 @@ def test_the_gradient_of_deep_supervision_is_that_of_finite_differences(weights)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tensor2tensor.plain_layers_after": 1}, "plain layers follow the recurrence"),
-        ({"outputs.kind": "frames", "outputs.features": 4}, "this model writes frames"),
+        ({"plain_layers_after": 1}, "plain layers follow the recurrence"),
+        ({"outputs.kind": "frames", "outputs.features": 4}, "frames have no probabilities to read"),
         ({"halting.side": "decoder", "halting.rule": "ponder"}, "the rule ponder weighs the loss of each step"),
     ],
 )
 def test_models_without_a_loss_after_each_step_are_refused_before_training(changes, message):
-    model = replaced(tiny.model_config(), changes)
+    model = with_fields(tiny.model_config(), **changes)
     with pytest.raises(UserError, match=f"^training.step_loss: 'mean', but {message}"):
         tiny.run_config(model, step_loss="mean")

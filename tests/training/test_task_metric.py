@@ -11,7 +11,7 @@ from configs import with_fields
 from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.measure import evaluate
+from universal_transformer.evaluation.measure import Selection, evaluate
 from universal_transformer.registry import load_pretrained
 from universal_transformer.training import batches as training_batches
 from universal_transformer.training.config import TrainingConfig
@@ -52,7 +52,7 @@ def test_training_is_the_same_and_the_best_weights_are_those_of_the_best_metric(
     sign = 1 if name == "perplexity" else -1
     assert min((sign * line["metric"], line["cross_entropy"]) for line in lines) == result.score.rank(classes=False)
     assert not any("metric" in line for line in validations(tmp_path / "loss"))
-    report = evaluate(load_pretrained(tmp_path / "metric" / "model"), task, split="validation", limit=8)
+    report = evaluate(load_pretrained(tmp_path / "metric" / "model"), task, Selection(split="validation", limit=8))
     assert report.totals[0].metrics[name] == pytest.approx(result.score.metric[name], rel=1e-5)
 
 
@@ -93,7 +93,7 @@ def test_what_validation_computes_anyway_is_not_computed_twice(measure):
 
 
 def test_a_baseline_model_is_chosen_by_the_metric_too_and_compared_with_the_trivial_answer(tmp_path, capsys):
-    config = tiny.run_config(LstmConfig.from_dict({"width": 8}), select_by="metric", learning_rate=1e-9)
+    config = tiny.run_config(LstmConfig(width=8), select_by="metric", learning_rate=1e-9)
     result = train(config, tmp_path / "run", task=task_of("sequence"))
     assert result.baseline.startswith("baseline (always '")
     assert result.baseline.endswith("the most frequent target) sequence accuracy 0.000")

@@ -26,12 +26,13 @@ class LstmConfig(BaseConfig):
     """The encoder (or classifier) reads in both directions, with half of the width for each."""
     attention: Literal["general", "dot"] = "general"
     """How a decoder state h is scored against a source state s: h W s, or h s (Luong et al. 2015, equation 8)."""
-    pooling: Literal["last", "mean"] = "last"
-    """What a classifier reads: the final states of its directions, or the mean over positions."""
+    pooling: Literal["last", "mean", "pointer"] = "last"
+    """What a classifier reads: the final states of its directions, the mean over positions, or attention over the
+    source tokens, one of which is the answer (`models.pointer`)."""
     tie_output: bool = True
     """Use the target embedding as the output matrix."""
     dropout: DropoutRate = 0.1
-    """Dropout of embeddings, between layers and of the final states."""
+    """Dropout of embeddings, between layers and of the states that the output reads."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,6 +43,12 @@ class LstmConfig(BaseConfig):
             raise refusal(
                 "inputs.kind", self.inputs.kind, "an LSTM reads tokens or facts: choose a recipe of another model"
             )
+        pointer, vocabulary = self.pooling == "pointer", self.vocabulary
+        if pointer and self.inputs.kind != "tokens":
+            raise refusal("pooling", self.pooling, 'points at a token: inputs.kind must be "tokens"')
+        if pointer and vocabulary.num_classes not in (0, vocabulary.size):
+            words = "the classes of a pointer are the tokens of its vocabulary"
+            raise refusal("vocabulary.num_classes", vocabulary.num_classes, words)
         if self.bidirectional and self.width % 2:
             raise refusal("width", self.width, "two directions share it: an even width is needed")
         if self.bidirectional and self.architecture == "language_model":

@@ -23,19 +23,14 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from universal_transformer.axes import Bool, Float, Int, Padding, States, Tensor
 from universal_transformer.baselines.config import LstmConfig
-from universal_transformer.models.classifier import pool
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput, check_ids, check_pairs, check_tokens, source_input
+from universal_transformer.models.inputs import TokenInput, check_ids, check_source, check_tokens, source_input
+from universal_transformer.models.model import Call, Model, pool
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.positions import without_padding
-from universal_transformer.models.roles import (
-    AnyClassifier,
-    AnyEncoderDecoder,
-    AnyLanguageModel,
-    refuse_depth,
-)
-from universal_transformer.nn.config import Exit
+from universal_transformer.models.pointer import Pointer
+from universal_transformer.models.positions.numbering import without_padding
 from universal_transformer.nn.trace import Trace
+from universal_transformer.rules.exits import Head
 
 HiddenState = tuple[Float[Tensor, "layers batch hidden"], Float[Tensor, "layers batch hidden"]]
 """Hidden states h and cells c of the layers (of both directions one after the other)."""
@@ -50,15 +45,15 @@ class LstmState:
 
     hidden: Float[Tensor, "layers batch hidden"]
     cell: Float[Tensor, "layers batch hidden"]
-    source: Float[Tensor, "batch source width"] | None = None
-    source_padding: Bool[Tensor, "batch source"] | None = None
+    states: Float[Tensor, "batch source width"] | None = None
+    padding: Bool[Tensor, "batch source"] | None = None
     trace: Trace | None = None
 
     def reorder(self, index: Int[Tensor, " rows"]) -> None:
         """Replace the rows, and the rows of the source, by the rows ``index``."""
         self.hidden, self.cell = self.hidden[:, index], self.cell[:, index]
-        self.source = None if self.source is None else self.source[index]
-        self.source_padding = None if self.source_padding is None else self.source_padding[index]
+        self.states = None if self.states is None else self.states[index]
+        self.padding = None if self.padding is None else self.padding[index]
 
 
 class LstmLayers(nn.Module):
@@ -132,14 +127,23 @@ class LstmEncoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.layers = LstmLayers(config, bidirectional=config.bidirectional)
 
-    def forward(self, source: Int[Tensor, "batch source *words"]) -> LstmState:
+    def check(self, source: Tensor) -> None:
+        """UserError unless ``source`` has the type and the axes that the input reads."""
+        check_source(source, config=self.config)
+
+    def padding(self, source: Int[Tensor, "batch source *words"]) -> Padding | None:
+        """Where positions are padding; None where none is."""
+        return without_padding(self.input.padding(source))
+
+    def forward(self, source: Int[Tensor, "batch source *words"], call: Call) -> LstmState:
         """The final states, the states of each position, and the padding (None when there is none)."""
-        padding = without_padding(self.input.padding(source))
+        del call
+        padding = self.padding(source)
         states, hidden_state = self.layers(self.dropout(self.input(source)), padding=padding)
         # both directions of each layer side by side, so that a decoder of the whole width can start from them
         layers = self.config.num_layers
         hidden, cell = (part.view(layers, -1, *part.shape[1:]).transpose(1, 2).flatten(2) for part in hidden_state)
-        return LstmState(hidden, cell, source=states, source_padding=padding)
+        return LstmState(hidden, cell, states=states, padding=padding)
 
 
 class LstmDecoder(nn.Module):
@@ -160,12 +164,18 @@ class LstmDecoder(nn.Module):
         self.output = None if config.tie_output else nn.Linear(config.width, size, bias=False)
         self.bias = nn.Parameter(torch.zeros(size))
 
-    def begin(self, batch: int) -> LstmState:
-        """The state before the first token of a text without a source."""
-        return LstmState(*self.layers.begin(batch))
+    def check(self, labels: Tensor) -> None:
+        """UserError unless ``labels`` are token ids."""
+        check_tokens(labels, name="target")
 
-    def forward(self, labels: Int[Tensor, "batch target"], state: LstmState) -> Float[Tensor, "batch target classes"]:
+    def start(self, encoded: LstmState | None, call: Call, *, batch: int, capacity: int) -> LstmState:
+        """The state before the first token: what was encoded, or nothing."""
+        del call, capacity
+        return LstmState(*self.layers.begin(batch)) if encoded is None else encoded
+
+    def forward(self, labels: Int[Tensor, "batch target"], encoded: LstmState | None, call: Call) -> ModelOutput:
         """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
+        state = self.start(encoded, call, batch=len(labels), capacity=labels.shape[1])
         check_ids(labels, size=self.embedding.weight.shape[0])  # the last label is no input
         ids = torch.cat((torch.full_like(labels[:, :1], self.config.start_id), labels[:, :-1]), dim=1)
         blank, padding = labels == self.config.vocabulary.padding_id, None
@@ -175,7 +185,7 @@ class LstmDecoder(nn.Module):
         states, _ = self.layers(
             self.dropout(self.embedding(ids)), hidden_state=(state.hidden, state.cell), padding=padding
         )
-        return self.logits(states, state)
+        return ModelOutput(self.logits(states, state))
 
     def logits(self, states: States, state: LstmState) -> Float[Tensor, "batch target classes"]:
         """Apply attention to the source, if there is one, and the affine map to logits."""
@@ -186,7 +196,7 @@ class LstmDecoder(nn.Module):
 
     def _context(self, states: States, state: LstmState) -> States:
         """The context of each state: ``Σ_s softmax_s(h W s) s``."""
-        source, padding = state.source, state.source_padding
+        source, padding = state.states, state.padding
         assert source is not None
         asked = states if self.score is None else self.score(states)
         scores = asked @ source.transpose(1, 2)
@@ -206,126 +216,84 @@ class LstmDecoder(nn.Module):
         return self.logits(states, state)
 
 
-class LstmEncoderDecoder(AnyEncoderDecoder):
+class LstmPooling(nn.Linear):
+    """``W pool + b``: one class, from the last states of the directions or from the mean over positions."""
+
+    def __init__(self, config: LstmConfig) -> None:
+        super().__init__(config.width, config.vocabulary.num_classes)
+        self.config, self.dropout = config, nn.Dropout(config.dropout)
+
+    def reader(self, source: Tensor, *, padding: Padding | None) -> tuple[Head, bool]:
+        """States to logits, and that it reads whole sequences."""
+        del source
+
+        def read(states: States) -> Float[Tensor, "batch classes"]:
+            pooled = pool(states, padding=padding, how=self.config.pooling)
+            if self.config.pooling == "last" and self.config.bidirectional:  # the other direction ends at the first
+                mirrored = None if padding is None else padding.flip(1)
+                half = pooled.shape[1] // 2
+                pooled = torch.cat((pooled[:, :half], pool(states.flip(1), padding=mirrored, how="last")[:, half:]), 1)
+            return self(self.dropout(pooled))
+
+        return read, True
+
+
+class LstmPointer(Pointer):
+    """A pointer to a word of the source, with dropout of the states."""
+
+    def __init__(self, config: LstmConfig) -> None:
+        super().__init__(config.width, num_classes=config.vocabulary.num_classes, start_id=config.start_id)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def reader(self, source: Tensor, *, padding: Padding | None) -> tuple[Head, bool]:
+        """States to logits of the sequences of ``source``, and that it reads whole sequences."""
+        return lambda states: self(self.dropout(states), source, padding=padding), True
+
+
+class LstmEncoderDecoder(Model):
     """Predicts target tokens from source tokens, with attention.
 
     >>> model = LstmEncoderDecoder(LstmConfig(vocabulary=VocabularyConfig(size=100)))
     >>> logits = model(source, target).logits  # teacher forced: [batch, target, vocabulary]
     """
 
-    config_kind = LstmConfig
+    architecture, config_kind = "encoder_decoder", LstmConfig
     config: LstmConfig
-    target: LstmDecoder
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config)
         self.source = LstmEncoder(config)
-        shared = self.source.input
-        assert isinstance(shared, TokenInput)
-        if config.vocabulary.target_size:
-            shared = TokenInput(config, config.width, size=config.vocabulary.target_size)
-        self.target = LstmDecoder(config, embedding=shared, attention=True)
+        size = config.vocabulary.target_size
+        embedding = TokenInput(config, config.width, size=size) if size else self.source.input.sharing()
+        self.target = LstmDecoder(config, embedding=embedding, attention=True)
         initialise(self)
 
-    def forward(
-        self,
-        source: Int[Tensor, "batch source"],
-        target: Int[Tensor, "batch target"],
-        *,
-        max_steps: int | None = None,
-        halting_threshold: float | None = None,
-        exit: Exit | None = None,
-    ) -> ModelOutput:
-        """Logits for every label of ``target`` (with end token, padded on the right), given those to its left."""
-        check_pairs(source, target, config=self.config)
-        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=self)
-        return ModelOutput(self.target(target, self.source(source)))
 
-    def start(
-        self,
-        source: Int[Tensor, "batch source"],
-        *,
-        capacity: int,
-        max_steps: int | None = None,
-        halting_threshold: float | None = None,
-        exit: Exit | None = None,
-    ) -> LstmState:
-        """Encode ``source`` and return the state of generation. ``capacity`` is not used."""
-        check_tokens(source, name="source")
-        del capacity
-        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=self)
-        return self.source(source)
-
-
-class LstmLanguageModel(AnyLanguageModel):
+class LstmLanguageModel(Model):
     """Predict every token from those to its left with a plain LSTM."""
 
-    config_kind = LstmConfig
+    architecture, config_kind = "language_model", LstmConfig
     config: LstmConfig
-    target: LstmDecoder
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config)
-        config = self.config
-        embedding = TokenInput(config, config.width)
-        self.target = LstmDecoder(config, embedding=embedding, attention=False)
+        embedding = TokenInput(self.config, self.config.width)
+        self.target = LstmDecoder(self.config, embedding=embedding, attention=False)
         initialise(self)
 
-    def forward(
-        self,
-        target: Int[Tensor, "batch target"],
-        *,
-        max_steps: int | None = None,
-        halting_threshold: float | None = None,
-        exit: Exit | None = None,
-    ) -> ModelOutput:
-        """Logits for every token of ``target``, given the tokens to its left."""
-        check_tokens(target, name="target")
-        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=self)
-        return ModelOutput(self.target(target, self.target.begin(len(target))))
 
-    def start(
-        self,
-        *,
-        batch: int,
-        capacity: int,
-        max_steps: int | None = None,
-        halting_threshold: float | None = None,
-        exit: Exit | None = None,
-    ) -> LstmState:
-        """Return the initial state of generation. ``capacity`` is not used."""
-        del capacity
-        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=self)
-        return self.target.begin(batch)
+class LstmClassifier(Model):
+    """Tokens or facts to one of ``num_classes``: from the final states, or from the mean over positions.
 
+    With ``pooling="pointer"`` the class is one of the tokens of the source, chosen by attention (`Pointer`).
+    """
 
-class LstmClassifier(AnyClassifier):
-    """Tokens or facts to one of ``num_classes``, from the final states or from the mean over positions."""
-
-    config_kind = LstmConfig
+    architecture, writes, config_kind = "classifier", "classes", LstmConfig
     config: LstmConfig
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__(config)
         config = self.config
         self.source = LstmEncoder(config)
-        self.head = nn.Linear(config.width, config.vocabulary.num_classes)
-        self.dropout = nn.Dropout(config.dropout)
+        self.head = LstmPointer(config) if config.pooling == "pointer" else LstmPooling(config)
         initialise(self, noisy_masks=config.inputs.fact_mask_init == "noise")
-
-    def forward(
-        self,
-        source: Int[Tensor, "batch source *words"],
-        *,
-        max_steps: int | None = None,
-        halting_threshold: float | None = None,
-        exit: Exit | None = None,
-    ) -> ModelOutput:
-        """Logits ``[batch, classes]``."""
-        check_tokens(source, name="source", words=self.config.inputs.kind == "facts")
-        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=self)
-        state = self.source(source)
-        pooled = state.hidden[-1]
-        if self.config.pooling == "mean":
-            pooled = pool(state.source, padding=state.source_padding, how="mean")
-        return ModelOutput(self.head(self.dropout(pooled)))

@@ -28,11 +28,13 @@ from torch.nn import functional, init
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.baselines.config import NeuralGpuConfig
 from universal_transformer.errors import UserError
+from universal_transformer.models.call import DepthOptions
 from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import TokenInput, check_pairs
+from universal_transformer.models.model import Model
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.models.roles import NonAutoregressive, refuse_depth
-from universal_transformer.nn.config import Exit
+from universal_transformer.nn.context import NOTHING, Kept
+from universal_transformer.rules import Exit
 
 Image = Float[Tensor, "batch width column place"]
 
@@ -72,14 +74,15 @@ class GatedUnit(nn.Module):
         return update * image + (1.0 - update) * candidate
 
 
-class NeuralGpu(NonAutoregressive):
+class NeuralGpu(Model):
     """Source tokens to target tokens, all at once.
 
     >>> model = NeuralGpu(NeuralGpuConfig(vocabulary=VocabularyConfig(size=14)))
     >>> logits, inside = model.output_logits(source)  # [batch, place, vocabulary], and the places of each row
     """
 
-    config_kind = NeuralGpuConfig
+    architecture, config_kind = "encoder_decoder", NeuralGpuConfig
+    at_once = True
     config: NeuralGpuConfig
 
     def __init__(self, config: NeuralGpuConfig) -> None:
@@ -122,21 +125,31 @@ class NeuralGpu(NonAutoregressive):
             image = new if alike else torch.where((step < places).view(-1, 1, 1, 1), new, image)
         return self.output(image[:, :, 0].transpose(1, 2)), inside
 
+    def check_inputs(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        if len(inputs) != 2:
+            raise UserError(f"{len(inputs)} inputs: {type(self).__name__} takes source and target")
+        check_pairs(*inputs, config=self.config)
+        return inputs
+
     def forward(
         self,
-        source: Int[Tensor, "batch source"],
-        target: Int[Tensor, "batch target"],
-        *,
+        *inputs: Tensor,
+        positions: tuple[Tensor | None, Tensor | None] = (None, None),
         max_steps: int | None = None,
+        min_steps: int | None = None,
         halting_threshold: float | None = None,
         exit: Exit | None = None,
+        keep: Kept = NOTHING,
     ) -> ModelOutput:
-        """Logits for every label of ``target``. They depend on the length of the target and not on its tokens.
+        """Logits for every label of the target. They depend on the length of the target and not on its tokens.
 
         UserError when a target is longer than the output of its source.
         """
-        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=self)
-        check_pairs(source, target, config=self.config)
+        del keep
+        chosen = {"max_steps": max_steps, "min_steps": min_steps, "halting_threshold": halting_threshold, "exit": exit}
+        DepthOptions(**chosen).check(self.config, name=type(self).__name__)  # type: ignore[arg-type]
+        self.positions(None, None, positions)
+        source, target = self.check_inputs(*inputs)
         real = target != self.config.vocabulary.padding_id
         written = torch.where(real, torch.arange(1, target.shape[1] + 1, device=target.device), 0).amax(dim=1)
         logits, _ = self.output_logits(source)

@@ -23,12 +23,12 @@ from universal_transformer.axes import Int, Tensor
 from universal_transformer.bench.random_models import QUICK, SPREAD, BenchmarkSizes, bisect, without_end
 from universal_transformer.bench.result import Measurement, Settings
 from universal_transformer.bench.timing import Side, alternate, comparison
-from universal_transformer.decoding import Request, Sampling, generate, generate_continuously
+from universal_transformer.decoding import DecodingOptions, Request, Sampling, generate, generate_stream
 from universal_transformer.decoding.sampling import Continuation
 from universal_transformer.execution import policy
 from universal_transformer.models.components import OutputsConfig, VocabularyConfig
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.language_model import LanguageModel
+from universal_transformer.models.universal import LanguageModel
 from universal_transformer.nn.config import DepthConfig, HaltingConfig, StepConfig
 
 SAMPLING = Sampling(temperature=1.0)
@@ -57,7 +57,7 @@ def random_language_model(workload: BenchmarkSizes, *, share: float) -> tuple[La
         halting=HaltingConfig(side="both"),
     )
     model = without_end(LanguageModel(config))
-    unit = model.target.recurrence.unit
+    unit = model.target.recurrence.halting
     generator = torch.Generator().manual_seed(1)
     shape = (2 * workload.batch, PROMPT - 1)
     tokens = torch.randint(3, VOCABULARY, shape, generator=generator).tolist()
@@ -66,7 +66,7 @@ def random_language_model(workload: BenchmarkSizes, *, share: float) -> tuple[La
         unit.weight.normal_(std=SPREAD * workload.width**-0.5)
 
     def mean_steps() -> float:
-        found = generate(model, prompts[: workload.batch], max_new_tokens=8, sampling=SAMPLING)
+        found = generate(model, prompts[: workload.batch], DecodingOptions(max_new_tokens=8, sampling=SAMPLING))
         return sum(each.steps for each in found) / len(found)
 
     bisect(unit, mean_steps, wanted=share * workload.max_steps, turns=10)
@@ -78,18 +78,18 @@ def in_batches(model: LanguageModel, prompts: Sequence[list[int]], workload: Ben
     for first in range(0, len(prompts), workload.batch):
         batch = prompts[first : first + workload.batch]
         numbers = range(first, first + len(batch))
-        generate(model, batch, max_new_tokens=workload.length, sampling=SAMPLING, indices=numbers)
+        options = DecodingOptions(max_new_tokens=workload.length, sampling=SAMPLING)
+        generate(model, batch, options, indices=numbers)
 
 
 def in_slots(model: LanguageModel, prompts: Sequence[list[int]], workload: BenchmarkSizes) -> None:
     """Continue all prompts in ``workload.batch`` slots."""
-    for _ in generate_continuously(
+    for _ in generate_stream(
         model,
         [Request(number, prompt) for number, prompt in enumerate(prompts)],
         slots=workload.batch,
         capacity=PROMPT + workload.length,
-        max_new_tokens=workload.length,
-        sampling=SAMPLING,
+        options=DecodingOptions(max_new_tokens=workload.length, sampling=SAMPLING),
     ):
         pass
 

@@ -12,11 +12,11 @@ from universal_transformer.bench.peers import installed, t5
 from universal_transformer.bench.random_models import QUICK, BenchmarkSizes, without_end
 from universal_transformer.bench.result import Measurement, Settings
 from universal_transformer.bench.timing import Side, alternate, comparison, medians
-from universal_transformer.decoding import generate
+from universal_transformer.decoding import DecodingOptions, generate
 from universal_transformer.execution.packing import PackedLinear, packs
 from universal_transformer.models.components import VocabularyConfig
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.models.universal import EncoderDecoder
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.config import DepthConfig, StepConfig
 
@@ -84,7 +84,7 @@ def compare(
     generator = torch.Generator().manual_seed(3)
     source = torch.randint(3, vocabulary, (shape.batch, shape.length), generator=generator)
     sides: dict[str, Side] = {
-        "ours": lambda: generate(model, source, max_new_tokens=tokens),
+        "ours": lambda: generate(model, source, DecodingOptions(max_new_tokens=tokens)),
         "products": products(model, batch=shape.batch, length=shape.length, tokens=tokens),
     }
     if installed("transformers"):

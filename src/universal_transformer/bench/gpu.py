@@ -23,9 +23,9 @@ from universal_transformer.bench.random_models import (
 from universal_transformer.bench.result import Measurement, Settings
 from universal_transformer.bench.timing import Side, alternate, comparison, medians
 from universal_transformer.bench.train import StatesEncoder, flops, step
-from universal_transformer.decoding import generate
+from universal_transformer.decoding import DecodingOptions, generate
 from universal_transformer.errors import UserError
-from universal_transformer.execution.install import HaltingExecution
+from universal_transformer.execution.compaction import HaltingExecution
 
 FIXED = BenchmarkSizes(width=1024, heads=16, filter_width=4096, batch=64, length=1024, max_steps=6)
 HALTING = dataclasses.replace(FIXED, max_steps=10)
@@ -62,7 +62,7 @@ def fixed(
     """Forward and backward pass at a fixed depth; ``rate`` is the rate of matrix products in FLOP/s."""
     module = encoder(shape, halting=False).to(device)
     if compile_block:
-        module.block.compile(dynamic=True)
+        module.blocks[0].compile(dynamic=True)
     ours = StatesEncoder(module).train()
     states, direction = inputs(shape).to(device), inputs(shape, seed=2).to(device)
     sides: dict[str, Side] = {"ours": lambda: step(ours, states, direction, dtype=torch.bfloat16)}
@@ -122,7 +122,7 @@ def decoding(
     """Greedy cached decoding, in tokens per second."""
     model = endless(shape, vocabulary=vocabulary).to(device=device, dtype=torch.bfloat16)
     source = torch.randint(3, vocabulary, (shape.batch, shape.length), device=device)
-    sides: dict[str, Side] = {"ours": lambda: generate(model, source, max_new_tokens=tokens)}
+    sides: dict[str, Side] = {"ours": lambda: generate(model, source, DecodingOptions(max_new_tokens=tokens))}
     times = alternate(sides, seconds=settings.seconds, least=3, device=device)
     seconds = medians(times)["ours"]
     return Measurement(

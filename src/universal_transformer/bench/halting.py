@@ -22,7 +22,7 @@ from universal_transformer.bench.random_models import (
 )
 from universal_transformer.bench.result import Measurement, Settings
 from universal_transformer.bench.timing import Side, alternate, comparison
-from universal_transformer.execution.install import HaltingExecution, install
+from universal_transformer.execution.compaction import HaltingExecution, install
 from universal_transformer.nn.recurrence import Recurrence
 
 STEPS, SHARE = 10, 0.3

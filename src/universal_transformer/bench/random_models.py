@@ -9,11 +9,11 @@ import torch
 from universal_transformer.axes import States
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
-from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.language_model import LanguageModel
+from universal_transformer.models.universal import EncoderDecoder, LanguageModel
 from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, HaltingConfig, Sizes, StepConfig
-from universal_transformer.nn.halting import HaltingUnit
+from universal_transformer.nn.context import Context
+from universal_transformer.nn.halting import ACT
 from universal_transformer.nn.recurrence import Recurrence
 from universal_transformer.nn.trace import Trace
 
@@ -73,7 +73,7 @@ def encoder(
     torch.manual_seed(0)
     module = recurrence(config, decoder=decoder)
     initialise(module)
-    if module.halting is not None:
+    if isinstance(module.halting, ACT):
         with torch.no_grad():
             module.halting.weight.normal_(std=SPREAD * shape.width**-0.5)
     return module
@@ -88,7 +88,7 @@ def inputs(shape: BenchmarkSizes, *, seed: int = 1) -> States:
 def apply(module: Recurrence, states: States) -> tuple[States, Trace]:
     """One pass over ``states``."""
     where = torch.arange(states.shape[1], device=states.device).unsqueeze(0)
-    return module(states, encoding=module.coordinates.encode(where))
+    return module(states, Context(depth=module.depth(), encoding=module.coordinates.position(where)))
 
 
 @torch.no_grad()
@@ -100,7 +100,7 @@ def without_end(model: RandomGenerator) -> RandomGenerator:
 
 
 @torch.no_grad()
-def bisect(unit: HaltingUnit, mean_steps: Callable[[], float], *, wanted: float, turns: int) -> None:
+def bisect(unit: ACT, mean_steps: Callable[[], float], *, wanted: float, turns: int) -> None:
     """Find the halting bias for which ``mean_steps()`` is about ``wanted`` by ``turns`` bisections."""
     low, high = -12.0, 8.0
     for _ in range(turns):
@@ -113,7 +113,7 @@ def bisect(unit: HaltingUnit, mean_steps: Callable[[], float], *, wanted: float,
 @torch.no_grad()
 def calibrate(module: Recurrence, states: States, *, share: float) -> Trace:
     """Set the halting bias so that the mean number of steps is about ``share`` of the cap; return the trace."""
-    assert module.halting is not None
+    assert isinstance(module.halting, ACT)
 
     def mean_steps() -> float:
         return float(apply(module, states)[1].mean_steps())

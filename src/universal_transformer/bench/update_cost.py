@@ -20,8 +20,8 @@ from universal_transformer.bench.peak_memory import most_memory
 from universal_transformer.bench.timing import seconds_of
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import Example
-from universal_transformer.nn.halting import HaltingUnit
-from universal_transformer.registry import Model
+from universal_transformer.models.model import Model
+from universal_transformer.nn.halting import ACT
 from universal_transformer.training import optimizer as optimizers
 from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.halting_schedule import prepare_units
@@ -92,7 +92,7 @@ class MeasuredUpdates:
     def never_halt(self) -> None:
         """Let every position take all steps from now on."""
         for module in self.model.modules():
-            if isinstance(module, HaltingUnit):
+            if isinstance(module, ACT):
                 torch.nn.init.constant_(module.bias, NEVER_HALTS)
                 torch.nn.init.zeros_(module.weight)
 
@@ -119,8 +119,7 @@ class MeasuredUpdates:
                 batch,
                 label_smoothing=training.label_smoothing,
                 ponder_weight=training.ponder_weight,
-                step_loss=training.step_loss,
-                stage=training.stage,
+                step_loss="stop" if training.stage == "halting" else training.step_loss,
             )
         torch.autograd.backward(loss.total)
         self.steps.append(float(loss.mean_steps))

@@ -104,9 +104,9 @@ def add_depth(parser: Parser) -> None:
     parser.add_argument(
         "--exit",
         metavar="KIND:X",
-        help="stop a position when its state (state_change), the change of its state (second_difference) or the "
-        "predicted distribution (output_change) changes by less than X, or when the largest probability is above X "
-        "(confidence), for example confidence:0.9 (default: as trained)",
+        help="stop a position when its state (state_change) or the predicted distribution (output_change) changes by "
+        "less than X, or when the largest probability is above X (confidence), for example confidence:0.9 (default: as "
+        "trained)",
     )
     parser.add_argument(
         "--no-calibration",
@@ -181,11 +181,13 @@ def add_own_tests(parser: Parser) -> None:
 
 
 def search_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of `add_beams` as arguments of a search; a penalty without beams is refused."""
+    """Return the options of `add_beams` as an argument of `DecodingOptions`; a penalty without beams is refused."""
+    from universal_transformer.decoding.options import Beams
+
     if options.length_penalty is not None and options.beams == 1:
         raise UserError("--length-penalty is for a beam search: give --beams too (2 or more)")
     length_penalty = LENGTH_PENALTY if options.length_penalty is None else options.length_penalty
-    return {"beams": options.beams, "length_penalty": length_penalty}
+    return {"beams": Beams(options.beams, length_penalty)}
 
 
 def take(arguments: list[str], *, values: Sequence[str], flags: Sequence[str]) -> dict[str, str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ def run(arguments: list[str]) -> int:
     from universal_transformer.cli.run_folder import read_config
     from universal_transformer.evaluation.calibration import CALIBRATION, Goal, percent, weights_of
     from universal_transformer.evaluation.depth_curves import calibrate
+    from universal_transformer.evaluation.measure import Selection
     from universal_transformer.evaluation.settings import DepthRule
     from universal_transformer.typed import typed
 
@@ -78,14 +80,13 @@ def run(arguments: list[str]) -> int:
             found = calibrate(
                 run.model,
                 task,
+                Selection(split, options.limit),
                 goal=goal,
-                weights=weights_of(folder / MODEL),
-                split=split,
-                limit=options.limit,
                 rule=rule,
                 batch_tokens=options.batch_tokens,
                 progress=progress,
             )
+    found = replace(found, weights=weights_of(folder / MODEL))
     if options.json:
         print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:

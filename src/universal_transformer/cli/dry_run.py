@@ -12,7 +12,7 @@ memory, time         a few real updates of the initial model are made on real ba
                      those of a checkpoint that is being written. A halting model is measured as it halts at the
                      start, and again with all steps
 halting              for each side that halts: whether halted positions are left out of the computation, or why not
-                     (`execution.policy.compaction_obstacle`)
+                     (`execution.policy.row_obstacle`)
 ==================== =============================================================================================
 """
 
@@ -31,13 +31,11 @@ from universal_transformer.bench.update_cost import MeasuredUpdates, UpdateCost
 from universal_transformer.data.example import Example, sizes, target_size
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.tensors import pick_device
-from universal_transformer.execution.policy import compaction_obstacle
+from universal_transformer.execution.policy import row_obstacle
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.encoder_decoder import EncoderDecoder
-from universal_transformer.models.frame_generator import FrameGenerator
-from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.nn.recurrence import Recurrence
-from universal_transformer.registry import Model, build
+from universal_transformer.models.model import Call, Model
+from universal_transformer.nn.recurrence import depth_loop
+from universal_transformer.registry import build
 from universal_transformer.training.randomness import repeatable
 from universal_transformer.typed import replaced
 
@@ -193,14 +191,14 @@ def measured_updates(
 def halted_positions(model: Model) -> list[str]:
     """Say for each side of the model that halts whether halted positions are left out, or why not."""
     found = []
-    for module in model.modules():
-        if isinstance(module, Recurrence) and module.halting is not None:
-            side = "decoder" if module.decoder else "encoder"
-            reason = compaction_obstacle(module)
-            if module.executor is None:
+    for name, side in (("encoder", model.source), ("decoder", model.target)):
+        recurrence = getattr(side, "recurrence", None)
+        if recurrence is not None and recurrence.halting.stops and recurrence.halting.decides:
+            reason = row_obstacle(recurrence, recurrence.halting)
+            if recurrence.loop is depth_loop:
                 reason = 'execution.halting_execution="masked"'
             kept = "are left out where this saves time" if reason is None else f"are computed: {reason}"
-            found.append(f"{side}: halted positions {kept}")
+            found.append(f"{name}: halted positions {kept}")
     return found
 
 
@@ -264,7 +262,7 @@ def forward_flops(model: Model, shape: BatchShape) -> int:
     }.get(config.inputs.kind, ())
     kind = torch.float32 if config.inputs.kind in ("frames", "patches") else torch.long
     source = torch.zeros(shape.rows, shape.source, *inside, dtype=kind, device="meta")
-    if isinstance(model, FrameGenerator):
+    if model.writes == "frames":
         target = torch.zeros(shape.rows, shape.target, model.target.features, device="meta")
     else:
         target = torch.zeros(shape.rows, shape.target, dtype=torch.long, device="meta")
@@ -286,11 +284,11 @@ def cache_bytes(model: Model, *, length: int) -> float:
 
     A position is kept for each block applied, whether or not it has halted by then.
     """
-    if not isinstance(model, EncoderDecoder | LanguageModel | FrameGenerator):
+    if model.target is None or not model.config.max_steps:
         return 0.0
-    if isinstance(model, FrameGenerator):
+    if model.writes == "frames":
         length = -(-length // model.target.stride)
-    cache = model.target.start(batch=1, capacity=length).cache
+    cache = model.target.start(None, Call(), batch=1, capacity=length).cache
     return float(sum(part.nbytes for part in vars(cache).values() if isinstance(part, torch.Tensor)))
 
 

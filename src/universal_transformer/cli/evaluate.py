@@ -168,15 +168,15 @@ def with_data(run: Run, data: TaskData) -> Run:
 
 def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None) -> tuple[Report, str]:
     """Evaluate as ``ut evaluate RUN`` does (by default with the depth of training); return the report and its name."""
+    from universal_transformer.decoding.options import DecodingOptions
     from universal_transformer.evaluation.calibration import calibrated
-    from universal_transformer.evaluation.inference import InferenceOptions
-    from universal_transformer.evaluation.measure import evaluate
+    from universal_transformer.evaluation.measure import Selection, evaluate
     from universal_transformer.evaluation.trivial import TrivialBaseline
-    from universal_transformer.nn.config import Exit
+    from universal_transformer.rules import Exit
 
     options = options or parser().parse([str(run.folder), "--no-calibration"])
-    baseline = run.folder / BASELINE  # runs of earlier versions have none
-    inference = InferenceOptions(
+    baseline = run.folder / BASELINE  # a pretrained model has none
+    inference = DecodingOptions(
         **search_of(options),
         max_new_tokens=options.max_new_tokens,
         max_steps=options.max_steps,
@@ -191,8 +191,7 @@ def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None
         report = evaluate(
             run.model,
             task,
-            split=options.split,
-            limit=options.limit,
+            Selection(options.split, options.limit),
             options=found,
             batch_tokens=options.batch_tokens,
             baseline=TrivialBaseline.load(baseline, run.model.config) if baseline.exists() else None,

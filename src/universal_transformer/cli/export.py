@@ -104,6 +104,7 @@ def _description(run: Run, model: Exportable, found: Comparison, *, format: str)
     from universal_transformer.interop.graph import OPSET
     from universal_transformer.manifest import entry_of
     from universal_transformer.models.pretrained import WEIGHTS
+    from universal_transformer.rules.choices import stops_at
     from universal_transformer.training.config import MODEL
     from universal_transformer.training.provenance import versions
 
@@ -118,7 +119,7 @@ def _description(run: Run, model: Exportable, found: Comparison, *, format: str)
         "ids": {"padding": config.vocabulary.padding_id, "start": config.start_id, "end": config.vocabulary.end_id},
         "max_steps": {sides[name]: config.max_steps_of(decoder=name == "target") for name in model.inputs},
         "halts": {sides[name]: config.halts_in(decoder=name == "target") for name in model.inputs},
-        "halting_threshold": config.halting.stops_at,
+        "halting_threshold": stops_at(config.halting),
         "compared": found._asdict(),
         "weights": entry_of((run.folder / MODEL / WEIGHTS).read_bytes()).sha256,
         "versions": versions(),

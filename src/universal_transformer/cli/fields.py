@@ -15,7 +15,6 @@ from universal_transformer.cli.arguments import convert_word
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import show
 from universal_transformer.models.components import VocabularyConfig
-from universal_transformer.models.earlier import PATHS
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import expected, leaves, replaced, typed
 
@@ -109,12 +108,9 @@ def _complete(option: str, hints: dict[str, Any], *, prog: str, also: Sequence[s
         return (exact or candidates)[0], negated
     if candidates:
         raise UserError(f"{option} is the name of several fields: write {_either(candidates)}")
-    if PATHS.get(name, ".".join((*groups, name))).startswith(("vocabulary.", FROM_DATA)):
+    if _matches(groups, name, [f"{FROM_DATA}{path}" for path in leaves(VocabularyConfig)]):
         raise UserError(f"{option}: the tokenizer and the data determine it; there is no such option")
-    elsewhere = _matches([], name, hints) or [
-        path for path in hints if path == f"model.{PATHS.get(name.removeprefix('no_'))}"
-    ]
-    if elsewhere:
+    if elsewhere := _matches([], name, hints):
         raise UserError(f"unknown field {option} (did you mean {_either(elsewhere)}?)")
     full = [_option(path) for path in hints]
     short = {f"--{known.rpartition('.')[2]}" for known in full}

@@ -47,7 +47,7 @@ def parser() -> Parser:
 def score_sample(folder: Path, sample: Sample) -> Figures:
     """Return what the pretrained model in `folder` scores on a sample of its test."""
     from universal_transformer.cli.run_folder import load_task, open_run
-    from universal_transformer.evaluation.measure import evaluate
+    from universal_transformer.evaluation.measure import Selection, evaluate
     from universal_transformer.reproduction.runs import figures_of
     from universal_transformer.training.config import RunConfig
 
@@ -56,7 +56,7 @@ def score_sample(folder: Path, sample: Sample) -> Figures:
     fields["data"]["fields"] |= sample.data
     config = RunConfig.from_dict(fields, name=f"the sample of {folder.name}")
     task = load_task(dataclasses.replace(run, config=config))
-    return figures_of(evaluate(run.model, task, limit=sample.limit))
+    return figures_of(evaluate(run.model, task, Selection(limit=sample.limit)))
 
 
 def _check(name: str) -> bool:

@@ -58,12 +58,12 @@ def run(arguments: list[str]) -> int:
         raise UserError("standard input is closed; give lines to predict from on standard input, or name a file")
     from universal_transformer.cli.run_folder import open_run
     from universal_transformer.decoding import Sampling
+    from universal_transformer.decoding.options import DecodingOptions
     from universal_transformer.evaluation.calibration import calibrated, written_freely
-    from universal_transformer.evaluation.inference import InferenceOptions
     from universal_transformer.evaluation.prediction import predict
-    from universal_transformer.nn.config import Exit
+    from universal_transformer.rules import Exit
 
-    inference = InferenceOptions(
+    inference = DecodingOptions(
         **search_of(options),
         sampling=Sampling(
             temperature=options.temperature or 0.0, top_k=options.top_k, top_p=options.top_p, seed=options.seed

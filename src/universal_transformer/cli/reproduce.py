@@ -74,13 +74,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _scheduler(options: argparse.Namespace) -> Scheduler:
-    """Return how runs are made: one after the other, in processes, or on Ray."""
-    if options.processes > 1 and options.ray is not None:
-        raise UserError("--processes and --ray both make runs in parallel: leave one out")
-    if options.ray is not None:
-        from universal_transformer.reproduction.ray_runs import on_ray
-
-        return partial(on_ray, address=options.ray)
+    """Return how runs are made: one after the other, or in processes."""
     if options.processes > 1:
         from universal_transformer.reproduction.workers import in_processes
 
@@ -120,8 +114,6 @@ def parser() -> Parser:
     add("--budget", type=duration, metavar="TIME", help=text)
     text = "make up to K runs at a time, each in a process of its own (default: 1)"
     add("--processes", type=whole(1), default=1, metavar="K", help=text)
-    text = "make runs in parallel on Ray: on this machine, or on the cluster at ADDRESS"
-    add("--ray", nargs="?", const="", metavar="ADDRESS", help=text)
     add("--results", metavar="FOLDER", default="results", help="where results are kept")
     add("--runs", metavar="FOLDER", default="runs", help="where run folders are kept")
     add("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)

@@ -17,7 +17,7 @@ from universal_transformer.pretrained_models import find, is_pretrained, known
 from universal_transformer.training.config import CONFIG, HELD_OUT, METRICS, MODEL
 
 if TYPE_CHECKING:
-    from universal_transformer.registry import Model
+    from universal_transformer.models.model import Model
     from universal_transformer.tasks.task import Codec, Task
     from universal_transformer.training.config import RunConfig
 

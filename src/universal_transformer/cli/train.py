@@ -109,9 +109,11 @@ def _second_stage(run: Path, *, stage: str, also: bool) -> RunConfig:
         raise UserError("--from and --stage: a second stage starts from the weights of its own run; leave --from out")
     found = open_run(run)
     config = with_found_files(found.config, found.folder)
-    if isinstance(config.model, ModelConfig) and config.model.halts and config.model.halting.rule == "act":
-        note("note: this run (rule act) puts out the mean of its states; the second stage takes the last one")
-    return second_stage(config, found.folder)
+    staged = second_stage(config, found.folder)
+    if isinstance(config.model, ModelConfig) and config.model.halts and not config.model.expects_loss:
+        rule = config.model.halting.rule
+        note(f"note: this run (rule {rule}) puts out the mean of its states; the second stage takes the last one")
+    return staged
 
 
 def _take_accepted(arguments: list[str]) -> list[str]:

@@ -265,7 +265,7 @@ def _recognise(fields: dict[str, Any], name: str) -> tuple[Kind, bool]:
 
 
 def _same(found: Any, known: Any) -> bool:
-    """Whether all of `found` is in `known`; a field that is missing in an older file has its default."""
+    """Whether all of `found` is in `known`; one that is missing has its default in the library `tokenizers`."""
     if isinstance(known, dict) and isinstance(found, dict):
         if "type" in known and "type" not in found:
             return False

@@ -292,7 +292,7 @@ def _check(fields: Any, name: str) -> None:
         raise UserError(
             f"{name}: model.dropout is {show(model['dropout'])}; expected null: encoding must not be random"
         )
-    # files of earlier versions of the library leave the type of the model out
+    # some versions of the library `tokenizers` leave the type of the model out
     types = {"model": [model.get("type", "BPE")]} | {
         section: list(_types(fields.get(section), f"{name}: {section}")) for section in COMPONENTS if section != "model"
     }

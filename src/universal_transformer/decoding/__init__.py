@@ -1,19 +1,16 @@
 """Generation with cached keys and values, in batches: tokens by greedy search, sampling and beam search, and frames."""
 
 from universal_transformer.decoding.beam import beam_search
-from universal_transformer.decoding.continuous import (
-    DecodingOptions,
-    Request,
-    generate_continuously,
-    generate_stream,
-)
+from universal_transformer.decoding.continuous import Request, generate_stream
 from universal_transformer.decoding.frame_generation import GeneratedFrames, generate_frames
+from universal_transformer.decoding.options import Beams, DecodingOptions
 from universal_transformer.decoding.sampling import generate
 from universal_transformer.decoding.search import answer, search
 from universal_transformer.models.generated import GREEDY, Generated, Sampling
 
 __all__ = [
     "GREEDY",
+    "Beams",
     "DecodingOptions",
     "Generated",
     "GeneratedFrames",
@@ -22,7 +19,6 @@ __all__ = [
     "answer",
     "beam_search",
     "generate",
-    "generate_continuously",
     "generate_frames",
     "generate_stream",
     "search",

@@ -9,16 +9,11 @@ from dataclasses import dataclass, field
 import torch
 
 from universal_transformer.axes import Float, Int, Tensor
-from universal_transformer.decoding.generation import (
-    GenerationBatch,
-    Generator,
-    Source,
-    evaluating,
-    start_generation,
-)
+from universal_transformer.decoding.generation import GenerationBatch, Source, evaluating, start_generation
+from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.models.generated import LENGTH_PENALTY, Generated
-from universal_transformer.nn.config import Exit
+from universal_transformer.models.generated import Generated
+from universal_transformer.models.model import Model
 
 
 def score_divisor(length: int, *, length_penalty: float) -> float:
@@ -83,48 +78,28 @@ class Hypotheses:
 
 
 def beam_search(
-    model: Generator,
-    source: Source,
-    *,
-    beams: int = 4,
-    length_penalty: float = LENGTH_PENALTY,
-    num_results: int = 1,
-    max_new_tokens: int | None = None,
-    max_steps: int | None = None,
-    halting_threshold: float | None = None,
-    exit: Exit | None = None,
-    target_space: int = 0,
+    model: Model, source: Source, options: DecodingOptions = DEFAULTS, *, num_results: int = 1
 ) -> list[list[Generated]]:
     """Return the ``num_results`` best sequences found for each row of ``source``, best first.
 
-    At every length the ``beams`` likeliest hypotheses that have not ended are continued, and each of them followed by
-    the end token is a candidate for the results. A row is done when no running hypothesis can exceed its results: the
-    log-probability of a hypothesis never rises, so that its score is at most that log-probability over the penalty of
-    the greatest length. Sequences cut off at ``max_new_tokens`` (end token included) follow all sequences that ended.
-    ``source``, ``max_new_tokens``, ``max_steps``, ``halting_threshold``, ``exit`` and ``target_space`` are as in
-    :func:`~universal_transformer.decoding.sampling.generate`; ``length_penalty`` is the exponent ``α``.
+    At every length the likeliest hypotheses that have not ended are continued, ``options.beams`` of them, and each of
+    them followed by the end token is a candidate for the results. A row is done when no running hypothesis can exceed
+    its results: the log-probability of a hypothesis never rises, so that its score is at most that log-probability over
+    the penalty of the greatest length. Sequences cut off at ``max_new_tokens`` (end token included) follow all
+    sequences that ended.
+    ``source`` and the other options are as in :func:`~universal_transformer.decoding.sampling.generate`.
 
-    Raises UserError for what ``generate`` refuses, ``beams < 1``, ``num_results`` outside ``[1, beams]`` and
-    ``length_penalty`` outside ``[0, 10]``.
+    Raises UserError for what ``generate`` refuses, and for ``num_results`` outside ``[1, beams]``.
     """
-    if beams < 1:
-        raise UserError(f"beams={beams}: at least 1")
+    beams = options.num_beams
     if not 1 <= num_results <= beams:
         raise UserError(f"num_results={num_results}: 1 to beams={beams}")
-    if not 0.0 <= length_penalty <= 10.0:
-        raise UserError(f"length_penalty={length_penalty}: an exponent between 0 and 10, usually {LENGTH_PENALTY}")
+    if options.sampling.temperature > 0:
+        raise UserError(f"temperature={options.sampling.temperature:g}: a beam search draws no tokens; leave it out")
     with evaluating(model):
-        batch = start_generation(
-            model,
-            source,
-            max_new_tokens=max_new_tokens,
-            max_steps=max_steps,
-            halting_threshold=halting_threshold,
-            exit=exit,
-            target_space=target_space,
-        )
+        batch = start_generation(model, source, options)
         best = [
-            BestSequences(limit, steps, num_results, length_penalty)
+            BestSequences(limit, steps, num_results, options.length_penalty)
             for limit, steps in zip(batch.limits, batch.source_steps, strict=True)
         ]
         _search(batch, best, beams=beams)

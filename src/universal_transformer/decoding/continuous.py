@@ -1,4 +1,5 @@
-"""Continuous batching over depth: requests are generated in a fixed number of rows that do not wait for each other.
+"""Continuous batching over depth, for a server: requests that arrive at different times are generated in a fixed number
+of rows that do not wait for each other.
 
 In one call of the block every row makes one depth step of its own token. A row whose token has halted goes on to the
 next token, and a row whose sequence has ended takes the next request. The result of a request is what
@@ -8,31 +9,28 @@ next token, and a row whose sequence has ended takes the next request. The resul
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
-from typing import TypeGuard
+from itertools import islice
+from typing import Any
 
 import torch
 
 from universal_transformer.axes import Int, Tensor
 from universal_transformer.decoding.generation import (
-    Generator,
     check_model,
     evaluating,
     next_log_probabilities,
     prepared,
     start_generation,
 )
-from universal_transformer.decoding.sampling import Continuation, extend, generate
+from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
+from universal_transformer.decoding.sampling import Continuation, extend
 from universal_transformer.errors import UserError
-from universal_transformer.execution import policy
-from universal_transformer.execution.stream import RowStream, stream_obstacle
+from universal_transformer.execution.stream import RowStream
 from universal_transformer.files import show
 from universal_transformer.models.decoder import DecoderState
-from universal_transformer.models.encoder_decoder import EncoderDecoder
-from universal_transformer.models.generated import GREEDY, Generated, Sampling
-from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.nn.config import Exit
-from universal_transformer.nn.exits import check_exit
+from universal_transformer.models.generated import Generated
+from universal_transformer.models.model import Call, Model
+from universal_transformer.models.target import TargetSide
 
 
 @dataclass(frozen=True)
@@ -66,122 +64,33 @@ class Job:
         return self.number, self.sequence.result(self.source_steps)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DecodingOptions:
-    """How all requests are generated: the arguments of ``generate``."""
-
-    sampling: Sampling = GREEDY
-    max_new_tokens: int | None = None
-    max_steps: int | None = None
-    halting_threshold: float | None = None
-    exit: Exit | None = None
-    target_space: int = 0
-
-    def __post_init__(self) -> None:
-        if self.exit is not None:
-            check_exit(self.exit)
-        if not isinstance(self.sampling, Sampling):
-            raise UserError(f"sampling={show(self.sampling)}: expected Sampling(temperature=…), or GREEDY")
-
-
-def generate_continuously(
-    model: Generator,
+def generate_stream(
+    model: Model,
     requests: Iterable[Request],
     *,
     slots: int = 16,
     capacity: int,
-    sampling: Sampling = GREEDY,
-    max_new_tokens: int | None = None,
-    max_steps: int | None = None,
-    halting_threshold: float | None = None,
-    exit: Exit | None = None,
-    target_space: int = 0,
+    options: DecodingOptions = DEFAULTS,
 ) -> Iterator[tuple[int, Generated]]:
     """Yield the number and the result of each request, as soon as it is done.
 
     ``slots`` sequences are generated at a time, each of up to ``capacity`` tokens (start token and prompt included; the
-    last new token is not stored); requests are read ``slots`` at a time. The other arguments are those of
-    :func:`~universal_transformer.decoding.sampling.generate`. A model whose rows cannot be at different steps
-    (:func:`~universal_transformer.execution.stream.stream_obstacle`) is run in ordinary batches of ``slots`` requests,
-    and so is every model under autocast.
+    last new token is not stored). Requests are read when rows are free, ``slots`` at a time.
 
-    Raises UserError for what ``generate`` refuses, and for a request that does not fit ``capacity``; ordinary batches
-    allocate the memory they need and do not check the capacity.
+    Raises UserError for what ``generate`` refuses, for a request that does not fit ``capacity``, under autocast, and
+    for a model whose rows cannot be at different steps
+    (:func:`~universal_transformer.execution.stream.stream_obstacle`): ``generate`` serves it.
     """
-    _check(slots, capacity)
-    options = DecodingOptions(
-        sampling=sampling,
-        max_new_tokens=max_new_tokens,
-        max_steps=max_steps,
-        halting_threshold=halting_threshold,
-        exit=exit,
-        target_space=target_space,
-    )
-    check_model(model)
-    if not _shares(model, options):
-        return _in_batches(model, iter(requests), slots=slots, options=options)
-    return _continuously(ContinuousBatch(model, slots=slots, capacity=capacity, options=options), iter(requests))
-
-
-def generate_stream(
-    model: Generator,
-    requests: Iterable[Request],
-    *,
-    slots: int = 16,
-    capacity: int,
-    options: DecodingOptions = DecodingOptions(),
-) -> Iterator[tuple[int, Generated]]:
-    """As :func:`generate_continuously`, or in batches where they are faster: the first requests decide.
-
-    Requests are generated in batches without halting, where rows cannot be at different steps, and where the mean
-    number of steps is above ``CONTINUOUS_BELOW`` of the largest.
-    """
-    _check(slots, capacity)
-    check_model(model)
-    stream = iter(requests)
-    steps, probed = [], islice(stream, policy.PROBED_REQUESTS)
-    for number, found in _in_batches(model, probed, slots=min(slots, policy.PROBED_REQUESTS), options=options):
-        steps.append(found.steps)
-        yield number, found
-    following = list(islice(stream, 1))
-    if not following:
-        return
-    stream = chain(following, stream)
-    most = options.max_steps or model.config.max_steps_of(decoder=True)
-    if (
-        not (model.config.halts_in(decoder=True) or options.exit)
-        or not _shares(model, options)
-        or sum(steps) > policy.CONTINUOUS_BELOW * most * len(steps)
-    ):
-        yield from _in_batches(model, stream, slots=slots, options=options)
-    else:
-        yield from generate_continuously(model, stream, slots=slots, capacity=capacity, **vars(options))
-
-
-def _shares(model: Generator, options: DecodingOptions) -> TypeGuard[EncoderDecoder | LanguageModel]:
-    """Whether rows of the model can be at different depth steps."""
-    if not isinstance(model, EncoderDecoder | LanguageModel) or model.config.outputs.kind != "tokens":
-        return False
-    autocast = torch.is_autocast_enabled(next(model.parameters()).device.type)
-    if autocast:
-        return False
-    depth = model.target.depth(max_steps=options.max_steps, threshold=options.halting_threshold, exit=options.exit)
-    return stream_obstacle(model.target.recurrence, depth=depth) is None
-
-
-def _check(slots: int, capacity: int) -> None:
     for name, value in (("slots", slots), ("capacity", capacity)):
         if type(value) is not int or value < 1:
             raise UserError(f"{name}={show(value)}: at least 1, a whole number")
-
-
-def _in_batches(
-    model: Generator, requests: Iterator[Request], *, slots: int, options: DecodingOptions
-) -> Iterator[tuple[int, Generated]]:
-    while chunk := list(islice(requests, slots)):
-        numbers = [request.number for request in chunk]
-        found = generate(model, [request.tokens for request in chunk], indices=numbers, **vars(options))
-        yield from zip(numbers, found, strict=True)
+    check_model(model)
+    options.depth.check(model.config, name=type(model).__name__)
+    if not isinstance(model.target, TargetSide) or model.target.config.outputs.kind != "tokens":
+        raise UserError(f"{type(model).__name__}: rows cannot be at different depth steps; use generate")
+    if torch.is_autocast_enabled(next(model.parameters()).device.type):
+        raise UserError("rows cannot be at different depth steps under autocast; use generate")
+    return _continuously(ContinuousBatch(model, slots=slots, capacity=capacity, options=options), iter(requests))
 
 
 def _continuously(batch: "ContinuousBatch", requests: Iterator[Request]) -> Iterator[tuple[int, Generated]]:
@@ -196,15 +105,14 @@ def _continuously(batch: "ContinuousBatch", requests: Iterator[Request]) -> Iter
 class ContinuousBatch:
     """Requests and the rows they run in: ``jobs[row]`` is that of each row, ``None`` while a row is free."""
 
-    def __init__(
-        self, model: EncoderDecoder | LanguageModel, *, slots: int, capacity: int, options: DecodingOptions
-    ) -> None:
+    def __init__(self, model: Model, *, slots: int, capacity: int, options: DecodingOptions) -> None:
         model = prepared(model)
         self.model, self.slots, self.capacity, self.options = model, slots, capacity, options
         self.config, self.device = model.config, model.target.embedding.weight.device
         recurrence = model.target.recurrence
-        depth = model.target.depth(max_steps=options.max_steps, threshold=options.halting_threshold, exit=options.exit)
+        depth = model.target.depth(Call(options.depth))
         self.stream = RowStream(recurrence, rows=slots, capacity=capacity, depth=depth)
+        self.choice: Any = {"sampling": options.sampling, "end_id": model.config.vocabulary.end_id}
         self.jobs: list[Job | None] = [None] * slots
         self.places = list(range(slots))  # the row of the cache of each job
         self.free = list(range(slots))  # rows without a job
@@ -229,11 +137,7 @@ class ContinuousBatch:
         session = start_generation(
             self.model,
             [request.tokens for request in requests],
-            max_new_tokens=options.max_new_tokens,
-            max_steps=options.max_steps,
-            halting_threshold=options.halting_threshold,
-            exit=options.exit,
-            target_space=options.target_space,
+            options,
             reserve=False,
         )
         state = session.state
@@ -249,7 +153,7 @@ class ContinuousBatch:
             Continuation(limit, number=request.number, seed=options.sampling.seed)
             for request, limit in zip(requests, session.limits, strict=True)
         ]
-        chosen = self.extend(sequences, session.log_probabilities, session.steps).tolist()
+        chosen = extend(sequences, session.log_probabilities, session.steps, **self.choice).tolist()
         jobs = [
             Job(request.number, sequences[row], session.source_steps[row], state, row, fed[row], chosen[row])
             for row, request in enumerate(requests)
@@ -278,11 +182,6 @@ class ContinuousBatch:
             self.jobs, self.places = [self.jobs[row] for row in kept], [self.places[row] for row in kept]
             self.free = []
 
-    def extend(self, sequences: list[Continuation], log_probabilities: Tensor, steps: Tensor) -> Int[Tensor, "rows"]:
-        """Append a token to each sequence, and return the tokens."""
-        sampling, end_id = self.options.sampling, self.config.vocabulary.end_id
-        return extend(sequences, log_probabilities, steps, sampling=sampling, end_id=end_id)
-
     def _feed(self, tokens: Int[Tensor, "fed"], *, at: Int[Tensor, "fed"], place: Int[Tensor, "fed"]) -> None:
         """Start tokens in the rows ``at``."""
         self.stream.enter(self.model.target.embedding(tokens.unsqueeze(0)).squeeze(0), at=at, position=place)
@@ -297,7 +196,7 @@ class ContinuousBatch:
         logits = self.model.target.logits(states.unsqueeze(0)).squeeze(0)
         jobs = [job for row in rows if (job := self.jobs[row]) is not None]
         following = next_log_probabilities(logits, config=self.config)
-        chosen = self.extend([job.sequence for job in jobs], following, steps)
+        chosen = extend([job.sequence for job in jobs], following, steps, **self.choice)
         goes_on = [at for at, job in enumerate(jobs) if not job.sequence.done]
         if len(goes_on) < len(jobs):
             for row, job in zip(rows, jobs, strict=True):

@@ -10,13 +10,13 @@ import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.data.example import Frames
-from universal_transformer.decoding.generation import Source, check_limit, evaluating, steps_of
+from universal_transformer.decoding.generation import Source, evaluating, steps_of
 from universal_transformer.decoding.ids import lengths_of, sources_of
+from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.inputs import padding_of
-from universal_transformer.models.roles import AnyFrameGenerator
-from universal_transformer.nn.config import Exit
+from universal_transformer.models.model import Model
 
 STOPS = 0.5
 """A row ends with the first position whose probability of being the last one is larger."""
@@ -41,41 +41,30 @@ class GeneratedFrames:
         return np.concatenate(self.parts)
 
 
-def generate_frames(
-    model: AnyFrameGenerator,
-    source: Source,
-    *,
-    max_new_frames: int | None = None,
-    max_steps: int | None = None,
-    halting_threshold: float | None = None,
-    exit: Exit | None = None,
-) -> list[GeneratedFrames]:
+def generate_frames(model: Model, source: Source, options: DecodingOptions = DEFAULTS) -> list[GeneratedFrames]:
     """Return the frames that the model writes for each row of ``source``, those of whole positions.
 
     A row ends with the position that the model says is its last one (`STOPS`), or with the last one of which no frame
-    is beyond ``max_new_frames`` (None: ``config.generation.limit`` of the length of its source), but has one position
-    at least. Dropout of the prenet is drawn from the source of a row alone, so that the same source has the same frames
-    in every batch. ``source``, ``max_steps``, ``halting_threshold`` and ``exit``:
-    as of `generate`. UserError for what it refuses, and for frames that are not finite.
+    is beyond ``options.max_new_tokens`` (None: ``config.generation.limit`` of the length of its source), but has one
+    position at least. Dropout of the prenet is drawn from the source of a row alone, so that the same source has the
+    same frames in every batch. ``source`` and the depth: as of `generate`. UserError for what it refuses, and for
+    frames that are not finite.
     """
-    check_limit(max_new_frames)
     config = model.config
     assert isinstance(config, ModelConfig)
     with evaluating(model):
         given = sources_of(source, model=model)
         lengths = lengths_of(given, padding_id=config.vocabulary.padding_id)
-        frames = [config.generation.limit(one) if max_new_frames is None else max_new_frames for one in lengths]
+        frames = [options.max_new_tokens or config.generation.limit(one) for one in lengths]
         limits = [_most_positions(limit, config=config) for limit in frames]
-        state = model.start(
-            given, capacity=max(limits), max_steps=max_steps, halting_threshold=halting_threshold, exit=exit
-        )
+        state = model.start(given, capacity=max(limits), depth=options.depth)
         source_steps = steps_of(state.trace, real=~padding_of(given, config=config))
         rows = [GeneratedFrames(source_steps=steps) for steps in source_steps]
         generators = [_generator(row, padding_id=config.vocabulary.padding_id) for row in given]
         running, before = list(range(len(rows))), model.target.first(len(rows))
         while running:
             masks = model.target.masks([generators[number] for number in running])
-            written, stop = model.advance(before, state, masks=masks)
+            written, stop = model.target.advance(before, state, masks=masks)
             if not bool(torch.isfinite(written).all()):
                 raise UserError("the model's frames are not finite: its weights or its training went wrong")
             ends = (stop[:, -1].sigmoid() > STOPS).tolist()

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import nn
@@ -17,24 +16,15 @@ from torch import nn
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.data.example import Frames
 from universal_transformer.decoding.ids import lengths_of, prompts_of, sources_of
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import PackedLinear, packed
 from universal_transformer.models.config import BaseConfig, ModelConfig
-from universal_transformer.models.encoder_decoder import EncoderDecoder
 from universal_transformer.models.inputs import padding_of
-from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.roles import (
-    AnyEncoderDecoder,
-    AnyLanguageModel,
-    GenerationState,
-    NonAutoregressive,
-)
+from universal_transformer.models.model import GenerationState, Model
 from universal_transformer.models.target import TargetSide
-from universal_transformer.nn.config import Exit
 from universal_transformer.nn.trace import Trace
 
-AnyModel = TypeVar("AnyModel", bound=nn.Module)
-Generator = AnyEncoderDecoder | AnyLanguageModel
 Source = Tensor | Sequence[Sequence[int] | Tensor | Frames]
 """Ids of sources or prompts: [batch, position], padded, or one list for each row; or frames, an array for each row."""
 
@@ -60,7 +50,7 @@ class GenerationBatch:
     to predict it. ``limits`` is how many tokens each row may get, end token included.
     """
 
-    model: Generator
+    model: Model
     state: GenerationState
     log_probabilities: Float[Tensor, "rows classes"]
     steps: Float[Tensor, "rows"]
@@ -83,28 +73,25 @@ class GenerationBatch:
         self.log_probabilities, self.steps = self.log_probabilities[index], self.steps[index]
 
 
-def check_model(model: nn.Module) -> None:
+def check_model(model: Model) -> None:
     """UserError unless ``model`` generates token by token."""
-    if isinstance(model, NonAutoregressive):
+    if model.at_once:
         raise UserError(
             f"{type(model).__name__} predicts all tokens at once: there are no beams to search; use beams=1"
         )
-    if not isinstance(model, AnyEncoderDecoder | AnyLanguageModel):
+    if model.writes != "tokens":
         raise UserError(f"{type(model).__name__} cannot generate: EncoderDecoder and LanguageModel can")
 
 
-def prepared(model: AnyModel) -> AnyModel:
+def prepared(model: Model) -> Model:
     """Return a copy of ``model`` that shares its parameters and whose matrices are packed for fast products on a CPU.
 
     The model itself is returned where nothing can be packed, or where it is packed already. The packed matrices do not
     follow later changes of the weights.
     """
-    if not isinstance(model, EncoderDecoder | LanguageModel):
-        return model
-    if any(isinstance(part, PackedLinear) for part in model.modules()):
+    if not isinstance(model.target, TargetSide) or any(isinstance(part, PackedLinear) for part in model.modules()):
         return model
     copy = packed(model)
-    assert isinstance(copy.target, TargetSide)
     copy.target.pack_logits()
     return copy
 
@@ -140,62 +127,34 @@ def _last_steps(state: GenerationState, log_probabilities: Float[Tensor, "rows c
 
 
 def start_generation(
-    model: Generator,
-    source: Source,
-    *,
-    max_new_tokens: int | None,
-    max_steps: int | None,
-    halting_threshold: float | None,
-    exit: Exit | None = None,
-    target_space: int = 0,
-    reserve: bool = True,
+    model: Model, source: Source, options: DecodingOptions, *, reserve: bool = True
 ) -> GenerationBatch:
     """Check the input, then encode the source or feed the prompts; the first new token comes next.
 
     With ``max_new_tokens=None`` the limit of a row is that of the configuration for the length of its source (or
     prompt), at most the end of a learned position table. With ``reserve`` the caches have space for the new tokens,
-    without it only for the tokens that are fed here. ``target_space`` is the problem of an official model.
+    without it only for the tokens that are fed here.
     """
     check_model(model)
     model, config = prepared(model), model.config
-    depth = {"max_steps": max_steps, "halting_threshold": halting_threshold, "exit": exit}
-    if target_space:
-        _check_space(target_space, config=config)
-        depth["target_space"] = target_space
-    if isinstance(model, AnyEncoderDecoder):
+    if model.source is not None:
         source = sources_of(source, model=model)
         lengths = lengths_of(source, padding_id=config.vocabulary.padding_id)
-        limits = _limits(lengths, [1] * len(lengths), max_new_tokens=max_new_tokens, config=config)
-        state = model.start(source, capacity=max(limits) if reserve else 1, **depth)
+        limits = _limits(lengths, [1] * len(lengths), max_new_tokens=options.max_new_tokens, config=config)
+        state = model.start(source, capacity=max(limits) if reserve else 1, depth=options.depth)
         source_steps = steps_of(state.trace, real=~padding_of(source, config=config))
         tokens, padding = torch.full((len(lengths), 1), config.start_id, device=source.device), None
     else:
         prompts = prompts_of(source, model=model)
         tokens, padding = _pad_left(prompts, model=model)
         lengths = [len(prompt) for prompt in prompts]
-        limits = _limits(lengths, lengths, max_new_tokens=max_new_tokens, config=config)
+        limits = _limits(lengths, lengths, max_new_tokens=options.max_new_tokens, config=config)
         capacity = tokens.shape[1] + (max(limits) - 1 if reserve else 0)
-        state = model.start(batch=len(prompts), capacity=capacity, **depth)
+        state = model.start(batch=len(prompts), capacity=capacity, depth=options.depth)
         source_steps = [[] for _ in prompts]
     logits = model.advance(tokens, state, padding=padding)[:, -1]
     first = next_log_probabilities(logits, config=config)
     return GenerationBatch(model, state, first, _last_steps(state, first), limits, source_steps)
-
-
-def _check_space(target_space: int, *, config: BaseConfig) -> None:
-    """UserError unless the encoder has an embedding of this problem, as official models have."""
-    spaces = config.tensor2tensor.num_target_spaces if isinstance(config, ModelConfig) else 0
-    if type(target_space) is not int or config.architecture != "encoder_decoder" or not 0 <= target_space < spaces:
-        allowed = f"0 to {spaces - 1}" if spaces else "none but 0, because this model has no embedding of problems"
-        raise UserError(
-            f"target_space={target_space}: allowed are {allowed} (tensor2tensor.num_target_spaces={spaces})"
-        )
-
-
-def check_limit(max_new_tokens: int | None) -> None:
-    """UserError for fewer than one new token."""
-    if max_new_tokens is not None and (type(max_new_tokens) is not int or max_new_tokens < 1):
-        raise UserError(f"max_new_tokens={max_new_tokens!r}: at least 1, a whole number")
 
 
 def free_positions(config: BaseConfig, *, fed: int) -> int | None:
@@ -207,7 +166,6 @@ def free_positions(config: BaseConfig, *, fed: int) -> int | None:
 
 def _limits(lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int | None, config: BaseConfig) -> list[int]:
     """New tokens that each row may get after its ``fed`` tokens (start token included)."""
-    check_limit(max_new_tokens)
     wanted = [config.generation.limit(length) if max_new_tokens is None else max_new_tokens for length in lengths]
     limits = []
     for row, (given, limit) in enumerate(zip(fed, wanted, strict=True)):
@@ -224,7 +182,7 @@ def _limits(lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int |
 
 
 def _pad_left(
-    prompts: Sequence[Sequence[int]], *, model: AnyLanguageModel
+    prompts: Sequence[Sequence[int]], *, model: Model
 ) -> tuple[Int[Tensor, "batch prompt"], Bool[Tensor, "batch prompt"]]:
     """Return one tensor of all prompts, aligned at their ends, and its padding mask."""
     padding_id = model.config.vocabulary.padding_id

@@ -10,17 +10,10 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.models.frames import blank_frames, check_frames
 from universal_transformer.models.inputs import check_tokens
-from universal_transformer.models.roles import (
-    AnyEncoderDecoder,
-    AnyFrameGenerator,
-    AnyLanguageModel,
-    NonAutoregressive,
-)
+from universal_transformer.models.model import Model
 
 
-def sources_of(
-    source: object, *, model: AnyEncoderDecoder | AnyFrameGenerator | NonAutoregressive
-) -> Int[Tensor, "batch source"] | Float[Tensor, "batch frame feature"]:
+def sources_of(source: object, *, model: Model) -> Int[Tensor, "batch source"] | Float[Tensor, "batch frame feature"]:
     """Return sources as one tensor on the model's device, padded on the right.
 
     ``source`` is a tensor [batch, source] or a list of ids for each row; frames are a tensor [batch, frame, feature] or
@@ -58,7 +51,7 @@ def lengths_of(source: Tensor, *, padding_id: int) -> list[int]:
     return lengths
 
 
-def prompts_of(source: object, *, model: AnyLanguageModel) -> list[list[int]]:
+def prompts_of(source: object, *, model: Model) -> list[list[int]]:
     """Return prompts as lists of ids that begin with the start token, which is added where it is missing.
 
     ``source`` is a list of ids for each prompt (an empty one is the start token alone), or a tensor [batch, prompt]

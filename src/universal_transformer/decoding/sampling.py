@@ -11,19 +11,12 @@ from collections.abc import Sequence
 import torch
 
 from universal_transformer.axes import Float, Int, Tensor
-from universal_transformer.decoding.generation import (
-    Generator,
-    Source,
-    check_limit,
-    evaluating,
-    next_log_probabilities,
-    start_generation,
-)
+from universal_transformer.decoding.generation import Source, evaluating, next_log_probabilities, start_generation
 from universal_transformer.decoding.ids import sources_of
+from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.models.generated import GREEDY, Generated, Sampling
-from universal_transformer.models.roles import NonAutoregressive, refuse_depth
-from universal_transformer.nn.config import Exit
+from universal_transformer.models.generated import Generated, Sampling
+from universal_transformer.models.model import Model
 
 
 def filtered_distribution(
@@ -62,49 +55,34 @@ def pick(probability: Float[Tensor, "rows classes"], draws: Float[Tensor, "rows"
 
 
 def generate(
-    model: Generator | NonAutoregressive,
+    model: Model,
     source: Source,
+    options: DecodingOptions = DEFAULTS,
     *,
-    max_new_tokens: int | None = None,
-    sampling: Sampling = GREEDY,
     indices: Sequence[int] | None = None,
-    max_steps: int | None = None,
-    halting_threshold: float | None = None,
-    exit: Exit | None = None,
-    target_space: int = 0,
 ) -> list[Generated]:
     """Return one generated sequence for each row of ``source``.
 
     ``source`` holds the source ids of an EncoderDecoder, or the prompts of a LanguageModel, which get the start token
     if they do not begin with it; only the continuation is returned. It is a tensor ``[batch, position]``, padded, or a
-    list of ids for each row. A row ends with
-    the end token or after ``max_new_tokens`` (end token included; by default as many as the configuration's
-    :meth:`~universal_transformer.models.config.GenerationConfig.limit` allows).
+    list of ids for each row. A row ends with the end token or after ``options.max_new_tokens`` (end token included; by
+    default as many as the configuration's :meth:`~universal_transformer.models.config.GenerationConfig.limit` allows).
     ``indices`` are the numbers of the rows (by default 0, 1, 2 …). The draws for a row depend on the seed and on its
-    number alone, so that the other rows of the batch do not change them. ``max_steps``, ``halting_threshold``
-    and ``exit`` are those of the model's call, and so is ``target_space``, the problem of an official model.
+    number alone, so that the other rows of the batch do not change them.
 
     Raises UserError for no rows, an empty source, sources of another type or shape than the model reads, ids outside of
-    the vocabulary, ``max_new_tokens`` below 1 or beyond a learned table of positions, more or fewer ``indices`` than
-    rows, a depth, threshold or exit that does not fit the model, a ``target_space`` that it does not embed, a model
-    that cannot generate, and logits that are not finite.
+    the vocabulary, ``max_new_tokens`` beyond a learned table of positions, more or fewer ``indices`` than rows, several
+    beams, a depth, threshold or exit that does not fit the model, a model that cannot generate, and logits that are not
+    finite.
     """
-    check_limit(max_new_tokens)
-    if isinstance(model, NonAutoregressive):
-        if target_space:
-            raise UserError(f"target_space={target_space}: a {type(model).__name__} embeds no problem; leave it out")
-        refuse_depth(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit, model=model)
-        return _at_once(model, source, limit=max_new_tokens, sampling=sampling, indices=indices)
+    if options.num_beams > 1:
+        raise UserError(f"beams={options.num_beams}: generate takes one sequence for each row; call beam_search")
+    sampling = options.sampling
+    if model.at_once:
+        options.depth.check(model.config, name=type(model).__name__)
+        return _at_once(model, source, options, indices=indices)
     with evaluating(model):
-        batch = start_generation(
-            model,
-            source,
-            max_new_tokens=max_new_tokens,
-            max_steps=max_steps,
-            halting_threshold=halting_threshold,
-            exit=exit,
-            target_space=target_space,
-        )
+        batch = start_generation(model, source, options)
         rows = _continuations(batch.limits, sampling=sampling, indices=indices)
         inside, end_id = rows, model.config.vocabulary.end_id
         while True:
@@ -121,15 +99,10 @@ def generate(
 
 
 def _at_once(
-    model: NonAutoregressive,
-    source: Source,
-    *,
-    limit: int | None,
-    sampling: Sampling,
-    indices: Sequence[int] | None,
+    model: Model, source: Source, options: DecodingOptions, *, indices: Sequence[int] | None
 ) -> list[Generated]:
     """The same for a model that predicts all tokens at once: each token is chosen independently."""
-    source = sources_of(source, model=model)
+    source, sampling, limit = sources_of(source, model=model), options.sampling, options.max_new_tokens
     with evaluating(model):
         logits, inside = model.output_logits(source)
     limits = [places if limit is None else min(limit, places) for places in inside.sum(dim=1).tolist()]

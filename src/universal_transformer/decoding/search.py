@@ -11,76 +11,42 @@ import numpy as np
 from universal_transformer.axes import Tensor
 from universal_transformer.data.example import Frames
 from universal_transformer.decoding.beam import beam_search
-from universal_transformer.decoding.continuous import DecodingOptions
-from universal_transformer.decoding.generation import Generator, Source, check_model
+from universal_transformer.decoding.generation import Source
+from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
 from universal_transformer.decoding.sampling import generate
 from universal_transformer.errors import UserError
-from universal_transformer.files import show
 from universal_transformer.models.generated import LENGTH_PENALTY, Generated
-from universal_transformer.models.roles import NonAutoregressive
-from universal_transformer.typed import typed
-
-DEFAULTS = DecodingOptions()
+from universal_transformer.models.model import Model
 
 
 def search(
-    model: Generator | NonAutoregressive,
+    model: Model,
     source: Source,
-    *,
-    beams: int = 1,
-    length_penalty: float = LENGTH_PENALTY,
-    num_results: int = 1,
-    indices: Sequence[int] | None = None,
     options: DecodingOptions = DEFAULTS,
+    *,
+    indices: Sequence[int] | None = None,
+    num_results: int = 1,
 ) -> list[list[Generated]]:
     """Return the sequences found for each row, best first: one without beams, at most ``num_results`` with beams.
 
-    ``length_penalty`` is its exponent α in a beam search; ``indices`` number the rows for sampling.
-
-    Raises UserError for what `generate` and `beam_search` refuse, and for beams together with sampling.
+    ``indices`` number the rows for sampling. UserError for what `generate` and `beam_search` refuse.
     """
-    temperature = options.sampling.temperature
-    if beams == 1:
-        return [[one] for one in generate(model, source, indices=indices, **vars(options))]
-    if temperature > 0:
-        raise UserError(f"beams={beams} and temperature={temperature}: choose beams or sampling")
-    check_model(model)
-    assert not isinstance(model, NonAutoregressive)
-    return beam_search(
-        model,
-        source,
-        beams=beams,
-        length_penalty=length_penalty,
-        num_results=min(num_results, beams),
-        max_new_tokens=options.max_new_tokens,
-        max_steps=options.max_steps,
-        halting_threshold=options.halting_threshold,
-        exit=options.exit,
-        target_space=options.target_space,
-    )
+    if options.num_beams > 1:
+        return beam_search(model, source, options, num_results=min(num_results, options.num_beams))
+    if options.length_penalty != LENGTH_PENALTY:
+        raise UserError(f"length_penalty={options.length_penalty} is for a beam search: give 2 beams or more")
+    return [[one] for one in generate(model, source, options, indices=indices)]
 
 
-def answer(
-    model: Generator | NonAutoregressive,
-    source: Source | Sequence[str],
-    *,
-    beams: int = 1,
-    length_penalty: float | None = None,
-    options: DecodingOptions = DEFAULTS,
-) -> list[Generated]:
+def answer(model: Model, source: Source | Sequence[str], options: DecodingOptions = DEFAULTS) -> list[Generated]:
     """Return the best sequence for each row of ids, or for each text if the model has a codec (`model.generate`)."""
     texts, codec = not isinstance(source, Tensor) and _are_texts(source), model.codec
     if texts and codec is None:
         raise UserError(
             "this model has no tokenizer: give ids, or open the run with load(RUN), whose model takes texts too"
         )
-    if length_penalty is not None and beams == 1:
-        raise UserError(f"length_penalty={length_penalty} is for a beam search: give beams too, 2 or more")
-    if type(beams) is not int:
-        raise UserError(f"beams={show(beams)}: at least 1, a whole number")
-    penalty = typed(LENGTH_PENALTY if length_penalty is None else length_penalty, float, where="length_penalty")
     rows: Any = [_encoded(text, number, model) for number, text in enumerate(source)] if texts else source
-    found = [best[0] for best in search(model, rows, beams=beams, length_penalty=penalty, options=options)]
+    found = [best[0] for best in search(model, rows, options)]
     if not texts:
         return found
     return [dataclasses.replace(one, text=codec.render(one.tokens)) for one in found]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.report import Side, columns
 from universal_transformer.evaluation.settings import DepthRule, Setting
 from universal_transformer.files import quoted, read_json, show_path, write_json
@@ -190,7 +190,7 @@ def weights_of(model: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def calibrated(run: Path, options: InferenceOptions, *, model: Path, unlike: str = "") -> tuple[InferenceOptions, str]:
+def calibrated(run: Path, options: DecodingOptions, *, model: Path, unlike: str = "") -> tuple[DecodingOptions, str]:
     """Return the options with the depth that the run was calibrated to, and a note that says so or why not.
 
     The options stay as they are, without a note, where there is no calibration, where it chose no setting, and where

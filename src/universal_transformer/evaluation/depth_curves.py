@@ -16,10 +16,10 @@ from typing import Literal
 
 from universal_transformer.data.example import Example, sizes
 from universal_transformer.decoding.generation import evaluating
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.calibration import Calibration, Cost, Curve, Goal, LossKind, Point, percent
-from universal_transformer.evaluation.inference import InferenceOptions
-from universal_transformer.evaluation.measure import Progress, check_call, most_tokens, select_examples
+from universal_transformer.evaluation.measure import Progress, Selection, check_call, most_tokens, select_examples
 from universal_transformer.evaluation.memory_check import check_batches
 from universal_transformer.evaluation.report import Side
 from universal_transformer.evaluation.risk import least_count, num_accepted, p_value
@@ -27,7 +27,7 @@ from universal_transformer.evaluation.scores import example_score
 from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.evaluation.settings import DepthRule, Setting, served
 from universal_transformer.evaluation.tensors import device_of
-from universal_transformer.registry import Model
+from universal_transformer.models.model import Model
 from universal_transformer.tasks.task import Measure, Task
 
 TIMED, FASTEST = 3, 3
@@ -87,7 +87,7 @@ class Trials:
     """Whether answers are compared to their end (`Scorer.whole`)."""
     done: int = 0
 
-    def run(self, options: InferenceOptions) -> Outcome:
+    def run(self, options: DecodingOptions) -> Outcome:
         """Run all batches."""
         found = Outcome()
         scorer = Scorer(self.model, self.task.codec, self.task.metric, options, whole=self.whole)
@@ -107,14 +107,15 @@ class Trials:
         return found
 
 
+VALIDATION = Selection("validation")
+
+
 def calibrate(
     model: Model,
     task: Task,
+    examples: Selection = VALIDATION,
     *,
     goal: Goal,
-    weights: str,
-    split: str = "validation",
-    limit: int | None = None,
     rule: DepthRule | None = None,
     batch_tokens: int = 16384,
     progress: Progress | None = None,
@@ -123,10 +124,9 @@ def calibrate(
 
     The settings of a rule are tested in their order, at the level ``(1 - confidence) / number of rules``, up to the
     first that is not accepted (`risk`). So the risks of all accepted settings are within the tolerance with the stated
-    confidence, whatever their rules, and any of them may be chosen. With one `rule` its level is not divided. `weights`
-    is the SHA-256 of the model's weights, and `limit` takes so many examples of each set, evenly spread. The time of
-    the depth of training and of the `FASTEST` accepted settings is the shortest of `TIMED` measurements, because new
-    kernels and other work of the machine can only make it longer.
+    confidence, whatever their rules, and any of them may be chosen. With one `rule` its level is not divided. The time
+    of the depth of training and of the `FASTEST` accepted settings is the shortest of `TIMED` measurements, because new
+    kernels and other work of the machine can only make it longer. The field `weights` is left to the caller.
 
     UserError for a model without a depth to choose, or that does not serve the rule, and for too few examples.
     """
@@ -139,18 +139,18 @@ def calibrate(
             f"{task.name}: the time steps of an episode depend on each other, so that their errors give no "
             "confidence; compare depths yourself: ut evaluate RUN --exit confidence:0.9"
         )
-    options = InferenceOptions()
+    options = DecodingOptions()
     check_call(model, task, options=options, batch_tokens=batch_tokens)
     settings = served(model, wanted=rule)
-    sets, _ = select_examples(task, split=split, limit=limit)
-    examples = [example for part in sets.values() for example in part]
+    sets, _ = select_examples(task, examples)
+    chosen = [example for part in sets.values() for example in part]
     delta = (1 - goal.confidence) / len(settings)
-    check_count(len(examples), goal=goal, rules=len(settings), name=split)
+    check_count(len(chosen), goal=goal, rules=len(settings), name=examples.split)
     tokens = most_tokens(model, task, batch_tokens=batch_tokens)
-    batches = check_batches(model, sizes(examples), batch_tokens=tokens).epoch(0)
+    batches = check_batches(model, sizes(chosen), batch_tokens=tokens).epoch(0)
     runs = 1 + sum(map(len, settings.values())) + (TIMED - 1) * (1 + FASTEST)
-    batched = [[examples[index] for index in one] for one in batches]
-    trials = Trials(model, task, batched, progress, runs * len(examples), whole=goal.loss == "changed")
+    batched = [[chosen[index] for index in one] for one in batches]
+    trials = Trials(model, task, batched, progress, runs * len(chosen), whole=goal.loss == "changed")
     before = trials.run(options)
     curves = []
     for name, wanted in settings.items():
@@ -165,11 +165,11 @@ def calibrate(
         curves.append(Curve(rule=name, points=tuple(points)))
     trained, curves = _timed_again(trials, options, before.cost, curves, by=goal.cheapest)
     return Calibration(
-        weights=weights,
+        weights="",
         task=task.name,
-        split=split,
+        split=examples.split,
         metric=task.metric,
-        count=len(examples),
+        count=len(chosen),
         goal=goal,
         trained=trained,
         curves=tuple(curves),
@@ -217,7 +217,7 @@ def _amount(cost: Cost, by: Literal["steps", "seconds"]) -> float:
 
 def _timed_again(
     trials: Trials,
-    options: InferenceOptions,
+    options: DecodingOptions,
     trained: Cost,
     curves: Sequence[Curve],
     *,

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import get_args
 
 from universal_transformer.data.example import Example, sizes, spread
 from universal_transformer.decoding.generation import evaluating
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.collapse import collapse
-from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.memory_check import check_batches
 from universal_transformer.evaluation.report import BySupports, Confusion, Report, ScoreRow, Side
 from universal_transformer.evaluation.returns import add_returns
@@ -21,11 +22,10 @@ from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.evaluation.texts import check_packages
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.files import show
-from universal_transformer.models.roles import AnyFrameGenerator
+from universal_transformer.models.model import Model
 from universal_transformer.nn.config import MOST_STEPS
-from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Measure, Task
-from universal_transformer.typed import AtLeastOne, typed
+from universal_transformer.typed import AtLeastOne, check, typed
 
 Progress = Callable[[int, int], object]
 """Called with the examples done and all examples."""
@@ -57,13 +57,28 @@ LOGITS = 2**27
 """Most logits of a batch of a language model: half a gigabyte."""
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Which examples of a task: a part, a test set or a group of the test sets, and how many of each set."""
+
+    split: str = "test"
+    """"test" (all test sets), "validation", "train", or the name of one test set or group."""
+    limit: AtLeastOne | None = None
+    """So many examples of each set, evenly spread; None: all."""
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+TESTS = Selection()
+
+
 def evaluate(
     model: Model,
     task: Task,
+    examples: Selection = TESTS,
     *,
-    split: str = "test",
-    limit: int | None = None,
-    options: InferenceOptions | None = None,
+    options: DecodingOptions | None = None,
     batch_tokens: int = 16384,
     baseline: TrivialBaseline | None = None,
     progress: Progress | None = None,
@@ -95,28 +110,27 @@ def evaluate(
     | actions    | mean return of episodes in which the model acts, that of the expert in the same episodes, |
     |            | and share of examples with the expert's action (`evaluation.returns`)                     |
 
-    `split` is "test" (all test sets), "validation", "train", or the name of one test set; `limit` scores so many
-    examples of each set, evenly spread. The scores of a `baseline` stand next to those of the model, with a warning for
+    The scores of a `baseline` stand next to those of the model, with a warning for
     each test set on which the model is not better. Answers have the limit of length that prediction has, with a warning
     if some reach it. For exact matches they are not generated further than their targets, because a longer one is wrong
     anyway. Steps are counted over real source positions and over generated tokens. The batches change a figure only by
     rounding, and with several beams because a search continues to the longest target of its batch. UserError for an
     unknown split, no examples, or a model that does not fit the task.
     """
-    options = options or InferenceOptions()
+    options = options or DecodingOptions()
     check_call(model, task, options=options, batch_tokens=batch_tokens)
     scorer = Scorer(model, task.codec, task.metric, options)
-    sets, notes = select_examples(task, split=split, limit=limit)
+    sets, notes = select_examples(task, examples)
     batch_tokens = most_tokens(model, task, batch_tokens=batch_tokens)
     if task.metric in WRITTEN:
         notes.append(f"free-running output, {options.search_name}")
     sums, trivial = GroupSums(), GroupSums()
     done, total = 0, sum(map(len, sets.values()))
     with evaluating(model):
-        for name, examples in sets.items():
-            sampler = check_batches(model, sizes(examples), batch_tokens=max(1, batch_tokens // options.beams))
+        for name, found in sets.items():
+            sampler = check_batches(model, sizes(found), batch_tokens=max(1, batch_tokens // options.num_beams))
             for indices in sampler.epoch(0):
-                chosen = [examples[index] for index in indices]
+                chosen = [found[index] for index in indices]
                 sums.add(name, chosen, scorer(chosen))
                 if baseline is not None:
                     trivial.add(name, chosen, baseline.sums(chosen, metric=task.metric, codec=task.codec))
@@ -124,16 +138,16 @@ def evaluate(
                 if progress is not None:
                     progress(done, total)
             if name in task.episodes:
-                add_returns(name, sums, trivial, scorer=scorer, episodes=task.episodes[name], limit=limit)
+                add_returns(name, sums, trivial, scorer=scorer, episodes=task.episodes[name], limit=examples.limit)
     described = "" if baseline is None else baseline.describe(metric=task.metric, codec=task.codec)
-    report = dataclasses.replace(summarise(scorer, sums, trivial, task=task, split=split), baseline=described)
+    report = dataclasses.replace(summarise(scorer, sums, trivial, task=task, split=examples.split), baseline=described)
     # neither an exit, nor another threshold, nor a limit below that of training says anything about the halting unit
     own = (
-        options.exit is None
-        and options.halting_threshold is None
+        options.depth.exit is None
+        and options.depth.halting_threshold is None
         and options.step_limit(model) >= model.config.max_steps
     )
-    warnings = collapses(report, model, max_steps=options.max_steps) if own else []
+    warnings = collapses(report, model, max_steps=options.depth.max_steps) if own else []
     return dataclasses.replace(
         report,
         notes=(*task.notes, *notes, *options.notes(model)),
@@ -148,7 +162,7 @@ def most_tokens(model: Model, task: Task, *, batch_tokens: int) -> int:
     return batch_tokens
 
 
-def check_call(model: Model, task: Task, *, options: InferenceOptions, batch_tokens: int) -> None:
+def check_call(model: Model, task: Task, *, options: DecodingOptions, batch_tokens: int) -> None:
     """UserError for a model or options that do not fit the task."""
     architecture = model.config.architecture
     if architecture != ARCHITECTURES[task.metric]:
@@ -156,12 +170,11 @@ def check_call(model: Model, task: Task, *, options: InferenceOptions, batch_tok
             f"task {task.name} is scored by {task.metric}, which needs architecture "
             f'"{ARCHITECTURES[task.metric]}"; this model has "{architecture}"'
         )
-    if isinstance(model, AnyFrameGenerator) != (task.metric == "frames"):
-        writes = "frames" if isinstance(model, AnyFrameGenerator) else "tokens"
-        raise UserError(f"task {task.name} is scored by {task.metric}; this model writes {writes}")
+    if (model.writes == "frames") != (task.metric == "frames"):
+        raise UserError(f"task {task.name} is scored by {task.metric}; this model writes {model.writes}")
     check_packages(task)
-    if options.beams > 1 and task.metric not in WRITTEN:
-        raise UserError(f"beams={options.beams}: task {task.name} is scored without writing text; leave it out")
+    if options.num_beams > 1 and task.metric not in WRITTEN:
+        raise UserError(f"beams={options.num_beams}: task {task.name} is scored without writing text; leave it out")
     if options.max_new_tokens is not None and task.metric not in WRITTEN:
         raise UserError(
             f"max_new_tokens={options.max_new_tokens}: task {task.name} is scored without writing text; leave it out"
@@ -208,7 +221,7 @@ def summarise(scorer: Scorer, sums: GroupSums, trivial: GroupSums, *, task: Task
         task=task.name,
         metric=task.metric,
         split=split,
-        halting=scorer.model.config.halts or scorer.options.exit is not None,
+        halting=scorer.model.config.halts or scorer.options.depth.exit is not None,
         max_steps=limit,
         rows=tuple(row(*key, sums.groups[key], trivial.groups.get(key)) for key in ordered),
         totals=tuple(row(name, "", found, trivial_wholes.get(name)) for name, found in wholes.items()),
@@ -241,9 +254,10 @@ MOST_NAMED = 30
 """Names that an error lists."""
 
 
-def select_examples(task: Task, *, split: str, limit: int | None) -> tuple[dict[str, Sequence[Example]], list[str]]:
+def select_examples(task: Task, chosen: Selection) -> tuple[dict[str, Sequence[Example]], list[str]]:
     """Return the examples of a part, of a test set, or of a group of the test sets, and notes on what was left out."""
     sets: dict[str, Sequence[Example]]
+    split, limit = chosen.split, chosen.limit
     if split == "test":
         sets = dict(task.test)
     elif split in ("validation", "train"):
@@ -259,7 +273,6 @@ def select_examples(task: Task, *, split: str, limit: int | None) -> tuple[dict[
         raise UserError(
             f"split {show(split)}: allowed for task {task.name} are {', '.join(allowed[:MOST_NAMED])}{more}"
         )
-    typed(limit, AtLeastOne | None, where="limit")
     notes = []
     for name, examples in sets.items():
         if not len(examples):

@@ -8,8 +8,7 @@ from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.tensors import device_of
 from universal_transformer.execution.memory import check_memory
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.roles import AnyLanguageModel
-from universal_transformer.registry import Model
+from universal_transformer.models.model import Model
 
 
 def position_bytes(model: Model) -> int:
@@ -21,7 +20,7 @@ def position_bytes(model: Model) -> int:
     if not isinstance(config, ModelConfig):
         return 0
     numbers = 6 * config.sizes.width + config.sizes.filter_width
-    if isinstance(model, AnyLanguageModel):
+    if config.architecture == "language_model":
         numbers += 2 * config.vocabulary.size
     return numbers * next(model.parameters()).element_size()
 

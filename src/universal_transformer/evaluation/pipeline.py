@@ -10,22 +10,22 @@ from typing import Any, overload
 from universal_transformer.axes import Tensor
 from universal_transformer.data.example import Example
 from universal_transformer.decoding import GREEDY
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.calibration import calibrated, written_freely
-from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.words import with_words
 from universal_transformer.files import show
 from universal_transformer.models.generated import Generated
+from universal_transformer.models.model import Model
 from universal_transformer.models.pretrained import find_model
-from universal_transformer.models.roles import Generating
 from universal_transformer.pretrained_models import find
-from universal_transformer.registry import Model, load_pretrained
+from universal_transformer.registry import load_pretrained
 from universal_transformer.tasks import load_codec
 from universal_transformer.tasks.facts import FactCodec
 from universal_transformer.tasks.task import Codec, Prediction
 
-AS_TRAINED = InferenceOptions()
+AS_TRAINED = DecodingOptions()
 Text = str | tuple[str, ...]
 """One input as a line of a file has it, or its columns. Of stories: the lines of a story that ends with a question."""
 
@@ -37,30 +37,28 @@ class Pipeline:
     >>> add = load("addition")
     >>> add("123+456").text
     '579'
-    >>> [answer.text for answer in add(["95+17", "1+2"], options=InferenceOptions(beams=4))]
+    >>> [answer.text for answer in add(["95+17", "1+2"], options=DecodingOptions(beams=4))]
     ['112', '3']
     """
 
     model: Model
     codec: Codec
-    options: InferenceOptions = AS_TRAINED
+    options: DecodingOptions = AS_TRAINED
     """Of calls that name no others: the depth that the run was calibrated to, or else that of training."""
     note: str = ""
     """Why the depth is that of a calibration, or why it is not although there is one."""
 
     @overload
-    def __call__(
-        self, texts: Text, *, options: InferenceOptions | None = ..., num_choices: int = ...
-    ) -> Prediction: ...
+    def __call__(self, texts: Text, *, options: DecodingOptions | None = ..., num_choices: int = ...) -> Prediction: ...
     @overload
     def __call__(
-        self, texts: list[Text] | list[str], *, options: InferenceOptions | None = ..., num_choices: int = ...
+        self, texts: list[Text] | list[str], *, options: DecodingOptions | None = ..., num_choices: int = ...
     ) -> list[Prediction]: ...
     def __call__(
         self,
         texts: Text | list[Text] | list[str],
         *,
-        options: InferenceOptions | None = None,
+        options: DecodingOptions | None = None,
         num_choices: int = 3,
     ) -> Prediction | list[Prediction]:
         """Return the prediction for a text, or a list of predictions for a list of texts.
@@ -87,10 +85,10 @@ class Pipeline:
 
         UserError for a classifier, and for what the model refuses.
         """
-        if not isinstance(self.model, Generating):
+        if self.model.writes != "tokens":
             raise UserError(f"{type(self.model).__name__} writes no sequences: call the pipeline itself for a class")
-        depth = {name: getattr(self.options, name) for name in ("max_steps", "halting_threshold", "exit")}
-        greedy = InferenceOptions(beams=options.get("beams", 1), sampling=options.get("sampling", GREEDY)).is_greedy
+        depth = {name: getattr(self.options.depth, name) for name in ("max_steps", "halting_threshold", "exit")}
+        greedy = DecodingOptions(beams=options.get("beams", 1), sampling=options.get("sampling", GREEDY)).is_greedy
         if (greedy or not self.note) and all(options.get(name) is None for name in depth):
             options |= depth
         return self.model.generate(source, **options)
@@ -125,11 +123,10 @@ def load(run: str | Path, *, device: str = "cpu", calibration: bool = True) -> P
         model = model.to(device)
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"device={device!r}: {str(error).splitlines()[0]}") from None
-    if isinstance(model, Generating):
-        model.codec = codec
+    model.codec = codec
     if not calibration:
         return Pipeline(model=model, codec=codec)
-    options, note = calibrated(find(run), InferenceOptions(), model=folder, unlike=written_freely(model.config))
+    options, note = calibrated(find(run), DecodingOptions(), model=folder, unlike=written_freely(model.config))
     return Pipeline(model=model, codec=codec, options=options, note=note)
 
 

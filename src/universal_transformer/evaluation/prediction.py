@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from universal_transformer.data.batch import collate
-from universal_transformer.data.example import PADDING, Example, has_numbers, size
+from universal_transformer.data.example import PADDING, Example, size
 from universal_transformer.data.tokenizer import END, SPECIAL
-from universal_transformer.decoding import Generated, Request, generate_stream
+from universal_transformer.decoding import Generated, generate_frames, search
 from universal_transformer.decoding.generation import Source, evaluating, prepared, steps_of
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.memory_check import check_batches
 from universal_transformer.evaluation.tensors import (
     device_of,
@@ -22,19 +22,7 @@ from universal_transformer.evaluation.tensors import (
     target_ids,
 )
 from universal_transformer.evaluation.words import source_names
-from universal_transformer.execution import policy
-from universal_transformer.execution.stream import stream_obstacle
-from universal_transformer.models.components import ENCODERS
-from universal_transformer.models.encoder_decoder import EncoderDecoder
-from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.roles import (
-    AnyClassifier,
-    AnyEncoderDecoder,
-    AnyFrameGenerator,
-    AnyLanguageModel,
-    AnyTagger,
-)
-from universal_transformer.registry import Model
+from universal_transformer.models.model import Model
 from universal_transformer.tasks.codecs import FileWriter
 from universal_transformer.tasks.task import Codec, Prediction, Token
 from universal_transformer.typed import AtLeastOne, typed
@@ -47,7 +35,7 @@ def predict(
     codec: Codec,
     examples: Iterable[Example],
     *,
-    options: InferenceOptions | None = None,
+    options: DecodingOptions | None = None,
     num_choices: int = 3,
     batch_tokens: int = 16384,
     window: int = WINDOW,
@@ -69,12 +57,12 @@ def predict(
     batched by length under `batch_tokens` positions. Sampling for an example depends on its number only, so that
     batches change no answer.
     """
-    options = options or InferenceOptions()
+    options = options or DecodingOptions()
     for name, value in (("num_choices", num_choices), ("window", window), ("batch_tokens", batch_tokens)):
         typed(value, AtLeastOne, where=name)
-    if model.config.architecture in ENCODERS and (options.beams > 1 or options.sampling.temperature > 0):
+    if model.writes == "classes" and not options.is_greedy:
         raise UserError(
-            f"beams={options.beams}, temperature={options.sampling.temperature:g}: a {model.config.architecture} "
+            f"beams={options.num_beams}, temperature={options.sampling.temperature:g}: a {model.config.architecture} "
             "writes no text to search or to sample; leave them out"
         )
     options.check(model)
@@ -86,11 +74,16 @@ def predict(
 class _Predictor:
     model: Model
     codec: Codec
-    options: InferenceOptions
+    options: DecodingOptions
     num_choices: int
     batch_tokens: int
     names: dict[int, str] = field(default_factory=dict)
     """Tokens of answers as text, once each."""
+
+    @property
+    def _continues(self) -> bool:
+        """Whether answers continue prompts, which are the targets of examples."""
+        return self.model.config.architecture == "language_model"
 
     def predictions(self, examples: Iterator[Example], *, window: int) -> Iterator[Prediction]:
         """Yield the predictions of each window of examples when the window is full."""
@@ -98,42 +91,31 @@ class _Predictor:
         while chunk := list(islice(examples, window)):
             sizes = [self._positions(example) for example in chunk]
             sampler = check_batches(self.model, sizes, batch_tokens=self.batch_tokens)
-            generated = self._continuous(chunk, sizes=sizes, first=first)
             found: dict[int, Prediction] = {}
             with evaluating(self.model):
                 ready = dataclasses.replace(self, model=prepared(self.model))
                 for indices in sampler.epoch(0):
                     batch = [chunk[index] for index in indices]
-                    answers = ready.answer(batch, [first + index for index in indices], generated)
+                    answers = ready.answer(batch, [first + index for index in indices])
                     found |= zip(indices, answers, strict=True)
             first += len(chunk)
             yield from (found[index] for index in range(len(chunk)))
 
-    def answer(
-        self, examples: Sequence[Example], numbers: Sequence[int], generated: Mapping[int, Generated]
-    ) -> list[Prediction]:
-        """Return the answers to examples of these numbers; `generated` has the outputs that exist already."""
+    def answer(self, examples: Sequence[Example], numbers: Sequence[int]) -> list[Prediction]:
+        """Return the answers to examples of these numbers."""
         model = self.model
-        if isinstance(model, AnyClassifier):
-            return self._classes(model, examples)
-        if isinstance(model, AnyTagger):
-            return self._tags(model, examples)
-        if isinstance(model, AnyFrameGenerator):
-            return self._frames(model, examples)
-        if generated:
-            found = [[generated[number]] for number in numbers]
-        else:
-            source: Source | None = (
-                [_given(model, example) for example in examples]
-                if isinstance(model, AnyLanguageModel)
-                else collate(examples, indices=numbers).to(device_of(model)).source
-            )
-            assert source is not None
-            found = self.options.generate(model, source, indices=numbers, num_results=self.num_choices)
-        if isinstance(model, AnyLanguageModel):
-            steps = self._prompt_steps(model, examples)
-        else:
-            steps = [best[0].source_steps for best in found]
+        if model.writes == "classes":
+            return self._tags(examples) if model.config.architecture == "tagger" else self._classes(examples)
+        if model.writes == "frames":
+            return self._frames(examples)
+        source: Source | None = (
+            [list(target_ids(example)) for example in examples]
+            if self._continues
+            else collate(examples, indices=numbers).to(device_of(model)).source
+        )
+        assert source is not None
+        found = search(model, source, self.options, indices=numbers, num_results=self.num_choices)
+        steps = self._prompt_steps(examples) if self._continues else [best[0].source_steps for best in found]
         return [
             Prediction(
                 text=self.codec.render(best[0].tokens),
@@ -170,41 +152,18 @@ class _Predictor:
     def _positions(self, example: Example) -> int:
         """Return the positions of an example in memory, its longest output included."""
         given = max(1, size(example))
-        if isinstance(self.model, AnyClassifier | AnyTagger):
+        if self.model.writes == "classes":
             return given
         most = self.options.max_new_tokens
-        return (given + (self.model.config.generation.limit(given) if most is None else most)) * self.options.beams
+        return (given + (self.model.config.generation.limit(given) if most is None else most)) * self.options.num_beams
 
-    def _continuous(self, examples: Sequence[Example], *, sizes: Sequence[int], first: int) -> dict[int, Generated]:
-        """Return outputs by number of the example, where continuous batching serves a halting decoder; else nothing."""
-        model, options = self.model, self.options
-        if not isinstance(model, EncoderDecoder | LanguageModel) or options.beams > 1 or has_numbers(examples[0]):
-            return {}
-        recurrence = model.target.recurrence
-        if (
-            len(examples) <= policy.PROBED_REQUESTS
-            or (recurrence.halting is None and options.exit is None)
-            or stream_obstacle(recurrence, depth=model.target.depth(exit=options.exit)) is not None
-        ):
-            return {}
-        longest_first = sorted(range(len(examples)), key=lambda index: -sizes[index])
-        requests = [Request(first + index, _given(model, examples[index])) for index in longest_first]
-        found = generate_stream(
-            model,
-            requests,
-            slots=min(len(examples), max(1, self.batch_tokens // max(sizes))),
-            capacity=max(sizes) + 2,  # the start token of a prompt, and twice that among the new tokens
-            options=options.decoding,
-        )
-        return dict(found)
-
-    def _classes(self, model: AnyClassifier, examples: Sequence[Example]) -> list[Prediction]:
-        batch = collate(examples, indices=range(len(examples))).to(device_of(model))
+    def _classes(self, examples: Sequence[Example]) -> list[Prediction]:
+        batch = collate(examples, indices=range(len(examples))).to(device_of(self.model))
         assert batch.source is not None
-        output = self.options.run(model, batch.source)
+        output = self.options.run(self.model, batch.source)
         scores = finite(output.logits).double().log_softmax(-1)
         best, classes = scores.topk(min(self.num_choices, scores.shape[-1]), dim=-1)
-        steps = steps_of(output.encoder, real=real_positions(model, batch.source))
+        steps = steps_of(output.encoder, real=real_positions(self.model, batch.source))
         found = []
         for example, values, names, taken in zip(examples, best.tolist(), classes.tolist(), steps, strict=True):
             choices = [(self.codec.render(name), value) for name, value in zip(names, values, strict=True)]
@@ -212,13 +171,13 @@ class _Predictor:
             found.append(Prediction(text=choices[0][0], score=choices[0][1], tokens=tokens, choices=choices))
         return found
 
-    def _tags(self, model: AnyTagger, examples: Sequence[Example]) -> list[Prediction]:
+    def _tags(self, examples: Sequence[Example]) -> list[Prediction]:
         """Return the classes of all positions. A class that is the target of a position is kept: it was given."""
-        batch = collate(examples, indices=range(len(examples))).to(device_of(model))
+        batch = collate(examples, indices=range(len(examples))).to(device_of(self.model))
         assert batch.source is not None
-        output = self.options.run(model, batch.source)
+        output = self.options.run(self.model, batch.source)
         values, best = finite(output.logits).double().log_softmax(-1).max(dim=-1)
-        steps = steps_of(output.encoder, real=real_positions(model, batch.source))
+        steps = steps_of(output.encoder, real=real_positions(self.model, batch.source))
         found = []
         for example, scores, ids, taken in zip(examples, values.tolist(), best.tolist(), steps, strict=True):
             length = len(example.source)
@@ -234,9 +193,9 @@ class _Predictor:
             found.append(Prediction(text=text, score=score, tokens=tokens, output=written, choices=[(text, score)]))
         return found
 
-    def _frames(self, model: AnyFrameGenerator, examples: Sequence[Example]) -> list[Prediction]:
+    def _frames(self, examples: Sequence[Example]) -> list[Prediction]:
         """Return frames as the content of files; the tokens of an answer are its positions."""
-        source = collate(examples, indices=range(len(examples))).to(device_of(model)).source
+        source = collate(examples, indices=range(len(examples))).to(device_of(self.model)).source
         assert source is not None
         assert isinstance(self.codec, FileWriter), "frames are no text"
         return [
@@ -248,19 +207,13 @@ class _Predictor:
                 output=[Token(f"{place}", steps) for place, steps in enumerate(row.steps)],
                 content=self.codec.content(row.frames),
             )
-            for example, row in zip(examples, self.options.generate_frames(model, source), strict=True)
+            for example, row in zip(examples, generate_frames(self.model, source, self.options), strict=True)
         ]
 
-    def _prompt_steps(self, model: AnyLanguageModel, examples: Sequence[Example]) -> list[list[float]]:
+    def _prompt_steps(self, examples: Sequence[Example]) -> list[list[float]]:
         """N of the positions that predict the tokens of each prompt."""
         if not any(example.target for example in examples):
             return [[] for _ in examples]
-        batch = collate(examples, indices=range(len(examples))).to(device_of(model))
-        output = self.options.run(model, batch.target)
-        return steps_of(output.decoder, real=batch.target != model.config.vocabulary.padding_id)
-
-
-def _given(model: AnyEncoderDecoder | AnyLanguageModel, example: Example) -> list[int]:
-    if isinstance(model, AnyLanguageModel):
-        return list(target_ids(example))
-    return [token for token in example.source if isinstance(token, int)]
+        batch = collate(examples, indices=range(len(examples))).to(device_of(self.model))
+        output = self.options.run(self.model, batch.target)
+        return steps_of(output.decoder, real=batch.target != self.model.config.vocabulary.padding_id)

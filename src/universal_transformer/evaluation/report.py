@@ -17,7 +17,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, read_json, show, show_path, write_json
 from universal_transformer.nn.config import MOST_STEPS
 from universal_transformer.tasks.task import Measure
-from universal_transformer.typed import ADDED, NumberOf, typed
+from universal_transformer.typed import NumberOf, typed
 
 MOST_COUNTED, LARGEST_SCORE = 2**53, 1e305
 MOST_CLASSES, LONGEST_NAME = 12, 16  # of a confusion matrix that is printed
@@ -123,9 +123,9 @@ class ScoreRow:
     """By name in `METRICS`."""
     steps: tuple[StepCounts, ...]
     """Of the encoder, the decoder, or both."""
-    baseline: dict[str, float] = field(default_factory=dict, metadata=ADDED)
+    baseline: dict[str, float] = field(default_factory=dict)
     """The same scores of answers that need no model; empty if the baseline is not known."""
-    unfinished: NumberOf = field(default=0, metadata=ADDED)
+    unfinished: NumberOf = 0
     """Answers that reached the limit of their length without an end."""
 
     @property
@@ -169,11 +169,11 @@ class Report:
     totals: tuple[ScoreRow, ...]
     """One for each test set as a whole."""
     steps_by_supports: tuple[BySupports, ...] = ()
-    confusion: tuple[Confusion, ...] = field(default=(), metadata=ADDED)
+    confusion: tuple[Confusion, ...] = ()
     """The cells of the confusion matrix that are not 0, for the metrics "classes" and "tags"."""
     signatures: dict[str, str] = field(default_factory=dict)
     """How a score was computed, as its library (sacreBLEU) writes it."""
-    baseline: str = field(default="", metadata=ADDED)
+    baseline: str = ""
     """How the baseline of the rows answers, in words."""
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -16,10 +16,10 @@ from universal_transformer.axes import Float, Tensor
 from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.tokenizer import UNKNOWN
-from universal_transformer.decoding import Generated
+from universal_transformer.decoding import Generated, generate_frames, search
 from universal_transformer.decoding.generation import free_positions, steps_of
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.evaluation.report import Side
 from universal_transformer.evaluation.scores import ScoreSums, class_sums, position_sums
 from universal_transformer.evaluation.tensors import (
@@ -29,15 +29,7 @@ from universal_transformer.evaluation.tensors import (
     target_ids,
 )
 from universal_transformer.evaluation.texts import answer_text, sequence_sums, text_sums
-from universal_transformer.models.roles import (
-    AnyClassifier,
-    AnyEncoderDecoder,
-    AnyFrameGenerator,
-    AnyLanguageModel,
-    AnyTagger,
-    NonAutoregressive,
-)
-from universal_transformer.registry import Model
+from universal_transformer.models.model import Model
 from universal_transformer.tasks.task import Codec, Measure
 
 Logits = Float[Tensor, "batch target classes"]
@@ -50,55 +42,47 @@ class Scorer:
     model: Model
     codec: Codec
     metric: Measure
-    options: InferenceOptions
+    options: DecodingOptions
     whole: bool = False
     """Whether `answer` has all tokens of an answer where those after the length of its target decide no score."""
 
     def __call__(self, examples: Sequence[Example]) -> list[ScoreSums]:
-        match self.model:
-            case AnyClassifier() as model:
-                return self._classes(model, examples)
-            case AnyTagger() as model:
-                return self._positions(model, examples)
-            case AnyFrameGenerator() as model:
-                return self._frames(model, examples)
-            case AnyLanguageModel() as model if self.metric == "ranking":
-                return self._ranks(model, examples)
-            case AnyLanguageModel() as model:
-                return self._tokens(model, examples)
-            case model if self.metric == "intensities":
-                return self._intensities(model, examples)
-            case model:
-                return self._sequences(model, examples)
+        model = self.model
+        if model.writes == "classes":
+            at_positions = model.config.architecture == "tagger"
+            return self._positions(examples) if at_positions else self._classes(examples)
+        if model.writes == "frames":
+            return self._frames(examples)
+        if model.config.architecture == "language_model":
+            return self._ranks(examples) if self.metric == "ranking" else self._tokens(examples)
+        return self._intensities(examples) if self.metric == "intensities" else self._sequences(examples)
 
     def _batch(self, examples: Sequence[Example]) -> Batch:
         return collate(examples, indices=range(len(examples))).to(device_of(self.model))
 
-    def _classes(self, model: AnyClassifier, examples: Sequence[Example]) -> list[ScoreSums]:
+    def _classes(self, examples: Sequence[Example]) -> list[ScoreSums]:
         return [
             class_sums(example, answer, metric=self.metric, steps=steps)
-            for example, answer, steps in self._answers(model, examples)
+            for example, answer, steps in self._answers(examples)
         ]
 
-    def _positions(self, model: AnyTagger, examples: Sequence[Example]) -> list[ScoreSums]:
+    def _positions(self, examples: Sequence[Example]) -> list[ScoreSums]:
         return [
             position_sums(example, answers[: len(example.source)], metric=self.metric, steps=steps)
-            for example, answers, steps in self._answers(model, examples)
+            for example, answers, steps in self._answers(examples)
         ]
 
-    def _answers(
-        self, model: AnyClassifier | AnyTagger, examples: Sequence[Example]
-    ) -> Iterator[tuple[Example, Any, dict[Side, Counter[int]]]]:
+    def _answers(self, examples: Sequence[Example]) -> Iterator[tuple[Example, Any, dict[Side, Counter[int]]]]:
         """Return each example with the likeliest class, or that of each position, and the steps of its positions."""
         batch = self._batch(examples)
         assert batch.source is not None
-        output = self.options.run(model, batch.source)
+        output = self.options.run(self.model, batch.source)
         given = finite(output.logits).argmax(-1).tolist()
-        taken = steps_of(output.encoder, real=real_positions(model, batch.source))
+        taken = steps_of(output.encoder, real=real_positions(self.model, batch.source))
         for example, answer, steps in zip(examples, given, taken, strict=True):
             yield example, answer, {"encoder": Counter(map(int, steps))}
 
-    def _sequences(self, model: AnyEncoderDecoder | NonAutoregressive, examples: Sequence[Example]) -> list[ScoreSums]:
+    def _sequences(self, examples: Sequence[Example]) -> list[ScoreSums]:
         batch = self._batch(examples)
         assert batch.source is not None
         options, limits = self.options, [self._limit(example) for example in examples]
@@ -107,7 +91,7 @@ class Scorer:
             bounds = [min(limit, len(target_ids(one))) for limit, one in zip(limits, examples, strict=True)]
             lengths = limits if self.whole else bounds
             options = dataclasses.replace(options, max_new_tokens=max(lengths))
-        found = [best[0] for best in options.generate(model, batch.source)]
+        found = [best[0] for best in search(self.model, batch.source, options)]
         result = []
         for example, whole, limit, length, bound in zip(examples, found, limits, lengths, bounds, strict=True):
             answer, output = cut(whole, length=length), cut(whole, length=bound)
@@ -116,7 +100,7 @@ class Scorer:
             else:
                 text = answer_text(output.tokens, codec=self.codec)
                 sums = text_sums(text, example, metric=self.metric, codec=self.codec)
-            decoder = map(int, output.token_steps if model.config.max_steps else ())
+            decoder = map(int, output.token_steps if self.model.config.max_steps else ())
             sums.steps = {"encoder": Counter(map(int, output.source_steps)), "decoder": Counter(decoder)}
             sums.answer = tuple(answer.tokens)
             at_limit = self.metric != "sequence" or len(output.tokens) >= limit
@@ -124,13 +108,13 @@ class Scorer:
             result.append(sums)
         return result
 
-    def _intensities(self, model: Model, examples: Sequence[Example]) -> list[ScoreSums]:
+    def _intensities(self, examples: Sequence[Example]) -> list[ScoreSums]:
         """Return what the probabilities of the pixels of each picture add, given its text and the pixels before."""
         batch = self._batch(examples)
         assert batch.source is not None
-        output = self.options.run(model, batch.source, batch.target)
+        output = self.options.run(self.model, batch.source, batch.target)
         nats = cross_entropy(finite(output.logits).float().transpose(1, 2), batch.target, reduction="none").double()
-        read = steps_of(output.encoder, real=real_positions(model, batch.source))
+        read = steps_of(output.encoder, real=real_positions(self.model, batch.source))
         written = steps_of(output.decoder, real=torch.ones_like(batch.target, dtype=torch.bool))
         return [
             ScoreSums(
@@ -140,13 +124,13 @@ class Scorer:
             for total, of_text, of_pixels in zip(nats.sum(1).tolist(), read, written, strict=True)
         ]
 
-    def _frames(self, model: AnyFrameGenerator, examples: Sequence[Example]) -> list[ScoreSums]:
+    def _frames(self, examples: Sequence[Example]) -> list[ScoreSums]:
         """Return the differences of the frames given those before, and whether frames written freely stop."""
         batch = self._batch(examples)
         assert batch.source is not None
-        output = self.options.run(model, batch.source, batch.target)
+        output = self.options.run(self.model, batch.source, batch.target)
         difference = (finite(output.frames).double() - batch.target).abs().mean(-1)
-        written = self.options.generate_frames(model, batch.source)
+        written = generate_frames(self.model, batch.source, self.options)
         return [
             ScoreSums(
                 sums={
@@ -161,22 +145,16 @@ class Scorer:
         ]
 
     def _limit(self, example: Example) -> int:
-        """Return how many tokens the answer may have, as in prediction.
-
-        Exact matches of a model of an earlier version, which has no limit of its own, are limited by their targets.
-        """
-        config, given = self.model.config.generation, len(example.source)
+        """Return how many tokens the answer may have, as in prediction."""
         if self.options.max_new_tokens is not None:
             return self.options.max_new_tokens
-        limit = config.limit(given)
-        if self.metric == "sequence" and not config.max_new_tokens:
-            limit = max(limit, len(target_ids(example)) + 1)
+        limit = self.model.config.generation.limit(len(example.source))
         free = free_positions(self.model.config, fed=1)
         return limit if free is None else min(limit, free)
 
-    def _tokens(self, model: AnyLanguageModel, examples: Sequence[Example]) -> list[ScoreSums]:
+    def _tokens(self, examples: Sequence[Example]) -> list[ScoreSums]:
         batch = self._batch(examples)
-        output = self.options.run(model, batch.target)
+        output = self.options.run(self.model, batch.target)
         real = batch.target != PADDING
         scored = real
         if self.metric == "last_word":
@@ -209,20 +187,20 @@ class Scorer:
                 one.sums |= {"known": known, "known_nats": known * one.sums["nats"]}
         return result
 
-    def _ranks(self, model: AnyLanguageModel, examples: Sequence[Example]) -> list[ScoreSums]:
+    def _ranks(self, examples: Sequence[Example]) -> list[ScoreSums]:
         """Whether the text with the right form (the target) is likelier than the one with a wrong form (the source)."""
         right = [target_ids(example) for example in examples]
         wrong = [tuple(id_ for id_ in example.source if isinstance(id_, int)) for example in examples]
         if not all(wrong):
             raise UserError("these are single texts: ranking needs texts with a right and a wrong form each")
-        logits, steps = self._logits(model, right)
+        logits, steps = self._logits(right)
         if all(good[:-1] == bad[:-1] for good, bad in zip(right, wrong, strict=True)):
             # of two texts that differ in their last word, the likelier one has the larger logit there
             ends = [logits[row, len(ids) - 1] for row, ids in enumerate(right)]
             pairs = zip(ends, right, wrong, strict=True)
             above = [bool(end[good[-1]] > end[bad[-1]]) for end, good, bad in pairs]
         else:
-            others, _ = self._logits(model, wrong)
+            others, _ = self._logits(wrong)
             sums = zip(log_probabilities(logits, right), log_probabilities(others, wrong), strict=True)
             above = [good > bad for good, bad in sums]
         return [
@@ -230,9 +208,9 @@ class Scorer:
             for hit, taken in zip(above, steps, strict=True)
         ]
 
-    def _logits(self, model: AnyLanguageModel, texts: Sequence[tuple[int, ...]]) -> tuple[Logits, list[list[float]]]:
+    def _logits(self, texts: Sequence[tuple[int, ...]]) -> tuple[Logits, list[list[float]]]:
         batch = self._batch([Example(source=(), target=text) for text in texts])
-        output = self.options.run(model, batch.target)
+        output = self.options.run(self.model, batch.target)
         return finite(output.logits), steps_of(output.decoder, real=batch.target != PADDING)
 
 

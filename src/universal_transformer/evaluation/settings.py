@@ -7,34 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.inference import InferenceOptions
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import Exit
-from universal_transformer.registry import Model
+from universal_transformer.models.model import Model
+from universal_transformer.nn.config import load_object
+from universal_transformer.rules import EXITS, Exit
+from universal_transformer.rules.choices import stops_at
+from universal_transformer.rules.exits import ExitRule
 from universal_transformer.typed import Range
 
-DepthRule = Literal[
-    "max_steps", "halting_threshold", "state_change", "second_difference", "output_change", "confidence"
-]
-"""What ends the depth of a position: the number of steps, the threshold of a halting model, or an exit (`nn.exits`)."""
+DepthRule = Literal["max_steps", "halting_threshold", "state_change", "output_change", "confidence"]
+"""What ends the depth of a position: the number of steps, the threshold of a halting model, or an exit."""
 RULES: tuple[DepthRule, ...] = get_args(DepthRule)
-
-
-def _ratios(first: float, last: float) -> list[float]:
-    """Return 20 numbers from `first` to `last` in equal ratios."""
-    return [first * (last / first) ** (place / 19) for place in range(20)]
 
 
 SHARES = tuple(round(0.95 - 0.05 * place, 2) for place in range(19))
 """Thresholds of a halting model that are tried, as shares of its own."""
-THRESHOLDS: Mapping[str, tuple[float, ...]] = {
-    "state_change": tuple(float(f"{change:.3g}") for change in _ratios(0.01, 1.0)),
-    "second_difference": tuple(float(f"{change:.3g}") for change in _ratios(0.01, 1.0)),
-    "output_change": tuple(float(f"{change:.3g}") for change in _ratios(1e-4, 1.0)),
-    "confidence": tuple(round(odds / (1 + odds), 4) for odds in _ratios(2000.0, 0.25)),
-}
-"""Thresholds of exits that are tried, the nearest to full depth first: confidence from 0.9995 to 0.2."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +40,16 @@ class Setting:
     def __str__(self) -> str:
         return f"{self.rule} {self.value:g}"
 
-    def of(self, options: InferenceOptions) -> InferenceOptions:
+    def of(self, options: DecodingOptions) -> DecodingOptions:
         """Return the options of a call with this depth."""
         match self.rule:
             case "max_steps":
-                return dataclasses.replace(options, max_steps=int(self.value))
+                depth = dataclasses.replace(options.depth, max_steps=int(self.value))
             case "halting_threshold":
-                return dataclasses.replace(options, halting_threshold=self.value)
+                depth = dataclasses.replace(options.depth, halting_threshold=self.value)
             case kind:
-                return dataclasses.replace(options, exit=Exit(kind, self.value))
+                depth = dataclasses.replace(options.depth, exit=Exit(kind, self.value))
+        return dataclasses.replace(options, depth=depth)
 
 
 def settings_of(model: Model, rule: DepthRule) -> tuple[Setting, ...]:
@@ -70,7 +60,7 @@ def settings_of(model: Model, rule: DepthRule) -> tuple[Setting, ...]:
     """
     settings = tuple(Setting(rule, value) for value in _values(model, rule))
     for setting in settings[:1]:
-        setting.of(InferenceOptions()).check(model)
+        setting.of(DecodingOptions()).check(model)
     return settings
 
 
@@ -85,9 +75,10 @@ def _values(model: Model, rule: DepthRule) -> tuple[float, ...]:
         case "max_steps":
             return tuple(float(steps) for steps in range(min(sides) - (len(sides) == 1), 0, -1))
         case "halting_threshold":
-            return tuple(round(share * config.halting.stops_at, 6) for share in SHARES)
+            return tuple(round(share * stops_at(config.halting), 6) for share in SHARES)
         case kind:
-            return THRESHOLDS[kind]
+            found: type[ExitRule] = load_object(EXITS[kind])
+            return found.tried
 
 
 def served(model: Model, *, wanted: DepthRule | None = None) -> Mapping[DepthRule, tuple[Setting, ...]]:

@@ -10,7 +10,7 @@ from universal_transformer.axes import Bool, Float, Tensor
 from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
 from universal_transformer.models.inputs import padding_of
-from universal_transformer.registry import Model
+from universal_transformer.models.model import Model
 
 
 def real_positions(model: Model, source: Tensor) -> Bool[Tensor, "batch source"]:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -30,7 +30,7 @@ from universal_transformer.tasks.pairs import PairsCodec
 from universal_transformer.tasks.pictures import FIRST
 from universal_transformer.tasks.task import Codec, Measure
 from universal_transformer.tasks.trees import flat
-from universal_transformer.typed import ADDED, AtLeastOne, NumberOf, typed
+from universal_transformer.typed import AtLeastOne, NumberOf, typed
 
 MOST_SHOWN = 40
 COUNTED = 10_000
@@ -59,9 +59,9 @@ class TrivialBaseline:
     """How often each class, or each token of the target vocabulary, occurs in the targets, by id."""
     target: tuple[NumberOf, ...] = ()
     """The most frequent target with its end id; empty for classes, for pictures and for a language model."""
-    neighbours: NeighbourTable | None = field(default=None, metadata=ADDED)
+    neighbours: NeighbourTable | None = None
     """Of pictures."""
-    stride: AtLeastOne = field(default=1, metadata=ADDED)
+    stride: AtLeastOne = 1
     """Frames of a position, of a model that writes frames."""
 
     @classmethod
@@ -91,9 +91,7 @@ class TrivialBaseline:
 
     def save(self, path: Path) -> None:
         """Write a JSON file."""
-        pictures = {} if self.neighbours is None else {"neighbours": dataclasses.asdict(self.neighbours)}
-        frames = {} if self.stride == 1 else {"stride": self.stride}
-        write_json(path, {"counts": self.counts, "target": self.target, **pictures, **frames})
+        write_json(path, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: Path, config: BaseConfig) -> TrivialBaseline:

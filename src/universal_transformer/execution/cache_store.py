@@ -9,10 +9,10 @@ at step ``t`` reads one slot and does not depend on which positions have halted.
 import torch
 
 from universal_transformer.axes import Float, Index, Int, KeysAndValues, Rows, Tensor
+from universal_transformer.execution.cache import KeyValueCache
 from universal_transformer.execution.projection import HaltedProjection
 from universal_transformer.execution.rows import Angles, rotate_rows
 from universal_transformer.nn.attention import SelfAttention
-from universal_transformer.nn.cache import KeyValueCache
 
 RowKeys = Float[Tensor, "row heads stored head"]
 
@@ -91,7 +91,7 @@ class CacheStore:
 
     def keys_at(self, step: int, *, stored: int) -> tuple[RowKeys, RowKeys]:
         """Keys and values of all sequences at one step, of the first ``stored`` positions."""
-        return self.cache.layer(self.first + step * self.stride).heads(stored)
+        return self.cache.heads(self.first + step * self.stride, stored=stored)
 
     def keys_of(self, slot: Index, *, stored: int) -> tuple[RowKeys, RowKeys]:
         """Keys and values in the slots of rows, of the first ``stored`` positions."""

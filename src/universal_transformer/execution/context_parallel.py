@@ -10,7 +10,7 @@ exchanged, so that the mean over processes of the gradients of a parameter is it
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -19,17 +19,11 @@ from torch import distributed, nn
 from torch.autograd import Function
 from torch.nn.functional import pad
 
-from universal_transformer.axes import Bool, Float, Heads, Padding, PerPosition, States, Tensor
+from universal_transformer.axes import Bool, Heads, Padding, PerPosition, States, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.execution.recompute import Recompute, compute
-from universal_transformer.nn.attention import causal_mask
-from universal_transformer.nn.cache import AllHeads
-from universal_transformer.nn.context import AttentionContext
-from universal_transformer.nn.coordinates import PositionEncoding
-from universal_transformer.nn.halting import PaddedSequences
-from universal_transformer.nn.progress import Depth, HaltingProgress
-from universal_transformer.nn.recurrence import Executor, Recurrence
-from universal_transformer.nn.trace import Trace
+from universal_transformer.nn.context import AllHeads, Context, PositionEncoding, causal_mask
+from universal_transformer.nn.halting import Made, Progress
+from universal_transformer.nn.recurrence import Loop, Recurrence, depth_loop
 
 
 def make_context_parallel(module: nn.Module) -> None:
@@ -45,14 +39,14 @@ def make_context_parallel(module: nn.Module) -> None:
         if (reason := context_parallel_obstacle(part)) is not None:
             raise UserError(f"positions cannot be spread over processes: {reason}")
     for part in found:
-        part.executor = ContextParallelLoop(otherwise=part.executor)
+        part.loop = ContextParallelLoop(otherwise=part.loop)
 
 
 def context_parallel_obstacle(recurrence: Recurrence) -> str | None:
     """Why processes cannot share the positions of a recurrence; None if they can."""
-    if not all(getattr(block.transition, "pointwise", False) for block in recurrence.layers):
+    if not all(getattr(block.transition, "pointwise", False) for block in recurrence.blocks):
         return "the transition computes a position from its neighbours, which another process may have"
-    if recurrence.coordinates.shift_by_step:
+    if not recurrence.coordinates.pointwise:
         return "positions are shifted at every step by a part of the length"
     return None
 
@@ -77,13 +71,12 @@ class Gather(Function):
 class Shard:
     """The positions of one call that this process computes: ⌈n / P⌉ of n, the last of which may be padding.
 
-    ``num_keys``: how many positions they may attend to. ``recompute``: exchanged keys and values are exchanged again in
-    the backward pass instead of being kept.
+    ``num_keys``: how many positions they may attend to.
     """
 
-    def __init__(self, length: int, *, causal: bool, padding: Padding | None, recompute: Recompute | None) -> None:
+    def __init__(self, length: int, context: Context) -> None:
         rank, size = distributed.get_rank(), distributed.get_world_size()
-        self.length, self.padding, self.recompute = length, padding, recompute
+        self.length, self.all, causal = length, context, context.causal
         self.share = -(-length // size)
         self.begin = min(length, rank * self.share)
         self.end = min(length, self.begin + self.share)
@@ -102,24 +95,20 @@ class Shard:
         parts: Tensor = Gather.apply(own)  # type: ignore[no-untyped-call]
         return parts.movedim(0, dim).flatten(dim, dim + 1).narrow(dim, 0, self.length)
 
-    def append(self, key: Heads, value: Heads) -> tuple[AllHeads, AllHeads]:
+    def append(self, key: Heads, value: Heads, *, slot: int) -> tuple[AllHeads, AllHeads]:
         """Keys and values of the positions that those of this process may attend to."""
-        both = compute(self.recompute, self._all_keys, torch.stack((key, value)))
-        values = compute(self.recompute, torch.select, both, 0, 1)  # first: the keys have the address of both
-        return compute(self.recompute, torch.select, both, 0, 0), values
-
-    def _all_keys(
-        self, own: Float[Tensor, "2 batch heads position head"]
-    ) -> Float[Tensor, "2 batch heads stored head"]:
-        return self.whole(own, dim=3).narrow(3, 0, self.num_keys).contiguous()
+        del slot
+        both = self.whole(torch.stack((key, value)), dim=3).narrow(3, 0, self.num_keys).contiguous()
+        keys, values = both.unbind(0)
+        return keys, values
 
     def mean(self, values: PerPosition) -> PerPosition:
         """The mean over the real positions of each sequence, for the own positions."""
-        return self.own(PaddedSequences(self.padding).mean(self.whole(values, dim=1)), dim=1)
+        return self.own(self.all.mean_over_sequence(self.whole(values, dim=1)), dim=1)
 
     def apply(self, function: Callable[[States], Tensor], states: States) -> Tensor:
         """``function`` of the states of each sequence, for the own positions."""
-        return self.own(PaddedSequences(self.padding).apply(function, self.whole(states, dim=1)), dim=1)
+        return self.own(self.all.over_sequence(function, self.whole(states, dim=1)), dim=1)
 
     def cut_padding(self, padding: Padding | None, *, like: Tensor) -> Padding | None:
         """The padding of the own positions: None only where no process has any."""
@@ -129,7 +118,7 @@ class Shard:
             padding = torch.zeros(like.shape[:2], dtype=torch.bool, device=like.device)
         return self.own(padding, dim=1, fill=True)
 
-    def mask(self, context: AttentionContext) -> Bool[Tensor, "..."] | None:
+    def mask(self, context: Context) -> Bool[Tensor, "..."] | None:
         """The mask of the own positions as queries."""
         if context.causal:
             device = context.encoding.positions.device
@@ -147,7 +136,18 @@ class Shard:
             rotary=None if whole.rotary is None else self.own(whole.rotary, dim=3),
         )
 
-    def context(self, whole: AttentionContext, *, like: States) -> AttentionContext:
+    def whole_progress(self, own: Progress) -> Progress:
+        """All positions after the last step. Nothing reads the last states and h after it: they are not exchanged."""
+        names = ("output", "steps", "remainder")
+        parts: dict[str, Any] = {name: self.whole(getattr(own, name), dim=1) for name in names}
+        parts |= {"states": parts["output"], "halted": torch.ones_like(parts["steps"])}
+        memory = tuple(self.whole(part, dim=1) for part in own.memory)
+        history = tuple(
+            Made(*(None if part is None else self.whole(part, dim=1) for part in made)) for made in own.history
+        )
+        return replace(own, **parts, running=None, memory=memory, history=history)
+
+    def context(self, whole: Context, *, like: States) -> Context:
         """What the own positions may attend to."""
         return replace(
             whole,
@@ -155,78 +155,28 @@ class Shard:
             padding=self.cut_padding(whole.padding, like=like),
             mask=self.mask(whole),
             causal=False,
-            states=None if whole.states is None else [],
-            exchange=self,
+            others=self,
+            sequences=self,
         )
 
 
 class ContextParallelLoop:
-    """The loop over depth, in which each process computes its positions. An executor, see `nn.recurrence`.
+    """The loop over depth, in which each process computes its positions.
 
     Calls with a cache, or that keep attention weights, are made by every process as a whole: by ``otherwise``.
     """
 
-    def __init__(self, *, otherwise: Executor | None) -> None:
+    def __init__(self, *, otherwise: Loop) -> None:
         self.otherwise = otherwise
 
-    def __call__(
-        self,
-        recurrence: Recurrence,
-        states: States,
-        context: AttentionContext,
-        *,
-        depth: Depth,
-        padding: Padding | None,
-    ) -> tuple[States, Trace] | None:
+    def __call__(self, recurrence: Recurrence, states: States, context: Context) -> Progress:
         if context.cache is not None or context.record is not None:
-            if self.otherwise is None:
-                return None
-            return self.otherwise(recurrence, states, context, depth=depth, padding=padding)
-        again = torch.is_grad_enabled() and not recurrence.recomputes(context)
-        recompute = Recompute(device=states.device) if again else None
-        shard = Shard(states.shape[1], causal=context.causal, padding=padding, recompute=recompute)
-        with ExitStack() as stack:
-            if recurrence.training:
-                stack.enter_context(own_random_numbers(states.device))
-            if recompute is not None:
-                stack.enter_context(recompute.hooks())
-                stack.callback(recompute.forget)
-            return _loop(recurrence, states, context, shard=shard, depth=depth, padding=padding)
-
-
-def _loop(
-    recurrence: Recurrence,
-    states: States,
-    context: AttentionContext,
-    *,
-    shard: Shard,
-    depth: Depth,
-    padding: Padding | None,
-) -> tuple[States, Trace]:
-    unit, own, part = recurrence.stop_unit(depth), shard.own(states, dim=1), shard.context(context, like=states)
-    if unit is None:
-        refined, trace = recurrence.fixed_loop(own, part, depth=depth)
-        steps, remainder = (shard.whole(each, dim=1) for each in (trace.steps, trace.remainder))
-        result = shard.whole(refined, dim=1), Trace(steps, remainder, context.padding)
-    else:
-        blank = shard.cut_padding(padding, like=states)
-        progress = HaltingProgress.start(own, unit=unit, blocks=recurrence.blocks_per_step, padding=blank)
-        signals = recurrence.coordinates.step_signals(depth.max_steps, like=own)
-        for step in range(depth.max_steps):
-            if step and not runs_anywhere(progress.halting.running):
-                break
-            recurrence.halting_step(progress, part, step=step, depth=depth, signals=signals, padding=blank)
-        halting, made = progress.halting, len(progress.weights)
-        kept = torch.stack([halting.steps, halting.remainder, *progress.probabilities, *progress.weights])
-        steps, remainder, *each = shard.whole(kept, dim=2)
-        probabilities, weights = torch.stack(each[:made]), torch.stack(each[made:])
-        unit_state = tuple(shard.whole(values, dim=1) for values in progress.unit_state)
-        cost = unit.cost(weights, unit_state, min_steps=depth.min_steps)
-        output = shard.whole(progress.output.to(states.dtype), dim=1)
-        result = output, Trace(steps, remainder, padding, probabilities, weights, cost=cost)
-    if context.states is not None and part.states is not None:
-        context.states.extend(shard.whole(each, dim=1) for each in part.states)
-    return result
+            return self.otherwise(recurrence, states, context)
+        shard = Shard(states.shape[1], context)
+        with own_random_numbers(states.device) if recurrence.training else nullcontext():
+            part = shard.context(context, like=states)
+            last = depth_loop(recurrence, shard.own(states, dim=1), part, runs=runs_anywhere)
+        return shard.whole_progress(last)
 
 
 def runs_anywhere(running: Bool[Tensor, "batch position"]) -> bool:

@@ -13,29 +13,11 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 
 from universal_transformer.axes import Bool, Float, Heads, Tensor
 from universal_transformer.execution import policy
-from universal_transformer.execution.packing import is_plain, packs
+from universal_transformer.execution.packing import packs
 from universal_transformer.nn import attention, transition
+from universal_transformer.torch_private import in_transform, is_unchanged, product
 
 Gradient = Tensor | None
-
-
-def product(
-    states: Float[Tensor, "*rows width"],
-    weight: Float[Tensor, "out width"],
-    bias: Float[Tensor, "out"] | None,
-) -> Float[Tensor, "*rows out"]:
-    """``x W^T + b``; two or three rows without gradient on a CPU as ``(W x^T + b)^T``."""
-    if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
-        return linear(states, weight, bias)
-    if states.device.type != "cpu" or states.dim() != 2 or len(states) not in policy.TRANSPOSED_ROWS:
-        return linear(states, weight, bias)
-    made = weight @ states.t() if bias is None else torch.addmm(bias.unsqueeze(1), weight, states.t())
-    return made.t().contiguous()
-
-
-def apply_linear(module: nn.Linear, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows out"]:
-    """``module(states)``, by :func:`product` where it is nothing but a linear map."""
-    return product(states, module.weight, module.bias) if is_plain(module) else module(states)
 
 
 def feed_forward_product(states: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
@@ -51,11 +33,10 @@ class FeedForwardProduct(Function):
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
-        product = torch.ops.mkldnn._linear_pointwise
         rows = states.reshape(-1, states.shape[-1])
-        hidden = product(rows, w1, b1, "relu", [], "")
+        hidden = product(rows, w1, b1, then="relu")
         ctx.save_for_backward(states, hidden, w1, b1, w2, b2)
-        return product(hidden, w2, b2, "none", [], "").view(states.shape)
+        return product(hidden, w2, b2).view(states.shape)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Gradient, ...]:
@@ -66,12 +47,11 @@ class FeedForwardProduct(Function):
             some = [each for each, want in zip(inputs, wanted, strict=True) if want]
             found = iter(torch.autograd.grad(feed_forward_product(*inputs), some, gradient, create_graph=True))
             return tuple(next(found) if want else None for want in wanted)
-        product = torch.ops.mkldnn._linear_pointwise
         rows, outer = states.reshape(-1, states.shape[-1]), gradient.reshape(-1, gradient.shape[-1])
-        inner = product(outer, w2.t(), None, "none", [], "")
+        inner = product(outer, w2.t(), None)
         torch.ops.aten.threshold_backward.grad_input(inner, hidden, 0, grad_input=inner)
         return (
-            product(inner, w1.t(), None, "none", [], "").view(states.shape) if wanted[0] else None,
+            product(inner, w1.t(), None).view(states.shape) if wanted[0] else None,
             inner.t() @ rows if wanted[1] else None,
             inner.sum(0) if wanted[2] else None,
             outer.t() @ hidden if wanted[3] else None,
@@ -92,9 +72,9 @@ def fused(states: Tensor, first: nn.Linear, second: nn.Linear) -> Tensor | None:
 
     Under autocast, states and weights are cast here, so that gradients of weights are summed in the weights' own type.
     """
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled() or policy.transformed():
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled() or in_transform():
         return None
-    if not (is_plain(first) and is_plain(second)):
+    if not all(type(each) is nn.Linear and is_unchanged(each) for each in (first, second)):
         return None
     kind = product_type(states, first.weight)
     if kind is None or not packs(first.weight, dtype=kind):
@@ -112,7 +92,7 @@ def feed_forward(
         result = fused(states, inner, outer)
         if result is not None:
             return result
-    return apply_linear(outer, dropout(torch.relu_(apply_linear(inner, states))))
+    return transition.feed_forward(states, inner, outer, dropout)
 
 
 def computes_in_float32(query: Heads, key: Float[Tensor, "batch heads key head"]) -> bool:
@@ -146,7 +126,7 @@ def attend(
 def install_kernels(module: nn.Module) -> None:
     """Let the attention and the feed-forward transitions inside ``module`` use these kernels."""
     for part in module.modules():
-        if isinstance(part, attention.SelfAttention | attention.CrossAttention):
+        if isinstance(part, attention.Attention):
             part.kernel = attend
         elif isinstance(part, transition.FeedForward):
             part.kernel = feed_forward

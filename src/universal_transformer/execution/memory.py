@@ -5,9 +5,7 @@ from pathlib import Path
 
 import torch
 
-from universal_transformer.axes import Int, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.nn.cache import KeyValueCache
 
 GROUP = Path("/sys/fs/cgroup")
 """The folder in which Linux shows the memory limit of a container."""
@@ -49,47 +47,6 @@ def check_memory(wanted: int, *, device: torch.device, what: str, fix: str) -> N
     free = free_bytes(device)
     if free is not None and wanted > free:
         raise UserError(f"{what} takes {show_bytes(wanted)}, and {show_bytes(free)} are free on {device}: {fix}")
-
-
-def allocate_cache(
-    num_slots: int,
-    *,
-    batch: int,
-    num_heads: int,
-    capacity: int,
-    width: int,
-    convolution: bool = False,
-    like: Tensor,
-) -> KeyValueCache:
-    """A :class:`KeyValueCache`; UserError when it does not fit into the free memory."""
-    what = f"a cache of capacity {capacity} for {batch} sequences"
-    fix = "ask for fewer new tokens, or for fewer sequences at a time"
-    elements = (3 if convolution else 2) * num_slots * batch * capacity * width
-    check_memory(elements * like.element_size(), device=like.device, what=what, fix=fix)
-    try:
-        return KeyValueCache(
-            num_slots,
-            batch=batch,
-            num_heads=num_heads,
-            capacity=capacity,
-            width=width,
-            convolution=convolution,
-            like=like,
-        )
-    except RuntimeError:  # raised by torch when the memory does not suffice after all
-        raise UserError(f"{what} does not fit into memory: {fix}") from None
-
-
-def reorder_cache(cache: KeyValueCache, index: Int[Tensor, "rows"]) -> None:
-    """``cache.reorder(index)``; UserError when more rows do not fit into the free memory."""
-    if len(index) > cache.entries.shape[1]:
-        check_memory(
-            len(index) * cache.entries[:, 0].nbytes,
-            device=cache.entries.device,
-            what=f"a cache of capacity {cache.capacity} for {len(index)} sequences",
-            fix="ask for fewer beams, fewer new tokens, or fewer sequences at a time",
-        )
-    cache.reorder(index)
 
 
 def show_bytes(number: int) -> str:

@@ -22,7 +22,6 @@ import torch
 from torch.nn.functional import linear
 
 from universal_transformer.axes import Float, Int, KeysAndValues, Rows, Tensor
-from universal_transformer.execution.recompute import Recompute, compute, normalise
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.halting import accumulation_dtype
 
@@ -53,12 +52,6 @@ def read(
     return torch.add(rows, part, out=out).mul_(scale) if out is not None else (rows + part) * scale
 
 
-def _centre(base: Rows, dtype: torch.dtype) -> Rows:
-    """``c(b)`` in ``dtype``."""
-    exact = base.to(dtype)
-    return exact - exact.mean(-1, keepdim=True)
-
-
 class HaltedProjection:
     """The projection of a block's keys and values, for halted positions.
 
@@ -68,7 +61,7 @@ class HaltedProjection:
     def __init__(self, block: Block, *, signals: Float[Tensor, "step width"] | None) -> None:
         attention, sublayer = block.attention, block.after_attention
         width = attention.query_key_value.in_features
-        self.norm = None if sublayer.post else sublayer.norm
+        self.norm = sublayer.norm if sublayer.closes else None
         linear_map = attention.query_key_value
         self.weight: Tensor = linear_map.weight[width:]
         self.bias: Tensor | None = None if linear_map.bias is None else linear_map.bias[width:]
@@ -92,23 +85,23 @@ class HaltedProjection:
         """Whether a halted position looks different at every step."""
         return self.norm is not None and self.part is not None
 
-    def project(self, base: Rows, *, recompute: Recompute | None = None) -> Projected:
+    def project(self, base: Rows) -> Projected:
         """The projection of rows whose states are ``b``."""
         if not self.moves:
-            seen = base if self.norm is None else normalise(self.norm, base, recompute)
+            seen = base if self.norm is None else self.norm(base)
             return Projected(linear(seen, self.weight, self.bias), None)
         if not torch.is_autocast_enabled(base.device.type):
-            variance, centred = self._spread(base, recompute)
+            variance, centred = self._spread(base)
         else:
             with torch.autocast(base.device.type, enabled=False):
-                variance, centred = self._spread(base, recompute)
+                variance, centred = self._spread(base)
         return Projected(linear(centred, self.weight), variance)
 
-    def _spread(self, base: Rows, recompute: Recompute | None) -> tuple[Float[Tensor, "row step"], Rows]:
+    def _spread(self, base: Rows) -> tuple[Float[Tensor, "row step"], Rows]:
         """``σ_t²`` of every step, and ``c(b)``."""
         assert self.norm is not None
         exact = base.to(self.variance.dtype)
-        centred = compute(recompute, _centre, base, self.variance.dtype)
+        centred = exact - exact.mean(-1, keepdim=True)
         own = torch.linalg.vecdot(centred, centred).unsqueeze(1) * (1.0 / centred.shape[1])
         variance = torch.addmm(self.variance, exact, self.covariance) + own
         return variance.clamp_min(self.norm.eps), centred.to(base.dtype)  # rounding must not turn it negative

@@ -1,4 +1,4 @@
-"""The rows of the engine: positions that still run, where they stand, and what each of them carries."""
+"""Rows: positions that still run, where they stand in a batch, and their attention over their own sequences."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ import torch
 from universal_transformer.axes import Bool, Float, Index, Int, PerRow, Rows, States, Tensor
 from universal_transformer.execution import policy
 from universal_transformer.execution.kernels import attend
-from universal_transformer.nn.halting import UnitState
+from universal_transformer.nn.context import PositionEncoding
 
 BatchKeys = Float[Tensor, "batch heads key head"]
 Mask = Bool[Tensor, "batch 1 1 key"]
@@ -77,9 +77,16 @@ class BatchLayout:
             return self, kept
         return replace(self, index=self.index.index_select(0, kept), counts=counts), kept
 
-    def angles(self, rotary: Float[Tensor, "2 rows 1 position half"]) -> Angles:
-        """Those of each row, of the angles of all positions; one sequence serves the whole batch."""
-        return angles_at(rotary, self.index, batch=len(self.counts))
+    def encoding(self, whole: PositionEncoding) -> PositionEncoding:
+        """The position, the signal and the angles of each row; one sequence may serve the whole batch."""
+        batch, signal, rotary = len(self.counts), whole.signal, whole.rotary
+        if signal is not None:
+            signal = signal.flatten(0, 1).index_select(
+                0, self.index if len(signal) == batch else self.index % self.length
+            )
+        if rotary is not None:
+            rotary = angles_at(rotary, self.index, batch=batch)
+        return PositionEncoding(self.position, signal, rotary)
 
     def mean(self, values: PerRow) -> PerRow:
         """The mean over the rows of each sequence, for every row."""
@@ -172,48 +179,6 @@ class BatchLayout:
         counts = self.index.new_zeros(len(self.counts)).index_add_(0, self.sequence, torch.ones_like(rank))
         missing = most * torch.arange(len(self.counts), device=rank.device) - (counts.cumsum(0) - counts)
         return rank + missing[self.sequence]
-
-
-@dataclass(frozen=True)
-class Places:
-    """The sequence and the position of rows that are at different tokens: no two rows are in the same sequence."""
-
-    sequence: Index
-    position: Index
-
-    def mean(self, values: PerRow) -> PerRow:
-        """A row is alone."""
-        return values
-
-    def apply(self, function: Callable[[States], Tensor], states: Rows) -> Float[Tensor, "row classes"]:
-        """A row is alone."""
-        return function(states.unsqueeze(1))
-
-    def select(self, kept: Index) -> "Places":
-        """Only the rows ``kept``."""
-        return Places(self.sequence.index_select(0, kept), self.position.index_select(0, kept))
-
-
-@dataclass
-class RowState:
-    """What the running rows carry from step to step.
-
-    ``layout`` has the sequence and the position of each row. ``step`` is a number where all rows are at the same step.
-    """
-
-    layout: BatchLayout | Places
-    step: int | Index  # steps made
-    base: Rows  # b = h + π
-    signal: Rows | None  # π, where it is added at every step
-    output: Float[Tensor, "position width"]  # in a batch of all positions, else of the rows
-    cumulative: PerRow  # h of the halting rule
-    unit_state: UnitState = ()
-    shown: Rows | None = None  # what others see without τ, where that is not b
-
-    @property
-    def seen(self) -> Rows:
-        """What others see, without τ."""
-        return self.base if self.shown is None else self.shown
 
 
 def _earlier(position: Int[Tensor, "*rows"], keys: int) -> Bool[Tensor, "*rows key"]:

@@ -1,36 +1,54 @@
 """Keys and values of all positions of a batch, in one store that every step overwrites at the rows that ran.
 
-In training, :class:`StoredAttention` records what each write replaced (the undo tape), and its backward pass undoes the
-writes. So the memory that is kept grows with the positions that ran, not with all positions.
+In training, :class:`StoredAttention` records what each write replaced (the tape), and its backward pass undoes the
+writes; a further backward pass makes them again. So the memory that is kept grows with the positions that ran, not with
+all positions.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
+from torch.nn.functional import linear
 
-from universal_transformer.axes import Bool, Float, Index, KeysAndValues, Rows, Tensor
-from universal_transformer.execution.kernels import product
+from universal_transformer.axes import Float, Index, KeysAndValues, Rows, Tensor
 from universal_transformer.execution.projection import HaltedProjection, Projected, read
-from universal_transformer.execution.recompute import Recompute
-from universal_transformer.execution.rows import BatchKeys, BatchLayout, rotate_rows
+from universal_transformer.execution.rows import Angles, BatchKeys, BatchLayout, rotate_rows
 from universal_transformer.nn.attention import SelfAttention
-from universal_transformer.nn.coordinates import rotate
+from universal_transformer.nn.context import Context
+from universal_transformer.torch_private import backward_pass
+
+
+@runtime_checkable
+class StepOfRows(Protocol):
+    """The rows that attend at a step: ``number`` counts the steps of rows alone, from 0."""
+
+    step: int
+    number: int
+    layout: BatchLayout
+    angles: Angles | None
+
+
+class Changed(NamedTuple):
+    """Rows whose states are new, and ``b = h + π`` of these."""
+
+    rows: Index | None
+    base: Rows
 
 
 class Write(NamedTuple):
-    """What a write replaced, to be restored."""
+    """Where rows were written, and what is not in the store: what they replaced, or after undoing what they were."""
 
     at: Index
-    before: Projected
+    other: Projected
 
 
 class BatchStore:
     """Keys and values that the running positions of a batch attend to.
 
-    :meth:`update` receives the rows with new states, the first time all rows; :meth:`attend` computes the attention.
-    In the second and later blocks of a step, keys and values are those of the states that attend. No update announces
-    them, and ``halted`` has the states with which halted positions entered the block.
+    In the first block of a step, they are those of the rows that the step before has changed, the first time of all
+    rows. In each later block they are those of the states that attend, and ``halted`` has the states with which halted
+    positions entered the block.
     """
 
     def __init__(
@@ -39,23 +57,23 @@ class BatchStore:
         projection: HaltedProjection,
         *,
         batch: int,
-        mask: Bool[Tensor, "..."] | None,
-        causal: bool,
+        context: Context,
         halted: Rows | None = None,
-        rotary: Float[Tensor, "2 rows 1 position half"] | None = None,
     ) -> None:
         self.attention, self.projection = attention, projection
-        self.batch, self.mask, self.causal, self.rotary = batch, mask, causal, rotary
-        self.dropout = attention.dropout if attention.training else 0.0
+        self.batch, self.mask, self.causal, self.encoding = batch, context.mask, context.causal, context.encoding
+        self.dropout, self.rotates = attention.active_dropout, attention.rotates
         self.constant = self._constant()
         # the query's map is a part of one matrix, taken once so that its gradient is added once
-        width, linear = attention.query_key_value.in_features, attention.query_key_value
-        self.weight, self.bias = linear.weight[:width], None if linear.bias is None else linear.bias[:width]
+        width, joint = attention.query_key_value.in_features, attention.query_key_value
+        self.weight, self.bias = joint.weight[:width], None if joint.bias is None else joint.bias[:width]
         self.entries: Projected | None = None
-        self.new: tuple[Projected, Tensor | None] | None = None
         self.halted = None if halted is None else projection.project(halted).rows
-        self.undo: list[Write | None] = []
+        self.tape: list[Write | None] = []
+        self.made = 0
+        """How many of the writes on the tape are in the store."""
         self.gradients: Projected | None = None
+        self.backward_pass = -1
         self.scratch: Tensor | None = None
 
     def _constant(self) -> Float[Tensor, "step width"] | Float[Tensor, "width"] | None:
@@ -67,48 +85,52 @@ class BatchStore:
         if self.dropout or projection.part is None:
             return output.bias
         constant = projection.part if projection.constant is None else projection.constant
-        return torch.nn.functional.linear(constant.chunk(2, dim=-1)[1], output.weight, output.bias)
+        return linear(constant.chunk(2, dim=-1)[1], output.weight, output.bias)
 
-    def update(self, index: Index | None, base: Rows, *, recompute: Recompute | None = None) -> None:
-        """The states of the rows ``index`` (None: of all) are now ``b``."""
-        self.new = self.projection.project(base, recompute=recompute), index
+    def attend(self, states: Rows, at: StepOfRows, *, changed: Changed | None) -> Rows:
+        """Self-attention of running rows at a step.
 
-    def attend(self, states: Rows, *, step: int, layout: BatchLayout, shown: Rows | None = None) -> Rows:
-        """Self-attention of running rows. What they show is known from :meth:`update`."""
-        del shown
-        query = product(states, self.weight, self.bias)
-        part, needs_shift = self.projection.at(step), self.dropout or self.rotary is not None
-        shift = self.projection.shift(step) if needs_shift else None
-        (rows, variance), index = self.new or self._entering(states, layout)
-        self.new = None
+        ``changed``: the rows whose states the step before has changed (None: all), and ``b = h + π`` of these.
+        """
+        query = linear(states, self.weight, self.bias)
+        part, needs_shift = self.projection.at(at.step), self.dropout or self.rotates
+        shift = self.projection.shift(at.step) if needs_shift else None
+        if changed is None:
+            (rows, variance), index = self._entering(states, at)
+        else:
+            (rows, variance), index = self.projection.project(changed.base), changed.rows
         if torch.is_grad_enabled() and (query.requires_grad or rows.requires_grad):
             apply: Callable[..., Tensor] = StoredAttention.apply
-            result = apply(query, rows, variance, part, shift, index, step, self, layout)
+            result = apply(query, rows, variance, part, shift, StepOfStore(self, at, index))
         else:
-            self.write(index, Projected(rows, variance), keep=False)
-            key, value = self.heads(self.read(step, part))
-            result = self.mix(query, key, value, shift, layout=layout)
-        bias = self.constant if self.constant is None or self.constant.dim() == 1 else self.constant[step]
-        return product(result, self.attention.output.weight, bias)
+            self.write(at.number, index, Projected(rows, variance), keep=False)
+            key, value = self.heads(self.read(at.step, part))
+            result = self.mix(query, key, value, shift, at)
+        bias = self.constant if self.constant is None or self.constant.dim() == 1 else self.constant[at.step]
+        return linear(result, self.attention.output.weight, bias)
 
-    def _entering(self, states: Rows, layout: BatchLayout) -> tuple[Projected, Index | None]:
+    def _entering(self, states: Rows, at: StepOfRows) -> tuple[Projected, Index | None]:
         """Keys and values of the rows that enter a later block of a step; the first time with those of all others."""
-        rows, index = product(states, self.projection.weight, self.projection.bias), layout.index
-        if self.halted is None:
+        rows, index = linear(states, self.projection.weight, self.projection.bias), at.layout.index
+        if at.number:
             return Projected(rows, None), index
-        whole, self.halted = self.halted.index_copy(0, index, rows), None
-        return Projected(whole, None), None
+        assert self.halted is not None
+        return Projected(self.halted.index_copy(0, index, rows), None), None
 
-    def write(self, index: Index | None, new: Projected, *, keep: bool) -> int:
-        """Overwrite rows; with ``keep``, record what they replace. Returns how many writes can be undone."""
+    def write(self, number: int, index: Index | None, new: Projected, *, keep: bool) -> None:
+        """Overwrite rows, or make sure that it is done where a checkpointed step is computed again; with ``keep``, so
+        that it can be undone.
+        """
+        if number < len(self.tape):
+            self.go_to(number + 1)
+            return
         if self.entries is None or index is None:
             self.entries = Projected(new.rows.detach(), None if new.variance is None else new.variance.detach())
-            self.undo.append(None)
-            return 1
-        if keep:
-            self.undo.append(Write(index, self.entries.choose(index)))
-        self._put(index, new)
-        return len(self.undo)
+            self.tape.append(None)
+        else:
+            self.tape.append(Write(index, self.entries.choose(index)) if keep else None)
+            self._put(index, new)
+        self.made = len(self.tape)
 
     def _put(self, index: Index, new: Projected) -> None:
         assert self.entries is not None
@@ -116,12 +138,16 @@ class BatchStore:
             if part is not None and rows is not None:
                 part.index_copy_(0, index, rows)
 
-    def rewind(self, depth: int) -> None:
-        """Undo writes until ``depth`` are left."""
-        while len(self.undo) > depth:
-            write = self.undo.pop()
-            if write is not None:
+    def go_to(self, count: int) -> None:
+        """Undo writes or make them again, until the first ``count`` of the tape are in the store."""
+        assert self.entries is not None
+        while self.made != count:
+            place = self.made - 1 if self.made > count else self.made
+            if (write := self.tape[place]) is not None:
+                present = self.entries.choose(write.at)
                 self._put(*write)
+                self.tape[place] = Write(write.at, present)
+            self.made += 1 if self.made < count else -1
 
     def read(self, step: int, part: Tensor | None) -> KeysAndValues:
         """Keys and values as ``step`` sees them."""
@@ -139,16 +165,17 @@ class BatchStore:
         key, value = both.unbind(2)
         return key.transpose(1, 2), value.transpose(1, 2)
 
-    def mix(self, query: Rows, key: BatchKeys, value: BatchKeys, shift: Tensor | None, *, layout: BatchLayout) -> Rows:
+    def mix(self, query: Rows, key: BatchKeys, value: BatchKeys, shift: Tensor | None, at: StepOfRows) -> Rows:
         """Attention itself."""
         if shift is not None:
             of_keys, of_values = shift.view(2, key.shape[1], 1, -1)
-            key = key if self.rotary is None else key + of_keys
+            key = key + of_keys if self.rotates else key
             value = value + of_values if self.dropout else value
-        if self.rotary is not None:
-            query = rotate_rows(query, layout.angles(self.rotary), num_heads=key.shape[1])
-            key = rotate(key, rotary=self.rotary)
-        return layout.attend(query, key, value, mask=self.mask, causal=self.causal, dropout=self.dropout)
+        if self.rotates:
+            assert at.angles is not None
+            query = rotate_rows(query, at.angles, num_heads=key.shape[1])
+            key = self.attention.place(key, self.encoding)
+        return at.layout.attend(query, key, value, mask=self.mask, causal=self.causal, dropout=self.dropout)
 
     def accumulate(self, key: BatchKeys, value: BatchKeys, part: Tensor | None, *, step: int) -> Tensor | None:
         """Add gradients of keys and values at ``step`` to the gradients of the stored rows.
@@ -182,7 +209,8 @@ class BatchStore:
         """The accumulated gradients of the rows ``index``, which are reset to 0."""
         assert self.gradients is not None
         if index is None:
-            return self.gradients
+            taken, self.gradients = self.gradients, None
+            return taken
         taken = self.gradients.choose(index)
         for total in self.gradients:
             if total is not None:
@@ -190,11 +218,19 @@ class BatchStore:
         return taken
 
 
+class StepOfStore(NamedTuple):
+    """A step of rows in a store, and the rows that it writes (None: all)."""
+
+    store: BatchStore
+    at: StepOfRows
+    rows: Index | None
+
+
 class StoredAttention(torch.autograd.Function):
     """Write this step's keys and values into the store, then attend. The backward pass runs the steps in reverse.
 
-    It restores the store as it was at this step, repeats the attention, returns the gradients of the keys and values
-    that this step wrote, keeps the others for earlier steps, and undoes the write.
+    It brings the store to where it was at this step, repeats the attention, returns the gradients of the keys and
+    values that this step wrote, and keeps the others for earlier steps. It can run again (``retain_graph=True``).
     """
 
     @staticmethod
@@ -205,38 +241,40 @@ class StoredAttention(torch.autograd.Function):
         variance: Tensor | None,
         part: Tensor | None,
         shift: Tensor | None,
-        index: Tensor | None,
-        step: int,
-        store: BatchStore,
-        layout: BatchLayout,
+        call: StepOfStore,
     ) -> Tensor:
-        ctx.depth = store.write(index, Projected(rows, variance), keep=True)
-        ctx.store, ctx.layout, ctx.step = store, layout, step
+        store, at, index = ctx.call = call
+        store.write(at.number, index, Projected(rows, variance), keep=True)
         ctx.random = _random_state(query.device) if store.dropout else None
-        ctx.save_for_backward(query, part, shift, index)
-        key, value = store.heads(store.read(step, part))
-        return store.mix(query, key, value, shift, layout=layout)
+        ctx.save_for_backward(query, part, shift)
+        key, value = store.heads(store.read(at.step, part))
+        return store.mix(query, key, value, shift, at)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        store: BatchStore = ctx.store
-        if len(store.undo) < ctx.depth:
-            raise RuntimeError("a compact recurrence can be differentiated once: its store has been rewound")
-        store.rewind(ctx.depth)
-        query, part, shift, index = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "gradients of gradients are not computed where halted positions are left out: set "
+                'execution.halting_execution="masked" in the configuration of the model'
+            )
+        call: StepOfStore = ctx.call
+        store, at, index = call
+        if store.backward_pass != (current := backward_pass()):
+            store.backward_pass, store.gradients = current, None
+        store.go_to(at.number + 1)
+        query, part, shift = ctx.saved_tensors
         with torch.no_grad():
-            inputs = [query, *store.heads(store.read(ctx.step, part)), *([] if shift is None else [shift])]
+            inputs = [query, *store.heads(store.read(at.step, part)), *([] if shift is None else [shift])]
         devices = [query.device] if query.device.type == "cuda" else []
         with torch.enable_grad(), torch.random.fork_rng(devices=devices, enabled=bool(store.dropout)):
             if ctx.random is not None:
                 _set_random_state(query.device, ctx.random)
-            leaves = [one.detach().requires_grad_() for one in inputs]
-            result = store.mix(leaves[0], leaves[1], leaves[2], None if shift is None else leaves[3], layout=ctx.layout)
+            leaves = [each.detach().requires_grad_() for each in inputs]
+            result = store.mix(leaves[0], leaves[1], leaves[2], None if shift is None else leaves[3], at)
         query, key, value, *others = torch.autograd.grad(result, leaves, grads[0])
-        part_gradient = store.accumulate(key, value, part, step=ctx.step)
+        part_gradient = store.accumulate(key, value, part, step=at.step)
         new = store.take(index)
-        store.rewind(ctx.depth - 1)
-        return query, *new, part_gradient, (others[0] if others else None), None, None, None, None
+        return query, *new, part_gradient, (others[0] if others else None), None
 
 
 def _random_state(device: torch.device) -> Tensor:

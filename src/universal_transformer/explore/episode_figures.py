@@ -13,7 +13,7 @@ from universal_transformer.data.environments import Episode, Episodes
 from universal_transformer.data.example import Frames
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.explore.canvas import BLUE, INK, MUTED, ORANGE, bare, canvas, clean, shades
-from universal_transformer.registry import Model
+from universal_transformer.models.model import Model
 from universal_transformer.tasks.control import ControlCodec
 from universal_transformer.tasks.task import Codec
 

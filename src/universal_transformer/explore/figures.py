@@ -204,20 +204,19 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def _last(metrics: Sequence[Mapping[str, Any]], name: str, *, unit: float = 1.0) -> float | None:
-    """Return the last value of a figure in a unit; None of a run of an earlier version, which did not record it."""
+    """Return the last value of a figure in a unit; None if no line has it."""
     found = [float(line[name]) / unit for line in metrics if isinstance(line.get(name), int | float)]
     return found[-1] if found else None
 
 
 def _step_curves(metrics: Sequence[Mapping[str, Any]]) -> list[_Line]:
-    """Return the mean steps of each side; runs of earlier versions recorded those of both sides together."""
+    """Return the mean steps of each side."""
     sides = {"encoder": (GREEN, "encoder_steps"), "decoder": (BLUE, "decoder_steps")}
-    found: list[_Line] = [
+    return [
         (side, points, colour, 1.8, "")
         for side, (colour, name) in sides.items()
         if (points := _curve(metrics, "update", name))
     ]
-    return found or [("training", _curve(metrics, "update", "mean_steps"), GREEN, 1.8, "")]
 
 
 def depth_curves(curves: Mapping[str, Mapping[int, Sequence[float]]]) -> Figure:

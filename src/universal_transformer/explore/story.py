@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -11,20 +12,17 @@ import torch
 from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import NO_CLASS, PADDING, Example, Frames, spread
-from universal_transformer.decoding import Sampling, generate
+from universal_transformer.decoding import DecodingOptions, Sampling, generate
 from universal_transformer.decoding.frame_generation import generate_frames
 from universal_transformer.decoding.generation import evaluating
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.evaluation.words import source_names
-from universal_transformer.models.classifier import Classifier
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.encoder_decoder import EncoderDecoder
-from universal_transformer.models.frame_generator import FrameGenerator
-from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.tagger import Tagger
-from universal_transformer.nn.trace import Kept, Trace
-from universal_transformer.registry import Model
+from universal_transformer.models.model import Model
+from universal_transformer.models.universal import Universal
+from universal_transformer.nn.context import Kept
+from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks.accuracy import until_end
 from universal_transformer.tasks.pictures import PictureCodec
 from universal_transformer.tasks.task import Codec, Task
@@ -80,21 +78,18 @@ def examine(model: Model, codec: Codec, example: Example) -> Story:
     A language model reads the first part of the example and continues it.
     """
     with evaluating(model):
-        match model:
-            case Classifier() | Tagger():
-                return _classify(model, codec, example)
-            case EncoderDecoder() if isinstance(codec, PictureCodec):
-                return _draw(model, codec, example)
-            case EncoderDecoder() if model.config.inputs.kind == "patches":
-                return _caption(model, codec, example)
-            case FrameGenerator():
-                return _write_frames(model, codec, example)
-            case EncoderDecoder():
-                return _translate(model, codec, example)
-            case LanguageModel():
-                return _continue(model, codec, example)
-            case _:
-                raise UserError(f"{type(model).__name__} has no depth: there are no steps to show")
+        if not model.config.max_steps:
+            raise UserError(f"{type(model).__name__} has no depth: there are no steps to show")
+        model = cast("Universal", model)
+        if model.writes == "classes":
+            return _classify(model, codec, example)
+        if model.writes == "frames":
+            return _write_frames(model, codec, example)
+        if model.source is None:
+            return _continue(model, codec, example)
+        if isinstance(codec, PictureCodec):
+            return _draw(model, codec, example)
+        return (_caption if model.config.inputs.kind == "patches" else _translate)(model, codec, example)
 
 
 def choose_examples(model: Model, task: Task, *, count: int = 1) -> list[Example]:
@@ -108,7 +103,7 @@ def choose_examples(model: Model, task: Task, *, count: int = 1) -> list[Example
     examples = next((found for found in task.test.values() if len(found)), None)
     if examples is None:
         raise UserError(f"task {task.name}: no examples in test; expected at least one to show")
-    if not isinstance(model, Classifier) or model.config.inputs.kind != "facts":
+    if model.config.inputs.kind != "facts":
         return spread(examples, count=count)
     fitting = [found for found in examples if len(found.source) in SHOWN]
     pool = fitting or sorted(examples, key=lambda found: len(found.source))[:SEARCHED]
@@ -123,7 +118,7 @@ def choose_examples(model: Model, task: Task, *, count: int = 1) -> list[Example
     return [pool[place] for place in order[:count]]
 
 
-def _classify(model: Classifier | Tagger, codec: Codec, example: Example) -> Story:
+def _classify(model: Universal, codec: Codec, example: Example) -> Story:
     output = model(_source(example, model), keep=Kept(attention=True))
     assert output.encoder is not None
     assert output.encoder.self_attention is not None
@@ -133,7 +128,8 @@ def _classify(model: Classifier | Tagger, codec: Codec, example: Example) -> Sto
     if isinstance(answer, tuple):  # positions without a class are not shown
         values = values[torch.tensor(answer) != PADDING].sum()
         classes = [index if truth != PADDING else PADDING for truth, index in zip(answer, classes, strict=True)]
-    plain = config.tensor2tensor.plain_layers_before + config.tensor2tensor.plain_layers_after
+    recurrence = model.source.recurrence
+    alone = len(recurrence.layers) > len(recurrence.blocks)  # layers outside of the steps
     return Story(
         labels=tuple(source_names(example, codec=codec, config=model.config)),
         steps=_steps(output.encoder),
@@ -145,11 +141,11 @@ def _classify(model: Classifier | Tagger, codec: Codec, example: Example) -> Sto
         output=codec.render(classes),
         probability=float(values.exp()),
         attention=output.encoder.self_attention[:, 0].float().cpu().numpy(),
-        layers_per_step=0 if plain else config.step.blocks,
+        layers_per_step=0 if alone else config.step.blocks,
     )
 
 
-def _translate(model: EncoderDecoder, codec: Codec, example: Example) -> Story:
+def _translate(model: Universal, codec: Codec, example: Example) -> Story:
     assert isinstance(example.target, tuple)
     source, end = _source(example, model), model.config.vocabulary.end_id
     found = generate(model, source)[0]
@@ -168,9 +164,9 @@ def _translate(model: EncoderDecoder, codec: Codec, example: Example) -> Story:
     )
 
 
-def _draw(model: EncoderDecoder, codec: PictureCodec, example: Example) -> Story:
+def _draw(model: Universal, codec: PictureCodec, example: Example) -> Story:
     """Return a picture sampled at temperature 1: the likeliest pixels one after the other are no likely picture."""
-    found = generate(model, _source(example, model), sampling=Sampling(temperature=1.0))[0]
+    found = generate(model, _source(example, model), DecodingOptions(sampling=Sampling(temperature=1.0)))[0]
     return Story(
         labels=tuple(codec.words(example)),
         steps=tuple(found.source_steps),
@@ -182,7 +178,7 @@ def _draw(model: EncoderDecoder, codec: PictureCodec, example: Example) -> Story
     )
 
 
-def _caption(model: EncoderDecoder, codec: Codec, example: Example) -> Story:
+def _caption(model: Universal, codec: Codec, example: Example) -> Story:
     """Return the caption of a picture, and where the decoder attends to at the last step of each token."""
     assert isinstance(example.target, tuple)
     assert isinstance(example.source, np.ndarray)
@@ -208,7 +204,7 @@ def _caption(model: EncoderDecoder, codec: Codec, example: Example) -> Story:
     )
 
 
-def _write_frames(model: FrameGenerator, codec: Codec, example: Example) -> Story:
+def _write_frames(model: Universal, codec: Codec, example: Example) -> Story:
     (row,) = generate_frames(model, _source(example, model))
     true = example.target
     return Story(
@@ -228,13 +224,13 @@ def _most_steps(config: ModelConfig, steps: Sequence[float]) -> int:
     return int(max(steps)) if config.by_length(decoder=False) else config.max_steps
 
 
-def _continue(model: LanguageModel, codec: Codec, example: Example) -> Story:
+def _continue(model: Universal, codec: Codec, example: Example) -> Story:
     assert isinstance(example.target, tuple)
     coordinates = model.config.coordinates
     longest = coordinates.max_positions if coordinates.position == "learned" else PROMPT + CONTINUATION
     prompt = example.target[: max(1, min(PROMPT, longest // 2))]
     most = min(CONTINUATION, longest - len(prompt))
-    found = generate(model, [[model.config.start_id, *prompt]], max_new_tokens=most)[0]
+    found = generate(model, [[model.config.start_id, *prompt]], DecodingOptions(max_new_tokens=most))[0]
     written = [*found.tokens, *([model.config.vocabulary.end_id] if found.finished else [])]
     output = model(torch.tensor([[*prompt, *written]], device=next(model.parameters()).device))
     assert output.decoder is not None

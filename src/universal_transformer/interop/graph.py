@@ -21,13 +21,12 @@ from torch.fx import GraphModule
 
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.interop.depth_loop import depth_loop
-from universal_transformer.models.components import Tensor2TensorConfig
+from universal_transformer.interop.depth_loop import graph_loop
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.model import Model
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.nn.halting import PaddedSequences
 from universal_transformer.nn.recurrence import Recurrence
-from universal_transformer.registry import Model
+from universal_transformer.rules.choices import choices_of
 
 OPSET = 20
 """Version of the operators of an ONNX file."""
@@ -61,8 +60,7 @@ class Exportable(nn.Module):
         self.model = copy.deepcopy(model).eval().requires_grad_(False)
         for module in self.model.modules():
             if isinstance(module, Recurrence):
-                _check_unit(module, self.config)
-                module.executor = depth_loop
+                module.loop = graph_loop
 
     def forward(self, *ids: Tensor) -> tuple[Tensor, ...]:
         return outputs(self.model(*ids))
@@ -108,8 +106,8 @@ def _exported_config(model: Model) -> ModelConfig:
     config = model.config
     if not isinstance(config, ModelConfig):
         raise UserError(f"{type(model).__name__}: only Universal Transformers and Transformers can be exported")
-    if config.tensor2tensor != Tensor2TensorConfig():
-        raise UserError("model.tensor2tensor: choices for official checkpoints are not exported; all must be default")
+    if config.kind != ModelConfig.kind:
+        raise UserError(f"model.{config.kind}: a configuration with choices of its own, which are not exported")
     if config.architecture == "classifier" and config.outputs.pooling == "pointer":
         raise UserError('model.outputs.pooling="pointer": not exported, because the ONNX optimizer drops its 1e-9')
     if config.inputs.kind in ("frames", "patches"):
@@ -118,8 +116,8 @@ def _exported_config(model: Model) -> ModelConfig:
         raise UserError('model.outputs.kind="frames": not exported; only logits of tokens and classes are')
     if config.vocabulary.separator_id:
         raise UserError("model.vocabulary.separator_id: not exported, because ONNX has no cumulative maximum")
-    if config.halts and config.halting.attends_to_expected_state:
-        raise UserError("halting.rule='stick_breaking': not exported; the exported loop carries one state a position")
+    if config.halts and choices_of(config.halting).keeps_weights:
+        raise UserError(f"halting.rule={config.halting.rule!r}: not exported; its cost needs the weights of all steps")
     if config.by_length(decoder=False):
         raise UserError('model.depth.max_steps="length": not exported; only a depth that is a number is')
     if config.halts and not config.step.tied:
@@ -128,21 +126,6 @@ def _exported_config(model: Model) -> ModelConfig:
             "a model that halts is exported only with step.tied=True"
         )
     return config
-
-
-@torch.no_grad()
-def _check_unit(recurrence: Recurrence, config: ModelConfig) -> None:
-    """UserError for a halting unit that keeps a state between steps: `depth_loop` carries none."""
-    unit = recurrence.halting
-    if unit is None:
-        return
-    states = next(recurrence.parameters()).new_zeros(1, 1, config.sizes.width)
-    _, unit_state = unit.halting_probability(states, (), sequences=PaddedSequences(None))
-    if unit_state:
-        raise UserError(
-            f"model.halting.rule={config.halting.rule!r}: not exported, because its unit keeps a state from one step "
-            "to the next; the exported loop carries only the states of positions"
-        )
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ The authors' code (tensor2tensor, Apache-2.0) stores a model as variables with n
 >>> variables = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 >>> model = load(variables, json.load(open("hparams.json")))
 
-- :func:`load` a whole model with its embeddings: an EncoderDecoder, or a LanguageModel when there is no encoder;
+- :func:`load` a whole model with its embeddings: an encoder-decoder, or a language model when there is no encoder;
 - :func:`load_body` the part between embeddings and logits;
 - :func:`load_encoder`, :func:`load_decoder` one recurrence;
 - :func:`config_from_hparams` the configuration alone.
@@ -27,21 +27,24 @@ from torch.nn.functional import pad
 
 from universal_transformer.axes import Bool, Float, Padding, States, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.interop.tensor2tensor_config import OfficialConfig
 from universal_transformer.interop.tensor2tensor_hparams import Unsupported, complete, config_from_hparams
+from universal_transformer.interop.tensor2tensor_models import (
+    OfficialEncoderDecoder,
+    OfficialLanguageModel,
+    check_space,
+)
 from universal_transformer.interop.tensor2tensor_names import (
     Variable,
     model_variables,
     recurrence_variables,
     space_variable,
 )
+from universal_transformer.interop.tensor2tensor_parts import OfficialBuilder, OfficialRecurrence
 from universal_transformer.models.components import Architecture
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.depth import recurrence
-from universal_transformer.models.encoder_decoder import EncoderDecoder
-from universal_transformer.models.language_model import LanguageModel
-from universal_transformer.models.positions import default_positions, without_padding
+from universal_transformer.models.positions.numbering import default_positions, without_padding
 from universal_transformer.models.pretrained import check_tensors
-from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.context import Context, ProjectedSource, key_mask
 from universal_transformer.nn.trace import Trace
 from universal_transformer.typed import replaced
 
@@ -54,6 +57,7 @@ __all__ = [
     "load_decoder",
     "load_encoder",
     "official_variables",
+    "side_context",
 ]
 
 Variables = Mapping[str, np.ndarray]
@@ -74,11 +78,11 @@ class Body(nn.Module):
     A position whose embedding is all zeros is padding. Either side may be absent.
     """
 
-    def __init__(self, config: ModelConfig, *, encoder: bool, decoder: bool) -> None:
+    def __init__(self, config: OfficialConfig, *, encoder: bool, decoder: bool) -> None:
         super().__init__()
         self.config = config
-        self.encoder = recurrence(config, decoder=False) if encoder else None
-        self.decoder = recurrence(config, decoder=True, cross_attention=encoder) if decoder else None
+        self.encoder = OfficialBuilder(config, decoder=False).build() if encoder else None
+        self.decoder = OfficialBuilder(config, decoder=True, cross_attention=encoder).build() if decoder else None
         self.space = None
         if encoder and config.tensor2tensor.num_target_spaces:
             self.space = nn.Parameter(torch.zeros(config.tensor2tensor.num_target_spaces, config.sizes.width))
@@ -88,12 +92,8 @@ class Body(nn.Module):
         assert self.encoder is not None
         padding = without_padding((inputs == 0).all(dim=-1))
         if self.space is not None:
-            if not 0 <= target_space < len(self.space):
-                raise UserError(f"target_space={target_space}: allowed are 0 to {len(self.space) - 1}")
-            inputs = inputs + self.space[target_space]
-        positions = default_positions(inputs.shape[1], padding=None, device=inputs.device)
-        encoding = self.encoder.coordinates.encode(positions)
-        states, trace = self.encoder(inputs, encoding=encoding, padding=padding, ponder_padding=True)
+            inputs = inputs + self.space[check_space(target_space, spaces=len(self.space))]
+        states, trace = self.encoder(inputs, side_context(self.encoder, inputs, padding=padding))
         return states, padding, trace
 
     def decode(
@@ -105,22 +105,42 @@ class Body(nn.Module):
     ) -> tuple[States, Trace]:
         """The decoder's last states: position ``i`` sees the targets to its left (zeros come first)."""
         assert self.decoder is not None
-        positions = default_positions(targets.shape[1], padding=None, device=targets.device)
-        encoding = self.decoder.coordinates.encode(positions)
         projected = None if source is None else self.decoder.project_source(source, padding=padding)
         shifted = pad(targets, (0, 0, 1, 0))[:, :-1]
-        states, trace = self.decoder(shifted, encoding=encoding, source=projected)
+        states, trace = self.decoder(shifted, side_context(self.decoder, shifted, source=projected))
         return states, trace
 
 
+def side_context(
+    side: OfficialRecurrence,
+    states: States,
+    *,
+    padding: Padding | None = None,
+    source: list[ProjectedSource] | None = None,
+) -> Context:
+    """The context in which the official code computes one side from ``states``: padding counts as positions."""
+    positions = default_positions(states.shape[1], padding=None, device=states.device)
+    return Context(
+        depth=side.depth(),
+        encoding=side.coordinates.position(positions),
+        padding=padding,
+        mask=None if padding is None else key_mask(padding),
+        causal=side.decoder,
+        source=source,
+    )
+
+
 def official_variables(
-    model: EncoderDecoder | LanguageModel | Body | Recurrence, *, num_shards: int = 1, shared: bool = True
+    model: OfficialEncoderDecoder | OfficialLanguageModel | Body | OfficialRecurrence,
+    *,
+    num_shards: int = 1,
+    shared: bool = True,
 ) -> Iterator[Variable]:
     """Each official variable of ``model``: its name, and where its numbers (and gradients) are.
 
     ``num_shards`` and ``shared`` are ``symbol_modality_num_shards``, and whether source and target embed alike.
     """
-    if isinstance(model, EncoderDecoder | LanguageModel):
+    if isinstance(model, OfficialEncoderDecoder | OfficialLanguageModel):
         yield from model_variables(model, num_shards=num_shards, shared=shared)
         return
     if isinstance(model, Body) and model.space is not None:
@@ -223,7 +243,7 @@ def _num_shards(names: list[str], full: Mapping[str, Any]) -> int:
 
 def load(
     variables: Variables, hparams: Mapping[str, Any], *, source_vocabulary_size: int | None = None
-) -> EncoderDecoder | LanguageModel:
+) -> OfficialEncoderDecoder | OfficialLanguageModel:
     """The model whose weights are ``variables``, ready to be evaluated or trained on.
 
     ``variables``: arrays by official name, with or without the scope of the model in front. ``hparams``: the official
@@ -235,7 +255,7 @@ def load(
     """
     full, inside = complete(hparams), _strip(variables)
     encoder = _has(inside, "encoder")
-    architecture = EncoderDecoder if encoder else LanguageModel
+    architecture = OfficialEncoderDecoder if encoder else OfficialLanguageModel
     config = config_from_hparams(hparams, architecture="encoder_decoder" if encoder else "language_model")
     shared = bool(full["shared_embedding_and_softmax_weights"] or full["shared_embedding"])
     source, target = _vocabularies(
@@ -265,25 +285,25 @@ def load_body(variables: Variables, hparams: Mapping[str, Any]) -> Body:
     return body.eval()
 
 
-def _load_side(variables: Variables, hparams: Mapping[str, Any], *, decoder: bool) -> Recurrence:
+def _load_side(variables: Variables, hparams: Mapping[str, Any], *, decoder: bool) -> OfficialRecurrence:
     inside = _strip(variables)
     config = config_from_hparams(hparams, architecture="language_model" if decoder else "classifier")
     if config.coordinates.injection == "input":  # added where the input is prepared, which is not here
         config = replaced(config, {"coordinates.position": "none", "coordinates.injection": "every_step"})
     looks = decoder and _has(inside, "encdec_attention")
-    side = recurrence(config, decoder=decoder, cross_attention=looks)
+    side = OfficialBuilder(config, decoder=decoder, cross_attention=looks).build()
     _fill(official_variables(side), inside)
     return side.eval()
 
 
-def load_encoder(variables: Variables, hparams: Mapping[str, Any]) -> Recurrence:
+def load_encoder(variables: Variables, hparams: Mapping[str, Any]) -> OfficialRecurrence:
     """The encoder alone (the official ``universal_transformer_encoder``), from prepared inputs on.
 
-    Call it with ``ponder_padding=True`` to have padding ponder as it does there.
+    Call it with a :func:`side_context`.
     """
     return _load_side(variables, hparams, decoder=False)
 
 
-def load_decoder(variables: Variables, hparams: Mapping[str, Any]) -> Recurrence:
+def load_decoder(variables: Variables, hparams: Mapping[str, Any]) -> OfficialRecurrence:
     """The decoder alone (the official ``universal_transformer_decoder``), from prepared and shifted targets on."""
     return _load_side(variables, hparams, decoder=True)

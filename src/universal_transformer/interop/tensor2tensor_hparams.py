@@ -9,14 +9,13 @@ from typing import Any, Literal
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
+from universal_transformer.interop.tensor2tensor_config import OfficialConfig, Tensor2TensorConfig
 from universal_transformer.models.components import (
     Architecture,
     InputsConfig,
     OutputsConfig,
-    Tensor2TensorConfig,
     VocabularyConfig,
 )
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import (
     AttentionConfig,
     CoordinatesConfig,
@@ -214,7 +213,7 @@ def config_from_hparams(
     hparams: Mapping[str, Any],
     *,
     architecture: Architecture = "encoder_decoder",
-) -> ModelConfig:
+) -> OfficialConfig:
     """The configuration that computes what the official code computes with ``hparams``.
 
     Token ids are the official ones: 0 is padding and precedes the first target token, 1 ends a text. Global
@@ -228,7 +227,7 @@ def config_from_hparams(
     coordinates, halting = _coordinates(full), _halting(full)
     spaces = architecture != "language_model" and bool(full["use_target_space_embedding"])
     steps = full["act_max_steps" if full["recurrence_type"] == "act" else "num_rec_steps"]
-    return ModelConfig(
+    return OfficialConfig(
         architecture=architecture,
         vocabulary=VocabularyConfig(padding_id=0, end_id=1),
         inputs=InputsConfig(scale_embeddings=full["multiply_embedding_mode"] == "sqrt_depth"),

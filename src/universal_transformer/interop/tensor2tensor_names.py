@@ -22,13 +22,16 @@ from typing import Literal
 from torch import nn
 
 from universal_transformer.axes import Float, Tensor
-from universal_transformer.models.encoder_decoder import EncoderDecoder
+from universal_transformer.interop.tensor2tensor_models import OfficialEncoderDecoder, OfficialLanguageModel
+from universal_transformer.interop.tensor2tensor_parts import OfficialCoordinates, OfficialRecurrence
+from universal_transformer.models.convolution import SeparableConvolution, SeparableConvolution1d
 from universal_transformer.models.inputs import TokenInput
-from universal_transformer.models.language_model import LanguageModel
+from universal_transformer.models.norms import PreNorm
+from universal_transformer.models.positions.tables import LearnedSteps
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
-from universal_transformer.nn.block import Block, Sublayer
-from universal_transformer.nn.recurrence import Recurrence
-from universal_transformer.nn.transition import FeedForward, SeparableConvolution, SeparableConvolution1d
+from universal_transformer.nn.block import Block, PostNorm
+from universal_transformer.nn.halting import ACT
+from universal_transformer.nn.transition import FeedForward
 
 Layout = Literal["same", "matrix", "steps", "depthwise", "pointwise"]
 
@@ -106,42 +109,42 @@ def _transition(transition: nn.Module, *, scope: str) -> Iterator[Variable]:
 
 
 def _block(block: Block, *, scope: str) -> Iterator[Variable]:
-    parts: list[tuple[str, Sublayer | None, nn.Module | None]] = [
+    parts: list[tuple[str, PostNorm | None, nn.Module | None]] = [
         ("self_attention", block.after_attention, block.attention),
         ("encdec_attention", block.after_cross_attention, block.cross_attention),
         ("ffn", block.after_transition, block.transition),
     ]
-    for name, sublayer, module in parts:
+    for name, norm, module in parts:
         inside = f"{scope}/{name}"
-        if sublayer is not None:
-            yield from _norm(sublayer.norm, scope=inside, post=sublayer.post)
+        if norm is not None:
+            yield from _norm(norm.norm, scope=inside, post=not isinstance(norm, PreNorm))
         if isinstance(module, SelfAttention | CrossAttention):
             yield from _attention(module, scope=inside)
         elif module is not None:
             yield from _transition(module, scope=inside)
 
 
-def recurrence_variables(recurrence: Recurrence) -> Iterator[Variable]:
+def recurrence_variables(recurrence: OfficialRecurrence) -> Iterator[Variable]:
     """The variables of one side."""
-    side = "decoder" if recurrence.decoder else "encoder"
-    scope = f"{side}/universal_transformer_{'basic' if recurrence.halting is None else 'act'}"
+    side, halting = "decoder" if recurrence.decoder else "encoder", recurrence.halting
+    scope = f"{side}/universal_transformer_{'act' if isinstance(halting, ACT) else 'basic'}"
     coordinates = recurrence.coordinates
-    if coordinates.step_table is not None:
-        yield Variable(f"{scope}/layer_embedding", coordinates.step_table, "steps")
-    if coordinates.join is not None:
+    if isinstance(coordinates.step, LearnedSteps):
+        yield Variable(f"{scope}/layer_embedding", coordinates.step.weight, "steps")
+    if isinstance(coordinates, OfficialCoordinates) and coordinates.join is not None:
         yield Variable(f"{scope}/dense/kernel", coordinates.join.weight, "matrix")
     for prefix, blocks in (
-        ("before_ut_layer", getattr(recurrence, "before", ())),
+        ("before_ut_layer", recurrence.before),
         ("rec_layer", recurrence.blocks),
-        ("after_ut_layer", getattr(recurrence, "after", ())),
+        ("after_ut_layer", recurrence.after),
     ):
         for index, block in enumerate(blocks):
             assert isinstance(block, Block)
             yield from _block(block, scope=f"{scope}/{prefix}_{index}")
-    if recurrence.halting is not None:
+    if isinstance(halting, ACT):
         unit = f"{scope}/sigmoid_activation_for_pondering/dense"
-        yield Variable(f"{unit}/kernel", recurrence.halting.weight, "matrix")
-        yield Variable(f"{unit}/bias", recurrence.halting.bias)
+        yield Variable(f"{unit}/kernel", halting.weight, "matrix")
+        yield Variable(f"{unit}/bias", halting.bias)
     if recurrence.closing_norm is not None:
         yield from _norm(recurrence.closing_norm, scope=side, post=False)
 
@@ -158,21 +161,23 @@ def space_variable(table: Tensor) -> Variable:
 
 
 def model_variables(
-    model: EncoderDecoder | LanguageModel, *, num_shards: int = 1, shared: bool = True
+    model: OfficialEncoderDecoder | OfficialLanguageModel, *, num_shards: int = 1, shared: bool = True
 ) -> Iterator[Variable]:
     """The variables of a whole model; ``shared``: one embedding scope for source and target."""
-    source: TokenInput | None = None
-    if isinstance(model, EncoderDecoder):
+    source: Tensor | None = None
+    if isinstance(model, OfficialEncoderDecoder):
         assert isinstance(model.source.input, TokenInput)
-        source = model.source.input
-        yield from _table(source.weight, name="shared" if shared else "input_emb", num_shards=num_shards)
+        source = model.source.input.weight
+        yield from _table(source, name="shared" if shared else "input_emb", num_shards=num_shards)
         if model.source.space is not None:
             yield space_variable(model.source.space)
+        assert isinstance(model.source.recurrence, OfficialRecurrence)
         yield from recurrence_variables(model.source.recurrence)
     target = model.target
-    if target.embedding is not source:
+    if target.embedding.weight is not source:
         name = "shared" if shared else "target_emb"
         yield from _table(target.embedding.weight, name=name, num_shards=num_shards)
     if target.output is not None:
         yield from _table(target.output.weight, name="softmax", num_shards=num_shards)
+    assert isinstance(target.recurrence, OfficialRecurrence)
     yield from recurrence_variables(target.recurrence)

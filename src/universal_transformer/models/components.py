@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from universal_transformer.typed import ADDED, Count, DropoutRate, Positive, Range
+from universal_transformer.typed import Count, DropoutRate, Positive, Range
 
 Architecture = Literal["encoder_decoder", "language_model", "classifier", "tagger"]
 ENCODERS = ("classifier", "tagger")
@@ -32,7 +32,7 @@ class VocabularyConfig:
     """Token id that ends a target."""
     separator_id: Count = 0
     """Token id after which source positions start from 0 again, in the next part of the source. 0: none."""
-    last_separator_id: Count = field(default=0, metadata=ADDED)
+    last_separator_id: Count = 0
     """If it is not 0, positions start again after each of the ids from separator_id to this one."""
 
 
@@ -47,14 +47,14 @@ class InputsConfig:
     """Initial word-position mask of facts: 1 + noise, or all ones (a bag of words)."""
     scale_embeddings: bool = True
     """Multiply embeddings by the square root of the width."""
-    segments: Positive = field(default=1, metadata=ADDED)
+    segments: Positive = 1
     """Texts of the source, each with <end> after it; from 2 on, each has a learned segment embedding. The data
     determine it."""
-    features: Count = field(default=0, metadata=ADDED)
+    features: Count = 0
     """Numbers of a frame, or rows of pixels of a picture. The data determine it."""
-    stride: Positive = field(default=1, metadata=ADDED)
+    stride: Positive = 1
     """Frames that one position joins, or pixels of a side of a patch."""
-    stem: Literal["linear", "convolution"] = field(default="linear", metadata=ADDED)
+    stem: Literal["linear", "convolution"] = "linear"
     """How frames or pixels are joined: by one linear map, or by convolutions of stride 2, which need a stride that is a
     power of 2."""
 
@@ -63,15 +63,15 @@ class InputsConfig:
 class OutputsConfig:
     """From states to logits, or to frames."""
 
-    kind: Literal["tokens", "raster", "frames"] = field(default="tokens", metadata=ADDED)
+    kind: Literal["tokens", "raster", "frames"] = "tokens"
     """What a decoder writes: a text, the intensities of the pixels of a picture, row by row, or frames of numbers."""
-    columns: Annotated[int, Range(0, 2**16)] = field(default=0, metadata=ADDED)
+    columns: Annotated[int, Range(0, 2**16)] = 0
     """Pixels of a row of the picture that is written. The data determine it."""
-    features: Count = field(default=0, metadata=ADDED)
+    features: Count = 0
     """Numbers of a frame that is written. The data determine it."""
-    stride: Positive = field(default=1, metadata=ADDED)
+    stride: Positive = 1
     """Frames that are written at one position."""
-    prenet_dropout: DropoutRate = field(default=0.5, metadata=ADDED)
+    prenet_dropout: DropoutRate = 0.5
     """Dropout of the two layers through which a decoder reads the frame before."""
     tie_output: bool = True
     """Use the target embedding as the output matrix."""
@@ -82,34 +82,8 @@ class OutputsConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tensor2TensorConfig:
-    """Choices that exist for official checkpoints (tensor2tensor) only. The defaults switch all of them off."""
-
-    scale_step_table: bool = False
-    """Multiply a learned step table by the square root of its width."""
-    concatenate_coordinates: bool = False
-    """Concatenate coordinates to the state and project back, instead of adding them."""
-    shift_positions_by_step: bool = False
-    """Positions start at ``trunc(length * t / T)`` at step t."""
-    plain_layers_before: Count = 0
-    """Ordinary layers before the recurrence."""
-    plain_layers_after: Count = 0
-    """Ordinary layers after the recurrence."""
-    zero_padding: bool = False
-    """The feed-forward transition of the encoder gives 0 at padding (the pad remover)."""
-    ponder_padding: bool = False
-    """Padding takes steps like any other position."""
-    num_target_spaces: Count = 0
-    """Rows of an embedding of the problem, added to every source position. 0: none."""
-    start_is_padding: bool = False
-    """The token before the first target token has the id of padding."""
-    allow_look_ahead: bool = False
-    """Accept choices with which a decoder sees later positions. Generation is refused then."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class ExecutionConfig:
-    """How a model is computed: the numbers are the same. A file contains only values that are not the default."""
+    """How a model is computed: the numbers are the same."""
 
     halting_execution: Literal["auto", "masked"] = "auto"
     """Leave out halted positions where that is exact and saves time ("auto"), or always compute all positions."""
@@ -119,7 +93,7 @@ class ExecutionConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationConfig:
-    """How long an answer may be. A file contains only values that are not the default."""
+    """How long an answer may be."""
 
     max_new_tokens: Count = 0
     """Most tokens of an answer, <end> included. 0: the training data decide (their longest answer, with a margin)."""

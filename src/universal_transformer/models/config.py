@@ -9,12 +9,11 @@ and the rules for combinations.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, suggestion
 from universal_transformer.models.components import (
     ENCODERS,
     Architecture,
@@ -22,15 +21,13 @@ from universal_transformer.models.components import (
     GenerationConfig,
     InputsConfig,
     OutputsConfig,
-    Tensor2TensorConfig,
     VocabularyConfig,
 )
-from universal_transformer.models.earlier import nested
 from universal_transformer.nn.config import (
-    HALTING_RULES,
     MOST_STEPS,
+    NORMS,
+    POSITIONS,
     TRANSITIONS,
-    UNUSED_BIAS,
     AttentionConfig,
     CoordinatesConfig,
     DepthConfig,
@@ -39,10 +36,10 @@ from universal_transformer.nn.config import (
     StepConfig,
     TransitionConfig,
 )
-from universal_transformer.typed import added_defaults, check, leaves, listed, typed
+from universal_transformer.rules import HALTING_RULES
+from universal_transformer.rules.choices import Refusals, choices_of, refusals
+from universal_transformer.typed import check, listed, typed
 
-Rules = Iterator[tuple[str, bool, str]]
-"""Path of a field, whether its value does not fit the others, and the remedy."""
 AnyConfig = TypeVar("AnyConfig", bound="BaseConfig")
 
 
@@ -82,6 +79,16 @@ class BaseConfig:
         return False
 
     @property
+    def unread_states(self) -> str:
+        """Why no head reads the states after each step; empty where one does."""
+        return ""
+
+    @property
+    def untied_steps(self) -> int:
+        """The most steps of a model whose steps have blocks of their own; 0 where they share them."""
+        return 0
+
+    @property
     def max_steps(self) -> int:
         """The largest number of steps of any side. 0: the model has no steps over depth."""
         return max(self.max_steps_of(decoder=False), self.max_steps_of(decoder=True))
@@ -108,14 +115,14 @@ class BaseConfig:
         return False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values, those of `generation` only where they are not the default."""
-        return {"kind": self.kind, **_without_defaults(self, generation=GenerationConfig())}
+        """Return the fields as JSON values."""
+        return {"kind": self.kind, **dataclasses.asdict(self)}
 
     @classmethod
     def from_dict(cls: type[AnyConfig], fields: dict[str, Any], *, where: str = "model configuration") -> AnyConfig:
-        """Return the inverse of `to_dict`, also for files of earlier versions. Missing fields have their defaults."""
+        """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
         named = {name: value for name, value in fields.items() if name != "kind"}
-        config: AnyConfig = typed(nested(named, paths=leaves(cls)), cls, where=where, partial=True)
+        config: AnyConfig = typed(named, cls, where=where)
         return config
 
 
@@ -124,6 +131,8 @@ class ModelConfig(BaseConfig):
     """Every choice of a Universal Transformer or a Transformer. A UserError names the field, its value and the rule."""
 
     kind: ClassVar[str] = "universal_transformer"
+    builder: ClassVar[str] = "universal_transformer.models.depth:RecurrenceBuilder"
+    """What builds the recurrences: ``module:class``."""
 
     outputs: OutputsConfig = OutputsConfig()
     """From states to logits, or to frames."""
@@ -141,29 +150,34 @@ class ModelConfig(BaseConfig):
     """How many steps there are."""
     halting: HaltingConfig = HaltingConfig()
     """Dynamic halting."""
-    tensor2tensor: Tensor2TensorConfig = Tensor2TensorConfig()
-    """Choices for official checkpoints only."""
     execution: ExecutionConfig = ExecutionConfig()
     """How it is computed."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _refuse_first(self, _rules(self))
+        _refuse_first(self, self.rules())
+
+    def rules(self) -> Refusals:
+        """The rules for combinations of fields."""
+        return _rules(self)
 
     @property
-    def start_id(self) -> int:
-        """Token id before the first target token."""
-        padding = self.tensor2tensor.start_is_padding
-        return self.vocabulary.padding_id if padding else self.vocabulary.start_id
+    def sides(self) -> tuple[bool, ...]:
+        """Whether each side is a decoder."""
+        return (False, True) if self.architecture == "encoder_decoder" else (self.architecture == "language_model",)
+
+    @property
+    def untied_steps(self) -> int:
+        """The most steps of a model whose steps have blocks of their own; 0 where they share them."""
+        sides = [self.max_steps_of(decoder=decoder) for decoder in (False, True)]
+        return 0 if self.step.tied else min(sides)
 
     @property
     def num_blocks(self) -> int:
         """Blocks with weights of their own, over all sides."""
-        alone = (self.architecture == "language_model",)
-        sides = (False, True) if self.architecture == "encoder_decoder" else alone
-        steps = [1 if self.step.tied else self.max_steps_of(decoder=decoder) for decoder in sides]
-        plain = self.tensor2tensor.plain_layers_before + self.tensor2tensor.plain_layers_after
-        return sum(self.step.blocks * count + plain for count in steps)
+        return sum(
+            self.step.blocks * (1 if self.step.tied else self.max_steps_of(decoder=decoder)) for decoder in self.sides
+        )
 
     def halts_in(self, *, decoder: bool) -> bool:
         """Whether positions of this side halt."""
@@ -199,36 +213,34 @@ class ModelConfig(BaseConfig):
     def looks_ahead(self) -> bool:
         """Whether a decoder of this configuration depends on later target positions."""
         sequence = self.halts_in(decoder=True) and self.halting.scope == "sequence"
-        return self.architecture not in ENCODERS and (sequence or self.tensor2tensor.shift_positions_by_step)
+        return self.architecture not in ENCODERS and sequence
+
+    @property
+    def may_look_ahead(self) -> bool:
+        """Whether such a decoder is accepted: it can score targets, but not generate."""
+        return False
+
+    @property
+    def ponders_padding(self) -> bool:
+        """Whether padding takes steps like any other position."""
+        return False
+
+    @property
+    def interaction(self) -> str:
+        """How positions interact besides attention, so that processes cannot share a sequence; empty if they can."""
+        if self.transition.kind == "separable_convolution":
+            return "transition.kind 'separable_convolution' reads neighbours, which another process may have"
+        return ""
+
+    @property
+    def unread_states(self) -> str:
+        """Why no head reads the states after each step; empty where one does."""
+        return "this model writes frames, which have no probabilities" if self.outputs.kind == "frames" else ""
 
     @property
     def expects_loss(self) -> bool:
         """Whether the loss is the expectation over the step at which positions stop (PonderNet)."""
-        return self.halts and self.halting.rule == "ponder"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values, those of `generation` and `execution` only where not the default."""
-        found = _without_defaults(self, generation=GenerationConfig(), execution=ExecutionConfig())
-        if self.halting.side == "none" and self.halting.bias is None:  # as earlier versions wrote it
-            found["halting"]["bias"] = UNUSED_BIAS
-        return found
-
-
-def _without_defaults(config: BaseConfig, **defaults: GenerationConfig | ExecutionConfig) -> dict[str, Any]:
-    """Return the fields of `config` as JSON values, where the components in `defaults` keep only values that differ.
-
-    An empty component is left out, and so are fields of `ADDED` at their defaults. What was added later so changes no
-    digest of an earlier run.
-    """
-    fields = dataclasses.asdict(config)
-    for name, component in vars(config).items():
-        for added in added_defaults(component) if dataclasses.is_dataclass(component) else ():
-            del fields[name][added]
-    for name, default in defaults.items():
-        usual = dataclasses.asdict(default)
-        chosen = {key: value for key, value in fields.pop(name).items() if value != usual[key]}
-        fields |= {name: chosen} if chosen else {}
-    return fields
+        return self.halts and choices_of(self.halting).expects_loss
 
 
 def refusal(field: str, value: object, remedy: str) -> UserError:
@@ -236,13 +248,13 @@ def refusal(field: str, value: object, remedy: str) -> UserError:
     return UserError(f"{field}={value!r}: {remedy}")
 
 
-def _refuse_first(config: BaseConfig, rules: Rules) -> None:
+def _refuse_first(config: BaseConfig, rules: Refusals) -> None:
     for path, wrong, remedy in rules:
         if wrong:
             raise refusal(path, attrgetter(path)(config), remedy)
 
 
-def _base_rules(config: BaseConfig) -> Rules:
+def _base_rules(config: BaseConfig) -> Refusals:
     vocabulary, architecture = config.vocabulary, config.architecture
     facts, size = config.inputs.kind == "facts" and architecture != "classifier", vocabulary.size
     yield "inputs.kind", facts, f'architecture must be "classifier", not "{architecture}"'
@@ -261,7 +273,7 @@ def _base_rules(config: BaseConfig) -> Rules:
         yield path, 0 < size <= value, f"{name}={size} ends at id {size - 1}"
 
 
-def _number_rules(config: BaseConfig) -> Rules:
+def _number_rules(config: BaseConfig) -> Refusals:
     """Choices for frames and patches."""
     inputs, vocabulary = config.inputs, config.vocabulary
     numbers, stride = inputs.kind in ("frames", "patches"), inputs.stride
@@ -278,7 +290,7 @@ def _number_rules(config: BaseConfig) -> Rules:
     yield "inputs.stride", uneven, f"must divide the height of the pictures, inputs.features={inputs.features}"
 
 
-def _picture_rules(config: ModelConfig) -> Rules:
+def _picture_rules(config: ModelConfig) -> Refusals:
     """Choices for a side that reads or writes pictures (D17)."""
     outputs, position = config.outputs, config.coordinates.position
     raster = outputs.kind == "raster"
@@ -296,13 +308,11 @@ def _picture_rules(config: ModelConfig) -> Rules:
         yield "sizes.width", pairs, "sinusoids of row and column come in pairs: a multiple of 4 is needed"
         yield "coordinates.from_end", config.coordinates.from_end, "pictures have a fixed size: leave it out"
         yield "coordinates.offsets", config.coordinates.offsets != "none", "rows and columns are not shifted"
-        shifted = config.tensor2tensor.shift_positions_by_step
-        yield "tensor2tensor.shift_positions_by_step", shifted, "rows and columns are not shifted"
 
 
-def _frame_rules(config: ModelConfig) -> Rules:
+def _frame_rules(config: ModelConfig) -> Refusals:
     """Choices for a decoder that writes frames (D19)."""
-    outputs, halting = config.outputs, config.halting
+    outputs = config.outputs
     if outputs.kind != "frames":
         remedy = 'applies only to outputs.kind="frames"'
         yield "outputs.features", outputs.features > 0, remedy
@@ -311,12 +321,13 @@ def _frame_rules(config: ModelConfig) -> Rules:
     yield "outputs.kind", config.architecture != "encoder_decoder", 'needs architecture "encoder_decoder"'
     tokens = config.vocabulary.target_size > 0
     yield "vocabulary.target_size", tokens, "frames that are written have no vocabulary: leave it out"
-    ponder = config.halts and halting.rule == "ponder"
-    yield "halting.rule", ponder, "ponder needs probabilities of classes after every step, and frames have none"
-    yield "tensor2tensor.ponder_padding", config.tensor2tensor.ponder_padding, "frames of padding are no input"
 
 
-def _rules(config: ModelConfig) -> Rules:
+def _rules(config: ModelConfig) -> Refusals:
+    chosen = config.coordinates.position, config.step.norm, config.transition.kind, config.halting.rule
+    paths = "coordinates.position", "step.norm", "transition.kind", "halting.rule"
+    for path, name, members in zip(paths, chosen, (POSITIONS, NORMS, TRANSITIONS, HALTING_RULES), strict=True):
+        yield path, name not in members, f"allowed: {listed(members)}{suggestion(name, members)}"
     yield from _size_rules(config)
     yield from _side_rules(config)
     yield from _length_rules(config)
@@ -326,65 +337,18 @@ def _rules(config: ModelConfig) -> Rules:
     yield from _frame_rules(config)
     pointer, tokens = config.outputs.pooling == "pointer", config.inputs.kind == "tokens"
     classes = config.vocabulary.num_classes not in (0, config.vocabulary.size)
-    yield "transition.kind", config.transition.kind not in TRANSITIONS, f"allowed: {listed(TRANSITIONS)}"
-    yield "halting.rule", config.halting.rule not in HALTING_RULES, f"allowed: {listed(HALTING_RULES)}"
-    if config.expects_loss:
-        yield from _ponder_rules(config)
-    if config.halts and config.halting.rule == "stick_breaking":
-        yield from _stick_rules(config)
-    if config.halts and config.halting.rule in ("act", "stick_breaking"):
-        for name in ("prior", "prior_steps", "quantile"):
-            chosen = getattr(config.halting, name) != getattr(HaltingConfig(), name)
-            rule = config.halting.rule
-            yield f"halting.{name}", chosen, f'applies only to halting.rule="ponder"; the rule here is "{rule}"'
+    if config.halts:
+        yield from refusals(config)
     yield "outputs.pooling", pointer and not tokens, 'points at a token: inputs.kind must be "tokens"'
     every = config.architecture == "tagger" and config.outputs.pooling != "mean"
     yield "outputs.pooling", every, "a tagger reads each position by itself: leave it out"
     words = "the classes of a pointer are the tokens of its vocabulary"
     yield "vocabulary.num_classes", pointer and classes, words
-    shifted = config.tensor2tensor.shift_positions_by_step
-    yield (
-        "tensor2tensor.shift_positions_by_step" if shifted else "halting.scope",
-        config.looks_ahead and not config.tensor2tensor.allow_look_ahead,
-        "lets a causal decoder depend on the length or the content of later tokens: use it with a classifier, or set "
-        "tensor2tensor.allow_look_ahead to score official checkpoints that were trained so",
-    )
+    ahead = config.looks_ahead and not config.may_look_ahead
+    yield "halting.scope", ahead, "lets a causal decoder depend on later tokens: use it with a classifier"
 
 
-def _ponder_rules(config: ModelConfig) -> Rules:
-    """What PonderNet needs: an output after every step, which is the last state."""
-    halting, encoder = config.halting, config.architecture == "encoder_decoder" and config.halts_in(decoder=False)
-    reason = "ponder needs the output after every step, and an encoder has none: set it to decoder"
-    yield "halting.side", encoder, reason
-    yield "halting.output", halting.output == "interpolate", "ponder reads the state of the last step: set it to final"
-    yield "halting.state", halting.state != "frozen", "ponder freezes a position that stops: set it to frozen"
-    yield "halting.remainder_at_cap", not halting.remainder_at_cap, "with ponder the last step takes the rest"
-    length = config.halts_in(decoder=False) and config.by_length(decoder=False)
-    yield "depth.max_steps", length, "with ponder all sequences have the same last step: set a number"
-    other = halting.threshold not in (HaltingConfig().threshold, halting.quantile)
-    yield "halting.threshold", other, "ponder stops at halting.quantile: set that"
-    yield "halting.prior_steps", 0 < halting.prior_steps < 1, "at least 1 step, or 0 for (max_steps + 1) / 2"
-    unused = halting.prior == "uniform" and halting.prior_steps > 0
-    yield (
-        "halting.prior_steps",
-        unused,
-        "a uniform prior has no rate: leave it out, or set halting.prior to geometric",
-    )
-    plain = config.tensor2tensor.plain_layers_after > 0
-    yield "tensor2tensor.plain_layers_after", plain, "ponder needs the output after every step: leave it out"
-
-
-def _stick_rules(config: ModelConfig) -> Rules:
-    """What stick-breaking needs: others see the mean of the states, which is the output too."""
-    halting = config.halting
-    yield "halting.output", halting.output != "mean", "the output of stick_breaking is what others see: set it to mean"
-    yield "halting.state", halting.state != "frozen", "stick_breaking freezes what others see: set it to frozen"
-    yield "halting.remainder_at_cap", not halting.remainder_at_cap, "with stick_breaking the last step takes the rest"
-    several = "with stick_breaking, what others see is defined for one block a step"
-    yield "step.blocks", config.step.blocks > 1, several
-
-
-def _size_rules(config: ModelConfig) -> Rules:
+def _size_rules(config: ModelConfig) -> Refusals:
     width, heads, coordinates = config.sizes.width, config.sizes.num_heads, config.coordinates
     allowed = [n for n in range(1, min(width, 1024) + 1) if width % n == 0]
     sinusoids = "sinusoidal" in (coordinates.position, coordinates.step) or coordinates.from_end
@@ -395,7 +359,7 @@ def _size_rules(config: ModelConfig) -> Rules:
     yield "sizes.num_heads", odd_head, pairs
 
 
-def _side_rules(config: ModelConfig) -> Rules:
+def _side_rules(config: ModelConfig) -> Refusals:
     """Choices for a side that the architecture does not have, and a `min_steps` above `max_steps`."""
     architecture, depth = config.architecture, config.depth
     missing = {"language_model": "encoder"}.get(architecture, "decoder" if architecture in ENCODERS else "")
@@ -409,9 +373,9 @@ def _side_rules(config: ModelConfig) -> Rules:
         yield f"depth.{side}min_steps", least > most, f"at most max_steps={most}"
 
 
-def _length_rules(config: ModelConfig) -> Rules:
+def _length_rules(config: ModelConfig) -> Refusals:
     """Choices that do not fit as many steps as a sequence has positions (D15)."""
-    chosen, t2t = config.depth.max_steps == "length", config.tensor2tensor
+    chosen = config.depth.max_steps == "length"
     decodes = config.architecture == "language_model" or (
         config.architecture == "encoder_decoder" and not config.depth.decoder_max_steps
     )
@@ -421,7 +385,6 @@ def _length_rules(config: ModelConfig) -> Rules:
     yield "step.tied", chosen and not config.step.tied, f'depth.max_steps="length" needs step.tied=True: {steps}'
     learned = config.coordinates.step == "learned"
     yield "coordinates.step", chosen and learned, f'depth.max_steps="length" needs another step signal: {steps}'
-    yield "tensor2tensor.shift_positions_by_step", chosen and t2t.shift_positions_by_step, "needs a number of steps"
     yield "step.norm", chosen and config.step.norm == "deep", "its residual needs a number of steps: take post or pre"
     yield (
         "halting.remainder_at_cap",
@@ -430,7 +393,7 @@ def _length_rules(config: ModelConfig) -> Rules:
     )
 
 
-def _source_rules(config: ModelConfig) -> Rules:
+def _source_rules(config: ModelConfig) -> Refusals:
     """Choices for attention to the source that need another architecture or other coordinates."""
     rotary, from_end = config.source_attention.rotary_source, config.coordinates.from_end
     separator, last = config.vocabulary.separator_id, config.vocabulary.last_separator_id
@@ -455,25 +418,11 @@ def _source_rules(config: ModelConfig) -> Rules:
         yield path, 0 < size <= last, f"vocabulary.size={size} ends at id {size - 1}"
 
 
-def _position_rules(config: ModelConfig) -> Rules:
-    chosen, shifted = config.coordinates, config.tensor2tensor.shift_positions_by_step
+def _position_rules(config: ModelConfig) -> Refusals:
+    chosen = config.coordinates
     every_step, absolute = chosen.injection == "every_step", chosen.position in ("sinusoidal", "learned")
-    yield (
-        "tensor2tensor.shift_positions_by_step",
-        shifted and not (every_step and absolute),
-        "shifts the signal that is added at every step: needs coordinates.position sinusoidal or learned, and "
-        'coordinates.injection="every_step"',
-    )
-    yield (
-        "tensor2tensor.plain_layers_before",
-        config.tensor2tensor.plain_layers_before > 0 and every_step and chosen.position in ("learned", "grid"),
-        "layers before the recurrence do not get positions that are learned inside it: needs "
-        'coordinates.injection="input", or another coordinates.position',
-    )
     state, adds = config.step.residual == "state", (every_step and chosen.adds) or chosen.step != "none"
     yield "step.residual", state and not adds, "no coordinates are added at a step: leave it out"
-    joined = config.tensor2tensor.concatenate_coordinates
-    yield "step.residual", state and joined, "coordinates are concatenated to the state, not added: leave it out"
     if chosen.position == "grid":
         path = "coordinates.position"
         yield path, config.architecture not in ENCODERS, 'needs architecture "tagger" or "classifier"'
@@ -485,6 +434,5 @@ def _position_rules(config: ModelConfig) -> Rules:
             relative,
             "needs coordinates.position sinusoidal, learned or (with a decoder) distance, or rotary_source",
         )
-        yield path, shifted, "needs shift_positions_by_step=False: shifted positions have no fixed end"
         language_model = config.architecture == "language_model"
         yield path, language_model, "a language model does not know where its text ends"

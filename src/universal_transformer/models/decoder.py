@@ -1,23 +1,21 @@
 """The decoder of a model of tokens or of frames: its recurrence over depth, in one pass or position by position."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
-from universal_transformer.axes import Bool, Float, Int, Padding, Positions, States, Tensor
+from universal_transformer.axes import Bool, Float, Int, Padding, States, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.execution.memory import allocate_cache, reorder_cache
+from universal_transformer.execution.cache import KeyValueCache
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
-from universal_transformer.models.positions import default_positions
-from universal_transformer.nn.attention import ProjectedSource
-from universal_transformer.nn.cache import KeyValueCache
-from universal_transformer.nn.config import Exit
-from universal_transformer.nn.exits import ExitUnit, Head
-from universal_transformer.nn.progress import Depth
-from universal_transformer.nn.trace import NOTHING, Kept, Trace
+from universal_transformer.models.model import Call, EncodedSource
+from universal_transformer.models.positions.numbering import check_positions, default_positions
+from universal_transformer.nn.context import AttentionRecord, Context, Depth, ProjectedSource, causal_mask
+from universal_transformer.nn.trace import Trace
+from universal_transformer.rules.exits import Head, exit_rule
 
 
 @dataclass
@@ -30,14 +28,14 @@ class DecoderState:
     source: list[ProjectedSource] | None
     lengths: Int[Tensor, "batch"]
     padding: Bool[Tensor, "batch capacity"]
+    depth: Depth
     padded: bool = False
-    depth: Depth | None = None
     trace: Trace | None = None
     tokens: Int[Tensor, "batch capacity"] | None = None
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
         """Rows ``index`` in place of the present ones (beam search); the source moves along."""
-        reorder_cache(self.cache, index)
+        self.cache.reorder(index)
         self.lengths, self.padding = self.lengths[index], self.padding[index]
         if self.tokens is not None:
             self.tokens = self.tokens[index]
@@ -63,51 +61,55 @@ class DecoderSide(nn.Module):
         """States to logits, for the exits that read what a model predicts."""
         return None
 
-    def depth(self, *, max_steps: int | None = None, threshold: float | None = None, exit: Exit | None = None) -> Depth:
-        """The depth of a call, as :meth:`Recurrence.depth`; each position exits by itself."""
-        unit = None if exit is None else ExitUnit(exit, self.head)
-        return self.recurrence.depth(max_steps=max_steps, threshold=threshold, exit=unit)
-
-    def refine(
-        self,
-        inputs: States,
-        *,
-        padding: Padding | None,
-        source: Sequence[ProjectedSource] | None,
-        positions: Positions | None,
-        depth: Depth | None,
-        keep: Kept = NOTHING,
-    ) -> tuple[States, Trace]:
-        """All positions at once: ``inputs`` are shifted right; position ``i`` depends only on positions before it."""
-        if positions is None:
-            positions = default_positions(inputs.shape[1], padding=padding, device=inputs.device)
-        refined: tuple[States, Trace] = self.recurrence(
-            self.dropout(inputs),
-            encoding=self.recurrence.coordinates.encode(positions, padding=padding),
-            padding=padding,
-            source=source,
-            depth=depth,
-            keep=keep,
+    def depth(self, call: Call) -> Depth:
+        """The depth of a call; each position exits by itself."""
+        chosen = call.depth
+        return self.recurrence.depth(
+            max_steps=chosen.max_steps,
+            min_steps=chosen.min_steps,
+            threshold=chosen.halting_threshold,
+            exit=None if chosen.exit is None else exit_rule(chosen.exit, self.head),
         )
-        return refined
 
-    def start(
-        self,
-        *,
-        batch: int,
-        capacity: int,
-        source: list[ProjectedSource] | None = None,
-        depth: Depth | None = None,
-    ) -> DecoderState:
+    def check_positions(self, positions: Tensor, *, of: Tensor) -> None:
+        """UserError unless there is a position for each target."""
+        check_positions(positions, of=of, name="target_positions")
+
+    def project(self, encoded: EncodedSource | None) -> list[ProjectedSource] | None:
+        """Keys and values of a source for each block."""
+        if encoded is None:
+            return None
+        rotary = None
+        if self.config.source_attention.rotary_source:
+            position: Any = self.recurrence.coordinates.position
+            from_end = self.config.coordinates.from_end
+            rotary = position.source_angles(encoded.positions, padding=encoded.padding, from_end=from_end)
+        return self.recurrence.project_source(encoded.states, padding=encoded.padding, rotary=rotary)
+
+    def context(self, length: int, call: Call, *, padding: Padding | None, encoded: EncodedSource | None) -> Context:
+        """The context of all positions at once: position ``i`` depends only on positions before it."""
+        device, positions = next(self.parameters()).device, call.positions[1]
+        if positions is None:
+            positions = default_positions(length, padding=padding, device=device)
+        mask, causal = decoder_mask(length, stored=None, padding=padding, stored_padding=None, device=device)
+        return Context(
+            depth=self.depth(call),
+            encoding=self.recurrence.coordinates.position(positions, padding=padding),
+            padding=padding,
+            mask=mask,
+            causal=causal,
+            source=self.project(encoded),
+            record=AttentionRecord() if call.keep.attention else None,
+            keep_states=call.keep.states,
+        )
+
+    def start(self, encoded: EncodedSource | None, call: Call, *, batch: int, capacity: int) -> DecoderState:
         """Empty caches for ``batch`` sequences of up to ``capacity`` positions, the first one included."""
         if self.config.looks_ahead:
-            raise UserError(
-                'the decoder depends on later tokens (halting.scope="sequence" or shift_positions_by_step): '
-                "it can score given targets but not generate"
-            )
+            raise UserError("the decoder depends on later tokens: it can score given targets but not generate")
         like = next(self.embedding.parameters()).detach()
-        depth = self.recurrence.depth() if depth is None else depth
-        cache = allocate_cache(
+        depth = self.depth(call)
+        cache = KeyValueCache(
             self.recurrence.num_slots(depth.max_steps),
             batch=batch,
             num_heads=self.config.sizes.num_heads,
@@ -116,6 +118,7 @@ class DecoderSide(nn.Module):
             convolution=not getattr(self.recurrence.blocks[0].transition, "pointwise", False),
             like=like,
         )
+        source = self.project(encoded)
         if source is not None:  # a few queries read these many times: one stretch of memory for each head
             source = [ProjectedSource(each.key.contiguous(), each.value.contiguous(), each.mask) for each in source]
         return DecoderState(
@@ -124,6 +127,7 @@ class DecoderSide(nn.Module):
             lengths=torch.zeros(batch, dtype=torch.long, device=like.device),
             padding=torch.zeros(batch, capacity, dtype=torch.bool, device=like.device),
             depth=depth,
+            trace=None if encoded is None else encoded.trace,
         )
 
     def refine_next(
@@ -148,15 +152,46 @@ class DecoderSide(nn.Module):
             blank = None
             positions = torch.arange(cache.length, end, device=inputs.device).unsqueeze(0)
             state.lengths = state.lengths + new
-        states: States
-        states, state.trace = self.recurrence(
-            inputs,
-            encoding=self.recurrence.coordinates.encode(positions),
+        hidden = state.padding[:, :end] if state.padded else None
+        mask, causal = decoder_mask(
+            new, stored=cache.length, padding=blank, stored_padding=hidden, device=inputs.device
+        )
+        context = Context(
+            depth=state.depth,
+            encoding=self.recurrence.coordinates.position(positions),
             padding=blank,
+            mask=mask,
+            causal=causal,
             source=state.source,
             cache=cache,
-            cached_padding=state.padding[:, :end] if state.padded else None,
-            depth=state.depth,
+            stored_padding=hidden,
         )
+        states: States
+        states, state.trace = self.recurrence(inputs, context)
         cache.length = end
         return states
+
+
+def decoder_mask(
+    new: int,
+    *,
+    stored: int | None,
+    padding: Padding | None,
+    stored_padding: Bool[Tensor, "batch stored"] | None,
+    device: torch.device,
+) -> tuple[Bool[Tensor, "..."] | None, bool]:
+    """The mask of ``new`` positions of a decoder, or None and whether the plain causal mask is meant.
+
+    ``stored``: how many positions a cache holds before them, None without one; ``stored_padding`` covers both.
+    """
+    if stored is None and padding is not None:
+        left = padding[:, 0].any()  # later positions would attend to it
+        if torch.compiler.is_exporting():
+            stored_padding = padding & left
+        elif bool(left):
+            stored_padding = padding
+    before = stored or 0
+    if stored_padding is None and (before == 0 or new == 1):
+        return None, new > 1
+    index = torch.arange(before, before + new, device=device).unsqueeze(0)
+    return causal_mask(index, num_keys=before + new, padding=stored_padding), False

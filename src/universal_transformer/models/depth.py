@@ -3,114 +3,126 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from torch import nn
 
-from universal_transformer.execution.install import install
+from universal_transformer.execution.compaction import install
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.plain_layers import MixedRecurrence, PlainLayers
-from universal_transformer.nn.block import Block, residual_scale
-from universal_transformer.nn.config import HALTING_RULES, CoordinatesConfig, load_object
-from universal_transformer.nn.coordinates import Coordinates
-from universal_transformer.nn.halting import HaltingUnit
-from universal_transformer.nn.progress import Depth
+from universal_transformer.models.positions.rotary import RotaryCrossAttention
+from universal_transformer.models.positions.sinusoids import FromBothEnds
+from universal_transformer.models.positions.tables import LearnedSteps
+from universal_transformer.nn.attention import CrossAttention, SelfAttention
+from universal_transformer.nn.block import Block, PostNorm
+from universal_transformer.nn.config import NORMS, POSITIONS, TRANSITIONS, load_object
+from universal_transformer.nn.context import Depth
+from universal_transformer.nn.coordinates import Coordinates, PositionEncoder, StepEncoder
+from universal_transformer.nn.halting import ACT, FixedDepth, Rule
 from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.rules import HALTING_RULES
+from universal_transformer.rules.length import AsManyStepsAsPositions
 
 USUAL_LENGTH = 16
 """The number of steps that the initial bias of halting is for, where each sequence has its own."""
 
 
+class RecurrenceBuilder:
+    """The parts of the recurrence of one side: a configuration names its builder, and a subclass overrides parts.
+
+    ``decoder``: the side. ``cross_attention``: whether its blocks attend to a source.
+    """
+
+    def __init__(self, config: ModelConfig, *, decoder: bool, cross_attention: bool = False) -> None:
+        self.config, self.decoder, self.cross_attention = config, decoder, cross_attention
+        self.max_steps = config.max_steps_of(decoder=decoder)
+
+    def build(self) -> Recurrence:
+        """The recurrence, ready for fast execution."""
+        config, step = self.config, self.config.step
+        norm: type[PostNorm] = load_object(NORMS[step.norm])
+        coordinates, (rule, threshold) = self.coordinates(), self.rule()
+        attention = coordinates.position.self_attention
+        made = self.recurrence(
+            coordinates,
+            [self.block(attention) for _ in range(step.blocks * (1 if step.tied else self.max_steps))],
+            depth=Depth(
+                rule,
+                self.max_steps,
+                config.min_steps_of(decoder=self.decoder),
+                threshold,
+                by_length=config.by_length(decoder=self.decoder),
+            ),
+            blocks_per_step=step.blocks,
+            closing_norm=nn.LayerNorm(config.sizes.width, eps=step.norm_epsilon) if norm.closes else None,
+            residual=step.residual,
+        )
+        made.checkpointed = config.execution.activation_checkpointing
+        install(made, config.execution.halting_execution)
+        return made
+
+    def recurrence(self, coordinates: Coordinates, blocks: list[Block], **options: Any) -> Recurrence:
+        """The recurrence of these parts."""
+        return Recurrence(coordinates, blocks, **options)
+
+    def block(self, self_attention: type[SelfAttention]) -> Block:
+        """One block of a step, with the attention in which its positions are seen."""
+        sizes, attention = self.config.sizes, self.config.source_attention
+        cross: CrossAttention | None = None
+        if self.cross_attention:
+            special = attention.rotary_source or attention.source_sink
+            cross = (RotaryCrossAttention if special else CrossAttention)(sizes, attention)
+        return Block(self_attention(sizes, attention), self.transition(), norm=self.norm, cross_attention=cross)
+
+    def norm(self) -> PostNorm:
+        """The norm of a sub-layer."""
+        step = self.config.step
+        sublayers = (3 if self.cross_attention else 2) * step.blocks * self.max_steps
+        made: PostNorm = load_object(NORMS[step.norm])(self.config.sizes.width, step, sublayers=sublayers)
+        return made
+
+    def transition(self) -> nn.Module:
+        """The transition of a block."""
+        chosen = self.config.transition
+        made: nn.Module = load_object(TRANSITIONS[chosen.kind])(self.config.sizes, chosen, causal=self.decoder)
+        return made
+
+    def rule(self) -> tuple[Rule, float]:
+        """The rule by which positions of this side stop, and its threshold.
+
+        A classifier answers once, so that with ponder all positions of a sequence have one distribution.
+        """
+        config, chosen = self.config, self.config.halting
+        by_length = config.by_length(decoder=self.decoder)
+        if not config.halts_in(decoder=self.decoder):
+            return (AsManyStepsAsPositions() if by_length else FixedDepth()), chosen.threshold
+        kind: type[ACT] = load_object(HALTING_RULES[chosen.rule])
+        if kind.expects_loss and config.architecture == "classifier":
+            chosen = dataclasses.replace(chosen, scope="sequence")
+        rule = kind(config.sizes.width, chosen, max_steps=USUAL_LENGTH if by_length else self.max_steps)
+        return rule, rule.threshold
+
+    def coordinates(self) -> Coordinates:
+        """Positions and steps of this side."""
+        every_step = self.config.coordinates.injection == "every_step"
+        return Coordinates(self.position(), self.step(self.config.sizes.width), every_step=every_step)
+
+    def position(self) -> PositionEncoder:
+        """Positions of this side; distances from the end are added to the source only (decision D12)."""
+        config, chosen = self.config, self.config.coordinates
+        position: PositionEncoder = load_object(POSITIONS[chosen.position]).build(config, decoder=self.decoder)
+        if chosen.from_end and not self.decoder and not config.source_attention.rotary_source:
+            position = FromBothEnds(position, config.sizes.width, layout=chosen.layout)
+        return position
+
+    def step(self, width: int, *, scale: float = 1.0) -> StepEncoder | None:
+        """Step signals of ``width`` channels; ``scale`` multiplies a learned table."""
+        chosen = self.config.coordinates
+        if chosen.step == "learned":
+            return LearnedSteps(width, rows=self.max_steps, scale=scale)
+        return None if chosen.step == "none" else StepEncoder(width, layout=chosen.layout)
+
+
 def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = False) -> Recurrence:
     """Return the recurrence of the encoder, or of the decoder with or without attention to a source."""
-    sizes, step, t2t = config.sizes, config.step, config.tensor2tensor
-    max_steps, min_steps = config.max_steps_of(decoder=decoder), config.min_steps_of(decoder=decoder)
-    zero_padding = t2t.zero_padding and not decoder and config.transition.kind == "feed_forward"
-    scale = 1.0
-    if step.norm == "deep":
-        scale = residual_scale(num_sublayers=(3 if cross_attention else 2) * step.blocks * max_steps)
-
-    def blocks(count: int) -> list[Block]:
-        return [
-            Block(
-                sizes,
-                step=step,
-                attention=config.source_attention,
-                transition=config.transition,
-                decoder=decoder,
-                cross_attention=cross_attention,
-                zero_padding=zero_padding,
-                scale=scale,
-            )
-            for _ in range(count)
-        ]
-
-    depth = Depth(max_steps, min_steps, config.halting.stops_at, by_length=config.by_length(decoder=decoder))
-    halting = _halting_unit(config, decoder=decoder) if config.halts_in(decoder=decoder) else None
-    closing_norm = nn.LayerNorm(sizes.width, eps=step.norm_epsilon) if step.norm == "pre" else None
-    plain = None
-    if t2t.plain_layers_before or t2t.plain_layers_after:
-        before, after = blocks(t2t.plain_layers_before), blocks(t2t.plain_layers_after)
-        plain = PlainLayers(before, after, _plain_coordinates(config))
-    coordinates = _coordinates(config, decoder=decoder)
-    repeated = blocks(step.blocks * (1 if step.tied else max_steps))
-    checkpointed = config.execution.activation_checkpointing
-    if plain is None:
-        made = Recurrence(
-            coordinates,
-            repeated,
-            depth=depth,
-            step=step,
-            decoder=decoder,
-            halting=halting,
-            closing_norm=closing_norm,
-            checkpointed=checkpointed,
-        )
-    else:
-        made = MixedRecurrence(
-            coordinates,
-            repeated,
-            plain=plain,
-            depth=depth,
-            step=step,
-            decoder=decoder,
-            halting=halting,
-            closing_norm=closing_norm,
-            checkpointed=checkpointed,
-        )
-    install(made, config.execution.halting_execution)
+    made: Recurrence = load_object(config.builder)(config, decoder=decoder, cross_attention=cross_attention).build()
     return made
-
-
-def _halting_unit(config: ModelConfig, *, decoder: bool) -> HaltingUnit:
-    """Return the unit of the chosen rule. With ponder the last state is read, and each answer has one distribution."""
-    chosen = config.halting
-    if chosen.rule == "ponder":
-        scope = "sequence" if config.architecture == "classifier" else chosen.scope
-        chosen = dataclasses.replace(chosen, output="final", scope=scope)
-    max_steps = USUAL_LENGTH if config.by_length(decoder=decoder) else config.max_steps_of(decoder=decoder)
-    unit: HaltingUnit = load_object(HALTING_RULES[chosen.rule])(config.sizes.width, chosen, max_steps=max_steps)
-    return unit
-
-
-def _coordinates(config: ModelConfig, *, decoder: bool) -> Coordinates:
-    """Positions and steps of one side; distances from the end are added to the source only (decision D12)."""
-    t2t = config.tensor2tensor
-    from_end = config.coordinates.from_end and not decoder and not config.source_attention.rotary_source
-    return Coordinates(
-        config.sizes,
-        dataclasses.replace(config.coordinates, from_end=from_end),
-        max_steps=config.max_steps_of(decoder=decoder),
-        line=config.line_of(decoder=decoder),
-        scale_step_table=t2t.scale_step_table,
-        concatenate=t2t.concatenate_coordinates,
-        shift_by_step=t2t.shift_positions_by_step,
-    )
-
-
-def _plain_coordinates(config: ModelConfig) -> Coordinates | None:
-    """Positions before plain layers, when the recurrence adds its own inside the loop (as tensor2tensor does)."""
-    inside = config.coordinates.injection == "every_step" and config.coordinates.position == "sinusoidal"
-    if not inside:
-        return None
-    chosen = CoordinatesConfig(layout=config.coordinates.layout, step="none", injection="input")
-    return Coordinates(config.sizes, chosen)

@@ -20,15 +20,14 @@ import torch
 from torch import nn
 from torch.nn.functional import pad, relu
 
-from universal_transformer.axes import Float, Padding, Positions, States, Tensor
+from universal_transformer.axes import Float, Padding, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.decoder import DecoderSide, DecoderState
-from universal_transformer.models.frames import blank_frames, join_blank
-from universal_transformer.models.positions import without_padding
-from universal_transformer.nn.attention import ProjectedSource
-from universal_transformer.nn.progress import Depth
-from universal_transformer.nn.trace import NOTHING, Kept, Trace
+from universal_transformer.models.frames import blank_frames, check_frames, join_blank
+from universal_transformer.models.model import Call, EncodedSource
+from universal_transformer.models.outputs import FrameOutput
+from universal_transformer.models.positions.numbering import without_padding
 
 Written = Float[Tensor, "batch target output"]
 Before = Float[Tensor, "batch new output"]
@@ -54,34 +53,28 @@ class FrameTarget(DecoderSide):
         self.output = nn.Linear(width, self.stride * self.features)
         self.stop = nn.Linear(width, 1)
 
-    def forward(
-        self,
-        frames: Written,
-        *,
-        source: Sequence[ProjectedSource] | None = None,
-        positions: Positions | None = None,
-        depth: Depth | None = None,
-        keep: Kept = NOTHING,
-    ) -> tuple[Written, Stops, Trace]:
+    def check(self, frames: Tensor) -> None:
+        """UserError unless these are frames."""
+        check_frames(frames, features=self.features, name="target")
+
+    def length(self, frames: Written) -> int:
+        """Positions of a target."""
+        return -(-frames.shape[1] // self.stride)
+
+    def forward(self, frames: Written, encoded: EncodedSource | None, call: Call) -> FrameOutput:
         """Teacher forcing: position ``i`` predicts its frames from those of the positions before.
 
         ``frames`` are padded on the right with NaN; where the last position of a row has less than ``stride`` of them,
-        the others are predicted all the same. ``depth``: from :meth:`depth`, by default as trained.
+        the others are predicted all the same. UserError for numbers that are not finite.
         """
         padding = without_padding(join_blank(blank_frames(frames), stride=self.stride))
-        last = frames[:, self.stride - 1 :: self.stride].nan_to_num()
-        count = -(-frames.shape[1] // self.stride)
+        last, count = frames[:, self.stride - 1 :: self.stride].nan_to_num(), self.length(frames)
         before = pad(last, (0, 0, 1, 0))[:, :count].to(self.output.weight.dtype)
-        states, trace = self.refine(
-            self.embed(before, padding=padding),
-            padding=padding,
-            source=source,
-            positions=positions,
-            depth=depth,
-            keep=keep,
-        )
+        inputs = self.dropout(self.embed(before, padding=padding))
+        states, trace = self.recurrence(inputs, self.context(count, call, padding=padding, encoded=encoded))
         written, stop = self._read(states)
-        return written[:, : frames.shape[1]], stop, trace
+        source = None if encoded is None else encoded.trace
+        return FrameOutput(written[:, : frames.shape[1]], stop, self.stride, source, trace)
 
     def embed(self, before: Before, *, padding: Padding | None = None, masks: Masks | None = None) -> States:
         """The frame before each position through the prenet, 0 at padding."""
@@ -108,9 +101,11 @@ class FrameTarget(DecoderSide):
         drawn = torch.stack([torch.rand(2, 1, weight.shape[1], generator=each) for each in generators], dim=1)
         return ((drawn >= rate) / (1 - rate)).to(weight)
 
-    def advance(self, before: Before, state: DecoderState, *, masks: Masks | None = None) -> tuple[Written, Stops]:
+    def advance(
+        self, before: Before, state: DecoderState, *, padding: Padding | None = None, masks: Masks | None = None
+    ) -> tuple[Written, Stops]:
         """The frames of new positions, ``stride`` for each, and their stop logits. The caches of ``state`` grow.
 
         ``before`` has the frame before each new position: `first`, then the last frame of each position.
         """
-        return self._read(self.refine_next(self.embed(before, masks=masks), state))
+        return self._read(self.refine_next(self.embed(before, masks=masks), state, padding=padding))

@@ -28,8 +28,6 @@ from universal_transformer.models.frames import FrameInput, PatchInput
 from universal_transformer.models.inputs import FactInput, RasterInput, TokenInput
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
 from universal_transformer.nn.block import Block
-from universal_transformer.nn.coordinates import Coordinates
-from universal_transformer.nn.halting import HaltingUnit
 
 
 @torch.no_grad()
@@ -40,6 +38,7 @@ def initialise(model: nn.Module, *, noisy_masks: bool = True) -> None:
     """
     if any(parameter.is_meta for parameter in model.parameters()):
         return
+    drawn = set[int]()  # tables that have their values: source and target may share one
     for module in model.modules():
         if isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)
@@ -51,13 +50,10 @@ def initialise(model: nn.Module, *, noisy_masks: bool = True) -> None:
         elif isinstance(module, nn.LayerNorm):
             init.ones_(module.weight)
             init.zeros_(module.bias)
-        elif isinstance(module, HaltingUnit):
-            module.initialise()
-        elif isinstance(module, Coordinates):
-            for table in (module.position_table, module.grid_tables, module.step_table):
-                if table is not None:
-                    init.normal_(table, std=table.shape[-1] ** -0.5)
-        elif isinstance(module, TokenInput | FactInput):
+        elif callable(own := getattr(module, "initialise", None)):
+            own()
+        elif isinstance(module, TokenInput | FactInput) and id(module.weight) not in drawn:
+            drawn.add(id(module.weight))
             init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
             if isinstance(module, TokenInput) and module.segments is not None:
                 init.normal_(module.segments)
@@ -78,8 +74,8 @@ def initialise(model: nn.Module, *, noisy_masks: bool = True) -> None:
                 init.kaiming_normal_(weight, nonlinearity="relu")
                 init.zeros_(bias)
     for module in model.modules():
-        if isinstance(module, Block) and module.scale != 1.0:
-            _shrink(module, by=module.scale * 2**0.5)
+        if isinstance(module, Block) and (scale := module.after_attention.scale) != 1.0:
+            _shrink(module, by=scale * 2**0.5)
 
 
 def _shrink(block: Block, *, by: float) -> None:

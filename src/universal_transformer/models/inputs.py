@@ -4,6 +4,7 @@
 """
 
 import math
+from copy import copy
 
 import torch
 from torch import nn
@@ -111,6 +112,14 @@ class TokenInput(_Embedding):
         segments = config.inputs.segments
         self.end_id = config.vocabulary.end_id
         self.segments = nn.Parameter(torch.empty(segments, width)) if segments > 1 else None
+
+    def sharing(self) -> "TokenInput":
+        """Another input with the same parameters. A module that stands at two places of a model would be changed twice
+        by what replaces parameters, such as ``torch.func.functional_call``, and restored once.
+        """
+        other = copy(self)
+        other._parameters = dict(self._parameters)
+        return other
 
     def padding(self, ids: Int[Tensor, "batch position"]) -> Padding:
         """Return where there is no token."""

@@ -10,6 +10,7 @@ from torch import nn
 from universal_transformer.axes import Float, Int, Padding, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.halting import accumulation_dtype
+from universal_transformer.rules.exits import Head
 
 FLOOR = 1e-9
 """Probability of a word that does not occur."""
@@ -31,6 +32,10 @@ class Pointer(nn.Module):
         self.query = nn.Linear(width, width, bias=False)
         self.num_classes = num_classes
         self.start_id = start_id
+
+    def reader(self, source: Tensor, *, padding: Padding | None) -> tuple[Head, bool]:
+        """States to logits of the sequences of ``source``, and that it reads whole sequences."""
+        return lambda states: self(states, source, padding=padding), True
 
     def forward(
         self, states: States, source: Int[Tensor, "batch position"], *, padding: Padding | None

@@ -13,7 +13,7 @@ from torch import nn
 
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.execution.install import HaltingExecution, install
+from universal_transformer.execution.compaction import HaltingExecution, install
 from universal_transformer.files import read_json, refuse_special, show, show_path, write_bytes, write_json
 from universal_transformer.manifest import MANIFEST, MODEL, check_content
 from universal_transformer.models.config import BaseConfig, ModelConfig, refusal
@@ -44,7 +44,7 @@ class Pretrained(nn.Module):
 
     def __init__(self, config: BaseConfig) -> None:
         super().__init__()
-        if not isinstance(config, self.config_kind):
+        if not isinstance(config, self.config_kind) or config.kind != self.config_kind.kind:
             raise UserError(f"{type(config).__name__}: {type(self).__name__} needs a {self.config_kind.__name__}")
         if config.architecture not in (self.architecture, BaseConfig.architecture):
             self._refuse_architecture(config, where="")
@@ -105,7 +105,7 @@ class Pretrained(nn.Module):
         folder = find_model(folder)
         check_files(folder)
         fields, where, path = read_config(folder), show_path(folder / CONFIG), folder / WEIGHTS
-        if (kind := fields.get("kind", ModelConfig.kind)) != cls.config_kind.kind:
+        if (kind := fields.get("kind")) != cls.config_kind.kind:
             raise UserError(f"{where}: kind: {cls.__name__} needs {cls.config_kind.kind}, found {show(kind)}")
         config = cls.config_kind.from_dict(fields, where=where)
         if config.architecture != cls.architecture:
@@ -151,7 +151,7 @@ def find_model(folder: str | Path) -> Path:
 
 
 def check_files(folder: Path) -> None:
-    """UserError for a file that differs from the folder's manifest; models of earlier versions have none."""
+    """UserError for a file that differs from the folder's manifest; one that was saved alone has none."""
     if not os.path.lexists(folder / MANIFEST):
         return
     try:

@@ -1,22 +1,19 @@
 """The target side of a model of tokens: embedding, decoder recurrence and logits, in one pass or token by token."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import nn
 from torch.nn.functional import linear, pad
 
-from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
+from universal_transformer.axes import Float, Int, Padding, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import PackedLinear, packs
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.decoder import DecoderSide, DecoderState
 from universal_transformer.models.inputs import RasterInput, TokenInput, check_ids, check_tokens
-from universal_transformer.models.positions import without_padding
-from universal_transformer.nn.attention import ProjectedSource
-from universal_transformer.nn.exits import Head
-from universal_transformer.nn.progress import Depth
-from universal_transformer.nn.trace import NOTHING, Kept, Trace
+from universal_transformer.models.model import Call, EncodedSource
+from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.models.positions.numbering import without_padding
+from universal_transformer.rules.exits import Head
 
 
 class TargetSide(DecoderSide):
@@ -52,29 +49,29 @@ class TargetSide(DecoderSide):
         if packs(self.matrix):
             self.packed_logits = PackedLinear(self.matrix, self.bias)
 
-    def forward(
-        self,
-        labels: Int[Tensor, "batch target"],
-        *,
-        source: Sequence[ProjectedSource] | None = None,
-        positions: Positions | None = None,
-        depth: Depth | None = None,
-        keep: Kept = NOTHING,
-    ) -> tuple[Float[Tensor, "batch target classes"], Trace]:
-        """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left.
+    def check(self, labels: Tensor) -> None:
+        """UserError unless ``labels`` are token ids."""
+        check_tokens(labels, name="target")
 
-        ``depth``: from :meth:`depth`, by default as trained.
-        """
+    def length(self, labels: Int[Tensor, "batch target"]) -> int:
+        """Positions of a target."""
+        return labels.shape[1]
+
+    def forward(self, labels: Int[Tensor, "batch target"], encoded: EncodedSource | None, call: Call) -> ModelOutput:
+        """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
         check_ids(labels, size=self.matrix.shape[0])  # the last label is no input
         ids = pad(labels, (1, -1), value=self.config.start_id)  # shifted right
-        padding = None
-        if not self.config.tensor2tensor.ponder_padding:
-            padding = without_padding(labels == self.config.vocabulary.padding_id)
+        padding = self.padding(labels)
         if padding is not None:  # on the left, too: the start token is before the first label
             ids = ids.scatter(1, padding.long().argmin(dim=1, keepdim=True), self.config.start_id)
-        inputs = self._embed(ids, labels)
-        states, trace = self.refine(inputs, padding=padding, source=source, positions=positions, depth=depth, keep=keep)
-        return self.logits(states), trace
+        inputs = self.dropout(self._embed(ids, labels))
+        states, trace = self.recurrence(inputs, self.context(labels.shape[1], call, padding=padding, encoded=encoded))
+        every = None if trace.states is None else self.logits(trace.states)
+        return ModelOutput(self.logits(states), None if encoded is None else encoded.trace, trace, step_logits=every)
+
+    def padding(self, labels: Int[Tensor, "batch target"]) -> Padding | None:
+        """Where labels are padding; None where none is."""
+        return without_padding(labels == self.config.vocabulary.padding_id)
 
     def _embed(self, ids: Int[Tensor, "batch target"], labels: Int[Tensor, "batch target"]) -> States:
         """Return the embeddings of the labels shifted right, and for a raster those of the pixels above."""
@@ -95,16 +92,8 @@ class TargetSide(DecoderSide):
         above = state.tokens[:, place.clamp(min=0)].masked_fill(place < 1, self.config.vocabulary.padding_id)
         return self.embedding(tokens) + self.embedding.embed_above(above)
 
-    def start(
-        self,
-        *,
-        batch: int,
-        capacity: int,
-        source: list[ProjectedSource] | None = None,
-        depth: Depth | None = None,
-    ) -> DecoderState:
-        """Empty caches for ``batch`` sequences of up to ``capacity`` tokens, the start token included."""
-        state = super().start(batch=batch, capacity=capacity, source=source, depth=depth)
+    def start(self, encoded: EncodedSource | None, call: Call, *, batch: int, capacity: int) -> DecoderState:
+        state = super().start(encoded, call, batch=batch, capacity=capacity)
         if isinstance(self.embedding, RasterInput):
             state.tokens = torch.zeros_like(state.padding, dtype=torch.long)
         return state

@@ -5,12 +5,11 @@ A field names its decision (D1 to D18 of ``docs/model.md``). The default is the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any, Literal
 
-from universal_transformer.errors import UserError
-from universal_transformer.typed import ADDED, Count, DropoutRate, Positive, Range, check, typed
+from universal_transformer.typed import Count, DropoutRate, Positive, Range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +30,9 @@ class CoordinatesConfig:
 
     layout: Literal["interleaved", "split"] = "interleaved"
     """D1: channel order of sinusoids: the paper's, counted from 1, or tensor2tensor's, counted from 0."""
-    position: Literal["sinusoidal", "learned", "rotary", "distance", "grid", "none"] = "sinusoidal"
-    """D2: how positions are encoded. "distance" (D13): rotary, in attention to the source too, with a sink. "grid": a
-    learned vector for the row, one for the column and one for the box of a board."""
+    position: str = "sinusoidal"
+    """D2: how positions are encoded, an entry of ``POSITIONS``. "distance" (D13): rotary, in attention to the source
+    too, with a sink. "grid": a learned vector for the row, one for the column and one for the box of a board."""
     step: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
     """D2: how depth steps are encoded."""
     injection: Literal["every_step", "input"] = "every_step"
@@ -47,10 +46,10 @@ class CoordinatesConfig:
     from_end: bool = False
     """D12: also encode the distance of a source position from the end."""
 
-    box_rows: Count = field(default=0, metadata=ADDED)
+    box_rows: Count = 0
     """Rows of a box of the board whose cells are the positions; a board has as many rows as a box has cells. The data
     determine it."""
-    box_columns: Count = field(default=0, metadata=ADDED)
+    box_columns: Count = 0
     """Columns of a box. The data determine it."""
 
     @property
@@ -62,6 +61,17 @@ class CoordinatesConfig:
     def rotates(self) -> bool:
         """Whether queries and keys are rotated by their positions."""
         return self.position in ("rotary", "distance")
+
+
+POSITIONS: dict[str, str] = {
+    "sinusoidal": "universal_transformer.models.positions.sinusoids:PicturePositions",
+    "learned": "universal_transformer.models.positions.tables:LearnedPositions",
+    "rotary": "universal_transformer.models.positions.rotary:RotaryPositions",
+    "distance": "universal_transformer.models.positions.rotary:RotaryPositions",
+    "grid": "universal_transformer.models.positions.tables:GridPositions",
+    "none": "universal_transformer.nn.coordinates:PositionEncoder",
+}
+"""Name of a position encoding -> ``module:class``. See docs/extending.md for how to add one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +86,7 @@ class AttentionConfig:
     """D13: rotate queries and keys of the attention to the source by their (rotary) positions too."""
     source_sink: bool = False
     """D13: the attention to the source has one more key, of zeros, with a learned value."""
-    scale: Literal["head", "width"] = field(default="head", metadata=ADDED)
+    scale: Literal["head", "width"] = "head"
     """D18: divide scores by the square root of the channels of a head (d/k), or of the whole width (d), as printed."""
 
 
@@ -92,18 +102,26 @@ class TransitionConfig:
 
 TRANSITIONS: dict[str, str] = {
     "feed_forward": "universal_transformer.nn.transition:FeedForward",
-    "separable_convolution": "universal_transformer.nn.transition:SeparableConvolution",
+    "separable_convolution": "universal_transformer.models.convolution:SeparableConvolution",
 }
 """Name of a transition -> ``module:class``. See docs/extending.md for how to add one."""
+
+
+NORMS: dict[str, str] = {
+    "post": "universal_transformer.nn.block:PostNorm",
+    "pre": "universal_transformer.models.norms:PreNorm",
+    "deep": "universal_transformer.models.norms:DeepNorm",
+}
+"""Name of a norm -> ``module:class``. See docs/extending.md for how to add one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepConfig:
     """What one depth step consists of (paper, equations 4 and 5)."""
 
-    norm: Literal["post", "pre", "deep"] = "post"
-    """D6: LayerNorm after each residual sum (paper), before each sub-layer (tensor2tensor), or as DeepNorm: after a
-    sum with a larger residual, and smaller initial weights."""
+    norm: str = "post"
+    """D6: name of the norm, an entry of ``NORMS``. LayerNorm after each residual sum ("post", paper), before each
+    sub-layer ("pre", tensor2tensor), or after a sum with a larger residual, and smaller initial weights ("deep")."""
     norm_epsilon: Annotated[float, Range(0, 1, above=True)] = 1e-6
     """Added to the variance inside LayerNorm."""
     dropout: DropoutRate = 0.1
@@ -112,7 +130,7 @@ class StepConfig:
     """One block for all steps (Universal Transformer), or separate blocks for each step (Transformer)."""
     blocks: Positive = 1
     """D14: blocks applied in one depth step."""
-    residual: Literal["timed", "state"] = field(default="timed", metadata=ADDED)
+    residual: Literal["timed", "state"] = "timed"
     """D5: what self-attention is added to: the state with coordinates, or without them (printed in the patent)."""
 
 
@@ -136,10 +154,6 @@ class DepthConfig:
     """``min_steps`` of the decoder. 0: that of the encoder."""
 
 
-UNUSED_BIAS = -1.0
-"""`HaltingConfig.bias` in files of models without halting: the default of earlier versions."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class HaltingConfig:
     """Dynamic halting (paper, section 2.2; Graves 2016)."""
@@ -152,8 +166,7 @@ class HaltingConfig:
     """Cumulative probability at which a position halts (1 - epsilon)."""
     bias: Annotated[float, Range(-100, 100)] | None = None
     """D11: initial bias of the halting unit: a lower value starts with more steps. None:
-    ``-ln(2 max_steps - 1)``, so that a position takes about all steps at first. In a configuration without halting,
-    -1 (the default of earlier versions) is read as None."""
+    ``-ln(2 max_steps - 1)``, so that a position takes about all steps at first."""
     remainder_at_cap: bool = True
     """D7: a position that still runs at the last step halts there and takes its remainder: its weights sum to 1."""
     output: Literal["mean", "interpolate", "final"] = "mean"
@@ -162,74 +175,15 @@ class HaltingConfig:
     """D9: others attend to the last state of a halted position, or to a state that still changes (tensor2tensor)."""
     scope: Literal["position", "sequence"] = "position"
     """D10: each position halts by itself, or all positions of a sequence halt together."""
-    prior: Literal["geometric", "uniform"] = field(default="geometric", metadata=ADDED)
+    prior: Literal["geometric", "uniform"] = "geometric"
     """ponder: the distribution over steps that the loss compares with."""
-    prior_steps: Annotated[float, Range(0)] = field(default=0.0, metadata=ADDED)
+    prior_steps: Annotated[float, Range(0)] = 0.0
     """ponder: expected steps of the geometric prior. 0: (max_steps + 1) / 2."""
-    quantile: Annotated[float, Range(0, 1, above=True)] = field(default=0.5, metadata=ADDED)
+    quantile: Annotated[float, Range(0, 1, above=True)] = 0.5
     """ponder: cumulative probability at which a position stops in inference."""
-
-    def __post_init__(self) -> None:
-        if self.side == "none" and self.bias == UNUSED_BIAS:
-            object.__setattr__(self, "bias", None)
-
-    @property
-    def stops_at(self) -> float:
-        """The cumulative probability at which a position stops."""
-        return self.quantile if self.rule == "ponder" else self.threshold
-
-    @property
-    def attends_to_expected_state(self) -> bool:
-        """Whether others attend to the expected state of a position in place of its last one."""
-        return self.rule == "stick_breaking"
-
-
-@dataclass(frozen=True)
-class Exit:
-    """A criterion to stop at that needs no trained unit: ``Exit("confidence", 0.9)``. It serves any trained model.
-
-    A position makes its last step when the criterion holds; `nn/exits.py` has the equations.
-    """
-
-    kind: Literal["state_change", "second_difference", "output_change", "confidence"]
-    """What is compared with the threshold."""
-    threshold: Annotated[float, Range(0, above=True)]
-    """The change below which a position stops, or the probability above which it stops (at most 1)."""
-
-    def __post_init__(self) -> None:
-        check(self, where="exit")
-        if self.kind == "confidence" and self.threshold > 1:
-            raise UserError(f"exit {self}: a probability is at most 1")
-
-    @classmethod
-    def parse(cls, text: str) -> Exit:
-        """The inverse of ``str``: ``confidence:0.9``."""
-        kind, _, threshold = text.partition(":")
-        try:
-            number = float(threshold)
-        except ValueError:
-            raise UserError(f"exit {text!r}: expected KIND:THRESHOLD, for instance confidence:0.9") from None
-        found: Exit = typed({"kind": kind, "threshold": number}, cls, where=f"exit {text!r}")
-        return found
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.threshold:g}"
-
-    @property
-    def reads_output(self) -> bool:
-        """Whether it compares what a model predicts, not its states."""
-        return self.kind in ("output_change", "confidence")
-
-
-HALTING_RULES: dict[str, str] = {
-    "act": "universal_transformer.nn.halting:HaltingUnit",
-    "ponder": "universal_transformer.nn.ponder:PonderUnit",
-    "stick_breaking": "universal_transformer.nn.stick_breaking:StickBreakingUnit",
-}
-"""Name of a rule -> ``module:class`` of its halting unit. See docs/extending.md for how to add one."""
 
 
 def load_object(path: str) -> Any:
-    """What an entry ``module:attribute`` of `TRANSITIONS` or `HALTING_RULES` names."""
+    """What an entry ``module:attribute`` of a registry names."""
     module, _, attribute = path.partition(":")
     return getattr(import_module(module), attribute)

@@ -1,28 +1,38 @@
-"""Dynamic halting: each position decides by itself when to stop (adaptive computation time).
+"""Dynamic halting: when a position stops, and what its output is (paper, section 2.2; Graves 2016).
 
-With ``p = sigmoid(w · x + b)`` from the timed state and ``h`` the sum of the earlier ``p`` (Graves 2016, section 2;
-Universal Transformer, section 2.2): a running position *goes on* while ``h + p <= threshold`` with weight ``p``, and
-*halts now* otherwise with weight ``R = 1 - h``, its remainder. Both count one more step in ``N``.
+A :class:`Rule` says after each step which positions make another one. The loop over depth (`nn/recurrence.py`) knows
+nothing else of it.
 
-A rule (:func:`act`) and :func:`combine` are pure functions of tensors of any shape whose entries all run, and a unit
-takes rows of states of any shape. So the loop over all positions and an execution that computes only the running ones
-share them.
+=============== ===================================================================== =================================
+rule            a position makes a further step while                                 output
+=============== ===================================================================== =================================
+`FixedDepth`    ``t < T``                                                             ``H^T``
+`ACT`           ``h + p <= threshold``, h: the sum of its earlier p                   ``Σ_t w_t H^t``
+=============== ===================================================================== =================================
+
+All tensors of a rule have the axes of the positions, ``[batch, position]``, or one axis ``[row]`` where an execution
+keeps only the positions that run. The same code serves both.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from universal_transformer.axes import Bool, Float, Padding, PerPosition, PerStep, Scalar, States, Tensor
-from universal_transformer.errors import UserError
+from universal_transformer.axes import Bool, Float, Int, Padding, Scalar, Tensor
 from universal_transformer.nn.config import HaltingConfig
+from universal_transformer.nn.context import Context
 
-OutputRule = Literal["mean", "interpolate", "final"]
+Values = Float[Tensor, "*rows"]
+Vectors = Float[Tensor, "*rows width"]
+Closing = Callable[[Vectors], Vectors]
+"""The closing norm: states as the output reads them."""
+Number = int | Int[Tensor, ""] | Int[Tensor, "row"]
+"""The number of a step, counted from 0: one for all positions, or one for each row."""
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -30,200 +40,233 @@ def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-class Decision(NamedTuple):
-    """What a halting rule decides before a step."""
+class Made(NamedTuple):
+    """What a trace reads of a step; ``states``, those that others see, on request."""
 
-    cumulative: Float[Tensor, "*rows"]  # h after this step; no further step is made where it is 1, so 1 where it halts
-    weight: Float[Tensor, "*rows"]  # of the state that this step computes
-    halts: Bool[Tensor, "*rows"]  # whether this step is the last one
-
-
-Rule = Callable[..., Decision]
-"""``rule(cumulative, probability, *, threshold, stop)``, as :func:`act`."""
-
-
-UnitState = tuple[Tensor, ...]
-"""What a unit keeps of each row from one step to the next, ``[*rows, …]``; empty before the first step. Of a row that
-starts later it is 0."""
-
-
-@runtime_checkable
-class Sequences(Protocol):
-    """Which rows form a sequence."""
-
-    def mean(self, values: Tensor) -> Tensor:
-        """The mean over the rows of each sequence, for every row."""
-
-    def apply(self, function: Callable[[States], Tensor], states: Tensor) -> Tensor:
-        """``function`` of the states of each sequence ``[batch, position, width]``, for every row."""
-
-
-@runtime_checkable
-class StopUnit(Protocol):
-    """Computes halting probabilities after (or before) each step. It alone decides which positions stop.
-
-    ``reads``: the timed state before the block, or the new state after it (after the closing norm, if there is one).
-    """
-
-    @property
-    def reads(self) -> Literal["timed", "new"]:
-        """The states from which it computes ``p``."""
-
-    @property
-    def rule(self) -> Rule:
-        """What follows from its probabilities."""
-
-    @property
-    def config(self) -> HaltingConfig:
-        """Decisions D7 to D10."""
-
-    def halting_probability(
-        self, states: Tensor, unit_state: UnitState, *, sequences: Sequences
-    ) -> tuple[Tensor, UnitState]:
-        """``p`` of each row, and the state of the unit for the next step."""
-
-    def cost(self, weights: PerStep, unit_state: UnitState, *, min_steps: int) -> Scalar | None:
-        """What the loss adds for the steps taken; None: ``N + R`` (:func:`ponder_cost`)."""
+    probability: Values | None
+    weight: Values | None
+    states: Vectors | None = None
 
 
 @dataclass(frozen=True)
-class PaddedSequences:
-    """Rows that are the positions of a padded batch."""
+class Progress:
+    """What each position has after a step.
 
-    padding: Padding | None
-
-    def mean(self, values: PerPosition) -> PerPosition:
-        """The mean over the real positions of each sequence, for every position."""
-        if self.padding is None:
-            return values.mean(dim=1, keepdim=True).expand_as(values)
-        real = ~self.padding
-        total = (values * real).sum(dim=1, keepdim=True)
-        return (total / real.sum(dim=1, keepdim=True).clamp(min=1)).expand_as(values)
-
-    def apply(self, function: Callable[[States], Tensor], states: States) -> Float[Tensor, "batch position classes"]:
-        """``function`` of the states of each sequence, for every position."""
-        return function(states).unsqueeze(1).expand(-1, states.shape[1], -1)
-
-
-def act(
-    cumulative: Float[Tensor, "*rows"],
-    probability: Float[Tensor, "*rows"],
-    *,
-    threshold: float,
-    stop: bool | Bool[Tensor, "*rows"],
-) -> Decision:
-    """Adaptive computation time: halt when ``h + p > threshold``, with weight ``1 - h``; else go on, with weight ``p``.
-    A sum of 1 leaves no weight for a further step: it halts at a threshold of 1 too.
-
-    ``stop``: entries that halt now in any case (the last step, decision D7). Gradient flows through the weights, not
-    through the decision (Graves 2016, section 2).
+    ``running``: whether it makes a further step; None: all do. ``inputs``: what entered the second and each later
+    block of a step, at the last step of each position (decision D14). ``memory``: what the rule keeps of each position
+    from step to step; of a row that starts later it is 0. ``frozen``: a position that has halted keeps what it has
+    (decision D9). ``history``: the steps made, in the last progress of a loop.
     """
-    total = cumulative + probability
-    halts = total > min(threshold, 1.0 - torch.finfo(total.dtype).eps / 2)
-    if stop is not False:
-        halts = halts | stop
-    return Decision(total.masked_fill(halts, 1.0), torch.where(halts, 1.0 - cumulative, probability), halts)
+
+    states: Vectors  # H^t
+    output: Vectors | None  # S
+    running: Bool[Tensor, "*rows"] | None
+    steps: Values  # N
+    halted: Values  # h, the probability with which it has stopped by now; 1 where it halts
+    remainder: Values  # R
+    probability: Values | None = None  # p of this step, 0 where the position did not run
+    weight: Values | None = None  # of this step's state in the output
+    term: Vectors | None = None  # what this step adds to the output
+    ran: Bool[Tensor, "*rows"] | None = None  # whether it made this step; None: all did
+    inputs: tuple[Vectors, ...] = ()
+    memory: tuple[Tensor, ...] = ()
+    frozen: bool = True
+    history: tuple[Made, ...] = ()
+    shown: Vectors | None = None  # what other positions see, where it is not the state
+
+    @property
+    def seen(self) -> Vectors:
+        """The states of which other positions see keys and values."""
+        return self.states if self.shown is None else self.shown
+
+    def carried(self) -> "Progress":
+        """What a step needs: not the output, nor what the step before has computed for it. A checkpointed step would
+        hold both until the backward pass.
+        """
+        return replace(self, output=None, term=None, probability=None, weight=None, ran=None)
+
+    def keep(self, new: Tensor, old: Tensor) -> Tensor:
+        """``new`` where a position runs, else ``old``."""
+        if self.running is None or not self.frozen:
+            return new
+        return torch.where(self.running.view(*self.running.shape, *[1] * (new.dim() - self.running.dim())), new, old)
+
+    def only(self, values: Tensor) -> Tensor:
+        """``values`` where a position runs, else 0."""
+        return values if self.running is None else torch.where(self.running, values, torch.zeros_like(values))
 
 
-def ponder(
-    cumulative: Float[Tensor, "*rows"],
-    probability: Float[Tensor, "*rows"],
-    *,
-    threshold: float,
-    stop: bool | Bool[Tensor, "*rows"],
-) -> Decision:
-    """PonderNet: ``p`` is the probability that this step is the last one if no earlier one was (Banino et al. 2021).
+class Rule(nn.Module):
+    """The protocol of halting rules: :meth:`start`, :meth:`update`, :meth:`combine` and :meth:`cost`.
 
-    With ``h = 1 - Π_j (1 - p_j)`` a position halts when ``h > threshold``. Its weight is ``p (1 - h)``, or ``1 - h`` at
-    the last step.
+    A rule is registered in ``HALTING_RULES`` (`rules/__init__.py`) and is built as ``rule(width, config, max_steps)``.
     """
-    weight = probability * (1.0 - cumulative)
-    total = (cumulative + weight).clamp(max=1.0 - torch.finfo(cumulative.dtype).eps)  # 1 is for those that halt
-    halts = total > threshold
-    if stop is not False:
-        halts = halts | stop
-    return Decision(total.masked_fill(halts, 1.0), torch.where(halts, 1.0 - cumulative, weight), halts)
 
+    frozen: bool = True
+    """Others attend to the last state of a position that has halted (decision D9)."""
+    stops: bool = True
+    """Whether a position may stop before the last step."""
+    decides: bool = True
+    """Whether the rule computes probabilities."""
+    scope: str = "position"
+    """D10: each position halts by itself, or all positions of a sequence halt together."""
+    expects_loss: bool = False
+    """Whether the loss is the expectation over the step at which positions stop."""
+    first_step: int = 1
+    """The first step that can be the last one of a position."""
 
-def output_term(new: Float[Tensor, "*rows width"], weight: Float[Tensor, "*rows"], *, rule: OutputRule) -> Tensor:
-    """The term that a step's state adds to the output: ``w x``, or ``x`` itself of the rule ``final``."""
-    return new if rule == "final" else weight.unsqueeze(-1) * new
+    @property
+    def obstacle(self) -> str | None:
+        """Why leaving out halted positions would change a number; None if it would not."""
+        return None if self.frozen else 'halted positions go on changing (state="evolving")'
 
-
-def combine(
-    output: Float[Tensor, "*rows width"],
-    term: Float[Tensor, "*rows width"],
-    weight: Float[Tensor, "*rows"],
-    *,
-    rule: OutputRule,
-) -> Float[Tensor, "*rows width"]:
-    """The output ``S`` after a step whose term is :func:`output_term` (decision D8).
-
-    ``mean``: ``S + w x`` (Graves). ``interpolate``: ``w x + (1 - w) S`` (the paper's listing). ``final``: ``x``.
-    """
-    if rule == "final":
-        return term
-    return output + term if rule == "mean" else term + (1.0 - weight.unsqueeze(-1)) * output
-
-
-class Halting(NamedTuple):
-    """The halting state of every position; padding starts halted."""
-
-    cumulative: PerPosition  # h
-    remainder: PerPosition  # R
-    steps: PerPosition  # N
-    running: Padding
-
-    @classmethod
-    def start(cls, states: States, *, padding: Padding | None) -> "Halting":
-        """``h = R = N = 0``; everything but padding runs."""
-        zero = torch.zeros(states.shape[:2], dtype=accumulation_dtype(states.dtype), device=states.device)
+    def start(self, states: Vectors, padding: Padding | None, *, blocks: int = 1) -> Progress:
+        """Before the first step, of ``blocks`` blocks: everything but ``padding`` runs."""
+        kind = accumulation_dtype(states.dtype)
+        zero = torch.zeros(states.shape[:-1], dtype=kind, device=states.device)
         running = torch.ones_like(zero, dtype=torch.bool) if padding is None else ~padding
-        return cls(zero, zero, zero, running)
+        blank = torch.zeros_like(states)
+        inputs = (blank,) * (blocks - 1) if self.frozen and self.stops else ()
+        return Progress(states, blank, running, zero, zero, zero, inputs=inputs, frozen=self.frozen)
 
-    def advance(self, decision: Decision) -> tuple["Halting", PerPosition]:
-        """The state after a decision for all positions, and the weights: 0 where a position does not run."""
-        h, running = decision.cumulative, self.running
-        halts = running & decision.halts
-        return (
-            Halting(
-                cumulative=torch.where(running, h, self.cumulative),
-                remainder=torch.where(halts, decision.weight, self.remainder),
-                steps=self.steps + running,
-                running=running & (h < 1.0),
-            ),
-            torch.where(running, decision.weight, 0.0),
-        )
+    def update(
+        self, was: Progress, *, timed: Vectors, new: Vectors, close: Closing, context: Context, step: Number
+    ) -> Progress:
+        """What follows ``was`` after a step (from 0) that computed ``new`` from ``timed``, but for the output.
 
+        ``close``: the closing norm. Padding and positions that have halted are computed as well, and change nothing.
+        """
+        raise NotImplementedError
 
-def check_threshold(threshold: Any) -> float:
-    """UserError unless ``0 < threshold <= 1``."""
-    if not isinstance(threshold, int | float) or not 0.0 < threshold <= 1.0:
-        raise UserError(
-            f"halting_threshold={threshold!r}: a cumulative probability to stop at is a number in (0, 1], usually 0.99"
-        )
-    return threshold
+    def combine(self, output: Vectors, now: Progress) -> Progress:
+        """``now`` with the output S after the step, from the one before it and ``now.term``."""
+        raise NotImplementedError
+
+    def cost(self, last: Progress, *, padding: Padding | None, min_steps: int) -> Scalar:
+        """What the loss adds for the steps taken, from the last progress of a loop."""
+        return last.steps.new_zeros(())
 
 
-def ponder_cost(steps: PerPosition, remainder: PerPosition, *, padding: Padding | None) -> Scalar:
-    """Mean over real positions of ``N + R`` (Graves 2016, equation 11)."""
-    total = steps + remainder
+class FixedDepth(Rule):
+    """All positions make T steps."""
+
+    frozen = stops = decides = False
+
+    def update(
+        self, was: Progress, *, timed: Vectors, new: Vectors, close: Closing, context: Context, step: Number
+    ) -> Progress:
+        steps = was.steps  # counted at the end, so that no step has a tensor of its own
+        if (last := context.is_last(step)) is not False:
+            steps = steps + context.depth.max_steps * (last * (1 if was.running is None else was.running))
+        return replace(was, states=new, term=new, steps=steps)
+
+    def combine(self, output: Vectors, now: Progress) -> Progress:
+        return replace(now, output=now.term)
+
+
+def mean_over_positions(values: Float[Tensor, "batch position"], *, padding: Padding | None) -> Scalar:
+    """The mean over real positions."""
     if padding is None:
-        return total.mean()
-    return total.masked_fill(padding, 0.0).sum() / (~padding).sum().clamp(min=1)
+        return values.mean()
+    return values.masked_fill(padding, 0.0).sum() / (~padding).sum().clamp(min=1)
 
 
-class HaltingUnit(nn.Module):
-    """``p = sigmoid(w · x + b)``, at least in float32; ``scope="sequence"`` averages ``p`` over the real positions."""
+class Accumulating(Rule):
+    """Rules that add up probabilities: a position halts when their sum exceeds the threshold, or at the last step.
 
-    reads: Literal["timed", "new"] = "timed"
-    rule: Rule = staticmethod(act)
+    With ``h`` the sum so far and ``p`` from :meth:`probability`, :meth:`decide` gives ``h`` after the step and the
+    weight of its state. A position that halts takes the rest, ``1 - h``: its remainder R. A sum of 1 leaves no weight
+    for a further step: it halts at a threshold of 1 too. Gradient flows through the weights, not through the decision
+    (Graves 2016, section 2).
+    """
+
+    output_rule: str = "mean"
+    """Decision D8: ``mean`` ``S + w x`` (Graves), ``interpolate`` ``w x + (1 - w) S`` (the paper's listing), ``final``
+    ``x``."""
+    halts_at_cap: bool = True
+    """D7: a position that still runs at the last step halts there, and takes its remainder."""
+
+    def probability(
+        self, was: Progress, *, timed: Vectors, new: Vectors, close: Closing, context: Context
+    ) -> tuple[Values, tuple[Tensor, ...]]:
+        """The p of each position, and what the rule keeps for the next step."""
+        raise NotImplementedError
+
+    def decide(self, halted: Values, p: Values) -> tuple[Values, Values]:
+        """The h after this step where a position goes on, and the weight of the step."""
+        return halted + p, p
+
+    def limit(self, threshold: float) -> float:
+        """The sum above which a position halts."""
+        return threshold
+
+    def update(
+        self, was: Progress, *, timed: Vectors, new: Vectors, close: Closing, context: Context, step: Number
+    ) -> Progress:
+        p, memory = self.probability(was, timed=timed, new=new, close=close, context=context)
+        depth, last = context.depth, context.is_last(step)
+        if depth.min_steps > 1:
+            p = p * (step >= depth.min_steps - 1)
+        total, weight = self.decide(was.halted, p)
+        halts = total > min(self.limit(depth.threshold), 1.0 - torch.finfo(total.dtype).eps / 2)
+        if self.halts_at_cap and last is not False:
+            halts = halts | last
+        weight = torch.where(halts, 1.0 - was.halted, weight)
+        if was.running is not None:
+            running, halts = was.running & ~halts, was.running & halts
+            total, p, weight = torch.where(was.running, total, was.halted), was.only(p), was.only(weight)
+            steps = was.steps + was.running
+        else:
+            running, steps = ~halts, was.steps + 1
+        return replace(
+            was,
+            states=was.keep(new, was.states),
+            running=running,
+            steps=steps,
+            halted=total.masked_fill(halts, 1.0),
+            remainder=torch.where(halts, weight, was.remainder),
+            probability=p,
+            weight=weight,
+            term=new if self.output_rule == "final" else weight.unsqueeze(-1) * new,
+            ran=was.running,
+            memory=memory,
+        )
+
+    def combine(self, output: Vectors, now: Progress) -> Progress:
+        assert now.term is not None
+        assert now.weight is not None
+        made = now.term
+        if self.output_rule == "mean":
+            made = output + made
+        elif self.output_rule == "interpolate":
+            made = made + (1.0 - now.weight.unsqueeze(-1)) * output
+        elif now.ran is not None:
+            made = torch.where(now.ran.unsqueeze(-1), made, output)
+        return replace(now, output=made)
+
+    def cost(self, last: Progress, *, padding: Padding | None, min_steps: int) -> Scalar:
+        """The mean of ``N + R`` over real positions (Graves 2016, equation 11)."""
+        return mean_over_positions(last.steps + last.remainder, padding=padding)
+
+
+class ACT(Accumulating):
+    """Adaptive computation time: ``p = sigmoid(w · x + b)`` of the timed state ``x = H^{t-1} + P^t``.
+
+    At least in float32; ``scope="sequence"`` averages p over the real positions.
+    """
 
     def __init__(self, width: int, config: HaltingConfig, *, max_steps: int = 1) -> None:
         super().__init__()
         self.config, self.max_steps = config, max_steps
+        self.output_rule, self.halts_at_cap, self.scope = config.output, config.remainder_at_cap, config.scope
+        self.frozen = config.state == "frozen"
         self.weight = nn.Parameter(torch.zeros(1, width))
         self.bias = nn.Parameter(torch.full((1,), self.first_bias))
+
+    @property
+    def threshold(self) -> float:
+        """The cumulative probability at which a position stops, of a call that does not choose one."""
+        return self.config.threshold
 
     @property
     def first_bias(self) -> float:
@@ -241,56 +284,20 @@ class HaltingUnit(nn.Module):
             nn.init.zeros_(self.weight)
         nn.init.constant_(self.bias, self.first_bias)
 
-    def features(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
-        """What the affine map reads: the states."""
-        return states
-
-    def cost(self, weights: PerStep, unit_state: UnitState, *, min_steps: int) -> Scalar | None:  # noqa: ARG002
-        """What the loss adds for the steps taken; None: ``N + R`` (:func:`ponder_cost`)."""
-        return None
-
-    def logit(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
-        """``w · x + b`` of every position by itself."""
-        if not torch.is_autocast_enabled(states.device.type):
-            return self._logit(states)
-        with torch.autocast(states.device.type, enabled=False):
-            return self._logit(states)
-
-    def _logit(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
+    def logit(self, states: Vectors) -> Values:
+        """``w · x + b`` of every position by itself, at least in float32, under autocast too."""
+        if torch.is_autocast_enabled(states.device.type):
+            with torch.autocast(states.device.type, enabled=False):
+                return self.logit(states)
         dtype = accumulation_dtype(states.dtype)
         return linear(self.features(states).to(dtype), self.weight.to(dtype), self.bias.to(dtype)).squeeze(-1)
 
-    def probability(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
-        """``p`` of every position by itself."""
-        return torch.sigmoid(self.logit(states))
+    def features(self, states: Vectors) -> Vectors:
+        """What the affine map reads: the states."""
+        return states
 
-    def forward(self, states: States, *, padding: Padding | None = None) -> Float[Tensor, "batch position"]:
-        """``p``, the same for all positions of a sequence where the scope is the sequence."""
-        return self.halting_probability(states, (), sequences=PaddedSequences(padding))[0]
-
-    def halting_probability(
-        self, states: Float[Tensor, "*rows width"], unit_state: UnitState, *, sequences: Sequences
-    ) -> tuple[Float[Tensor, "*rows"], UnitState]:
-        """``p`` of each row, the same for all rows of a sequence where the scope is the sequence."""
-        probability = self.probability(states)
-        return probability if self.config.scope == "position" else sequences.mean(probability), unit_state
-
-
-@dataclass(frozen=True)
-class LengthUnit:
-    """Stops no position by itself: a sequence of n positions makes n steps (paper, section 4; decision D15)."""
-
-    reads: ClassVar[Literal["timed"]] = "timed"
-    rule: ClassVar[Rule] = staticmethod(act)
-    config: ClassVar[HaltingConfig] = HaltingConfig(output="final")
-
-    def halting_probability(
-        self, states: Float[Tensor, "*rows width"], unit_state: UnitState, *, sequences: Sequences
-    ) -> tuple[Float[Tensor, "*rows"], UnitState]:
-        """``p = 0``."""
-        del sequences
-        return states.new_zeros(states.shape[:-1], dtype=accumulation_dtype(states.dtype)), unit_state
-
-    def cost(self, weights: PerStep, unit_state: UnitState, *, min_steps: int) -> Scalar | None:  # noqa: ARG002
-        """Nothing is trained to stop."""
-        return None
+    def probability(
+        self, was: Progress, *, timed: Vectors, new: Vectors, close: Closing, context: Context
+    ) -> tuple[Values, tuple[Tensor, ...]]:
+        p = torch.sigmoid(self.logit(timed))
+        return context.mean_over_sequence(p) if self.scope == "sequence" else p, ()

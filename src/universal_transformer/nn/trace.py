@@ -1,46 +1,55 @@
 """What a recurrence reports."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 
 from universal_transformer.axes import Float, Int, Padding, PerPosition, PerStep, Scalar, Tensor
-from universal_transformer.nn.halting import ponder_cost as mean_ponder
-
-
-class Kept(NamedTuple):
-    """What a trace keeps on request, because it takes much memory."""
-
-    attention: bool = False
-    states: bool = False
-
-
-NOTHING = Kept()
-"""By default nothing is kept."""
+from universal_transformer.nn.context import Context
+from universal_transformer.nn.halting import Progress, mean_over_positions
 
 
 @dataclass(frozen=True)
 class Trace:
     """What happened over depth: read by the ponder cost, the plots and the explorer alike.
 
-    ``cost`` is the ponder cost of rules that define another one than ``N + R``.
-
-    ``steps`` is N and ``remainder`` R, both 0 at padding; of a fixed depth N is T and R is 0. ``probability`` and
-    ``weight`` (halting only) have one row a step made. ``self_attention`` and ``cross_attention`` have one row a
-    layer application and are kept on request; so are ``states``: ``H^t`` after each step made, after the closing norm
-    where there is one.
+    ``steps`` is N and ``remainder`` R, both 0 at padding; of a fixed depth N is T and R is 0. ``cost``: the ponder cost
+    of the rule. ``probability`` and ``weight`` (of rules that decide) have one row a step made. Kept on request:
+    ``self_attention`` and ``cross_attention``, one row a layer application, and ``states``, ``H^t`` after each step
+    made, after the closing norm where there is one.
     """
 
     steps: PerPosition
     remainder: PerPosition
     padding: Padding | None
+    cost: Scalar
     probability: PerStep | None = None
     weight: PerStep | None = None
     self_attention: Float[Tensor, "layer batch heads query key"] | None = None
     cross_attention: Float[Tensor, "layer batch heads query source"] | None = None
     states: Float[Tensor, "step batch position width"] | None = None
-    cost: Scalar | None = None
+
+    @classmethod
+    def of(cls, last: Progress, context: Context, *, close: Callable[[Tensor], Tensor]) -> "Trace":
+        """The trace of a loop that ended with ``last``; ``close``: the closing norm."""
+        rule, made, record = context.depth.rule, last.history, context.record
+        padding = context.idle
+        probabilities = [each.probability for each in made if each.probability is not None]
+        weights = [each.weight for each in made if each.weight is not None]
+        states = [each.states for each in made if each.states is not None]
+        seen = [] if record is None else record.cross_attention
+        return cls(
+            last.steps,
+            last.remainder,
+            padding,
+            rule.cost(last, padding=padding, min_steps=context.depth.min_steps),
+            torch.stack(probabilities) if probabilities else None,
+            torch.stack(weights) if weights else None,
+            None if record is None else torch.stack(record.self_attention),
+            torch.stack(seen) if seen else None,
+            close(torch.stack(states)) if states else None,
+        )
 
     def num_positions(self) -> Int[Tensor, ""]:
         """Number of real positions."""
@@ -48,12 +57,8 @@ class Trace:
 
     def mean_steps(self) -> Scalar:
         """Mean N over real positions."""
-        return mean_ponder(self.steps, torch.zeros_like(self.steps), padding=self.padding)
+        return mean_over_positions(self.steps, padding=self.padding)
 
     def ponder_cost(self) -> Scalar:
-        """Mean N + R over real positions, or ``cost``; 0 for a fixed depth, where there is nothing to decide."""
-        if self.cost is not None:
-            return self.cost
-        if self.probability is None:
-            return self.steps.new_zeros(())
-        return mean_ponder(self.steps, self.remainder, padding=self.padding)
+        """Mean N + R over real positions, or the cost of another rule; 0 for a fixed depth: nothing is decided."""
+        return self.cost

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.models.presets import SIZES
 from universal_transformer.nn.config import StepConfig
+from universal_transformer.presets import SIZES
 from universal_transformer.recipes.own_files import pairs
 from universal_transformer.tasks import TranslationData
 from universal_transformer.training.config import RunConfig, TrainingConfig

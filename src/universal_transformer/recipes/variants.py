@@ -15,13 +15,17 @@ Recipe = Callable[[], RunConfig]
 
 
 def lstm(base: Recipe) -> Recipe:
-    """Return the recipe with an LSTM of the same width; its name ends in -lstm."""
+    """Return the recipe with an LSTM of the same width; its name ends in -lstm.
+
+    It points at a word where the base does. Other classifiers read the final states, whatever the base reads.
+    """
 
     def model(universal: ModelConfig) -> LstmConfig:
         return LstmConfig(
             architecture=universal.architecture,
             inputs=universal.inputs,
             width=universal.sizes.width,
+            pooling="pointer" if universal.outputs.pooling == "pointer" else "last",
             dropout=universal.step.dropout,
         )
 

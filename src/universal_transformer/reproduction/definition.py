@@ -11,7 +11,7 @@ from universal_transformer.reproduction.paper import Cell
 from universal_transformer.reproduction.results import Figures, Result
 
 if TYPE_CHECKING:
-    from universal_transformer.registry import Model
+    from universal_transformer.models.model import Model
     from universal_transformer.tasks.task import Task
 
 Curves = dict[str, dict[int, list[float]]]

@@ -10,7 +10,7 @@ from universal_transformer.reproduction.definition import Column, Curves, Grid, 
 from universal_transformer.reproduction.results import Figures, Result
 
 if TYPE_CHECKING:
-    from universal_transformer.registry import Model
+    from universal_transformer.models.model import Model
     from universal_transformer.tasks.task import Task
 
 TRAINED_STEPS = 6
@@ -27,12 +27,12 @@ MODELS = {
 
 def measure(model: Model, task: Task) -> Figures:
     """Return the error at each number of steps, over the whole test set and by supporting facts."""
-    from universal_transformer.evaluation.inference import InferenceOptions
+    from universal_transformer.decoding.options import DecodingOptions
     from universal_transformer.evaluation.measure import evaluate
 
     found: Figures = {}
     for steps in range(1, MAX_STEPS + 1):
-        report = evaluate(model, task, options=InferenceOptions(max_steps=steps))
+        report = evaluate(model, task, options=DecodingOptions(max_steps=steps))
         for row in (*report.totals, *report.rows):
             name = ", ".join([_steps(steps), *([row.group] if row.group else [])])
             found[name] = {**row.metrics, "count": row.count, "mean_steps": row.steps[0].mean}

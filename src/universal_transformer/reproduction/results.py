@@ -12,18 +12,16 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, show, show_path
-from universal_transformer.kinds import config_from_dict
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.pretrained_models.card import Figures as Figures
-from universal_transformer.tasks import TASKS
-from universal_transformer.training.config import EARLIER_RECIPES, TrainingConfig, digest
-from universal_transformer.typed import ADDED, typed
+from universal_transformer.training.config import RunConfig, digest
+from universal_transformer.typed import typed
 
 FORMAT = 1
 
@@ -52,7 +50,7 @@ class Result:
     """Mean ponder time over all test positions (of a fixed model: its depth)."""
     steps_by_supports: dict[str, list[int]]
     """Number of supporting facts -> how many source positions took 1, 2, 3 … steps."""
-    steps: dict[str, list[int]] = field(default_factory=dict, metadata=ADDED)
+    steps: dict[str, list[int]]
     """Side -> how many of its positions took 1, 2, 3 … steps, over all test sets; empty where none were recorded."""
     examples: dict[str, int]
     """Examples in "train", "validation" and "test"."""
@@ -82,14 +80,13 @@ class Result:
 
     @property
     def key(self) -> Key:
-        """The identity of the run; fields that were added later count with their defaults."""
-        return self.row, self.seed, digest(completed(self.settings))
+        """The identity of the run."""
+        return self.row, self.seed, self.config
 
     @property
     def setting(self) -> str:
         """Digest of the settings without the seed: runs that share it differ only in the seed."""
-        settings = completed(self.settings)
-        return digest({**settings, "training": {**settings["training"], "seed": 0}})
+        return digest({**self.settings, "training": {**self.settings["training"], "seed": 0}})
 
     @property
     def classes(self) -> bool:
@@ -101,28 +98,6 @@ class Result:
         """Smaller is better, on validation, as training ranks weights."""
         error, cross_entropy = self.validation["error"], self.validation["cross_entropy"]
         return (error, cross_entropy) if self.classes else (cross_entropy, error)
-
-
-def completed(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return `settings` as this version writes them: missing fields at their defaults, recipes by their names now.
-
-    A field that is added to a configuration has a default that changes no run: a run recorded before the field
-    existed is the run that is planned now.
-    """
-    data = settings["data"]
-    return {
-        **settings,
-        "recipe": EARLIER_RECIPES.get(str(settings["recipe"]), settings["recipe"]),
-        "data": {**data, "fields": _defaults(TASKS.get(data["task"])) | data["fields"]},
-        "model": config_from_dict(settings["model"]).to_dict(),
-        "training": _defaults(TrainingConfig) | settings["training"],
-    }
-
-
-def _defaults(kind: type | None) -> dict[str, Any]:
-    found = [one for one in dataclasses.fields(kind) if "added" not in one.metadata] if kind is not None else []
-    given = {one.name: one.default for one in found if one.default is not dataclasses.MISSING}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
 
 
 ANOTHER = "move the file away to begin another"
@@ -246,12 +221,12 @@ def check(fields: dict[str, Any], *, where: str, table: str) -> Result:
             f"{digest(result.settings)}: the line was changed"
         )
     _check_parts(result, where=where)
-    if result.settings["training"].get("seed") != result.seed:
-        raise UserError(f"{where}: seed: found {result.seed}, which is not the one in its settings")
     try:
-        assert result.key
-    except (UserError, TypeError) as error:  # a task or a field that this version does not have
-        raise UserError(f"{where}: settings: {error}; this version does not read such a line: {ANOTHER}") from error
+        config = RunConfig.from_dict(result.settings, name=f"{where}: settings")
+    except UserError as error:  # a task or a field that this version does not have
+        raise UserError(f"{error}; this version does not read such a line: {ANOTHER}") from error
+    if config.training.seed != result.seed:
+        raise UserError(f"{where}: seed: found {result.seed}, which is not the one in its settings")
     return result
 
 
@@ -264,12 +239,6 @@ def _check_parts(result: Result, *, where: str) -> None:
         if missing := set(keys) - value.keys():
             raise UserError(f"{where}: {name}: {', '.join(sorted(missing))} missing")
 
-    settings = result.settings
-    need(settings, "settings", "recipe", "data", "model", "training")
-    need(settings["data"], "settings.data", "task", "fields")
-    need(settings["data"]["fields"], "settings.data.fields")
-    need(settings["model"], "settings.model")
-    need(settings["training"], "settings.training")
     need(result.validation, "validation", "error", "cross_entropy")
     need(result.hardware, "hardware", "cpu", "threads")
     need(result.versions, "versions", "torch")

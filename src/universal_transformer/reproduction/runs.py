@@ -15,8 +15,8 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.reproduction.commands import train_command
 from universal_transformer.reproduction.definition import ResultTable
-from universal_transformer.reproduction.results import Figures, Key, Result, Say, completed
-from universal_transformer.training.config import CONFIG, METRICS, MODEL, REPORT, RunConfig, digest
+from universal_transformer.reproduction.results import Figures, Key, Result, Say
+from universal_transformer.training.config import CONFIG, METRICS, MODEL, REPORT, RunConfig
 from universal_transformer.training.provenance import Code, code_in_use, hardware
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class PlannedRun:
     @property
     def key(self) -> Key:
         """The key that it is recorded with."""
-        return self.row, self.config.training.seed, digest(completed(self.config.to_dict()))
+        return self.row, self.config.training.seed, self.config.digest()
 
     @property
     def name(self) -> str:
@@ -164,17 +164,12 @@ class Runner:
 
 
 def _origin(begun: Sequence[Mapping[str, Any]]) -> tuple[Code, list[str]]:
-    """Return the code that the run was last trained with, and a note if it changed before the measurement.
-
-    Old runs that do not record their code count as trained with the present code.
-    """
-    now = code_in_use()
-    known = [code for line in begun if (code := Code.from_line(line)) is not None]
-    last = known[-1] if known else now
+    """Return the code that the run was last trained with, and a note if it changed before the measurement."""
+    now, known = code_in_use(), [*map(Code.from_line, begun)]
     if all(code == now for code in known):
-        return last, []
+        return now, []
     trained = "; then with ".join(dict.fromkeys(map(str, known)))
-    return last, [f"trained with {trained}; measured with {now}"]
+    return known[-1], [f"trained with {trained}; measured with {now}"]
 
 
 def figures_of(report: Report) -> Figures:

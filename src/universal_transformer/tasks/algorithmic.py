@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from random import Random
 from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
@@ -31,7 +31,7 @@ from universal_transformer.tasks.digits import (
 )
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.task import Codec, Task
-from universal_transformer.typed import ADDED, AtLeastOne, NumberOf, Range, check
+from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
 
 FIRST_SYMBOL = len(SPECIAL)
 LEAST_RATIO = 10
@@ -51,9 +51,9 @@ class CharacterCodec(SavedCodec):
 
     kind: ClassVar[str] = "characters"
     symbols: str
-    operator: str = field(default="", metadata=ADDED)
+    operator: str = ""
     """If it is not empty: the ids of the numbers on both sides of it, and of an answer, begin with the last digit."""
-    reversed_digits: str = field(default="", metadata=ADDED)
+    reversed_digits: str = ""
     """Digits: the ids of each number that is written with them begin with the last digit."""
 
     @property
@@ -136,9 +136,9 @@ class AlgorithmicData:
     """Addition and multiplication: the model reads and writes numbers from their last digit to their first."""
     seed: NumberOf = 0
     """Chooses the examples: the same seed gives the same examples."""
-    factor_digits: AtLeastOne = field(default=1, metadata=ADDED)
+    factor_digits: AtLeastOne = 1
     """Multiplication: digits of the second factor. The first one has the rest of the length."""
-    similar_numbers: Annotated[float, Range(0, 1)] = field(default=0.0, metadata=ADDED)
+    similar_numbers: Annotated[float, Range(0, 1)] = 0.0
     """Addition: share of the sources, but those of a test, with similar numbers: few different digits, many of them
     equal at the same places. More than 0 also adds a test of such sources for each length."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -19,7 +19,7 @@ from universal_transformer.files import read_lines, show, show_path
 from universal_transformer.tasks.exchange import ExchangedExamples
 from universal_transformer.tasks.facts import FactCodec, Question, parse
 from universal_transformer.tasks.task import Codec, Saved, Task
-from universal_transformer.typed import ADDED, NumberOf, Share, check
+from universal_transformer.typed import NumberOf, Share, check
 
 TASK_NAMES = {
     1: "single-supporting-fact",
@@ -67,7 +67,7 @@ class BabiData:
     """Keep only so many facts of a story, the latest; 0 keeps all."""
     repeat: str = ""
     """Tasks to train on several times an epoch, as task:times with commas between, such as "16:4,17:2"."""
-    exchanged: NumberOf = field(default=0, metadata=ADDED)
+    exchanged: NumberOf = 0
     """Further forms of each training question: names of persons, places and objects exchanged (not in the paper)."""
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from universal_transformer.data.tokenizer import END, Tokenizer
 from universal_transformer.data.tokenizer_files import saved_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show, show_path, write_json
-from universal_transformer.typed import added_defaults, added_fields, check_names, hints, typed
+from universal_transformer.typed import check_names, hints, typed
 
 CODEC_FILE = "codec.json"
 Saved = TypeVar("Saved", bound="SavedCodec")
@@ -29,8 +29,7 @@ class SavedCodec:
         """Write the tokenizers, then ``codec.json``, each whole or not at all."""
         plain = {}
         kind: Any = type(self)
-        left_out = added_defaults(self)
-        for name in (name for name in hints(kind) if name not in left_out):
+        for name in hints(kind):
             value = getattr(self, name)
             if isinstance(value, Tokenizer):
                 value.save(folder / f"{name}.json")
@@ -50,8 +49,7 @@ class SavedCodec:
         kind: Any = cls
         content, fields = read_kind(folder, kind=cls.kind), hints(kind)
         tokenizers = {name for name, hint in fields.items() if hint is Tokenizer}
-        added = added_fields(kind)
-        check_names(content, expected=fields.keys() - tokenizers - added, optional=added, where=where)
+        check_names(content, expected=fields.keys() - tokenizers, where=where)
         values = {name: typed(value, fields[name], where=where, field=name) for name, value in content.items()}
         values |= {name: saved_tokenizer(folder, name) for name in sorted(tokenizers)}
         try:

@@ -8,7 +8,7 @@ have two texts, such as a premise and a hypothesis: ``<end>`` separates them, an
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -21,7 +21,7 @@ from universal_transformer.files import show
 from universal_transformer.tasks.codecs import SavedCodec, answer_notes, token_fields, too_long
 from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import Codec, Saved, Task
-from universal_transformer.typed import ADDED, AtLeastTwo, NumberOf, Share, check
+from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 
 MAX_LABELS = 10_000
 
@@ -34,7 +34,7 @@ class LabelledCodec(SavedCodec):
     tokenizer: Tokenizer
     labels: tuple[str, ...]
     max_length: int
-    segments: int = field(default=1, metadata=ADDED)
+    segments: int = 1
     """Texts of an example, each with <end> after it: 1 or 2."""
 
     def __post_init__(self) -> None:
@@ -125,7 +125,7 @@ class LabelledData:
     """Part of the training texts held out if no validation file is named."""
     seed: NumberOf = 0
     """Seed of what is held out."""
-    group: str = field(default="", metadata=ADDED)
+    group: str = ""
     """Column whose values group the figures: a key of JSON lines, or the number of a TSV column, from 1 on."""
 
     def __post_init__(self) -> None:

@@ -74,7 +74,7 @@ def learned_note(sample: int, count: int, *, what: str) -> list[str]:
     return [f"the tokenizer is learned from {sample:,} of {count:,} {what}, evenly spread"]
 
 
-class Progress:
+class Reading:
     """Says how much of a source was read."""
 
     def __init__(self, source: str) -> None:

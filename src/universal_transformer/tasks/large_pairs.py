@@ -22,7 +22,7 @@ from universal_transformer.data.token_store import StoreWriter, TokenStore, smal
 from universal_transformer.data.tokenizer import END, Tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
-from universal_transformer.tasks.large import Progress, check_space, learned_note, source_store
+from universal_transformer.tasks.large import Reading, check_space, learned_note, source_store
 from universal_transformer.tasks.lazy import MappedExamples
 
 HELD_OUT_ROWS = 5_000
@@ -74,7 +74,7 @@ def map_pairs(
     name, columns = show_path(pairs.source), pairs.columns.names
 
     def make(writer: StoreWriter) -> None:
-        progress = Progress(pairs.source)
+        progress = Reading(pairs.source)
         found = survey(progress.seen(pairs.rows(), size=_size, what="first look"), size=_size)
         held = _HeldOut(share=min(pairs.held_out, HELD_OUT_ROWS / max(1, found.count)), seed=pairs.seed)
         sample = [row for row in found.sample if is_whole(row) and not held.chooses(row)]

@@ -18,7 +18,7 @@ from universal_transformer.data.token_store import StoreWriter, TokenStore, smal
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
-from universal_transformer.tasks.large import Progress, check_space, learned_note, source_store
+from universal_transformer.tasks.large import Reading, check_space, learned_note, source_store
 from universal_transformer.tasks.lazy import MappedExamples
 
 TOKENIZER = "tokenizer"
@@ -35,7 +35,7 @@ def map_text(
     """
 
     def make(writer: StoreWriter) -> None:
-        progress = Progress(source)
+        progress = Reading(source)
         found = survey(progress.seen(_lines(source), size=_size, what="first look"), size=_size)
         if not any(map(str.strip, found.sample)):
             raise UserError(f"{show_path(source)}: all lines are blank; expected text")

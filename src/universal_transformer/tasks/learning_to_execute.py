@@ -22,7 +22,7 @@ because a source is one line of a file: ``j=85|for x in range(8):j+=92|print(j)`
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from random import Random
 from typing import Annotated, ClassVar, Literal
@@ -41,7 +41,7 @@ from universal_transformer.tasks.programs import (
     literal,
 )
 from universal_transformer.tasks.task import Codec, Task
-from universal_transformer.typed import ADDED, AtLeastOne, NumberOf, Range, check
+from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
 
 LINE_END = "|"
 MAX_LENGTH = 1000  # Python does not print numbers of many more digits than that
@@ -74,7 +74,7 @@ class LearningToExecuteData:
     """Test examples, of the largest length and nesting."""
     seed: NumberOf = 0
     """Chooses the examples: the same seed gives the same examples."""
-    least_significant_first: bool = field(default=False, metadata=ADDED)
+    least_significant_first: bool = False
     """Programs: the model reads and writes numbers from their last digit to their first."""
 
     def __post_init__(self) -> None:

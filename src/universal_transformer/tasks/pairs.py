@@ -7,7 +7,7 @@ same number of lines. Source and target end with the id of ``<end>``, so that an
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -29,7 +29,7 @@ from universal_transformer.tasks.lazy import DeferredExamples, Examples
 from universal_transformer.tasks.synthetic import Synthetic, synthetic_pairs
 from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import BleuTokenizer, Codec, Saved, Task
-from universal_transformer.typed import ADDED, AtLeastOne, AtLeastTwo, NumberOf, Share, check
+from universal_transformer.typed import AtLeastOne, AtLeastTwo, NumberOf, Share, check
 
 
 @dataclass(frozen=True)
@@ -140,22 +140,22 @@ class PairsData:
     """Part of the training pairs held out if no validation file is named."""
     seed: NumberOf = 0
     """Seed of what is held out."""
-    group: str = field(default="", metadata=ADDED)
+    group: str = ""
     """Column whose values group the figures: a key of JSON lines, or the number of a TSV column, from 1 on."""
     metric: Literal["bleu", "sequence", "rouge"] = "bleu"
     """Score by BLEU (translation), by the part of targets that are right as a whole, or by ROUGE (summaries)."""
-    bleu_tokenizer: BleuTokenizer = field(default="13a", metadata=ADDED)
+    bleu_tokenizer: BleuTokenizer = "13a"
     """How sacreBLEU cuts texts into words: zh for Chinese, ja-mecab for Japanese, ko-mecab for Korean (the last two
     need extra packages), char for characters, flores200 for many languages (downloads a model), none for blanks."""
-    memory_mb: NumberOf = field(default=IN_MEMORY, metadata=ADDED)
+    memory_mb: NumberOf = IN_MEMORY
     """Training pairs of more megabytes are not read into memory: they are encoded once, into files in the folder
     `tokens` of the data folder, with a tokenizer learned from a sample, and at most about 5,000 are held out."""
 
-    synthetic: Literal["none"] | Synthetic = field(default="none", metadata=ADDED)
+    synthetic: Literal["none"] | Synthetic = "none"
     """Synthetic pairs for a first try, if no training file is named: summaries or records."""
-    train_pairs: AtLeastOne = field(default=20_000, metadata=ADDED)
+    train_pairs: AtLeastOne = 20_000
     """Synthetic pairs to train on."""
-    test_pairs: AtLeastOne = field(default=500, metadata=ADDED)
+    test_pairs: AtLeastOne = 500
     """Synthetic pairs to validate on, and as many to test on."""
 
     def __post_init__(self) -> None:

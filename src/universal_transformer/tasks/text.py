@@ -8,7 +8,7 @@ from the start token alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,7 +28,7 @@ from universal_transformer.tasks.large import check_same
 from universal_transformer.tasks.large_text import TOKENIZER, map_text, mapped_blocks
 from universal_transformer.tasks.lazy import DeferredExamples, Examples, LazyExamples
 from universal_transformer.tasks.task import Codec, HeldOut, Saved, Task
-from universal_transformer.typed import ADDED, AtLeastTwo, NumberOf, Share, check
+from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 
 LINES_AT_ONCE = 10_000
 
@@ -124,7 +124,7 @@ class TextData:
     """Part of the lines held out for validation if no file is named."""
     test_fraction: Share = 0.05
     """Part of the lines held out as the test if no file is named."""
-    memory_mb: NumberOf = field(default=IN_MEMORY, metadata=ADDED)
+    memory_mb: NumberOf = IN_MEMORY
     """Training text of more megabytes is not read into memory: it is encoded once, into files in the folder
     `tokens` of the data folder, with a tokenizer learned from a sample, and at most the last 2 million characters are
     held out."""

@@ -30,7 +30,7 @@ class Part:
 
 
 class TrainingBatches:
-    """The training batches from batch `index` of epoch `epoch` on; the order is a function of (seed, epoch)."""
+    """The training batches from `start`, an epoch and a batch of it, on; the order is a function of (seed, epoch)."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class TrainingBatches:
         batch_tokens: int,
         seed: int,
         device: torch.device,
-        epoch: int = 0,
-        index: int = 0,
+        start: tuple[int, int] = (0, 0),
         passes: int = 1,
         processes: Processes = ALONE,
     ) -> None:
         assert examples
+        epoch, index = start
         self._examples, self._device = examples, device
         self._passes, self._processes = passes, processes
         self._sampler = _sampler(examples, batch_tokens=batch_tokens, seed=seed)

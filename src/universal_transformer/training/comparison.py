@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.evaluation.trivial import TrivialBaseline, target_classes
 from universal_transformer.models.components import ENCODERS
-from universal_transformer.models.roles import AnyFrameGenerator
-from universal_transformer.registry import Model
+from universal_transformer.models.model import Model
 from universal_transformer.tasks.task import Task
 from universal_transformer.training.score_text import metric_text
 from universal_transformer.training.task_metric import TaskMetric
@@ -25,7 +24,7 @@ class BaselineComparison:
     def __init__(self, task: Task, model: Model, *, metric: TaskMetric | None) -> None:
         self.task = task
         self.classes = model.config.architecture in ENCODERS
-        self.unit = "frame" if isinstance(model, AnyFrameGenerator) else "token"
+        self.unit = "frame" if model.writes == "frames" else "token"
         self.baseline = TrivialBaseline.learn(task.train, model.config)
         self.score = trivial_score(self.baseline, task.validation, metric=metric)
 

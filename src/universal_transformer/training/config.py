@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,12 +16,10 @@ from universal_transformer.manifest import MODEL as MODEL  # named here too, wit
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks import TASKS, TaskData, task_name
 from universal_transformer.typed import (
-    ADDED,
     AtLeastOne,
     NonNegative,
     NumberOf,
     Range,
-    added_defaults,
     check,
     check_names,
     listed,
@@ -63,9 +61,9 @@ class TrainingConfig:
     """Added to Adam's denominator."""
     weight_decay: NonNegative = 0.0
     """Decay of matrices; norms, biases and embeddings never decay."""
-    accumulate: AtLeastOne = field(default=1, metadata=ADDED)
+    accumulate: AtLeastOne = 1
     """Passes in which the gradient of a batch is computed: more of them need less memory and more time."""
-    parallel: Literal["examples", "shards", "positions"] = field(default="examples", metadata=ADDED)
+    parallel: Literal["examples", "shards", "positions"] = "examples"
     """What several processes divide: "examples": the examples of a batch; "shards": also the weights, the gradients
     and the state of the optimizer, for large models; "positions": the positions of every sequence, for long ones."""
     schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
@@ -75,7 +73,7 @@ class TrainingConfig:
     """Updates over which the learning rate rises from 0."""
     clip_norm: NonNegative = 1.0
     """Largest norm of the whole gradient; 0 means no clipping."""
-    skip_outliers: NonNegative = field(default=0.0, metadata=ADDED)
+    skip_outliers: NonNegative = 0.0
     """Leave out an update whose loss or gradient norm is more than this number of standard deviations above the mean
     of the last 128 updates; 0 means never, 6 is usual."""
     label_smoothing: Fraction = 0.0
@@ -93,20 +91,20 @@ class TrainingConfig:
     """Updates between two validations; there is always one at the end."""
     depth: Literal["fixed", "random"] = "fixed"
     """Steps of an update: the model's max_steps, or a number drawn uniformly from 1 to max_steps (seeded)."""
-    step_loss: Literal["last", "mean", "increasing"] = field(default="last", metadata=ADDED)
+    step_loss: Literal["last", "mean", "increasing"] = "last"
     """What the loss reads: the output alone, or the states after all steps, each weighted equally or by its number."""
-    stage: Literal["all", "halting"] = field(default="all", metadata=ADDED)
+    stage: Literal["all", "halting"] = "all"
     """Train all weights, or the halting unit alone on those of a trained run (`ut train RUN --stage halting`)."""
-    select_by: Literal["loss", "metric"] = field(default="loss", metadata=ADDED)
+    select_by: Literal["loss", "metric"] = "loss"
     """Choose the best weights by the validation loss (of classes: error), or by the metric of the task on free-running
     output: exact match, BLEU, accuracy of last words. The metric takes longer."""
-    select_examples: AtLeastOne = field(default=MOST_SELECTED, metadata=ADDED)
+    select_examples: AtLeastOne = MOST_SELECTED
     """Validation examples that this metric is computed on, evenly spread."""
     patience: NumberOf = 0
     """Validations without improvement after which training stops; 0 means never."""
     average_checkpoints: NumberOf = 0
     """Average the weights of this many last validations, used if better than the best; 0 or 1 means none."""
-    ema_decay: Fraction = field(default=0.0, metadata=ADDED)
+    ema_decay: Fraction = 0.0
     """Decay of a running mean of the weights, used if better than the best; 0 means none. It helps where the learning
     rate does not fall to 0."""
     save_minutes: NonNegative = 5.0
@@ -168,20 +166,6 @@ no weight, state of Adam or place in the data depends on.
 """
 
 
-EARLIER_RECIPES: dict[str, str] = {
-    "copy-ours": "copy-distance-positions",
-    "reverse-ours": "reverse-distance-positions",
-    "addition-ours": "addition-distance-positions",
-    "lte-copy-ours": "lte-copy-distance-positions",
-    "lte-double-ours": "lte-double-distance-positions",
-    "lte-reverse-ours": "lte-reverse-distance-positions",
-    "lte-program-ours": "lte-program-distance-positions",
-    "lte-control-ours": "lte-control-distance-positions",
-    "lte-addition-ours": "lte-addition-distance-positions",
-}
-"""Name of a recipe in files of earlier versions -> its name now."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class WarmStart:
     """The run whose weights a run starts from."""
@@ -221,25 +205,14 @@ class RunConfig:
                 f"training.step_loss: {self.training.step_loss!r}, but the rule ponder weighs the loss of each step by "
                 "its probability; allowed here: 'last'"
             )
-        if self.training.step_loss != "last" and (
-            isinstance(self.model, ModelConfig) and self.model.tensor2tensor.plain_layers_after
-        ):
-            raise UserError(
-                f"training.step_loss: {self.training.step_loss!r}, but plain layers follow the recurrence "
-                "(tensor2tensor.plain_layers_after), so that its states predict nothing; allowed here: 'last'"
-            )
-        frames = isinstance(self.model, ModelConfig) and self.model.outputs.kind == "frames"
-        if self.training.step_loss != "last" and frames:
-            raise UserError(
-                f"training.step_loss: {self.training.step_loss!r}, but this model writes frames, whose loss is that of "
-                "the last step; leave it out"
-            )
+        if self.training.step_loss != "last" and (unread := self.model.unread_states):
+            raise UserError(f"training.step_loss: {self.training.step_loss!r}, but {unread}; allowed here: 'last'")
         if self.training.depth == "random" and self.model.by_length(decoder=False):
             raise UserError(
                 "training.depth: 'random' draws up to model.depth.max_steps: that must be a number, not \"length\""
             )
-        if self.training.parallel == "positions" and (reason := self._obstacle_to_positions()):
-            raise UserError(f"training.parallel: 'positions', but {reason}; allowed here: examples, shards")
+        if self.training.parallel == "positions" and (obstacle := self._obstacle_to_positions()):
+            raise UserError(f"training.parallel: 'positions', but {obstacle}; allowed here: examples, shards")
         sides = {self.model.max_steps_of(decoder=side) for side in (False, True)}
         if self.training.depth == "random" and len(sides) > 1:
             raise UserError(
@@ -254,10 +227,8 @@ class RunConfig:
         """Return why processes cannot share the positions of a sequence; None if they can."""
         if not isinstance(self.model, ModelConfig):
             return "this model computes positions one after the other"
-        if self.model.transition.kind == "separable_convolution":
-            return "transition.kind 'separable_convolution' reads neighbours, which another process may have"
-        if self.model.tensor2tensor.shift_positions_by_step:
-            return "tensor2tensor.shift_positions_by_step shifts positions by a part of the length"
+        if self.model.interaction:
+            return self.model.interaction
         return "training.compile does not compile an exchange between processes" if self.training.compile else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -267,28 +238,23 @@ class RunConfig:
             "data": {"task": task_name(self.data), "fields": _plain(self.data)},
             "model": self.model.to_dict(),
             "training": _plain(self.training),
-            **({"warm_start": dataclasses.asdict(self.warm_start)} if self.warm_start else {}),
+            "warm_start": dataclasses.asdict(self.warm_start) if self.warm_start else None,
         }
 
     @classmethod
     def from_dict(cls, fields: Any, *, name: str = "config") -> RunConfig:
-        """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it.
-
-        Fields of the model that are missing have their defaults, because files of earlier versions lack those that were
-        added since. A resume compares the result with the checkpoint, and a model has a configuration of its own.
-        """
-        check_names(fields, expected={"recipe", "data", "model", "training"}, optional={"warm_start"}, where=name)
+        """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
+        check_names(fields, expected={"recipe", "data", "model", "training", "warm_start"}, where=name)
         data = fields["data"]
         check_names(data, expected={"task", "fields"}, where=name, field="data")
         if not isinstance(data["task"], str) or data["task"] not in TASKS:
             raise UserError(f"{name}: data.task: {data['task']!r} is no task; known are {listed(TASKS)}")
-        recipe = typed(fields["recipe"], str, where=name, field="recipe")
         return cls(
-            recipe=EARLIER_RECIPES.get(recipe, recipe),
+            recipe=typed(fields["recipe"], str, where=name, field="recipe"),
             data=typed(data["fields"], TASKS[data["task"]], where=name, field="data"),
             model=config_from_dict(fields["model"], where=f"{name}: model"),
             training=typed(fields["training"], TrainingConfig, where=name, field="training"),
-            warm_start=typed(fields.get("warm_start"), WarmStart | None, where=name, field="warm_start"),
+            warm_start=typed(fields["warm_start"], WarmStart | None, where=name, field="warm_start"),
         )
 
     def digest(self) -> str:
@@ -307,10 +273,6 @@ def digest(settings: dict[str, Any]) -> str:
 
 
 def _plain(fields: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass as JSON values: tuples as lists, paths as text.
-
-    Fields that earlier versions did not have are left out at their defaults: earlier digests stay as they are.
-    """
+    """Return the fields of a dataclass as JSON values: tuples as lists, paths as text."""
     plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(fields), default=Path.as_posix))
-    left_out = added_defaults(fields)
-    return {name: value for name, value in plain.items() if name not in left_out}
+    return plain

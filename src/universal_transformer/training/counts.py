@@ -14,9 +14,9 @@ from universal_transformer.evaluation.report import Side
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.frames import blank_frames, join_blank
+from universal_transformer.models.model import Model
 from universal_transformer.models.source import SourceSide
 from universal_transformer.nn.trace import Trace
-from universal_transformer.registry import Model
 from universal_transformer.training.batches import Part
 from universal_transformer.training.processes import Processes
 
@@ -73,7 +73,7 @@ def _count(model: Model, batch: Batch) -> Tensor:
         targets = ~blank_frames(batch.target)
     else:
         targets = batch.target != (NO_CLASS if batch.target.ndim == 1 else PADDING)
-    counted = isinstance(config, ModelConfig) and config.tensor2tensor.ponder_padding
+    counted = isinstance(config, ModelConfig) and config.ponders_padding
     encoder = decoder = targets.new_zeros((1,))
     if isinstance(side := getattr(model, "source", None), SourceSide) and batch.source is not None:
         encoder = side.input.padding(batch.source).logical_not() | counted

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from universal_transformer.axes import Scalar
 from universal_transformer.evaluation.report import Side
+from universal_transformer.models.model import Model
 from universal_transformer.nn.trace import Trace
-from universal_transformer.registry import Model
 from universal_transformer.training import halting_schedule
 from universal_transformer.training.batches import Part
 from universal_transformer.training.config import TrainingConfig
@@ -22,14 +23,23 @@ from universal_transformer.training.replica import Replica, exchanging
 from universal_transformer.training.score_text import steps_name
 
 
+@dataclass(frozen=True)
+class Moment:
+    """When an update is made."""
+
+    update: int
+    """Its number, from 1."""
+    seconds: float
+    """Seconds of training before it."""
+
+
 def backward(
     model: Model,
     parts: Sequence[Part],
     *,
     call: nn.Module,
     training: TrainingConfig,
-    update: int,
-    seconds: float,
+    moment: Moment,
     precision: Precision,
     processes: Processes,
 ) -> tuple[dict[str, Scalar], Mapping[Side, Trace]]:
@@ -43,7 +53,8 @@ def backward(
     depend on the number of processes.
     """
     if processes.size > 1:
-        seed_update(training.seed, update=update, rank=processes.rank)
+        seed_update(training.seed, update=moment.update, rank=processes.rank)
+    weight = halting_schedule.ponder_weight(training, update=moment.update, seconds=moment.seconds)
     whole = len(parts) == processes.size == 1
     counts = None if whole else counts_of(model, parts, processes=processes)
     found: dict[str, Scalar] = {}
@@ -56,10 +67,9 @@ def backward(
                     part.batch,
                     counts=counts,
                     label_smoothing=training.label_smoothing,
-                    ponder_weight=halting_schedule.ponder_weight(training, update=update, seconds=seconds),
-                    max_steps=depth_of(training, update=update, most=model.config.max_steps),
-                    step_loss=training.step_loss,
-                    stage=training.stage,
+                    ponder_weight=weight,
+                    max_steps=depth_of(training, update=moment.update, most=model.config.max_steps),
+                    step_loss="stop" if training.stage == "halting" else training.step_loss,
                 )
             total = loss.total if whole else part.weight * loss.total
             return total if type(call) is Replica and whole else total + _nothing(model), loss
@@ -79,5 +89,5 @@ def _nothing(model: nn.Module) -> Scalar:
 
 def _figures(loss: Loss) -> dict[str, Scalar]:
     steps = {steps_name(side): value for side, value in loss.steps.items()}
-    parts = {"loss": loss.total.detach(), "cross_entropy": loss.cross_entropy, "ponder": loss.ponder}
-    return {**parts, "mean_steps": loss.mean_steps, **steps}
+    parts = {name: getattr(loss, name) for name in ("cross_entropy", "ponder", "mean_steps")}
+    return {"loss": loss.total.detach(), **parts, **steps}

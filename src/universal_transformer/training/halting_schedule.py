@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from universal_transformer.nn.halting import HaltingUnit
+from universal_transformer.nn.halting import ACT
 from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.optimizer import fraction_done
 
@@ -51,5 +51,5 @@ def discard_gradients(model: nn.Module) -> None:
         unit.zero_grad(set_to_none=True)
 
 
-def _units(model: nn.Module) -> Iterator[HaltingUnit]:
-    return (module for module in model.modules() if isinstance(module, HaltingUnit))
+def _units(model: nn.Module) -> Iterator[ACT]:
+    return (module for module in model.modules() if isinstance(module, ACT))

@@ -19,6 +19,7 @@ from universal_transformer.kinds import AnyModelConfig, config_from_dict
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import HaltingConfig
+from universal_transformer.rules.choices import choices_of
 from universal_transformer.training.config import CONFIG, MODEL, RunConfig, TrainingConfig
 from universal_transformer.training.warm_start import warm_start_of
 from universal_transformer.typed import listed, replaced
@@ -88,15 +89,10 @@ def _check_steps(model: ModelConfig, *, where: str) -> None:
 
 def _check_trained(model: ModelConfig, *, where: str) -> None:
     """UserError for a trained model whose states give the unit nothing to be fitted to."""
-    if model.tensor2tensor.plain_layers_after:
+    if model.unread_states:
         raise UserError(
-            f"{where}: plain layers follow the recurrence (tensor2tensor.plain_layers_after), so that its states "
-            "predict nothing"
-        )
-    if model.outputs.kind == "frames":
-        raise UserError(
-            f"{where}: this model writes frames, which have no probabilities to compare its steps by; an exit by "
-            "state_change needs no unit: ut evaluate RUN --exit state_change:0.1"
+            f"{where}: {model.unread_states}; an exit by state_change needs no unit: ut evaluate RUN --exit "
+            "state_change:0.1"
         )
     if model.architecture in ENCODERS and model.by_length(decoder=False):
         raise UserError(
@@ -104,10 +100,10 @@ def _check_trained(model: ModelConfig, *, where: str) -> None:
             "needs one last step for all; train a run with a number of steps first"
         )
     _check_steps(model, where=where)
-    if model.halts and model.halting.rule == "stick_breaking":
+    if model.halts and choices_of(model.halting).shows_mean:
         raise UserError(
-            f"{where}: this run halts by stick_breaking, whose positions see means over steps; a unit that is fitted "
-            "alone needs states: train a run with halting.side none first"
+            f"{where}: this run halts by {model.halting.rule}, whose positions see means over steps; a unit that is "
+            "fitted alone needs states: train a run with halting.side none first"
         )
     if model.architecture == "encoder_decoder" and model.halts_in(decoder=False):
         raise UserError(

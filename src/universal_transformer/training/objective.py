@@ -15,20 +15,27 @@ from universal_transformer.data.batch import Batch
 from universal_transformer.data.example import NO_CLASS, PADDING
 from universal_transformer.evaluation.report import Side
 from universal_transformer.models.frames import blank_frames
+from universal_transformer.models.model import Model
 from universal_transformer.models.outputs import FrameOutput, ModelOutput
-from universal_transformer.nn.trace import Kept, Trace
-from universal_transformer.registry import Model
+from universal_transformer.nn.context import Kept
+from universal_transformer.nn.trace import Trace
 from universal_transformer.training.counts import Counts
 from universal_transformer.training.frame_loss import frame_loss
 from universal_transformer.training.step_losses import cross_entropies, deep_supervision, expected_loss, stop_loss
 
 StepLoss = Literal["last", "mean", "increasing"]
-Stage = Literal["all", "halting"]
 Output = ModelOutput | FrameOutput
 Precision = Callable[[], AbstractContextManager[object]]
 """Makes the autocast context in which a model is called."""
 NEVER = 1.0
 """A threshold that no cumulative probability exceeds: positions take all steps."""
+
+
+def inputs_of(batch: Batch, *, model: Model) -> list[Tensor]:
+    """The tensors of a batch that a model is called with: of source and target those that it has a side for."""
+    source = None if model.config.architecture == "language_model" else batch.source
+    target = None if model.writes == "classes" else batch.target
+    return [given for given in (source, target) if given is not None]
 
 
 @dataclass(frozen=True)
@@ -62,27 +69,26 @@ def objective(
     label_smoothing: float,
     ponder_weight: float,
     max_steps: int | None = None,
-    step_loss: StepLoss = "last",
-    stage: Stage = "all",
+    step_loss: StepLoss | Literal["stop"] = "last",
 ) -> Loss:
     """``L = CE + ponder_weight · (N + R)`` with ``CE = -1/n Σ_i Σ_c q_ic log p_ic``, with teacher forcing.
 
     n counts the real targets of the batch: tokens that are not padding, examples of a classifier, or positions of a
     tagger that have a class. q is ``1 - label_smoothing`` at the right answer plus ``label_smoothing / classes``
     everywhere (model.md, section 6). `max_steps` replaces the configured depth. In training with the rule ponder, CE is
-    its expectation over the last step, and ``N + R`` a divergence (`nn/ponder.py`). `step_loss`: `deep_supervision`.
-    In the stage "halting" L is `stop_loss`, of a call in which nothing halts.
+    its expectation over the last step, and ``N + R`` a divergence (`rules/ponder.py`). `step_loss`: `deep_supervision`;
+    with "stop" (the stage "halting") L is `stop_loss`, of a call in which nothing halts.
     With `counts` the batch is a part of a larger one, whose numbers all means are taken by: the figures of its parts
     add up to those of the larger batch, times the number of processes. Of a model that writes frames, CE is the loss of
     `training.frame_loss`.
     """
     depth: dict[str, Any] = {} if max_steps is None else {"max_steps": max_steps}
-    if stage == "halting":
+    if step_loss == "stop":
         depth["halting_threshold"] = NEVER
-    expected = model.training and model.config.expects_loss
-    if stage == "halting" or step_loss != "last" or expected:
+    expected, target = model.training and model.config.expects_loss, batch.target
+    if step_loss != "last" or expected:
         depth["keep"] = Kept(states=True)
-    output, target = answer(model, batch, depth), batch.target
+    output = model(*inputs_of(batch, model=model), **depth)
     ignored = NO_CLASS if target.ndim == 1 else PADDING
     if isinstance(output, FrameOutput):
         real, step_logits = ~blank_frames(target), None
@@ -99,15 +105,15 @@ def objective(
         )
         num_correct = ((logits.detach().argmax(-1) == target) & real).sum()
     count = real.sum().clamp(min=1) if counts is None else counts.targets
-    sides: dict[Side, Trace | None] = {"encoder": output.encoder, "decoder": output.decoder}
-    traces = {side: trace for side, trace in sides.items() if trace is not None}
+    both: dict[Side, Trace | None] = {"encoder": output.encoder, "decoder": output.decoder}
+    traces = {side: trace for side, trace in both.items() if trace is not None}
     cross_entropy = total / count
     ponder = output.ponder_cost if counts is None else counts.ponder_cost(traces)
     trained = cross_entropy + ponder_weight * ponder
     read = output.decoder or output.encoder
     if step_logits is not None and read is not None:
         each = cross_entropies(step_logits, target, ignored=ignored, label_smoothing=label_smoothing)
-        if stage == "halting":
+        if step_loss == "stop":
             least = model.config.min_steps_of(decoder=output.decoder is not None)
             trained = stop_loss(each.detach(), read, real=real.flatten(), min_steps=least)
             trained = trained * (real.sum().clamp(min=1) / count)
@@ -134,17 +140,3 @@ def objective(
         steps=steps,
         traces=traces,
     )
-
-
-def answer(model: Model, batch: Batch, depth: Mapping[str, Any]) -> Output:
-    """Return the output of a model for the targets of a batch, which the tokens before each target are given for.
-
-    `depth` are arguments of the call.
-    """
-    match model.config.architecture:
-        case "encoder_decoder":
-            return model(batch.source, batch.target, **depth)
-        case "language_model":
-            return model(batch.target, **depth)
-        case _:
-            return model(batch.source, **depth)

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from universal_transformer.axes import Scalar, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.torch_private import multiply_all
 from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.replica import divided_as, whole
 
@@ -88,7 +89,7 @@ def gradient_norm(model: nn.Module) -> Scalar:
 def clip(model: nn.Module, *, norm: float, limit: float) -> None:
     """Scale all gradients by ``limit / norm`` if the norm exceeds the limit."""
     if limit and norm > limit:
-        torch._foreach_mul_(_gradients(model), limit / (norm + 1e-6))
+        multiply_all(_gradients(model), limit / (norm + 1e-6))
 
 
 def _gradients(model: nn.Module) -> list[Tensor]:

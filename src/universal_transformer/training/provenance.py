@@ -34,13 +34,10 @@ class Code:
         return {**self.versions, "commit": self.commit, "clean": self.clean}
 
     @classmethod
-    def from_line(cls, line: Mapping[str, Any]) -> Code | None:
-        """Undo `values`; None for an old line that lacks them."""
-        names = versions().keys()
-        if not {"commit", "clean", *names} <= line.keys():
-            return None
+    def from_line(cls, line: Mapping[str, Any]) -> Code:
+        """Undo `values`."""
         commit = None if line["commit"] is None else str(line["commit"])
-        return cls(commit, line["clean"], {name: str(line[name]) for name in names})
+        return cls(commit, line["clean"], {name: str(line[name]) for name in versions()})
 
     def __str__(self) -> str:
         commit = show_commit(self.commit, clean=self.clean)

@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from universal_transformer.axes import Tensor
-from universal_transformer.registry import Model
+from universal_transformer.models.model import Model
 
 Computed = TypeVar("Computed")
 

@@ -20,8 +20,8 @@ from universal_transformer.evaluation.report import Side
 from universal_transformer.execution.context_parallel import make_context_parallel
 from universal_transformer.files import write_json
 from universal_transformer.models.components import ENCODERS
+from universal_transformer.models.model import Model
 from universal_transformer.nn.trace import Trace
-from universal_transformer.registry import Model
 from universal_transformer.tasks.task import Task
 from universal_transformer.training import checkpoint as checkpoints
 from universal_transformer.training import folder as folders
@@ -31,7 +31,7 @@ from universal_transformer.training.averages import ExponentialMovingAverage, Va
 from universal_transformer.training.batches import TrainingBatches
 from universal_transformer.training.comparison import BaselineComparison
 from universal_transformer.training.config import BASELINE, CHECKPOINTS, CONFIG, METRICS, RunConfig
-from universal_transformer.training.gradient import backward
+from universal_transformer.training.gradient import Moment, backward
 from universal_transformer.training.interruption import StopRequest, never
 from universal_transformer.training.processes import ALONE, Processes
 from universal_transformer.training.provenance import code_in_use
@@ -172,8 +172,7 @@ class TrainingRun:
             batch_tokens=self.training.batch_tokens,
             seed=self.training.seed,
             device=self.device,
-            epoch=state.epoch,
-            index=state.batch,
+            start=(state.epoch, state.batch),
             passes=self.training.accumulate,
             processes=self.divided,
         )
@@ -271,8 +270,7 @@ class TrainingRun:
             parts,
             call=self.call,
             training=training,
-            update=update,
-            seconds=self.update_began,
+            moment=Moment(update, self.update_began),
             precision=self.precision,
             processes=self.divided,
         )

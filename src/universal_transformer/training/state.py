@@ -34,8 +34,8 @@ PARTS = {"model", "optimizer", "random", "best", "averaged"}
 """Files of tensors of a checkpoint, without .safetensors."""
 OPTIONAL = {"ema"}
 """The running mean of the weights, of a run that has one."""
-FORMAT = 2
-"""Version of state.json. Files of the first have no "format", and no configuration, data files and tensor counts."""
+FORMAT = 1
+"""Version of state.json."""
 
 
 @dataclass

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from universal_transformer.data.example import Example, sizes, spread
 from universal_transformer.data.sampler import BucketSampler
-from universal_transformer.evaluation.inference import InferenceOptions
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.evaluation.report import PRIMARY_SCORE
 from universal_transformer.evaluation.scores import ScoreSums, scores
 from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.evaluation.texts import check_packages
 from universal_transformer.evaluation.trivial import TrivialBaseline
-from universal_transformer.registry import Model
+from universal_transformer.models.model import Model
 from universal_transformer.tasks.task import Task
 from universal_transformer.training.config import TrainingConfig
 
@@ -43,7 +43,7 @@ class TaskMetric:
 
     def score(self, model: Model, *, check: Callable[[], None]) -> dict[str, float]:
         """Return the score by its name in `METRICS`, as `evaluate` computes it; `check` is called for each batch."""
-        scorer = Scorer(model, self.task.codec, self.task.metric, InferenceOptions())
+        scorer = Scorer(model, self.task.codec, self.task.metric, DecodingOptions())
         sums = ScoreSums(count=0)
         for indices in BucketSampler(sizes(self.examples), self.batch_tokens, seed=0, shuffle=False).epoch(0):
             check()

@@ -19,7 +19,6 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.tensors import emulates_bfloat16, pick_device
 from universal_transformer.files import quoted
 from universal_transformer.models.components import ENCODERS
-from universal_transformer.models.roles import AnyFrameGenerator
 from universal_transformer.registry import build
 from universal_transformer.tasks.task import Task, with_absolute_files
 from universal_transformer.training import folder as folders
@@ -96,7 +95,7 @@ def train(
         processes = stack.enter_context(joined(device))  # inside: torchrun sends SIGTERM when a process is lost
         if processes.first:
             stack.enter_context(folders.claimed(folder))
-        written = "frames" if isinstance(model, AnyFrameGenerator) else "tokens"
+        written = "frames" if model.writes == "frames" else "tokens"
         unit = "examples" if model.config.architecture in ENCODERS else written
         shown = stack.enter_context(closing(display(quiet=quiet or not processes.first, unit=unit)))
         if limit := model.config.generation.max_new_tokens:

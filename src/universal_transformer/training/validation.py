@@ -14,10 +14,10 @@ from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import NO_CLASS, PADDING, Example, sizes
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.report import METRICS, Side
+from universal_transformer.models.model import Model
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.nn.trace import Kept
-from universal_transformer.registry import Model
-from universal_transformer.training.objective import NEVER, Precision, answer, objective
+from universal_transformer.nn.context import Kept
+from universal_transformer.training.objective import NEVER, Precision, inputs_of, objective
 from universal_transformer.training.processes import ALONE, Processes
 from universal_transformer.training.step_losses import cross_entropies, expected_loss
 from universal_transformer.training.task_metric import TaskMetric
@@ -108,7 +108,7 @@ class Validation:
         with self._evaluating(model), self._precision():
             for indices in self._batches:
                 batch = self._batch(indices)
-                output = answer(model, batch, {"halting_threshold": NEVER, "keep": Kept(states=True)})
+                output = model(*inputs_of(batch, model=model), halting_threshold=NEVER, keep=Kept(states=True))
                 read = output.decoder or output.encoder
                 assert isinstance(output, ModelOutput), "frames have no such loss"
                 assert output.step_logits is not None, "states are kept"

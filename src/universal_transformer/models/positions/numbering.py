@@ -1,12 +1,12 @@
-"""Positions of tokens, and padding."""
+"""Which position each token has: counted, drawn for training, and restarted after separators."""
 
 import torch
 from torch.nn.functional import pad
 
-from universal_transformer.axes import Bool, Float, Int, Padding, Positions, Tensor
+from universal_transformer.axes import Bool, Int, Padding, Positions, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.config import CoordinatesConfig
-from universal_transformer.nn.coordinates import Coordinates, count_positions, reverse_positions
+from universal_transformer.nn.coordinates import count_positions
 
 
 def check_positions(positions: Tensor | None, *, of: Tensor, name: str) -> None:
@@ -36,6 +36,16 @@ def default_positions(length: int, *, padding: Padding | None, device: torch.dev
     if padding is not None and bool(padding[:, 0].any()):
         return count_positions(padding)
     return in_order
+
+
+def reverse_positions(positions: Positions, *, padding: Padding | None) -> Positions:
+    """The position of the token that stands as far from the end as this one stands from the start."""
+    if padding is None:
+        return positions.flip(1)
+    rank = count_positions(padding)
+    mirrored = ((~padding).sum(1, keepdim=True) - 1 - rank).clamp(min=0)
+    first = padding.long().argmin(dim=1, keepdim=True)
+    return positions.expand_as(mirrored).gather(1, first + mirrored)
 
 
 def count_separators(separators: Bool[Tensor, "batch position"]) -> Int[Tensor, "batch position"]:
@@ -90,18 +100,3 @@ def draw_positions(
         order = order.masked_fill((place < first) | (place >= first + window), 2.0)
     chosen = order.argsort(dim=1)[:, :length]
     return chosen.sort(dim=1).values
-
-
-def source_angles(
-    coordinates: Coordinates, positions: Positions, *, padding: Padding | None, from_end: bool
-) -> Float[Tensor, "2 rows #heads position half"]:
-    """Cosines and sines with which the keys of a source are rotated (``attention.rotary_source``).
-
-    With ``from_end`` the second half of the heads counts positions from the last real one (decision D12).
-    """
-    angles = coordinates.angles(positions)
-    if not from_end:
-        return angles
-    mirrored = coordinates.angles(reverse_positions(positions, padding=padding))
-    size = (-1, mirrored.shape[1], coordinates.sizes.num_heads // 2, -1, -1)
-    return torch.cat((angles.expand(size), mirrored.expand(size)), dim=2)

@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from universal_transformer.models.components import OutputsConfig, Tensor2TensorConfig
+from universal_transformer.interop import tensor2tensor_config
 from universal_transformer.models.config import ModelConfig, refusal
-from universal_transformer.nn.config import (
-    CoordinatesConfig,
-    HaltingConfig,
-    Sizes,
-    StepConfig,
-)
+from universal_transformer.nn.config import Sizes
 from universal_transformer.typed import listed, replaced
 
-PRESETS: dict[str, ModelConfig] = {
-    "paper": ModelConfig(),
-    "tensor2tensor": ModelConfig(
-        outputs=OutputsConfig(output_bias=False),
-        coordinates=CoordinatesConfig(layout="split", step="learned"),
-        step=StepConfig(norm="pre"),
-        halting=HaltingConfig(bias=1.0, remainder_at_cap=False, output="interpolate", state="evolving"),
-        tensor2tensor=Tensor2TensorConfig(
-            scale_step_table=True,
-            zero_padding=True,
-            ponder_padding=True,
-            num_target_spaces=32,
-            start_is_padding=True,
-        ),
-    ),
-}
+PRESETS: dict[str, ModelConfig] = {"paper": ModelConfig(), "tensor2tensor": tensor2tensor_config.PRESET}
 """The choices of the paper, and those of the authors' code."""
 
 SIZES: dict[str, Sizes] = {

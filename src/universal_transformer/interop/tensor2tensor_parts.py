@@ -1,0 +1,200 @@
+"""What official checkpoints (tensor2tensor) compute differently, each a subclass of a part of ours.
+
+:class:`OfficialBuilder` puts them together, as `tensor2tensor_config.py` says.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import torch
+from torch import nn
+
+from universal_transformer.axes import Float, Padding, States, Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.interop.tensor2tensor_config import OfficialConfig
+from universal_transformer.models.depth import RecurrenceBuilder
+from universal_transformer.nn.block import Block
+from universal_transformer.nn.context import Context, PositionEncoding, Slot
+from universal_transformer.nn.coordinates import Coordinates, PositionEncoder, SinusoidalPositions, StepEncoder
+from universal_transformer.nn.halting import Number
+from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.nn.trace import Trace
+from universal_transformer.nn.transition import FeedForward
+
+
+class OfficialCoordinates(Coordinates):
+    """``X = W [H; π; τ]`` where there is a ``join``; positions that are ``shifted``, by ``trunc(n t / T)`` at step t.
+
+    Step signals have no channels where there are none, so that their rows still count the steps T.
+    """
+
+    def __init__(
+        self,
+        position: PositionEncoder,
+        step: StepEncoder | None,
+        *,
+        every_step: bool,
+        join: nn.Linear | None,
+        shifted: bool,
+    ) -> None:
+        super().__init__(position, step, every_step=every_step)
+        self.join, self.shifted = join, shifted
+        self.pointwise = not shifted
+
+    def signals(self, steps: int, *, like: Tensor) -> Float[Tensor, "step channels"]:
+        found = super().signals(steps, like=like)
+        return like.new_zeros(steps, 0) if found is None else found
+
+    def forward(
+        self,
+        states: States,
+        encoding: PositionEncoding,
+        *,
+        step: Number,
+        signals: Float[Tensor, "step channels"] | None,
+    ) -> States:
+        assert signals is not None
+        assert isinstance(step, int), "steps of official models are not exported"
+        if self.shifted:
+            shift = int(states.shape[1] * step / len(signals))
+            encoding = self.position(encoding.positions + shift)
+        if self.join is None:
+            return super().forward(states, encoding, step=step, signals=signals if signals.shape[1] else None)
+        parts = [states, signals[step].expand(*states.shape[:2], -1)]
+        if self.every_step and encoding.signal is not None:
+            parts.insert(1, encoding.signal.expand_as(states))
+        joined: States = self.join(torch.cat([part.to(states.dtype) for part in parts], dim=-1))
+        return joined
+
+
+class PadRemover(FeedForward):
+    """A feed-forward transition that is 0 at padding."""
+
+    pointwise = False  # a position depends on what is padding
+
+    def forward(self, states: States, context: Context, *, slot: Slot = 0) -> States:
+        result: States = super().forward(states, context, slot=slot)
+        return result if context.padding is None else result.masked_fill(context.padding.unsqueeze(-1), 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PonderedPadding(Context):
+    """A context in which padding takes steps like any other position, where the rule decides who does."""
+
+    @property
+    def idle(self) -> Padding | None:
+        """Positions that take no step."""
+        return None if self.depth.rule.decides else self.padding
+
+
+class OfficialRecurrence(Recurrence):
+    """A recurrence with layers that are applied once, ``before`` and ``after`` it, and padding that may ponder.
+
+    ``plain_positions`` are added before each group of layers, where the recurrence adds its own at every step. The
+    layers have the numbers and the slots after those of the recurrence.
+    """
+
+    def __init__(
+        self,
+        coordinates: Coordinates,
+        blocks: Sequence[Block],
+        *,
+        before: Sequence[Block] = (),
+        after: Sequence[Block] = (),
+        plain_positions: Coordinates | None = None,
+        ponders_padding: bool = False,
+        decoder: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(coordinates, blocks, **options)
+        self.plain_positions, self.ponders_padding, self.decoder = plain_positions, ponders_padding, decoder
+        self.before, self.after = nn.ModuleList(before), nn.ModuleList(after)
+
+    @property
+    def layers(self) -> list[Block]:
+        return [*self.blocks, *self.before, *self.after]
+
+    def num_slots(self, max_steps: int) -> int:
+        return super().num_slots(max_steps) + len(self.before) + len(self.after)
+
+    def forward(self, states: States, context: Context) -> tuple[States, Trace]:
+        """UserError where layers follow and states of the recurrence are asked for: no head reads them."""
+        if self.after and context.keep_states:
+            raise UserError(
+                f"Kept(states=True): after the recurrence there are {len(self.after)} plain layers "
+                "(tensor2tensor.plain_layers_after), so that its states have no logits; leave it out"
+            )
+        if self.ponders_padding:
+            context = PonderedPadding(**vars(context))
+        return super().forward(states, context)
+
+    def enter(self, states: States, context: Context) -> States:
+        return self.plain(super().enter(states, context), context, self.before, first=0)
+
+    def leave(self, states: States, context: Context) -> States:
+        return super().leave(self.plain(states, context, self.after, first=len(self.before)), context)
+
+    def plain(self, states: States, context: Context, layers: nn.ModuleList, *, first: int) -> States:
+        """The states after ``layers``, the first of which is the plain layer of number ``first``."""
+        if layers and self.plain_positions is not None:
+            encoding = self.plain_positions.position(context.encoding.positions)
+            states = self.plain_positions.start(states, encoding)
+        slot = super().num_slots(context.depth.max_steps) + first
+        for number, layer in enumerate(layers):
+            states = layer(states, context, slot=slot + number, layer=len(self.blocks) + first + number)
+        return states
+
+
+class OfficialBuilder(RecurrenceBuilder):
+    """The recurrences of an :class:`OfficialConfig`."""
+
+    config: OfficialConfig
+
+    def build(self) -> OfficialRecurrence:
+        made = super().build()
+        assert isinstance(made, OfficialRecurrence)
+        return made
+
+    def recurrence(self, coordinates: Coordinates, blocks: list[Block], **options: Any) -> OfficialRecurrence:
+        chosen, attention = self.config.tensor2tensor, coordinates.position.self_attention
+        return OfficialRecurrence(
+            coordinates,
+            blocks,
+            before=[self.block(attention) for _ in range(chosen.plain_layers_before)],
+            after=[self.block(attention) for _ in range(chosen.plain_layers_after)],
+            plain_positions=self._plain_positions(),
+            ponders_padding=chosen.ponder_padding,
+            decoder=self.decoder,
+            **options,
+        )
+
+    def _plain_positions(self) -> Coordinates | None:
+        chosen = self.config.coordinates
+        if chosen.injection != "every_step" or chosen.position != "sinusoidal":
+            return None
+        return Coordinates(SinusoidalPositions(self.config.sizes.width, layout=chosen.layout), None, every_step=False)
+
+    def transition(self) -> nn.Module:
+        if not self.config.tensor2tensor.zero_padding or self.decoder or self.config.transition.kind != "feed_forward":
+            return super().transition()
+        return PadRemover(self.config.sizes, self.config.transition)
+
+    def coordinates(self) -> Coordinates:
+        chosen, group, width = self.config.coordinates, self.config.tensor2tensor, self.config.sizes.width
+        every_step = chosen.injection == "every_step"
+        joins = group.concatenate_coordinates
+        channels = 2 * width if joins and every_step and chosen.adds else width
+        step = self.step(channels, scale=sqrt(channels) if group.scale_step_table else 1.0)
+        joined = channels * (1 if step is None else 2)
+        joins = joins and joined > width
+        if not joins and not group.shift_positions_by_step:
+            return Coordinates(self.position(), step, every_step=every_step)
+        return OfficialCoordinates(
+            self.position(),
+            step,
+            every_step=every_step,
+            join=nn.Linear(joined, width, bias=False) if joins else None,
+            shifted=group.shift_positions_by_step,
+        )

@@ -1,0 +1,261 @@
+"""The one model: a source side, a target side and a head, of which a model has those that its task needs.
+
+========================== ====== ====== =========================================================================
+model                      source target what is predicted
+========================== ====== ====== =========================================================================
+`EncoderDecoder`           yes    yes    every token of a target, given those to its left
+`FrameGenerator`           yes    yes    every frame of a target, given those to its left
+`LanguageModel`            no     yes    every token of a text, given those to its left
+`Classifier`               yes    no     one class for a source
+`Tagger`                   yes    no     one class for each position of a source
+========================== ====== ====== =========================================================================
+
+Evaluation, decoding and training use models of every kind, baselines included, through :class:`Model` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from universal_transformer.axes import Bool, Float, Int, Padding, Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.models.call import AS_TRAINED, DepthOptions
+from universal_transformer.models.config import BaseConfig
+from universal_transformer.models.generated import GREEDY, Generated, Sampling
+from universal_transformer.models.outputs import FrameOutput, ModelOutput
+from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.nn.context import NOTHING, Kept
+from universal_transformer.nn.trace import Trace
+from universal_transformer.rules import Exit
+from universal_transformer.rules.exits import Head
+
+Output = ModelOutput | FrameOutput
+DECODING = "universal_transformer.decoding"
+"""Imports the models, and is imported when a model generates for the first time."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What the sides of a model are called with besides their inputs.
+
+    ``positions`` of source and target, None: 0, 1, 2 … (in training as ``coordinates.offsets`` says). ``read``: the
+    logits of states of the source, where a head reads these; ``together``: whether it reads a whole sequence.
+    """
+
+    depth: DepthOptions = AS_TRAINED
+    positions: tuple[Tensor | None, Tensor | None] = (None, None)
+    keep: Kept = NOTHING
+    read: Head | None = None
+    together: bool = False
+
+
+@dataclass
+class EncodedSource:
+    """The states of a source, its padding (None where there is none) and positions, and the trace over depth."""
+
+    states: Float[Tensor, "batch source width"]
+    padding: Padding | None
+    positions: Int[Tensor, "#batch source"] | None = None
+    trace: Trace | None = None
+
+
+@runtime_checkable
+class GenerationState(Protocol):
+    """State of generation between two tokens. ``trace``: the trace over depth of the last call, if there is one."""
+
+    trace: Trace | None
+
+    def reorder(self, index: Int[Tensor, " rows"]) -> None:
+        """Rows ``index`` in place of the present ones."""
+
+
+class Model(Pretrained):
+    """A model of any kind. ``source`` and ``target`` are None where it has no such side, and so is ``head``.
+
+    A side of a source is called with ids and a :class:`Call` and returns :class:`EncodedSource`. A side of a target is
+    called with targets, what was encoded and the call, and returns the output; its ``start`` and ``advance`` give it
+    token by token. A head turns the states of a source into logits. A model whose configuration has ``max_steps=0`` has
+    no depth: it takes no depth and returns no trace.
+    """
+
+    writes: ClassVar[Literal["tokens", "frames", "classes"]] = "tokens"
+    at_once: ClassVar[bool] = False
+    """Whether all tokens are predicted at once, so that nothing is searched."""
+    codec: Any = None
+    """Turns texts into ids and back; `load` sets it. Without a codec `generate` takes ids alone."""
+    config: Any  # of the class's `config_kind`
+    source: Any
+    target: Any
+    head: Any
+
+    def __init__(self, config: BaseConfig) -> None:
+        super().__init__(config)
+        self.source = self.target = self.head = None
+        if self.writes == "classes" and self.config.vocabulary.num_classes < 1:
+            raise UserError(
+                f"vocabulary.num_classes=0: a {self.config.architecture} needs classes; take them from the data or set "
+                "the field"
+            )
+
+    def forward(
+        self,
+        *inputs: Tensor,
+        positions: tuple[Tensor | None, Tensor | None] = (None, None),
+        max_steps: int | None = None,
+        min_steps: int | None = None,
+        halting_threshold: float | None = None,
+        exit: Exit | None = None,
+        keep: Kept = NOTHING,
+    ) -> Output:
+        """The logits of every token of a target, given the tokens to its left (the shift happens inside), of the class
+        of a source, or of the class of each of its positions.
+
+        ``inputs``: source and target, of those that the model has. Targets have the end token and are padded on the
+        right. ``positions``: those of source and target, where they are not 0, 1, 2 … With ``exit`` each position stops
+        by itself (all of a sequence together, where a class is read from the sequence); only states that a head reads
+        can stop by what it predicts, and the encoder of an encoder-decoder then has its trained depth. With
+        ``keep.states`` the output has the logits after each step too.
+
+        UserError for shapes, types and options that do not fit, and on a CPU for ids outside of the vocabulary.
+        """
+        source, target = self.check_inputs(*inputs)
+        depth = DepthOptions(max_steps=max_steps, min_steps=min_steps, halting_threshold=halting_threshold, exit=exit)
+        depth.check(self.config, name=type(self).__name__)
+        call = Call(depth, self.positions(source, target, positions), keep)
+        if self.source is None:
+            return self.target(target, None, call)
+        if self.target is not None:
+            return self.target(target, self.source(source, call), call)
+        read, together = self.head.reader(source, padding=self.source.padding(source))
+        encoded = self.source(source, replace(call, read=read, together=together))
+        trace = encoded.trace
+        every = None if trace is None or trace.states is None else torch.stack([read(each) for each in trace.states])
+        return ModelOutput(read(encoded.states), trace, None, step_logits=every)
+
+    def check_inputs(self, *inputs: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Source and target of a call; UserError for those that do not fit."""
+        names = [name for name in ("source", "target") if getattr(self, name) is not None]
+        if len(inputs) != len(names):
+            raise UserError(f"{len(inputs)} inputs: {type(self).__name__} takes {' and '.join(names)}")
+        found = dict(zip(names, inputs, strict=True))
+        source, target = found.get("source"), found.get("target")
+        if source is not None:
+            self.source.check(source)
+        if target is not None:
+            self.target.check(target)
+        if source is not None and target is not None and source.shape[0] != target.shape[0]:
+            raise UserError(f"{source.shape[0]} sources, but {target.shape[0]} targets: row n of one belongs to row n")
+        return source, target
+
+    def positions(
+        self, source: Tensor | None, target: Tensor | None, given: tuple[Tensor | None, Tensor | None]
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The positions of a call; UserError where positions are given to a model that encodes none."""
+        del source, target
+        if given != (None, None):
+            raise UserError(f"positions: {type(self).__name__} encodes no positions; leave them out")
+        return given
+
+    def generate(
+        self,
+        source: Tensor | Sequence[Any],
+        *,
+        beams: Any = 1,
+        sampling: Sampling = GREEDY,
+        max_new_tokens: int | None = None,
+        max_steps: int | None = None,
+        halting_threshold: float | None = None,
+        exit: Exit | None = None,
+    ) -> list[Generated]:
+        """Return the sequence that the model writes for each row of ``source``, as ``ut predict`` does.
+
+        ``source`` holds the source ids of an encoder-decoder or the prompts of a language model: a tensor
+        ``[batch, position]``, padded, or a list of ids for each row. A prompt gets the start token if it does not begin
+        with it. A model with a codec takes a list of texts too. A sequence has at most ``max_new_tokens``, its end
+        included (None: ``config.generation.limit`` of the length of its row). One beam and greedy ``sampling`` choose
+        the likeliest token; several ``beams`` search for a sequence of high probability: their number, or
+        ``Beams(number, length_penalty=…)``. ``max_steps`` and ``halting_threshold`` are the model's own where they are
+        None. With ``exit`` each position stops by itself.
+
+        Raises UserError for ids, shapes and options that do not fit the model.
+        """
+        decoding = import_module(DECODING)
+        options = decoding.DecodingOptions(
+            beams=beams,
+            sampling=sampling,
+            max_new_tokens=max_new_tokens,
+            depth=DepthOptions(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit),
+        )
+        found: list[Generated] = decoding.answer(self, source, options)
+        return found
+
+    def start(
+        self, source: Tensor | None = None, *, batch: int = 1, capacity: int, depth: DepthOptions = AS_TRAINED
+    ) -> Any:
+        """Encode ``source``, or begin ``batch`` texts without one; the state for up to ``capacity`` positions of the
+        target, the start token and a prompt included.
+
+        UserError for a source of another type or shape than the model reads, for a depth that does not fit it, and
+        where the decoder depends on later positions, so that it cannot generate.
+        """
+        depth.check(self.config, name=type(self).__name__)
+        call = Call(depth)
+        if source is None:
+            return self.target.start(None, call, batch=batch, capacity=capacity)
+        self.source.check(source)
+        return self.target.start(self.source(source, call), call, batch=source.shape[0], capacity=capacity)
+
+    def advance(
+        self, tokens: Int[Tensor, "batch new"], state: Any, *, padding: Bool[Tensor, "batch new"] | None = None
+    ) -> Float[Tensor, "batch new classes"]:
+        """Feed the next tokens (first ``start_id`` and the prompt, if there is one); logits after each of them.
+
+        ``padding`` marks positions without a token.
+        """
+        return self.target.advance(tokens, state, padding=padding)
+
+    def output_logits(
+        self, source: Int[Tensor, "batch source"]
+    ) -> tuple[Float[Tensor, "batch place classes"], Bool[Tensor, "batch place"]]:
+        """Logits of every place of the output, and which places belong to a row, of a model that is ``at_once``."""
+        raise NotImplementedError
+
+
+def pool(
+    states: Float[Tensor, "batch position width"], *, padding: Padding | None, how: str
+) -> Float[Tensor, "batch width"]:
+    """The mean over real positions, or the state of the last real position."""
+    real = torch.ones_like(states[..., 0], dtype=torch.bool) if padding is None else ~padding
+    if how == "mean":
+        count = real.sum(dim=1, keepdim=True).clamp(min=1)
+        return (states * real.unsqueeze(-1)).sum(dim=1) / count
+    last = states.shape[1] - 1 - real.long().flip(1).argmax(dim=1)
+    return states[torch.arange(states.shape[0], device=states.device), last]
+
+
+class ClassHead(nn.Linear):
+    """``W pool(h) + b``: one class for a sequence. ``pooling``: "mean" or "last"."""
+
+    def __init__(self, width: int, num_classes: int, *, pooling: str) -> None:
+        super().__init__(width, num_classes)
+        self.pooling = pooling
+
+    def reader(self, source: Tensor, *, padding: Padding | None) -> tuple[Head, bool]:
+        """States to logits of the sequences of ``source``, and that it reads whole sequences."""
+        del source
+        return lambda states: self(pool(states, padding=padding, how=self.pooling)), True
+
+
+class TagHead(nn.Linear):
+    """``W h_i + b``: one class for each position. Those of padding have no meaning."""
+
+    def reader(self, source: Tensor, *, padding: Padding | None) -> tuple[Head, bool]:
+        """States to logits, and that each position is read by itself."""
+        del source, padding
+        return self, False

@@ -1,0 +1,147 @@
+"""Universal Transformers and Transformers by their tasks: the sides and the head of each, from a configuration."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import nn
+
+from universal_transformer.axes import Tensor
+from universal_transformer.models.config import ModelConfig, refusal
+from universal_transformer.models.frame_target import FrameTarget
+from universal_transformer.models.initialise import initialise
+from universal_transformer.models.inputs import RasterInput, TokenInput
+from universal_transformer.models.model import ClassHead, Model, TagHead
+from universal_transformer.models.pointer import Pointer
+from universal_transformer.models.positions.numbering import draw_positions
+from universal_transformer.models.source import SourceSide
+from universal_transformer.models.target import TargetSide
+
+
+class Universal(Model):
+    """What the models of this module have in common: positions that are drawn in training (decision D3)."""
+
+    config: ModelConfig
+    source_side: ClassVar[type[SourceSide]] = SourceSide
+    target_side: ClassVar[type[TargetSide]] = TargetSide
+
+    def finish(self) -> None:
+        """Give all weights their starting values."""
+        initialise(self, noisy_masks=self.config.inputs.fact_mask_init == "noise")
+
+    def positions(
+        self, source: Tensor | None, target: Tensor | None, given: tuple[Tensor | None, Tensor | None]
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Positions of both sides to train on, where some are drawn (``coordinates.offsets``); else those given.
+
+        Both sides have one draw unless ``independent_offsets``.
+        """
+        sides = ((self.source, source, given[0]), (self.target, target, given[1]))
+        lengths = [None if side is None or one is None else side.length(one) for side, one, _ in sides]
+        for (side, one, where), _ in zip(sides, lengths, strict=True):
+            if side is not None and where is not None:
+                side.check_positions(where, of=one)
+        config = self.config.coordinates
+        missing = any(
+            length is not None and where is None for (_, _, where), length in zip(sides, lengths, strict=True)
+        )
+        if not self.training or config.offsets == "none" or not missing:
+            return given
+        some = source if source is not None else target
+        assert some is not None
+        rows, device = len(some), some.device
+        if config.independent_offsets:
+            drawn = [None if n is None else draw_positions(config, rows, n, device=device) for n in lengths]
+        else:
+            both = draw_positions(config, rows, max(n for n in lengths if n is not None), device=device)
+            drawn = [None if n is None else both[:, :n] for n in lengths]
+        first, second = (new if old is None else old for new, old in zip(drawn, given, strict=True))
+        return first, second
+
+
+class EncoderDecoder(Universal):
+    """Source to target tokens: the paper's model.
+
+    >>> model = EncoderDecoder(ModelConfig(vocabulary=VocabularyConfig(size=100)))
+    >>> output = model(source, target)  # teacher forced: logits [batch, target, vocabulary]
+    """
+
+    architecture = "encoder_decoder"
+    target: TargetSide
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        config, width = self.config, self.config.sizes.width
+        if config.outputs.kind == "frames":
+            raise refusal("outputs.kind", "frames", "an EncoderDecoder writes tokens; build a FrameGenerator")
+        self.source = self.source_side(config)
+        size = config.vocabulary.target_size
+        if config.outputs.kind == "raster":
+            embedding: TokenInput = RasterInput(config, width, size=size)
+        else:
+            shared = None if size or not isinstance(self.source.input, TokenInput) else self.source.input
+            embedding = TokenInput(config, width, size=size or None) if shared is None else shared.sharing()
+        self.target = self.target_side(config, embedding=embedding, cross_attention=True)
+        self.finish()
+
+
+class FrameGenerator(Universal):
+    """A source to frames, such as those of a sound: ``outputs.kind="frames"``.
+
+    >>> output = model(source, frames)  # teacher forced
+    >>> output.frames.shape == frames.shape
+    True
+    """
+
+    architecture = "encoder_decoder"
+    writes = "frames"
+    target: FrameTarget
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        if config.outputs.kind != "frames":
+            raise refusal("outputs.kind", config.outputs.kind, 'a FrameGenerator needs "frames"')
+        self.source, self.target = self.source_side(self.config), FrameTarget(self.config)
+        self.finish()
+
+
+class LanguageModel(Universal):
+    """Predict every token from those to its left."""
+
+    architecture = "language_model"
+    target: TargetSide
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        embedding = TokenInput(self.config, self.config.sizes.width)
+        self.target = self.target_side(self.config, embedding=embedding, cross_attention=False)
+        self.finish()
+
+
+class Classifier(Universal):
+    """A source to one of ``num_classes``."""
+
+    architecture, writes = "classifier", "classes"
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        config, width, classes = self.config, self.config.sizes.width, self.config.vocabulary.num_classes
+        self.source = self.source_side(config)
+        self.head: nn.Module
+        if config.outputs.pooling == "pointer":
+            self.head = Pointer(width, num_classes=classes, start_id=config.start_id)
+        else:
+            self.head = ClassHead(width, classes, pooling=config.outputs.pooling)
+        self.finish()
+
+
+class Tagger(Universal):
+    """A source to one of ``num_classes`` for each position. Class 0 is that of a position without a class."""
+
+    architecture, writes = "tagger", "classes"
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.source = self.source_side(self.config)
+        self.head = TagHead(self.config.sizes.width, self.config.vocabulary.num_classes)
+        self.finish()

@@ -1,0 +1,71 @@
+"""The halting rules beyond the paper's, each a class behind the protocol of `nn.halting.Rule`, and their registry.
+
+Importing this package needs no torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from universal_transformer.errors import UserError, suggestion
+from universal_transformer.nn.config import load_object
+from universal_transformer.typed import Range, check, listed, typed
+
+HALTING_RULES: dict[str, str] = {
+    "act": "universal_transformer.nn.halting:ACT",
+    "ponder": "universal_transformer.rules.ponder:PonderNet",
+    "stick_breaking": "universal_transformer.rules.stick_breaking:StickBreaking",
+}
+"""Name of a trained rule -> ``module:class``. See docs/extending.md for how to add one."""
+
+EXITS: dict[str, str] = {
+    "state_change": "universal_transformer.rules.exits:StateChange",
+    "output_change": "universal_transformer.rules.exits:OutputChange",
+    "confidence": "universal_transformer.rules.exits:Confidence",
+}
+"""Name of a rule without weights -> ``module:class``."""
+
+
+@dataclass(frozen=True)
+class Exit:
+    """A criterion to stop at that needs no trained unit: ``Exit("confidence", 0.9)``. It serves any trained model.
+
+    A position makes its last step when the criterion holds; `rules/exits.py` has the equations.
+    """
+
+    kind: str
+    """What is compared with the threshold, an entry of ``EXITS``."""
+    threshold: Annotated[float, Range(0, above=True)]
+    """The change below which a position stops, or the probability above which it stops (at most 1)."""
+
+    def __post_init__(self) -> None:
+        check(self, where="exit")
+        _check_exit(self.kind, where="exit")
+        if self.kind == "confidence" and self.threshold > 1:
+            raise UserError(f"exit {self}: a probability is at most 1")
+
+    @classmethod
+    def parse(cls, text: str) -> Exit:
+        """The inverse of ``str``: ``confidence:0.9``."""
+        kind, _, threshold = text.partition(":")
+        try:
+            number = float(threshold)
+        except ValueError:
+            raise UserError(f"exit {text!r}: expected KIND:THRESHOLD, for instance confidence:0.9") from None
+        _check_exit(kind, where=f"exit {text!r}")
+        found: Exit = typed({"kind": kind, "threshold": number}, cls, where=f"exit {text!r}")
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.threshold:g}"
+
+    @property
+    def reads_output(self) -> bool:
+        """Whether it compares what a model predicts, not its states."""
+        return bool(load_object(EXITS[self.kind]).reads_output)
+
+
+def _check_exit(kind: str, *, where: str) -> None:
+    if kind not in EXITS:
+        raise UserError(f"{where}: kind: expected one of {listed(EXITS)}, found {kind!r}{suggestion(kind, EXITS)}")

@@ -1,0 +1,152 @@
+"""Exits without a trained unit: a position stops when its state, or what the model predicts from it, stops changing.
+
+``H^t`` is the state after step t as the head reads it (after the closing norm, where there is one), ``|·|`` the
+Euclidean norm, and ``P_t`` the distribution that the head computes from ``H^t``.
+
+================= =============================================================== =================================
+exit              a position makes its last step t when                           source
+================= =============================================================== =================================
+``state_change``  ``|H^t - H^{t-1}| / |H^t| < ε``, from t = 2 on                  code of Geiping et al. 2025
+                                                                                  (Huginn); arXiv 2606.18206
+``output_change`` ``KL(P_{t-1} || P_t) = Σ_c P_{t-1}(c) log(P_{t-1}(c) /          Geiping et al. 2025 (arXiv
+                  P_t(c)) < ε``, from t = 2 on                                    2502.05171)
+``confidence``    ``max_c P_t(c) > p``                                            after CALM (arXiv 2207.07061)
+================= =============================================================== =================================
+
+An exit is a rule without weights: its p is 1 where the criterion holds and 0 elsewhere, the output is the last state,
+and others see the last state of a position that has stopped (decisions D8 and D9). Where a model answers once for a
+sequence, all positions of a sequence stop together: norms are then taken over all real positions, and the result is
+that of a fixed depth.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+
+from universal_transformer.axes import Bool, Float, Tensor
+from universal_transformer.errors import UserError
+from universal_transformer.files import show
+from universal_transformer.nn.config import load_object
+from universal_transformer.nn.context import Context
+from universal_transformer.nn.halting import Accumulating, Closing, Progress, Values, Vectors, accumulation_dtype
+from universal_transformer.rules import EXITS, Exit
+
+Head = Callable[[Tensor], Tensor]
+"""States to logits: ``[*rows, width]`` to ``[*rows, classes]``, or ``[batch, position, width]`` to ``[batch,
+classes]`` of a model that answers once for a sequence."""
+Compared = tuple[Bool[Tensor, "*rows"], tuple[Tensor, ...]]
+
+
+def relative(change: Vectors, states: Vectors, *, mean: Callable[[Values], Values]) -> Values:
+    """``|change| / |states|``, with norms over what ``mean`` averages."""
+    size = mean(states.square().sum(-1)).clamp(min=torch.finfo(states.dtype).tiny)
+    return (mean(change.square().sum(-1)) / size).sqrt()
+
+
+def divergence(before: Float[Tensor, "*rows classes"], after: Float[Tensor, "*rows classes"]) -> Values:
+    """``KL(before || after)`` of two distributions given as logarithms."""
+    return (before.exp() * (before - after)).sum(-1)
+
+
+def _ratios(first: float, last: float) -> list[float]:
+    """20 numbers from ``first`` to ``last`` in equal ratios."""
+    return [first * (last / first) ** (place / 19) for place in range(20)]
+
+
+class ExitRule(Accumulating):
+    """A criterion to stop at. ``head``: what the exits that read the output need."""
+
+    output_rule = "final"
+    reads_output: ClassVar[bool] = False
+    tried: ClassVar[tuple[float, ...]] = ()
+    """Thresholds that a calibration tries, the nearest to full depth first."""
+
+    def __init__(self, exit: Exit, head: Head | None = None, *, scope: str = "position") -> None:
+        super().__init__()
+        self.exit, self.criterion, self.scope = exit, exit.threshold, scope
+        self.head = (head,)  # a tuple, so that the modules of a model are not registered twice
+
+    def holds(self, states: Vectors, memory: tuple[Tensor, ...], context: Context) -> Compared:
+        """Where the criterion holds after a step that computed ``states``, and what the next step compares with."""
+        raise NotImplementedError
+
+    def limit(self, threshold: float) -> float:
+        return 0.5  # p is 0 or 1
+
+    @torch.no_grad()
+    def probability(
+        self, was: Progress, *, timed: Vectors, new: Vectors, close: Closing, context: Context
+    ) -> tuple[Values, tuple[Tensor, ...]]:
+        holds, memory = self.holds(close(new), was.memory, context)
+        return holds.to(was.halted.dtype), memory
+
+    def distribution(self, states: Vectors, context: Context) -> Float[Tensor, "*rows classes"]:
+        """``log P_t``."""
+        (head,) = self.head
+        assert head is not None
+        logits = head(states) if self.scope == "position" else context.over_sequence(head, states)
+        return logits.to(accumulation_dtype(logits.dtype)).log_softmax(-1)
+
+
+def check_exit(exit: Exit) -> Exit:
+    """``exit``; UserError for a value that is not an :class:`Exit`."""
+    if not isinstance(exit, Exit):
+        raise UserError(f'exit={show(exit)}: expected an Exit, such as Exit("confidence", 0.9)')
+    return exit
+
+
+def reads_output(exit: Exit) -> bool:
+    """Whether an exit compares what a model predicts, not its states."""
+    kind: type[ExitRule] = load_object(EXITS[check_exit(exit).kind])
+    return kind.reads_output
+
+
+def first_step(exit: Exit) -> int:
+    """The first step that an exit can make the last one."""
+    kind: type[ExitRule] = load_object(EXITS[exit.kind])
+    return kind.first_step
+
+
+def exit_rule(exit: Exit, head: Head | None = None, *, scope: str = "position") -> ExitRule:
+    """The rule of an exit. UserError where it needs a head and there is none."""
+    kind: type[ExitRule] = load_object(EXITS[check_exit(exit).kind])
+    if kind.reads_output and head is None:
+        raise UserError(f"exit {exit}: there is no head that reads these states; use state_change")
+    return kind(exit, head, scope=scope)
+
+
+class StateChange(ExitRule):
+    """The state changes little."""
+
+    first_step = 2
+    tried = tuple(float(f"{change:.3g}") for change in _ratios(0.01, 1.0))
+
+    def holds(self, states: Vectors, memory: tuple[Tensor, ...], context: Context) -> Compared:
+        states = states.to(accumulation_dtype(states.dtype))
+        mean = context.mean_over_sequence if self.scope == "sequence" else lambda values: values
+        change = states - memory[0] if memory else states
+        return relative(change, states, mean=mean) < self.criterion, (states,)
+
+
+class OutputChange(ExitRule):
+    """What the model predicts changes little."""
+
+    first_step = 2
+    tried = tuple(float(f"{change:.3g}") for change in _ratios(1e-4, 1.0))
+    reads_output = True
+
+    def holds(self, states: Vectors, memory: tuple[Tensor, ...], context: Context) -> Compared:
+        outputs = self.distribution(states, context)
+        change = divergence(memory[0], outputs) if memory else torch.full_like(outputs[..., 0], torch.inf)
+        return change < self.criterion, (outputs,)
+
+
+class Confidence(ExitRule):
+    """The model is sure of what it predicts."""
+
+    tried = tuple(round(odds / (1 + odds), 4) for odds in _ratios(2000.0, 0.25))  # from 0.9995 to 0.2
+    reads_output = True
+
+    def holds(self, states: Vectors, memory: tuple[Tensor, ...], context: Context) -> Compared:
+        return self.distribution(states, context).amax(-1).exp() > self.criterion, ()
