@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from universal_transformer.cli.run_folder import open_run
-from universal_transformer.decoding import Sampling, generate
+from universal_transformer.decoding import DecodingOptions, Sampling, generate
 from universal_transformer.explore.canvas import INK, MUTED, bare, canvas, png, shades
 from universal_transformer.files import write_bytes
-from universal_transformer.nn.config import Exit
+from universal_transformer.rules import Exit
 from universal_transformer.tasks.pictures import NAMES, PictureCodec
 
 TEMPERATURES = (0.5, 0.8, 1.0)
@@ -60,7 +60,7 @@ def drawn(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return pictures [picture, row, column] of captions, and the steps of their pixels."""
     sources = [example.source for example in codec.read(enumerate(captions, start=1), name="captions")]
-    found = generate(model, sources, sampling=sampling, exit=stop)
+    found = generate(model, sources, DecodingOptions(sampling=sampling, exit=stop))
     steps = np.array([one.token_steps for one in found]).reshape(-1, codec.side, codec.side)
     return np.stack([codec.pixels(one.tokens) for one in found]), steps
 

@@ -15,11 +15,12 @@ import numpy as np
 
 from universal_transformer.cli.run_folder import open_run
 from universal_transformer.data.recordings import SPEAKERS
+from universal_transformer.decoding import DecodingOptions
 from universal_transformer.decoding.frame_generation import GeneratedFrames, generate_frames
 from universal_transformer.explore.canvas import INK, MUTED, canvas, png
 from universal_transformer.explore.frame_figures import show_frames, show_steps
 from universal_transformer.files import write_bytes
-from universal_transformer.nn.config import Exit
+from universal_transformer.rules import Exit
 from universal_transformer.tasks.speech import WORDS
 from universal_transformer.tasks.voice import VoiceCodec, prompt
 
@@ -35,7 +36,7 @@ def main() -> None:
         raise SystemExit(f"{chosen.run}: expected a run of voice")
     stop = None if chosen.exit is None else Exit.parse(chosen.exit)
     sources = [prompt(speaker, word) for speaker in SPEAKERS for word in WORDS]
-    rows = generate_frames(run.model, sources, exit=stop)
+    rows = generate_frames(run.model, sources, DecodingOptions(exit=stop))
     rule = "its halting unit" if stop is None else f"the exit {stop}"
     steps = run.model.config.max_steps if run.model.config.halts or stop is not None else 0
     path = chosen.folder / "voice.png"
