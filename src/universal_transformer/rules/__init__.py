@@ -1,4 +1,4 @@
-"""The halting rules beyond the paper's, each a class behind the protocol of `nn.halting.Rule`, and their registry.
+"""The halting rules beyond the paper's, each a class with the protocol of `nn.halting.Rule`, and their registry.
 
 Importing this package needs no torch.
 """

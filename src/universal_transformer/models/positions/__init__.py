@@ -1,1 +1,1 @@
-"""Position encodings beyond the paper's, each a class behind the protocol of `nn.coordinates.PositionEncoder`."""
+"""Position encodings beyond the paper's, each a class with the protocol of `nn.coordinates.PositionEncoder`."""
