@@ -13,7 +13,7 @@ from universal_transformer.execution import policy
 from universal_transformer.execution.compaction import CompactLoop, install
 from universal_transformer.nn.halting import FixedDepth
 from universal_transformer.rules import Exit
-from universal_transformer.rules.exits import exit_rule, first_step
+from universal_transformer.rules.exits import exit_rule
 
 LENGTHS = (5, 3, 1)
 NEAR = {"atol": 1e-5, "rtol": 0}
@@ -51,7 +51,7 @@ def fixed(module):
 @torch.no_grad()
 def splitting(kind, module, states, *, head, padding=None, together=False, **call):
     """A threshold at which about half of the positions (or sequences) stop at the first step that they can."""
-    first = first_step(Exit(kind, 0.5))
+    first = Exit(kind, 0.5).rule.first_step
     walk = [go(module, states, padding=padding, max_steps=step, **call)[0] for step in range(1, first + 1)]
     real = torch.ones(states.shape[:2], dtype=torch.bool) if padding is None else ~padding
     groups = [[(row, i) for i in range(states.shape[1]) if real[row, i]] for row in range(len(states))]
@@ -218,7 +218,7 @@ def test_mistakes_are_one_line():
             lambda: Exit.parse("confidenc:0.9"),
             "exit 'confidenc:0.9': kind: expected one of .* found 'confidenc' .did you mean",
         ),
-        (lambda: Exit("confidence", 1.5), "exit confidence:1.5: a probability is at most 1"),
+        (lambda: Exit("confidence", 1.5), "exit confidence:1.5: the threshold of confidence is at most 1"),
         (lambda: Exit("state_change", 0.0), "exit: threshold: expected a number, more than 0, found 0.0"),
     ):
         with pytest.raises(UserError, match=message):

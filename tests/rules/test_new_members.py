@@ -1,14 +1,15 @@
-"""A new rule, position encoding, norm or transition is one class and one line of a registry."""
+"""A new rule, exit, position encoding, norm or transition is one class and one line of a registry."""
 
 import pytest
 import torch
 
 from small_models import small
 from universal_transformer.decoding import DecodingOptions, generate
+from universal_transformer.errors import UserError
 from universal_transformer.execution import policy
 from universal_transformer.execution.compaction import CompactLoop
 from universal_transformer.nn.config import NORMS, POSITIONS, TRANSITIONS
-from universal_transformer.rules import HALTING_RULES
+from universal_transformer.rules import EXITS, HALTING_RULES, Exit
 
 HURRIED = '''
 import torch
@@ -72,6 +73,18 @@ class Gated(nn.Module):
         value, gate = self.inner(states).chunk(2, dim=-1)
         return self.outer(value * torch.sigmoid(gate))
 '''
+MARGIN = '''
+from universal_transformer.rules.exits import ExitRule
+
+class Margin(ExitRule):
+    """The difference of the two largest probabilities."""
+
+    reads_output, most = True, 1.0
+
+    def holds(self, states, memory, context):
+        largest, second = self.distribution(states, context).exp().topk(2).values.unbind(-1)
+        return largest - second > self.criterion, ()
+'''
 MEMBERS = {
     "halting rule": (HALTING_RULES, HURRIED, "Hurried", "halting.rule"),
     "position encoding": (POSITIONS, PARABOLA, "Parabola", "coordinates.position"),
@@ -105,3 +118,25 @@ def test_one_class_and_one_line_make_a_model(name, tmp_path, monkeypatch):
     torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
     usual = small(halting=True, max_steps=5, dropout=0.0, **{"halting.side": "both"})
     assert (usual(SOURCE, TARGET).logits - found[0][0]).abs().max() > 1e-3
+
+
+@torch.no_grad()
+def test_one_class_and_one_line_make_an_exit(tmp_path, monkeypatch):
+    (tmp_path / "member_margin.py").write_text(MARGIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(EXITS, "margin", "member_margin:Margin")
+    model, found = small(architecture="language_model", max_steps=5, dropout=0.0), []
+    largest, second = model(SOURCE, max_steps=1).logits.softmax(-1).topk(2).values.unbind(-1)
+    margin, real = largest - second, SOURCE != 0
+    chosen = Exit.parse(f"margin:{margin[real].median().item():.6f}")
+    for form in ("auto", "masked"):
+        model.use_halting_execution(form)
+        output = model(SOURCE, exit=chosen)
+        (written,) = generate(model, SOURCE[:1], DecodingOptions(max_new_tokens=3, exit=chosen))
+        found.append([output.logits, output.decoder.steps, torch.tensor(written.token_scores)])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
+    stopped = found[0][1][real] == 1
+    assert torch.equal(stopped, (margin > chosen.threshold)[real])
+    assert 0 < stopped.sum() < real.sum()
+    with pytest.raises(UserError, match=r"exit margin:1\.5: the threshold of margin is at most 1"):
+        Exit("margin", 1.5)

@@ -64,16 +64,17 @@ class DepthOptions:
 
     def _check_exit(self, exit: Exit, config: BaseConfig) -> None:
         """UserError for an exit that needs what the model has not, or decides on no side before the last step."""
-        from universal_transformer.rules.exits import check_exit, first_step, reads_output
+        from universal_transformer.rules.exits import check_exit
 
-        if reads_output(check_exit(exit)) and (reason := config.unread_states):
+        rule = check_exit(exit).rule
+        if rule.reads_output and (reason := config.unread_states):
             raise UserError(f"exit {exit}: {reason}; use state_change")
-        depths = list(self._depths(config, first=first_step(exit), reads=reads_output(exit)))
+        depths = list(self._depths(config, first=rule.first_step, reads=rule.reads_output))
         if any(first < steps for steps, first in depths):
             return
         steps, first = max(depths)
-        cause = " (min_steps)" if first > first_step(exit) else ""
-        side = "decoder" if reads_output(exit) and config.architecture == "encoder_decoder" else "model"
+        cause = " (min_steps)" if first > rule.first_step else ""
+        side = "decoder" if rule.reads_output and config.architecture == "encoder_decoder" else "model"
         has = f"max_steps={steps}" if self.max_steps else f"the {side} has {steps}"
         raise UserError(
             f"exit {exit}: it decides first after step {first}{cause}, so that it needs at least {first + 1} steps to "

@@ -16,7 +16,7 @@ from universal_transformer.models.positions.numbering import (
     without_padding,
 )
 from universal_transformer.nn.context import AttentionRecord, Context, Depth, key_mask
-from universal_transformer.rules.exits import exit_rule, reads_output
+from universal_transformer.rules.exits import exit_rule
 
 Source = Int[Tensor, "batch source *words"] | Float[Tensor, "batch frame feature"]
 """Token ids, ids of the words of facts, or frames."""
@@ -52,7 +52,7 @@ class SourceSide(nn.Module):
     def depth(self, call: Call) -> Depth:
         """The depth of a call. An exit that reads the output does not concern states that no head reads."""
         chosen, rule = call.depth, None
-        if chosen.exit is not None and (call.read is not None or not reads_output(chosen.exit)):
+        if chosen.exit is not None and (call.read is not None or not chosen.exit.rule.reads_output):
             rule = exit_rule(chosen.exit, call.read, scope="sequence" if call.together else "position")
         return self.recurrence.depth(
             max_steps=chosen.max_steps, min_steps=chosen.min_steps, threshold=chosen.halting_threshold, exit=rule

@@ -6,11 +6,14 @@ Importing this package needs no torch.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.nn.config import load_object
 from universal_transformer.typed import Range, check, listed, typed
+
+if TYPE_CHECKING:
+    from universal_transformer.rules.exits import ExitRule
 
 HALTING_RULES: dict[str, str] = {
     "act": "universal_transformer.nn.halting:ACT",
@@ -24,7 +27,7 @@ EXITS: dict[str, str] = {
     "output_change": "universal_transformer.rules.exits:OutputChange",
     "confidence": "universal_transformer.rules.exits:Confidence",
 }
-"""Name of a rule without weights -> ``module:class``."""
+"""Name of a rule without weights -> ``module:class``, a subclass of `rules.exits.ExitRule`."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,8 @@ class Exit:
     def __post_init__(self) -> None:
         check(self, where="exit")
         _check_exit(self.kind, where="exit")
-        if self.kind == "confidence" and self.threshold > 1:
-            raise UserError(f"exit {self}: a probability is at most 1")
+        if not self.threshold <= self.rule.most:
+            raise UserError(f"exit {self}: the threshold of {self.kind} is at most {self.rule.most:g}")
 
     @classmethod
     def parse(cls, text: str) -> Exit:
@@ -61,9 +64,10 @@ class Exit:
         return f"{self.kind}:{self.threshold:g}"
 
     @property
-    def reads_output(self) -> bool:
-        """Whether it compares what a model predicts, not its states."""
-        return bool(load_object(EXITS[self.kind]).reads_output)
+    def rule(self) -> type[ExitRule]:
+        """The class of its kind. Needs torch."""
+        found: type[ExitRule] = load_object(EXITS[self.kind])
+        return found
 
 
 def _check_exit(kind: str, *, where: str) -> None:

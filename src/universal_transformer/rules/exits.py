@@ -19,6 +19,7 @@ sequence, all positions of a sequence stop together: norms are then taken over a
 that of a fixed depth.
 """
 
+import math
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -27,10 +28,9 @@ import torch
 from universal_transformer.axes import Bool, Float, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
-from universal_transformer.nn.config import load_object
 from universal_transformer.nn.context import Context
 from universal_transformer.nn.halting import Accumulating, Closing, Progress, Values, Vectors, accumulation_dtype
-from universal_transformer.rules import EXITS, Exit
+from universal_transformer.rules import Exit
 
 Head = Callable[[Tensor], Tensor]
 """States to logits: ``[*rows, width]`` to ``[*rows, classes]``, or ``[batch, position, width]`` to ``[batch,
@@ -59,6 +59,9 @@ class ExitRule(Accumulating):
 
     output_rule = "final"
     reads_output: ClassVar[bool] = False
+    """Whether it compares what a model predicts, not its states."""
+    most: ClassVar[float] = math.inf
+    """The largest threshold that means anything."""
     tried: ClassVar[tuple[float, ...]] = ()
     """Thresholds that a calibration tries, the nearest to full depth first."""
 
@@ -96,21 +99,9 @@ def check_exit(exit: Exit) -> Exit:
     return exit
 
 
-def reads_output(exit: Exit) -> bool:
-    """Whether an exit compares what a model predicts, not its states."""
-    kind: type[ExitRule] = load_object(EXITS[check_exit(exit).kind])
-    return kind.reads_output
-
-
-def first_step(exit: Exit) -> int:
-    """The first step that an exit can make the last one."""
-    kind: type[ExitRule] = load_object(EXITS[exit.kind])
-    return kind.first_step
-
-
 def exit_rule(exit: Exit, head: Head | None = None, *, scope: str = "position") -> ExitRule:
     """The rule of an exit. UserError where it needs a head and there is none."""
-    kind: type[ExitRule] = load_object(EXITS[check_exit(exit).kind])
+    kind = check_exit(exit).rule
     if kind.reads_output and head is None:
         raise UserError(f"exit {exit}: there is no head that reads these states; use state_change")
     return kind(exit, head, scope=scope)
@@ -145,6 +136,7 @@ class OutputChange(ExitRule):
 class Confidence(ExitRule):
     """The model is sure of what it predicts."""
 
+    most = 1.0
     tried = tuple(round(odds / (1 + odds), 4) for odds in _ratios(2000.0, 0.25))  # from 0.9995 to 0.2
     reads_output = True
 
