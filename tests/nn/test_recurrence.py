@@ -6,11 +6,13 @@ import torch
 
 import oracles
 from small import HEADS, WIDTH, context_of, coordinates, go, left_padding, right_padding, small_recurrence
+from small_models import small
 from universal_transformer.errors import UserError
 from universal_transformer.nn.context import Kept
 from universal_transformer.nn.recurrence import depth_loop
 
 LENGTHS = (5, 3, 1)
+IDS = torch.tensor([[3, 4, 5]])
 NEAR = {"atol": 1e-5, "rtol": 0}  # coordinates are computed in float32
 
 
@@ -171,8 +173,6 @@ def test_another_cap_and_threshold_at_run_time():
         assert trace.steps.max() <= max_steps
         seen.add(float(trace.mean_steps()))
     assert len(seen) == 5
-    with pytest.raises(UserError, match=r"halting_threshold=1.5"):
-        go(module, batch(), threshold=1.5)
 
 
 @pytest.mark.parametrize(
@@ -273,13 +273,15 @@ def test_tied_is_untied_with_equal_copies(halting):
 
 
 def test_an_untied_model_has_no_more_steps_than_blocks():
-    module = small_recurrence(tied=False, max_steps=3)
+    model = small(architecture="language_model", tied=False, max_steps=3)
     with pytest.raises(UserError, match=r"max_steps=4: .* this one has 3"):
-        go(module, batch(), max_steps=4)
-    go(module, batch(), max_steps=2)
+        model(IDS, max_steps=4)
+    model(IDS, max_steps=2)
     for steps in (0, 10**8):
         with pytest.raises(UserError, match=f"max_steps={steps}: .* from 1 to 65,536"):
-            go(small_recurrence(), batch(), max_steps=steps)
+            small(architecture="language_model")(IDS, max_steps=steps)
+    with pytest.raises(UserError, match=r"halting_threshold=1.5"):
+        small(architecture="language_model", halting=True)(IDS, halting_threshold=1.5)
 
 
 @pytest.mark.claim("figure 5")

@@ -38,7 +38,7 @@ class Universal(Model):
         """
         sides = ((self.source, source, given[0]), (self.target, target, given[1]))
         lengths = [None if side is None or one is None else side.length(one) for side, one, _ in sides]
-        for (side, one, where), _ in zip(sides, lengths, strict=True):
+        for side, one, where in sides:
             if side is not None and where is not None:
                 side.check_positions(where, of=one)
         config = self.config.coordinates
