@@ -11,7 +11,7 @@ BUDGETS = {
     "lines of nn": 1_372,
     "lines of rules": 504,
     "lines of execution": 1_961,
-    "lines of models": 2_963,
+    "lines of models": 2_964,
     "lines of decoding": 1_262,
     "lines of interop": 1_518,
     "lines of baselines": 571,

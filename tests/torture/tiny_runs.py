@@ -19,7 +19,7 @@ from universal_transformer.data.batch import collate
 from universal_transformer.registry import load_pretrained
 from universal_transformer.training import gradient
 from universal_transformer.training.config import RunConfig
-from universal_transformer.training.objective import answer
+from universal_transformer.training.objective import inputs_of
 from universal_transformer.training.optimizer import NonFiniteError
 from universal_transformer.training.trainer import train
 
@@ -166,7 +166,7 @@ def halting_run(architecture: str, *, bias: float, seed: int, folder: Path) -> H
     result = train(tiny.run_config(model, seed=seed, **limits), place, task=task, quiet=True)
     trained = load_pretrained(place / "model").eval()
     with torch.no_grad():
-        output = answer(trained, collate(task.train, indices=range(len(task.train))), {})
+        output = trained(*inputs_of(collate(task.train, indices=range(len(task.train))), model=trained))
     shares = []
     for trace in (output.encoder, output.decoder):
         if trace is not None:

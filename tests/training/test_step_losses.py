@@ -105,7 +105,7 @@ def test_the_gradient_of_deep_supervision_is_that_of_finite_differences(weights)
     ("changes", "message"),
     [
         ({"plain_layers_after": 1}, "plain layers follow the recurrence"),
-        ({"outputs.kind": "frames", "outputs.features": 4}, "frames have no probabilities to read"),
+        ({"outputs.kind": "frames", "outputs.features": 4}, "this model writes frames, which have no probabilities"),
         ({"halting.side": "decoder", "halting.rule": "ponder"}, "the rule ponder weighs the loss of each step"),
     ],
 )
