@@ -1,6 +1,6 @@
 # make demo   train the embedded default, print its results and the path of its report
 # make test   lint, formatting, types, directions of imports, all tests
-# make torture  count what holds when processes, disks, files and numbers fail (docs/reliability.md); ONLY=T1,F1: some of it
+# make torture  count what holds when processes, disks, files and numbers fail (docs/running.md); ONLY=T1,F1: some of it
 # make wheel  build a wheel, install it in a clean environment, and add two numbers with it
 # make lowest test the model, its execution and decoding with the lowest versions that pyproject.toml allows
 # make bench  measure this machine, compared with other libraries; make bench-gpu does it on a GPU

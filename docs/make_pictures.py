@@ -1,4 +1,4 @@
-"""Draw the figures of docs/pictures.md: digits by prompt and temperature, and the steps of each pixel.
+"""Draw the figures of notebook/pictures.md: digits by prompt and temperature, and the steps of each pixel.
 
     python docs/make_pictures.py RUN [--exit confidence:0.9]
 

@@ -75,7 +75,7 @@ BABI = (
     "the bAbI tasks, version 1.2 (Weston et al. 2015), 10,000 training questions of each task, CC BY 3.0; the training "
     "file of task 3 is incomplete here"
 )
-SEQUENCE = 'docs/reproduction.md, "Two blocks a step, 10K joint"'
+SEQUENCE = 'notebook/paper_tables.md, "Two blocks a step, 10K joint"'
 BABI_LICENCE = (
     "data: Creative Commons Attribution 3.0 Unported, (c) 2015-present Facebook, Inc. (Weston et al. 2015, "
     "arXiv:1502.05698)"

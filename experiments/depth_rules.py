@@ -111,7 +111,7 @@ TASKS = {
         error="100 - chrF",
     ),
     "babi": Comparison(
-        # the second of the two commands in docs/reproduction.md; the first makes runs/four
+        # the second of the two commands in notebook/paper_tables.md; the first makes runs/four
         f"babi-10k-joint --from runs/four {SHAPE} --training.ponder-weight 0 --training.max-updates 17500 "
         "--training.learning-rate 1e-3",
         # no divisor of the test set: every fifth question would be the first of its story, which is the easiest

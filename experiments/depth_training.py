@@ -4,7 +4,8 @@
 
 Trains every variant on generated stories of one to three facts, then the second stage of halting on some of them, with
 seeds 0 and 1 by default. Adds a line to results/depth_training.jsonl for each run that has none, and writes
-results/depth_training.md. The results also have variants that the package no longer has; docs/log.md defines them.
+results/depth_training.md. The results also have variants that the package no longer has, which are defined in
+notebook/training_for_depth.md.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
     yield "1,200 questions of the test. The second stage has 300 further updates of the unit."
     yield "`experiments/depth_training.py` wrote this table and trains the variants that the package has. A line of"
     yield "the .jsonl file without a digest of its configuration (`config`) comes from a prototype that is not kept;"
-    yield "there the unit of the second stage started from random weights. `docs/log.md` defines the other variants.\n"
+    yield "there the unit of the second stage started from random weights. `notebook/training_for_depth.md` defines the rest.\n"
     yield "| training | test error, % | mean steps |\n|---|---|---|"
     for variant in dict.fromkeys(line["variant"] for line in lines):
         own = sorted((line for line in lines if line["variant"] == variant), key=lambda line: line["seed"])

@@ -1,4 +1,4 @@
-"""docs/claims.md: every claim has its row, its symbols and its tests, and every test with the marker is named there."""
+"""docs/paper.md and notebook/patents.md: each claim has a row with its symbols and tests, as they are marked."""
 
 import ast
 import functools
@@ -44,7 +44,8 @@ class Marked(NamedTuple):
 @functools.cache
 def rows():
     found = []
-    for line in (ROOT / "docs" / "claims.md").read_text(encoding="utf-8").splitlines():
+    pages = ROOT / "notebook" / "patents.md", ROOT / "docs" / "paper.md"
+    for line in "".join(page.read_text(encoding="utf-8") for page in pages).splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         if line.startswith("|") and len(cells) == 4 and cells[1] != "in our words" and "---" not in line:
             found.append((cells[0], Row(cells[1], *(tuple(re.findall(r"`([^`]+)`", cell)) for cell in cells[2:]))))
@@ -112,6 +113,6 @@ def test_a_named_symbol_exists(symbol):
         found = getattr(found, part)
 
 
-def test_the_page_and_the_markers_agree():
+def test_the_pages_and_the_markers_agree():
     named = {(name, test) for name, row in rows() for test in row.tests}
     assert {(claim, test) for test, mark in marked().items() for claim in mark.claims} == named

@@ -53,7 +53,7 @@ def test_processes_halt_after_different_steps(found):
 @pytest.mark.parametrize("size", RUNS)
 @pytest.mark.parametrize("kind", ["inference", "training", "checkpointed"])
 def test_the_exchanged_bytes_are_those_of_the_formula(found, size, kind):
-    """B rows of n positions, width d, T steps of one block, s bytes a number, P processes (docs/scaling.md)."""
+    """B rows of n positions, width d, T steps of one block, s bytes a number, P processes (docs/running.md)."""
     sizes = found[str(size)]["sizes"]
     share = (size - 1) * sizes["rows"] * -(-sizes["length"] // size)
     passes = {"inference": 1, "training": 2, "checkpointed": 3}[kind]

@@ -56,7 +56,7 @@ def test_halting_may_take_twice_the_steps_of_the_fixed_depth(name):
 @pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("-ut-post-norm")])
 def test_post_norm_differs_in_what_it_takes_to_train_it(name):
     base, found = RECIPES[name.removesuffix("-ut-post-norm")](), RECIPES[name]()
-    rate = 0.5 if name.startswith(("lte-program", "lte-control", "lte-addition")) else 1  # table 6: docs/log.md
+    rate = 0.5 if name.startswith(("lte-program", "lte-control", "lte-addition")) else 1  # table 6: notebook/README.md
     changes = {
         "recipe": name,
         "model.step.norm": "deep",

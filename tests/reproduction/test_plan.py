@@ -19,7 +19,7 @@ PLANNED = [
 ]
 TRAINED = [
     command.split()
-    for page in ("experiments/plan.md", "docs/reproduction.md")
+    for page in ("experiments/plan.md", "notebook/paper_tables.md")
     for command in re.findall(r"`ut train ([a-z][^`]* --[^`]*)`", (ROOT / page).read_text())
 ]
 DESCRIBED = re.findall(r"`(ut reproduce [^`…]*)`", (ROOT / "docs" / "reproduction.md").read_text())

@@ -30,7 +30,7 @@ FIGURES = {
     "N5": ("compiled.near", "a compiled block is as near to float64 as an eager one"),
     "N6": ("selected.laws", "the laws of docs/architecture.md hold for 200 generated examples each"),
 }
-"""Id -> function that counts it, and what must hold (docs/reliability.md)."""
+"""Id -> function that counts it, and what must hold (docs/running.md)."""
 
 
 def main() -> int:
@@ -69,7 +69,7 @@ def count(where: str, *, share: float):
 HEAD = """\
 # Figures of reliability, counted
 
-`make torture` counts them (`ONLY=T1,F1` some); [docs/reliability.md](../docs/reliability.md) describes them.
+`make torture` counts them (`ONLY=T1,F1` some); [docs/running.md](../docs/running.md) describes them.
 
 | id | what must hold | verdict | seconds | counted |
 |---|---|---|---|---|

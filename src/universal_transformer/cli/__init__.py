@@ -126,7 +126,7 @@ def keep_few_kernels() -> None:
     """Let oneDNN keep 128 compiled kernels, and torch as many plans for them, unless the user has set other numbers.
 
     Both keep 1,024 by default, of which each serves one shape. With halting nearly every update has new shapes: the
-    memory of a small classifier grew by 1.7 MB an update, and was 1.35 GB after 415 updates (`docs/log.md`).
+    memory of a small classifier grew by 1.7 MB an update, and was 1.35 GB after 415 updates (`notebook/README.md`).
     torch reads the two variables when it is imported.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):

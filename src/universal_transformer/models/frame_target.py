@@ -8,7 +8,7 @@ position before:
     P(position i is the last one) = sigmoid(v · H_i + c)
 
 D is applied in training, and in generation where masks are given. Without this dropout in generation, models stop less
-reliably and recognisers read their speech less often (docs/log.md). Teacher forcing in evaluation has no D.
+reliably and recognisers read their speech less often (notebook/README.md). Teacher forcing in evaluation has no D.
 
 (Wang et al. 2017, Tacotron; Shen et al. 2018, Tacotron 2; Li et al. 2019 for a Transformer.) Dropout in the
 prenet, the layers before the recurrence, keeps the model from copying the previous frame.

@@ -21,7 +21,7 @@ def _model() -> ModelConfig:
         depth=DepthConfig(max_steps=4),
         coordinates=CoordinatesConfig(offsets="random", max_positions=512),
         step=StepConfig(
-            norm="pre",  # post-norm learns more slowly: docs/log.md
+            norm="pre",  # post-norm learns more slowly: notebook/README.md
             dropout=0.0,  # few examples occur twice
         ),
     )
@@ -106,7 +106,7 @@ def _distance_positions(config: RunConfig) -> RunConfig:
 def _constant_rate(config: RunConfig) -> RunConfig:
     """Return `config` with a constant rate and a running mean of the weights, in place of a cosine to 0.
 
-    Products and sums of 1,000 symbols have fewer wrong answers with it. Prefix parity has more: docs/log.md.
+    Products and sums of 1,000 symbols have fewer wrong answers with it. Prefix parity has more: notebook/README.md.
     """
     return replaced(config, {"training.schedule": "constant", "training.ema_decay": 0.999})
 
@@ -140,7 +140,7 @@ def addition_distance_positions() -> RunConfig:
     """Add two numbers, distance positions, last digit first, equal places at equal positions (table 4).
 
     Trained on random digits alone, it often adds numbers wrong that share digits at the same places, and a number of
-    eight or more digits and itself always: docs/log.md.
+    eight or more digits and itself always: notebook/README.md.
     """
     return replaced(_of_numbers(addition()), {"data.similar_numbers": 0.2})
 
@@ -156,9 +156,9 @@ def _of_numbers(config: RunConfig) -> RunConfig:
         _constant_rate(_distance_positions(config)),
         {
             "data.least_significant_first": True,
-            "model.depth.max_steps": 3,  # needs fewer updates than 2 steps: docs/log.md
+            "model.depth.max_steps": 3,  # needs fewer updates than 2 steps: notebook/README.md
             "model.vocabulary.separator_id": OPERATOR,
-            "model.coordinates.offsets": "spread",  # scattered positions are rarely adjacent: docs/log.md
+            "model.coordinates.offsets": "spread",  # scattered positions are rarely adjacent: notebook/README.md
             "model.transition.kind": "separable_convolution",  # reads the position before, where the carry comes from
             "training.max_updates": 4500,
         },

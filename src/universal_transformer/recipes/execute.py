@@ -112,9 +112,9 @@ def _recipe(name: str, *, problem: ExecuteProblem, updates: int) -> RunConfig:
             sizes=Sizes(width=128, filter_width=512, num_heads=4),
             depth=DepthConfig(max_steps=6),
             coordinates=CoordinatesConfig(
-                # programs are short and have few lengths: offsets only slow training down (docs/log.md)
+                # programs are short and have few lengths: offsets only slow training down (notebook/README.md)
                 offsets="none" if problem in KINDS else "random",
-                max_positions=128,  # the longest target has 111; a wider range trains more slowly: docs/log.md
+                max_positions=128,  # the longest target has 111; a wider range trains more slowly: notebook/README.md
             ),
             step=StepConfig(norm="pre", dropout=0.0),  # no example occurs twice
         ),

@@ -22,7 +22,7 @@ def _model(*, dropout: float = 0.1, bias: float = -1.0) -> ModelConfig:
         sizes=Sizes(width=128, filter_width=512, num_heads=4),
         depth=DepthConfig(max_steps=6),
         step=StepConfig(
-            norm="pre",  # learns several times faster here than post-norm: docs/log.md
+            norm="pre",  # learns several times faster here than post-norm: notebook/README.md
             dropout=dropout,
         ),
         halting=HaltingConfig(side="both", bias=bias),
@@ -46,7 +46,7 @@ def _training(*, minutes: float = 0.0, updates: int = 0) -> TrainingConfig:
 def stories() -> RunConfig:
     """Generated stories with questions that need one, two or three facts; needs no files (used by ut demo)."""
     # a constant rate and a running mean of the weights have the smallest error here; the bias of -1 has about the error
-    # of the default, -2.4: docs/log.md
+    # of the default, -2.4: notebook/README.md
     training = dataclasses.replace(_training(minutes=3.5), schedule="constant", ema_decay=0.999)
     return RunConfig(recipe="stories", data=StoriesData(recent_first=True), model=_model(), training=training)
 
@@ -60,11 +60,11 @@ def babi() -> RunConfig:
     model = _model(dropout=0.0, bias=-3.0)
     return RunConfig(
         recipe="babi",
-        # without exchanged names tasks 2, 11 and 13 are memorised: docs/log.md
+        # without exchanged names tasks 2, 11 and 13 are memorised: notebook/README.md
         data=BabiData(recent_first=True, exchanged=15),
         model=dataclasses.replace(
             model,
-            # task 16 stays near 50 % with one block a step, and is learned with two: docs/log.md
+            # task 16 stays near 50 % with one block a step, and is learned with two: notebook/README.md
             sizes=dataclasses.replace(model.sizes, num_heads=8),
             step=dataclasses.replace(model.step, blocks=2),
             depth=DepthConfig(max_steps=4),
@@ -88,11 +88,11 @@ def babi_10k_joint() -> RunConfig:
     return RunConfig(
         recipe="babi-10k-joint",
         data=BabiData(task="joint", recent_first=True),
-        # 0.1 slowed task 17 (docs/log.md); positions take all steps until halting is trained
+        # 0.1 slowed task 17 (notebook/README.md); positions take all steps until halting is trained
         model=_model(dropout=0.05, bias=-3.0),
         training=dataclasses.replace(
             _training(updates=26_000),
-            halting_delay=0.7,  # without a delay, path finding was not learned: docs/log.md
+            halting_delay=0.7,  # without a delay, path finding was not learned: notebook/README.md
             ponder_weight=0.001,
             precision="bfloat16",
             validate_every=1000,  # 250 took about a seventh of the training time
@@ -105,10 +105,10 @@ def babi_1k_joint() -> RunConfig:
     return RunConfig(
         recipe="babi-1k-joint",
         data=BabiData(task="joint", size="1k", recent_first=True),
-        model=_model(bias=-2.0),  # the model learned not to halt in 7 minutes; with -3 too: docs/log.md
+        model=_model(bias=-2.0),  # the model learned not to halt in 7 minutes; with -3 too: notebook/README.md
         training=dataclasses.replace(
             _training(minutes=10.0),
-            schedule="constant",  # less error than a cosine to 0, with the mean of the weights: docs/log.md
+            schedule="constant",  # less error than a cosine to 0, with the mean of the weights: notebook/README.md
             ema_decay=0.999,
             halting_delay=0.5,
             ponder_weight=0.001,

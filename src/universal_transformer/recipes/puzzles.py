@@ -18,7 +18,7 @@ def sudoku_4() -> RunConfig:
 def sudoku_6() -> RunConfig:
     """Sudoku of 6 × 6 cells (boxes of 2 × 3), 10 to 16 of them given."""
     recipe = _recipe(6, width=128, max_steps=16, batch_boards=32, updates=4000, learning_rate=2e-3)
-    # a third of the wrong boards that a cosine to 0 leaves after 1,500 updates: docs/log.md
+    # a third of the wrong boards that a cosine to 0 leaves after 1,500 updates: notebook/README.md
     return replaced(recipe, {"training.schedule": "constant", "training.ema_decay": 0.999})
 
 
@@ -31,7 +31,7 @@ def sudoku_9_easy() -> RunConfig:
 
 def sudoku_9() -> RunConfig:
     """Sudoku of 9 × 9 cells, 30 to 42 of them given; start from the first stage: --from RUN of sudoku-9-easy."""
-    # without the first stage 53 % of the blank cells are wrong after 3,500 updates: docs/log.md
+    # without the first stage 53 % of the blank cells are wrong after 3,500 updates: notebook/README.md
     return _recipe(9, width=128, max_steps=16, batch_boards=32, updates=5000, learning_rate=1.5e-3)
 
 

@@ -108,7 +108,7 @@ def norm_after_sums(config: RunConfig, *, rate: float = 1.0) -> dict[str, object
     """Return the changes that put LayerNorm after the sums: DeepNorm, a warm-up twice as long, `rate` times the rate.
 
     Half of the rate is better on some tasks and worse on others; with the plain sum of the paper the models learn more
-    slowly still (docs/log.md).
+    slowly still (notebook/README.md).
     """
     return {
         "model.step.norm": "deep",

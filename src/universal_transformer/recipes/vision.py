@@ -51,7 +51,7 @@ def captions() -> RunConfig:
 
     Or caption your own pictures (--data.train FILE).
     """
-    # without the first stage 54 % are right after 3,000 updates: docs/log.md
+    # without the first stage 54 % are right after 3,000 updates: notebook/README.md
     return _captions("captions", rows=1000, updates=2500, learning_rate=1e-3, validate_every=500)
 
 

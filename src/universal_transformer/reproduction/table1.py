@@ -29,7 +29,7 @@ _OF_TASK = {
     "16": {**_LEARNED, "training.max_updates": 12_000},
     "17": {**_LEARNED, "data.exchanged": 0, "model.step.dropout": 0.1},
 }
-"""Changes of a single task: without them task 16 is not learned, and 17 is worse on validation (docs/log.md)."""
+"""Changes of a single task: without them task 16 is not learned, and 17 is worse on validation (notebook/README.md)."""
 
 _EARLIER = {"qrnet": "QRNet", "sparse-dnc": "Sparse DNC", "ga-mage": "GA+MAGE", "memn2n": "MemN2N"}
 """Earlier work, as the paper prints it."""
@@ -49,7 +49,7 @@ def babi_row(*, column: str, model: str, task: str) -> RunConfig:
         changes |= twice_the_depth(config.model)
     model_changes = {f"model.{name}": value for name, value in changes.items()}
     others: dict[str, object] = {}
-    if column == "1k-joint":  # of the recorded runs; the recipe has a better one today: docs/log.md
+    if column == "1k-joint":  # of the recorded runs; the recipe has a better one today: notebook/README.md
         others = {"training.schedule": "cosine", "training.ema_decay": 0.0}
     if model == "ut-post-norm":
         others |= norm_after_sums(config, rate=0.5)
@@ -100,7 +100,7 @@ have sinusoidal positions, one block a step, at most 6 steps, dropout 0.1 and 2 
 task 16 is older: its own names, 6,000 updates.
 All rows of joint training have one block a step. Longer trainings with two blocks a step, which are not runs of this
 table, have 1.38 % error on 10K joint (halting: 1.48 %) and 8.65 % on 1K joint: results/babi_10k_joint.json,
-babi_10k_joint_every_step_halting.json and babi_1k_joint.json; docs/reproduction.md has their commands.""",
+babi_10k_joint_every_step_halting.json and babi_1k_joint.json; notebook/paper_tables.md has their commands.""",
     grids=[
         Grid(
             title=f"Mean over {_NUM_TASKS} tasks",

@@ -49,6 +49,6 @@ every word of their vocabulary; for reading comprehension the answer is one of t
         "The training novels of LAMBADA (200 million words) and its control set are not available; 97 older English "
         "novels (13.7 million words) replace them.",
         "Of the language models with a cap of twice the depth, the one that is best on validation is an older run that "
-        "began with random halting weights; docs/reproduction.md has three seeds of this row.",
+        "began with random halting weights; notebook/paper_tables.md has three seeds of this row.",
     ],
 )

@@ -48,8 +48,8 @@ the depth of the Universal Transformer (equal compute); the small one has as man
     ],
     deviations=[
         "The paper has no figures for Multi30k (29,000 pairs): it replaces WMT14 where the files of WMT14 are missing.",
-        "Rows of WMT14 need your own files: docs/reproduction.md lists them.",
+        "Rows of WMT14 need your own files: notebook/paper_tables.md lists them.",
         "The Transformer of as many parameters that is best on validation is an older run with sinusoidal positions. "
-        "All other rows have distance positions; docs/reproduction.md has three seeds of this one with them too.",
+        "All other rows have distance positions; notebook/paper_tables.md has three seeds of this one with them too.",
     ],
 )
