@@ -118,7 +118,8 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
     yield "1,200 questions of the test. The second stage has 300 further updates of the unit."
     yield "`experiments/depth_training.py` wrote this table and trains the variants that the package has. A line of"
     yield "the .jsonl file without a digest of its configuration (`config`) comes from a prototype that is not kept;"
-    yield "there the unit of the second stage started from random weights. `notebook/training_for_depth.md` defines the rest.\n"
+    yield "there the unit of the second stage started from random weights. `notebook/training_for_depth.md` defines the"
+    yield "other variants.\n"
     yield "| training | test error, % | mean steps |\n|---|---|---|"
     for variant in dict.fromkeys(line["variant"] for line in lines):
         own = sorted((line for line in lines if line["variant"] == variant), key=lambda line: line["seed"])
