@@ -205,8 +205,8 @@ def test_no_file_named():
 
 def test_notes_on_bleu(tmp_path):
     path = write_tsv(tmp_path / "a.tsv")
-    assert any("not comparable" in note for note in data(path, lower_case=True).load().notes)
-    assert not any("not comparable" in note for note in data(path).load().notes)
+    assert any("answers are in lower case" in note for note in data(path, lower_case=True).load().notes)
+    assert not any("lower case" in note for note in data(path, tokenizer="word").load().notes)
     exact = data(path, metric="sequence", tokenizer="whitespace", lower_case=True).load().notes
     assert [note.split(",")[0].split(":")[0] for note in exact[-2:]] == [
         "character accuracy is over tokens",

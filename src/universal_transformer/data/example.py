@@ -38,6 +38,8 @@ class Example:
     """What was changed when the source was read, one sentence each."""
     unknown: tuple[str, ...] = ()
     """Of an input to predict: its parts that the codec does not know, as they were written, each once."""
+    written: tuple[str, str] | None = None
+    """Source and target as they were written, where answers are compared with texts; the ids may lack some words."""
 
 
 def has_numbers(example: Example) -> bool:

@@ -37,7 +37,7 @@ def _is_unknown(token: int, codec: Codec) -> bool:
 
 def text_sums(text: str, example: Example, *, metric: Measure, codec: Codec) -> ScoreSums:
     """Return what the text of an answer (`answer_text`) adds to the metrics "bleu", "rouge", "words" and "brackets"."""
-    reference = codec.render(until_end(target_ids(example)))
+    reference = codec.render(until_end(target_ids(example))) if example.written is None else example.written[1]
     match metric:
         case "rouge":
             return ScoreSums(sums=rouge_sums(text, reference))

@@ -21,7 +21,7 @@ from universal_transformer.evaluation.neighbours import NeighbourTable
 from universal_transformer.evaluation.scores import ScoreSums, class_sums, position_sums
 from universal_transformer.evaluation.tensors import target_ids
 from universal_transformer.evaluation.texts import answer_text, first_sentence, sequence_sums, text_sums
-from universal_transformer.files import one_line, read_json, show, show_path, write_json
+from universal_transformer.files import read_json, show, show_path, write_json
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.tasks.accuracy import until_end
@@ -168,11 +168,9 @@ class TrivialBaseline:
         frequent = answer_text(until_end(self.target), codec=codec)
         if metric == "brackets":
             return flat(frequent, words=len(example.source))
-        if not isinstance(codec, PairsCodec):
+        if example.written is None:
             return frequent
-        words = [index for index in example.source if isinstance(index, int) and index != codec.unknown_target]
-        source = one_line(codec.source.decode(until_end(words)))
-        return first_sentence(source) if metric == "rouge" else source
+        return first_sentence(example.written[0]) if metric == "rouge" else example.written[0]
 
     def describe(self, *, metric: Measure, codec: Codec) -> str:
         """Return in words what is answered."""

@@ -236,9 +236,9 @@ class PairsData:
                 yield "character accuracy is over tokens, place by place"
             if self.lower_case:
                 yield "targets are turned into lower case: an answer is right whatever the case of its target"
-        elif self.tokenizer in ("word", "whitespace") or self.lower_case:
+        elif self.lower_case:
             score = self.metric.upper()
-            yield f"{score} is over text after the tokeniser: not comparable with published {score}"
+            yield f"answers are in lower case, and {score} compares them with targets as they were written"
         if self._is_synthetic:
             yield "all training examples are synthetic, and scores say nothing about real texts"
 
@@ -278,7 +278,7 @@ class PairsData:
         sources = codec.source.encode_many([row.first for row in table.rows])
         targets = codec.target.encode_many([row.second for row in table.rows])
         examples = [
-            Example(source=(*source, END), target=(*target, END), group=row.group)
+            Example(source=(*source, END), target=(*target, END), group=row.group, written=(row.first, row.second))
             for source, target, row in zip(sources, targets, table.rows, strict=True)
             if max(len(source), len(target)) < self.max_length
         ]
