@@ -154,7 +154,7 @@ MODELS: dict[str, Description] = {
     ),
     "babi-halting": Description(
         summary="Answers the questions of the 20 bAbI tasks with dynamic halting: easy questions take fewer steps.",
-        usage=f"{STORIES} Each fact and the question stop by themselves, after at most 4 steps.",
+        usage=f"{STORIES} All facts of a story and the question stop together, after at most 4 steps.",
         example="1 Mary went to the kitchen.\n2 John moved to the garden.\n3 Where is Mary?",
         failures=UNSOLVED,
         data=BABI,
