@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from universal_transformer.data.tokenizer import END, KINDS, SPECIAL, UNKNOWN, Tokenizer, check_tokenizer
+from universal_transformer.data.tokenizer_files import load_file
 from universal_transformer.errors import UserError
 
 TEXTS = [
@@ -129,8 +130,9 @@ def test_many_texts_are_encoded_as_each(texts, kind):
 def test_saved_and_loaded_it_is_the_same(tmp_path, kind, lower_case):
     tokenizer = make(kind, lower_case=lower_case)
     tokenizer.save(tmp_path / "tokenizer.json")
-    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
-    assert (loaded.kind, loaded.lower_case, len(loaded)) == (kind, lower_case, len(tokenizer))
+    loaded = load_file(tmp_path / "tokenizer.json")
+    assert len(loaded) == len(tokenizer)
+    assert loaded.by_character == (kind == "character" and not lower_case)
     for text in TEXTS:
         assert loaded.encode(text) == tokenizer.encode(text)
         assert loaded.decode(loaded.encode(text)) == tokenizer.decode(tokenizer.encode(text))
@@ -210,9 +212,6 @@ HOSTILE = {
     "added tokens": put("added_tokens", [{"id": 2, "content": "e", "special": True}]),
     "bad regular expression": put("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "(a*)*b" * 999}}),
     "unknown component": put("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
-    "post-processor": put("post_processor", {"type": "ByteLevel"}),
-    "no pre-tokeniser": put("pre_tokenizer", None),
-    "another setting": put("pre_tokenizer", "add_prefix_space", True),
     "a number for a switch": put("pre_tokenizer", "use_regex", 1),
     "no decoder type": put("decoder", {}),
     "dropout": put("model", "dropout", 0.5),
@@ -228,7 +227,6 @@ HOSTILE = {
     "repeated id": put("model", "vocab", "a", 9),
     "moved special": put("model", "vocab", "<pad>", 7),
     "surrogate": put("model", "vocab", "\ud800", 70),
-    "long token": put("model", "vocab", "a" * 5000, 300),
     "missing byte": drop_byte,
     "merge of unknown tokens": put("model", "merges", 0, ["qq", "qq"]),
     "merge of three": put("model", "merges", 0, ["a", "b", "c"]),
@@ -247,7 +245,7 @@ def test_a_hostile_tokenizer_is_refused_in_one_line(tmp_path, name):
     HOSTILE[name](fields)
     path.write_text(json.dumps(fields))
     with pytest.raises(UserError, match=r"tokenizer\.json: ") as caught:
-        Tokenizer.load(path)
+        load_file(path)
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -256,7 +254,7 @@ def test_repeated_keys_are_refused(tmp_path):
     TOKENIZERS["word"].save(path)
     path.write_text(path.read_text().replace('"padding": null', '"padding": null, "padding": null'))
     with pytest.raises(UserError, match="'padding' stands twice"):
-        Tokenizer.load(path)
+        load_file(path)
 
 
 @given(st.sampled_from(KINDS), st.data())
@@ -269,7 +267,7 @@ def test_no_damage_aborts_the_process(tmp_path_factory, kind, data):
     path.write_bytes(bytes(content[: data.draw(st.integers(len(content) // 2, 2 * len(content)))]))
     message = ""
     try:
-        loaded = Tokenizer.load(path)
+        loaded = load_file(path)
         loaded.decode(loaded.encode(TEXTS[0]))
     except UserError as error:
         message = str(error)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from universal_transformer.data.tokenizer import END, START, UNKNOWN, Tokenizer
+from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, load_file, make_tokenizer, saved_tokenizer
 from universal_transformer.errors import UserError
 
@@ -63,7 +63,7 @@ NAMES = ("BPE.json", "WordPiece.json", "Unigram.json", "pieces.model")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_ids_are_those_of_the_file_after_the_special_ones_and_a_run_has_a_copy(files, tmp_path, name):
+def test_ids_are_those_of_the_file_and_a_run_has_a_copy(files, tmp_path, name):
     tokenizer = load_file(files / name)
     tokenizer.save(tmp_path / "tokenizer.json")
     again = saved_tokenizer(tmp_path, "tokenizer")
@@ -73,10 +73,10 @@ def test_ids_are_those_of_the_file_after_the_special_ones_and_a_run_has_a_copy(f
     assert Tokenizer.train(TEXTS, kind="word", vocabulary_size=30) != tokenizer
     for text in TEXTS[:3]:
         ids = tokenizer.encode(text)
-        assert all(index > UNKNOWN for index in ids)
+        assert not set(special_ids(tokenizer)) & set(ids)
         assert max(ids) < len(tokenizer)
         assert again.encode(text) == ids
-        assert tokenizer.decode([START, *ids, END, 0]) == again.decode(ids)
+        assert tokenizer.decode([tokenizer.start_id, *ids, tokenizer.end_id, tokenizer.padding_id]) == again.decode(ids)
         assert tokenizer.unknown(text) == ()
         assert all(tokenizer.piece(index) for index in ids)
         if name != "WordPiece.json":  # which is lossy by itself
@@ -85,7 +85,7 @@ def test_ids_are_those_of_the_file_after_the_special_ones_and_a_run_has_a_copy(f
     library = Library.from_file(str(files / name)) if name.endswith(".json") else None
     if library is not None:
         found = library.encode(TEXTS[0], add_special_tokens=False).ids
-        assert tokenizer.encode(TEXTS[0]) == [index + 4 for index in found]
+        assert tokenizer.encode(TEXTS[0]) == found
 
 
 @pytest.mark.parametrize("name", ["WordPiece.json", "Unigram.json"])
@@ -100,12 +100,37 @@ def test_a_vocabulary_without_the_unknown_token_is_refused(files, tmp_path, name
 
 
 @pytest.mark.parametrize("name", NAMES[1:])
-def test_the_unknown_token_of_the_file_is_ours(files, name):
+def test_the_unknown_token_is_that_of_the_file(files, name):
     tokenizer = load_file(files / name)
     ids = tokenizer.encode("the Ж dog")
-    assert ids.count(UNKNOWN) == 1
+    assert ids.count(tokenizer.unknown_id) == 1
     assert tokenizer.unknown("the Ж dog") == ("Ж",)
-    assert "<unknown>" in tokenizer.decode(ids)
+    assert tokenizer.piece(tokenizer.unknown_id) in ("[UNK]", "<unk>")
+    assert tokenizer.decode(ids) != tokenizer.decode([index for index in ids if index != tokenizer.unknown_id])
+
+
+NAMED = {"padding_id": "[PAD]", "start_id": "[CLS]", "end_id": "[SEP]", "unknown_id": "[UNK]"}
+
+
+@given(
+    st.sets(st.sampled_from(list(NAMED))), st.lists(st.sampled_from([*NAMED.values(), "<pad>", "<end>", "dog", " "]))
+)
+def test_a_file_gets_the_special_tokens_that_it_has_not(tmp_path_factory, given_roles, words):
+    vocabulary = {token: index for index, token in enumerate(["dog", *(NAMED[role] for role in sorted(given_roles))])}
+    library = Library(models.BPE(vocab=vocabulary, merges=[]))
+    path = tmp_path_factory.mktemp("special") / "tokenizer.json"
+    path.write_text(library.to_str())
+    tokenizer = load_file(path)
+    ids = special_ids(tokenizer)
+    assert len({*ids}) == 4
+    assert len(tokenizer) == len(vocabulary) + 4 - len(given_roles)
+    for role, name in NAMED.items():
+        assert (tokenizer.piece(getattr(tokenizer, role)) == name) == (role in given_roles)
+    assert not {*ids} & {*tokenizer.encode("".join(words))}, "no text pads or ends a sequence"
+
+
+def special_ids(tokenizer):
+    return [tokenizer.padding_id, tokenizer.start_id, tokenizer.end_id, tokenizer.unknown_id]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), st.sampled_from(NAMES))
@@ -189,4 +214,4 @@ def test_what_is_neither_a_kind_nor_a_file_is_refused_with_what_is_allowed(files
     with pytest.raises(UserError, match=r"--data\.lower-case: the tokenizer file a\.json decides"):
         check_choice("a.json", 300, lower_case=True)
     file = make_tokenizer(str(files / "BPE.json"), [], vocabulary_size=9, lower_case=False)
-    assert len(file) == 304
+    assert len(file) == 304, "300 of the file and the special ones"

@@ -9,7 +9,6 @@ import torch
 
 from small_task_models import TINY, model_for
 from universal_transformer.cli import main
-from universal_transformer.data.environments import ENVIRONMENTS
 from universal_transformer.data.example import Example
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
@@ -23,6 +22,7 @@ from universal_transformer.models.universal import Classifier
 from universal_transformer.nn.trace import Trace
 from universal_transformer.tasks import load_codec
 from universal_transformer.tasks.control import MOST_FRAMES, ControlCodec, ControlData
+from universal_transformer.tasks.environments import ENVIRONMENTS
 from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.task_metric import TaskMetric
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from universal_transformer.data.example import Frames, spread
-from universal_transformer.data.tokenizer import UNKNOWN
+from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.tasks.codecs import TextReader
 from universal_transformer.tasks.task import Task
 
@@ -39,8 +39,9 @@ def data_lines(task: Task) -> list[str]:
         for one in spread(task.validation, count=SAMPLE)
         for index in (*_ids(one.source), *_ids(() if closed else one.target))
     ]
+    unknown_id = next(value.unknown_id for value in vars(codec).values() if isinstance(value, Tokenizer))
     if held_out:
-        lines.append(f"unknown     {held_out.count(UNKNOWN) / len(held_out):.2%} of the validation tokens")
+        lines.append(f"unknown     {held_out.count(unknown_id) / len(held_out):.2%} of the validation tokens")
     for example in sample[:SHOWN]:
         text = " → ".join("|".join(side) for side in codec.pieces(example) if side)
         lines.append(f"example     {text if len(text) <= WIDTH else f'{text[: WIDTH - 1]}…'}")

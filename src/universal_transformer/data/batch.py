@@ -1,17 +1,17 @@
-"""Examples to tensors: rows of different lengths, padded on the right with id 0."""
+"""Examples to tensors: rows of different lengths, padded on the right."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from universal_transformer.axes import Float, Int, Tensor
-from universal_transformer.data.example import PADDING, Example
+from universal_transformer.data.example import NO_CLASS, PADDING, Example
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,17 @@ class Batch:
     source: Int[Tensor, "batch source"] | Int[Tensor, "batch facts words"] | Float[Tensor, "batch frame feature"] | None
     target: Int[Tensor, "batch target"] | Int[Tensor, " batch"] | Float[Tensor, "batch target output"]
     indices: Int[Tensor, " batch"]
+    padding_id: int = PADDING
 
     def to(self, device: torch.device | str) -> Batch:
         source = None if self.source is None else self.source.to(device, non_blocking=True)
         target = self.target.to(device, non_blocking=True)
-        return Batch(source=source, target=target, indices=self.indices.to(device, non_blocking=True))
+        return replace(self, source=source, target=target, indices=self.indices.to(device, non_blocking=True))
+
+    @property
+    def ignored(self) -> int:
+        """The value of a target that has no term in a loss: an unknown class of an example, else padding."""
+        return NO_CLASS if self.target.ndim == 1 else self.padding_id
 
     @property
     def num_tokens(self) -> int:
@@ -40,36 +46,41 @@ class Batch:
             return len(self.target)
         if self.target.is_floating_point():
             return int((~self.target.isnan().all(dim=-1)).sum())
-        return int((self.target != PADDING).sum())
+        return int((self.target != self.padding_id).sum())
 
 
 def collate(examples: Sequence[Example], *, indices: Sequence[int]) -> Batch:
-    """Put `examples` (numbered `indices` in their set) into one batch, padded on the right with 0, frames with NaN.
+    """Put `examples` (numbered `indices` in their set) into one batch.
 
-    Raises ValueError for no examples, and for mixed kinds (tokens, facts and frames; ids and classes).
+    Ids are padded on the right with `Example.padding_id`, frames with NaN. Raises ValueError for no examples, and for
+    mixed kinds (tokens, facts and frames; ids and classes; other ids of padding).
     """
     if not examples:
         raise ValueError("a batch needs at least one example, found none")
     if len(examples) != len(indices):
         raise ValueError(f"{len(examples)} examples, but {len(indices)} indices")
+    padding_id = examples[0].padding_id
+    if any(example.padding_id != padding_id for example in examples):
+        raise ValueError(f"a batch has one id of padding, found {padding_id} and others")
     return Batch(
-        source=_pad_sources([example.source for example in examples]),
-        target=_pad_targets([example.target for example in examples]),
+        source=_pad_sources([example.source for example in examples], padding_id=padding_id),
+        target=_pad_targets([example.target for example in examples], padding_id=padding_id),
         indices=torch.tensor(indices, dtype=torch.int64),
+        padding_id=padding_id,
     )
 
 
-def _pad_sources(sources: list) -> Tensor | None:
+def _pad_sources(sources: list, *, padding_id: int) -> Tensor | None:
     if (frames := _pad_frames(sources, name="sources")) is not None:
         return frames
     facts = [bool(source) and isinstance(source[0], tuple) for source in sources]
     if any(facts):
         if not all(facts):
             raise ValueError("a batch holds either sources of tokens or sources of facts, found both")
-        return _pad_facts(sources)
+        return _pad_facts(sources, padding_id=padding_id)
     if not any(sources):
         return None
-    return _pad_rows(sources)
+    return _pad_rows(sources, padding_id=padding_id)
 
 
 def _pad_frames(sides: list, *, name: str) -> Tensor | None:
@@ -81,26 +92,26 @@ def _pad_frames(sides: list, *, name: str) -> Tensor | None:
     return pad_sequence([torch.from_numpy(side) for side in sides], batch_first=True, padding_value=math.nan)
 
 
-def _pad_targets(targets: list) -> Tensor:
+def _pad_targets(targets: list, *, padding_id: int) -> Tensor:
     if (frames := _pad_frames(targets, name="targets")) is not None:
         return frames
     if all(isinstance(target, int) for target in targets):
         return torch.tensor(targets, dtype=torch.int64)
     if any(isinstance(target, int) for target in targets):
         raise ValueError("a batch holds either targets of ids or classes, found both")
-    return _pad_rows(targets)
+    return _pad_rows(targets, padding_id=padding_id)
 
 
-def _pad_rows(rows: list[tuple[int, ...]]) -> Int[Tensor, "batch position"]:
-    padded = np.full((len(rows), max(map(len, rows))), PADDING, dtype=np.int64)
+def _pad_rows(rows: list[tuple[int, ...]], *, padding_id: int) -> Int[Tensor, "batch position"]:
+    padded = np.full((len(rows), max(map(len, rows))), padding_id, dtype=np.int64)
     for row, ids in enumerate(rows):
         padded[row, : len(ids)] = ids
     return torch.from_numpy(padded)
 
 
-def _pad_facts(stories: list[tuple[tuple[int, ...], ...]]) -> Int[Tensor, "batch facts words"]:
+def _pad_facts(stories: list[tuple[tuple[int, ...], ...]], *, padding_id: int) -> Int[Tensor, "batch facts words"]:
     num_words = max(len(fact) for story in stories for fact in story)
-    padded = np.full((len(stories), max(map(len, stories)), num_words), PADDING, dtype=np.int64)
+    padded = np.full((len(stories), max(map(len, stories)), num_words), padding_id, dtype=np.int64)
     for row, story in enumerate(stories):
-        padded[row, : len(story)] = [fact + (PADDING,) * (num_words - len(fact)) for fact in story]
+        padded[row, : len(story)] = [fact + (padding_id,) * (num_words - len(fact)) for fact in story]
     return torch.from_numpy(padded)

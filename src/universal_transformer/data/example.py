@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PADDING = 0
+"""Padding of vocabularies that are made here, and the class of a position of a tagger that has none."""
 NO_CLASS = -100  # the class of an unknown answer: cross entropy ignores it, and no prediction equals it
 
 Frames = NDArray[np.float32]
@@ -40,6 +41,8 @@ class Example:
     """Of an input to predict: its parts that the codec does not know, as they were written, each once."""
     written: tuple[str, str] | None = None
     """Source and target as they were written, where answers are compared with texts; the ids may lack some words."""
+    padding_id: int = PADDING
+    """The id that fills its rows of ids in a batch: that of the tokenizer which made them."""
 
 
 def has_numbers(example: Example) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from universal_transformer.data.environments import Episodes
 from universal_transformer.data.example import Frames
 from universal_transformer.evaluation.scores import GroupSums, ScoreSums
 from universal_transformer.evaluation.scoring import Scorer
 from universal_transformer.tasks.control import ControlCodec
+from universal_transformer.tasks.environments import Episodes
 
 
 def add_returns(

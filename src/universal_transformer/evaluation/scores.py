@@ -160,7 +160,7 @@ def scores(
     result = {"perplexity": _exp(sums["nats"] / tokens), "accuracy": sums["right"] / tokens}
     if metric == "last_word":
         result["known_perplexity"] = _exp(sums["known_nats"] / max(1.0, sums["known"]))
-    if isinstance(codec, TextCodec) and codec.tokenizer.kind == "character":
+    if isinstance(codec, TextCodec) and codec.tokenizer.by_character:
         result["bits_per_character"] = sums["nats"] / tokens / math.log(2)
     return result, {}
 

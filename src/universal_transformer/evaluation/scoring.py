@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from universal_transformer.axes import Float, Tensor
 from universal_transformer.data.batch import Batch, collate
-from universal_transformer.data.example import PADDING, Example
+from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.decoding import Generated, generate_frames, search
 from universal_transformer.decoding.generation import free_positions, steps_of
@@ -155,7 +155,7 @@ class Scorer:
     def _tokens(self, examples: Sequence[Example]) -> list[ScoreSums]:
         batch = self._batch(examples)
         output = self.options.run(self.model, batch.target)
-        real = batch.target != PADDING
+        real = batch.target != batch.padding_id
         scored = real
         if self.metric == "last_word":
             scored = real & (real.long().cumsum(1) == real.sum(1, keepdim=True))
@@ -193,14 +193,14 @@ class Scorer:
         wrong = [tuple(id_ for id_ in example.source if isinstance(id_, int)) for example in examples]
         if not all(wrong):
             raise UserError("these are single texts: ranking needs texts with a right and a wrong form each")
-        logits, steps = self._logits(right)
+        logits, steps = self._logits(right, padding_id=examples[0].padding_id)
         if all(good[:-1] == bad[:-1] for good, bad in zip(right, wrong, strict=True)):
             # of two texts that differ in their last word, the likelier one has the larger logit there
             ends = [logits[row, len(ids) - 1] for row, ids in enumerate(right)]
             pairs = zip(ends, right, wrong, strict=True)
             above = [bool(end[good[-1]] > end[bad[-1]]) for end, good, bad in pairs]
         else:
-            others, _ = self._logits(wrong)
+            others, _ = self._logits(wrong, padding_id=examples[0].padding_id)
             sums = zip(log_probabilities(logits, right), log_probabilities(others, wrong), strict=True)
             above = [good > bad for good, bad in sums]
         return [
@@ -208,10 +208,10 @@ class Scorer:
             for hit, taken in zip(above, steps, strict=True)
         ]
 
-    def _logits(self, texts: Sequence[tuple[int, ...]]) -> tuple[Logits, list[list[float]]]:
-        batch = self._batch([Example(source=(), target=text) for text in texts])
+    def _logits(self, texts: Sequence[tuple[int, ...]], *, padding_id: int) -> tuple[Logits, list[list[float]]]:
+        batch = self._batch([Example(source=(), target=text, padding_id=padding_id) for text in texts])
         output = self.options.run(self.model, batch.target)
-        return finite(output.logits), steps_of(output.decoder, real=batch.target != PADDING)
+        return finite(output.logits), steps_of(output.decoder, real=batch.target != batch.padding_id)
 
 
 def log_probabilities(logits: Logits, texts: Sequence[tuple[int, ...]]) -> list[float]:

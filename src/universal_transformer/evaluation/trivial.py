@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from universal_transformer.data.example import PADDING, Example, Frames, spread
+from universal_transformer.data.example import Example, spread
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.neighbours import NeighbourTable
@@ -72,8 +71,11 @@ class TrivialBaseline:
         """
         if isinstance(examples, MappedExamples):
             examples = spread(examples, count=COUNTED)
-        targets = [example.target for example in examples if not isinstance(example.target, np.ndarray)]
-        counts = Counter(chain.from_iterable(map(target_classes, targets)))
+        counts, targets = Counter[int](), []
+        for example in examples:
+            if not isinstance(example.target, np.ndarray):
+                counts.update(target_classes(example))
+                targets.append(example.target)
         frequent: tuple[int, ...] = ()
         neighbours = None
         if isinstance(config, ModelConfig) and config.outputs.kind == "frames":
@@ -192,11 +194,12 @@ class TrivialBaseline:
         return "the frequency of each token, whatever stands before it"
 
 
-def target_classes(target: tuple[int, ...] | int | Frames) -> tuple[int, ...]:
+def target_classes(example: Example) -> tuple[int, ...]:
     """Return the ids of a target: one class, or all that are not padding; none of frames."""
+    target = example.target
     if isinstance(target, np.ndarray):
         return ()
-    return (target,) if isinstance(target, int) else tuple(index for index in target if index != PADDING)
+    return (target,) if isinstance(target, int) else tuple(index for index in target if index != example.padding_id)
 
 
 def num_target_ids(config: BaseConfig) -> int:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from universal_transformer.data.environments import Episode, Episodes
 from universal_transformer.data.example import Frames
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.explore.canvas import BLUE, INK, MUTED, ORANGE, bare, canvas, clean, shades
 from universal_transformer.models.model import Model
 from universal_transformer.tasks.control import ControlCodec
+from universal_transformer.tasks.environments import Episode, Episodes
 from universal_transformer.tasks.task import Codec
 
 if TYPE_CHECKING:

@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from universal_transformer.data.download import find
-from universal_transformer.data.example import Example
+from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, show, show_path
 from universal_transformer.tasks.task import Codec, Task
+from universal_transformer.tasks.text import TextCodec
 
 SETS = {
     "with distractors": (
@@ -43,16 +44,19 @@ def load_blimp(codec: Codec, *, data_dir: str = "") -> Task:
     """Return the pairs as ids of the codec of a language model; the notes give the share of unknown words."""
     path = find("blimp", data_dir, file=ARCHIVE)
     tests: dict[str, list[Example]] = {}
+    padding_id, unknown_id = PADDING, UNKNOWN
+    if isinstance(codec, TextCodec):
+        padding_id, unknown_id = codec.tokenizer.padding_id, codec.tokenizer.unknown_id
     words = unknown = alike = 0
     for name, groups in SETS.items():
         tests[name] = []
         for group in groups:
             for where, good, bad in read_pairs(path, group):
-                right, wrong = _encode(codec, good, where), _encode(codec, bad, where)
+                right, wrong = _target(codec, good, where), _target(codec, bad, where)
                 words += len(right)
-                unknown += right.count(UNKNOWN)
+                unknown += right.count(unknown_id)
                 alike += right == wrong
-                tests[name].append(Example(source=wrong, target=right, group=group))
+                tests[name].append(Example(source=wrong, target=right, group=group, padding_id=padding_id))
     notes = [f"trained on other text: {unknown / words:.1%} of the words are not in the vocabulary"]
     if alike:
         total = sum(map(len, tests.values()))
@@ -98,7 +102,7 @@ def read_pairs(path: Path, group: str) -> Iterator[tuple[str, str, str]]:
                 raise UserError(f'{where}: found {found}; expected "sentence_good" and "sentence_bad"')
 
 
-def _encode(codec: Codec, sentence: str, where: str) -> tuple[int, ...]:
+def _target(codec: Codec, sentence: str, where: str) -> tuple[int, ...]:
     (example,) = codec.read([(1, sentence)], name=where)
     if example.source or not isinstance(example.target, tuple) or not example.target:
         raise UserError("BLiMP compares sentences by their probability: it needs the run of a language model")

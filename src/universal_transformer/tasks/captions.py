@@ -21,11 +21,11 @@ from universal_transformer.data.example import Example, Frames
 from universal_transformer.data.handwriting import SIDE, Handwriting, load_handwriting
 from universal_transformer.data.picture_files import MOST_PIXELS, SUFFIXES, note_changes, read_pixels
 from universal_transformer.data.text_table import TextTable
-from universal_transformer.data.tokenizer import END, Tokenizer
+from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line
-from universal_transformer.tasks.codecs import SavedCodec
+from universal_transformer.tasks.codecs import SavedCodec, special_ids
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.picture_tables import captions_tables, changed_pictures, naming
 from universal_transformer.tasks.tables import Encoded, OwnTables
@@ -61,6 +61,7 @@ class CaptionCodec(SavedCodec):
             "inputs.kind": "patches",
             "inputs.features": self.height,
             "vocabulary.target_size": len(self.tokenizer),
+            **special_ids(self.tokenizer),
         }
 
     @property
@@ -76,7 +77,13 @@ class CaptionCodec(SavedCodec):
                     source, changed = self.columns(self.pixels(path)), note_changes(path, height=self.height)
                 except UserError as error:
                     raise UserError(str(error) if path == name else f"{name}:{number}: {error}") from error
-                yield Example(source=source, target=(), notes=(changed,) if changed else ())
+                notes = (changed,) if changed else ()
+                yield Example(source=source, target=(), notes=notes, padding_id=self.tokenizer.padding_id)
+
+    def example(self, pixels: NDArray[np.uint8], caption: Sequence[int], *, group: str = "") -> Example:
+        """Return the example of pixels [row, column] and the ids of their caption."""
+        target = (*caption, self.tokenizer.end_id)
+        return Example(self.columns(pixels), target, group=group, padding_id=self.tokenizer.padding_id)
 
     def pixels(self, path: str | Path) -> NDArray[np.uint8]:
         """Read a picture file, scaled to the height of the pictures of training."""
@@ -182,7 +189,7 @@ class CaptionsData:
         for row, caption in zip(table.rows, captions, strict=True):
             if len(caption) < self.max_length:
                 with naming(table, row):
-                    examples.append(Example(source=codec.columns(codec.pixels(row.first)), target=(*caption, END)))
+                    examples.append(codec.example(codec.pixels(row.first), caption))
         notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="caption")
         return examples
 
@@ -255,8 +262,7 @@ def single(codec: CaptionCodec, part: Handwriting) -> list[Example]:
 def joined(codec: CaptionCodec, pictures: NDArray[np.uint8], digits: NDArray[np.int64], *, group: str = "") -> Example:
     """Return the example of a row of pictures [picture, row, column], from left to right."""
     caption = "".join(map(str, digits.tolist()))
-    target = (*codec.tokenizer.encode(caption), END)
-    return Example(source=codec.columns(np.concatenate(list(pictures), axis=1)), target=target, group=group)
+    return codec.example(np.concatenate(list(pictures), axis=1), codec.tokenizer.encode(caption), group=group)
 
 
 def distorted(pictures: NDArray[np.uint8], draw: np.random.Generator) -> NDArray[np.uint8]:

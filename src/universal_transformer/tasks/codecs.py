@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.tokenizer import END, Tokenizer
+from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.data.tokenizer_files import saved_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show, show_path, write_json
@@ -100,11 +100,15 @@ def read_sources(
     UserError for more than `limit` of them.
     """
     for number, text in lines:
-        ids = (*tokenizer.encode(text), END)
+        ids = (*tokenizer.encode(text), tokenizer.end_id)
         if len(ids) > limit:
             raise UserError(too_long(f"{name}:{number}", len(ids), what=what, limit=limit))
         yield Example(
-            source=ids, target=(), unknown=tokenizer.unknown(text), notes=answer_notes(text, f"{name}:{number}")
+            source=ids,
+            target=(),
+            unknown=tokenizer.unknown(text),
+            notes=answer_notes(text, f"{name}:{number}"),
+            padding_id=tokenizer.padding_id,
         )
 
 
@@ -128,6 +132,12 @@ def token_fields(architecture: str, *, size: int, target_size: int = 0, num_clas
         "vocabulary.target_size": target_size,
         "vocabulary.num_classes": num_classes,
     }
+
+
+def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    """Return the fields of a configuration that say which ids of a tokenizer are no text."""
+    ids = {"padding_id": tokenizer.padding_id, "start_id": tokenizer.start_id, "end_id": tokenizer.end_id}
+    return {f"vocabulary.{name}": index for name, index in ids.items()}
 
 
 def read_kind(folder: Path, *, kind: str) -> dict[str, Any]:

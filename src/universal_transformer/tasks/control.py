@@ -19,11 +19,11 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from universal_transformer.data.environments import ENVIRONMENTS, Environment, Episodes, Name
 from universal_transformer.data.example import NO_CLASS, Example, Frames
 from universal_transformer.errors import UserError
 from universal_transformer.files import parse_json, read_lines, show
 from universal_transformer.tasks.codecs import SavedCodec, token_fields
+from universal_transformer.tasks.environments import ENVIRONMENTS, Environment, Episodes, Name
 from universal_transformer.tasks.lazy import DeferredExamples
 from universal_transformer.tasks.task import Codec, Task
 from universal_transformer.typed import NumberOf, Range, check

@@ -8,17 +8,17 @@ have two texts, such as a premise and a hypothesis: ``<end>`` separates them, an
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
 from universal_transformer.data.example import NO_CLASS, Example
 from universal_transformer.data.text_table import BETWEEN, Columns, TextTable, check_file, read_table
-from universal_transformer.data.tokenizer import END, Tokenizer
+from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
-from universal_transformer.tasks.codecs import SavedCodec, answer_notes, token_fields, too_long
+from universal_transformer.tasks.codecs import SavedCodec, answer_notes, special_ids, token_fields, too_long
 from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
@@ -47,6 +47,7 @@ class LabelledCodec(SavedCodec):
     def model_fields(self) -> dict[str, Any]:
         """Return the fields of a model that follow from the tokenizer and the labels."""
         fields = token_fields("classifier", size=len(self.tokenizer), num_classes=len(self.labels))
+        fields |= special_ids(self.tokenizer)
         return fields | ({"inputs.segments": self.segments} if self.segments > 1 else {})
 
     @property
@@ -60,17 +61,22 @@ class LabelledCodec(SavedCodec):
             if len(texts) != self.segments:
                 found = f"{len(texts)} column{'s' * (len(texts) > 1)} in {show(line)}"
                 raise UserError(f"{name}:{number}: found {found}; expected 2 texts, text<TAB>text")
-            ids = tuple(index for text in texts for index in (*self.tokenizer.encode(text), END))
+            ids = tuple(index for text in texts for index in (*self.tokenizer.encode(text), self.tokenizer.end_id))
             if len(ids) > self.max_length:
                 raise UserError(too_long(f"{name}:{number}", len(ids), what="text", limit=self.max_length))
             unknown = dict.fromkeys(part for text in texts for part in self.tokenizer.unknown(text))
             notes = answer_notes(line, f"{name}:{number}") if self.segments == 1 else ()
-            yield Example(source=ids, target=NO_CLASS, unknown=tuple(unknown), notes=notes)
+            yield replace(self.example(ids), unknown=tuple(unknown), notes=notes)
+
+    def example(self, source: tuple[int, ...], target: int = NO_CLASS, *, group: str = "") -> Example:
+        """Return the example of the ids of a text and its class."""
+        return Example(source=source, target=target, group=group, padding_id=self.tokenizer.padding_id)
 
     def encode_many(self, rows: Sequence[Sequence[str]]) -> list[tuple[int, ...]]:
         """Return the ids of the texts of each row, with the end id after each text."""
         columns = [self.tokenizer.encode_many(texts) for texts in zip(*rows, strict=True)]
-        return [tuple(index for ids in texts for index in (*ids, END)) for texts in zip(*columns, strict=True)]
+        end_id = self.tokenizer.end_id
+        return [tuple(index for ids in texts for index in (*ids, end_id)) for texts in zip(*columns, strict=True)]
 
     def render(self, target: int | Sequence[int]) -> str:
         assert isinstance(target, int), "a target is one class"
@@ -188,7 +194,7 @@ class LabelledData:
                     f"{', '.join(map(show, codec.labels[:20]))}{', …' * (len(codec.labels) > 20)}"
                 )
             if len(ids) <= self.max_length:
-                examples.append(Example(source=ids, target=classes[label], group=row.group))
+                examples.append(codec.example(ids, classes[label], group=row.group))
         notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="text")
         return examples
 

@@ -19,7 +19,7 @@ from universal_transformer.data.survey import batches, survey
 from universal_transformer.data.text_sources import source_rows
 from universal_transformer.data.text_table import Columns, TextRow, header_note, is_header, is_whole, no_rows
 from universal_transformer.data.token_store import StoreWriter, TokenStore, smallest_kind
-from universal_transformer.data.tokenizer import END, Tokenizer
+from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
 from universal_transformer.tasks.large import Reading, check_space, learned_note, source_store
@@ -104,13 +104,14 @@ def map_pairs(
     return source_store([pairs.source, pairs.target], settings, make)
 
 
-def mapped_pairs(store: TokenStore) -> MappedExamples:
+def mapped_pairs(store: TokenStore, *, padding_id: int) -> MappedExamples:
     """Return the pairs of a store."""
     tokens, offsets = store.arrays["tokens"], store.arrays["offsets"]
 
     def pair(index: int) -> Example:
         first, middle, end = offsets[2 * index : 2 * index + 3].tolist()
-        return Example(source=tuple(tokens[first:middle].tolist()), target=tuple(tokens[middle:end].tolist()))
+        source, target = tuple(tokens[first:middle].tolist()), tuple(tokens[middle:end].tolist())
+        return Example(source=source, target=target, padding_id=padding_id)
 
     def sizes(indices: np.ndarray) -> np.ndarray:
         first, middle, end = (offsets[2 * indices + place] for place in range(3))
@@ -153,7 +154,7 @@ class _RowEncoder:
         sources = self.codec.source.encode_many([row.first for row in rows])
         targets = self.codec.target.encode_many([row.second for row in rows])
         return [
-            ([*source, END], [*target, END])
+            ([*source, self.codec.source.end_id], [*target, self.codec.target.end_id])
             for source, target in zip(sources, targets, strict=True)
             if max(len(source), len(target)) < self.codec.max_length
         ]

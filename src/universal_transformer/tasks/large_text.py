@@ -57,11 +57,11 @@ def map_text(
     return source_store([source], [*key, sorted(held_out.items())], make)
 
 
-def mapped_blocks(store: TokenStore, *, length: int) -> MappedExamples:
+def mapped_blocks(store: TokenStore, *, length: int, padding_id: int) -> MappedExamples:
     """Return the tokens of a text as examples of `length` tokens each; the last may be shorter."""
     tokens = store.arrays["tokens"]
     return MappedExamples(
-        lambda index: Example(source=(), target=tuple(tokens[index * length : (index + 1) * length].tolist())),
+        lambda index: Example((), tuple(tokens[index * length : (index + 1) * length].tolist()), padding_id=padding_id),
         count=-(-len(tokens) // length),
         sizes=lambda indices: np.minimum(length, len(tokens) - indices * length),
         digest=f"blocks of {length}: {store.digest}",

@@ -18,11 +18,11 @@ from universal_transformer.data.hub import is_hub
 from universal_transformer.data.text_sources import IN_MEMORY, is_large, source_rows
 from universal_transformer.data.text_table import Columns, TextRow, TextTable, check_file, collect
 from universal_transformer.data.token_store import TokenStore
-from universal_transformer.data.tokenizer import END, UNKNOWN, Tokenizer
+from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, choice_key, make_tokenizer, saved_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, show, show_path, write_json
-from universal_transformer.tasks.codecs import CODEC_FILE, read_kind, read_sources, token_fields
+from universal_transformer.tasks.codecs import CODEC_FILE, read_kind, read_sources, special_ids, token_fields
 from universal_transformer.tasks.large import check_same
 from universal_transformer.tasks.large_pairs import PairsSource, map_pairs, mapped_pairs
 from universal_transformer.tasks.lazy import DeferredExamples, Examples
@@ -37,15 +37,20 @@ class PairsCodec:
     """Two tokenisers (the same object if the vocabulary is shared) and the limit of a source."""
 
     kind: ClassVar[str] = "pairs"
-    unknown_target: ClassVar[int] = UNKNOWN
     source: Tokenizer
     target: Tokenizer
     max_length: int
 
     @property
+    def unknown_target(self) -> int:
+        """The id of what is not in the vocabulary of targets."""
+        return self.target.unknown_id
+
+    @property
     def model_fields(self) -> dict[str, Any]:
         target_size = 0 if self.source is self.target else len(self.target)
-        return token_fields("encoder_decoder", size=len(self.source), target_size=target_size)
+        fields = token_fields("encoder_decoder", size=len(self.source), target_size=target_size)
+        return fields | special_ids(self.source)
 
     @property
     def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
@@ -179,7 +184,8 @@ class PairsData:
         if is_large(self.train, self.train_target, limit=self.memory_mb):
             store = self._store()
             codec = PairsCodec.load(store.folder)
-            found = self._tables.encode_others(store, mapped_pairs(store), partial(self.encode, codec))
+            train = mapped_pairs(store, padding_id=codec.source.padding_id)
+            found = self._tables.encode_others(store, train, partial(self.encode, codec))
             return self._task(codec, found)
         tables, notes = self._tables.split(self._tables.given())
         codec = self.learn(tables["train"].rows)
@@ -199,7 +205,7 @@ class PairsData:
         store = self._store()
         found = PairsCodec.load(store.folder)
         check_same([found.source, found.target], [codec.source, codec.target], source=self.train)
-        return mapped_pairs(store)
+        return mapped_pairs(store, padding_id=codec.source.padding_id)
 
     def _store(self) -> TokenStore:
         pairs = PairsSource(
@@ -278,12 +284,18 @@ class PairsData:
         sources = codec.source.encode_many([row.first for row in table.rows])
         targets = codec.target.encode_many([row.second for row in table.rows])
         examples = [
-            Example(source=(*source, END), target=(*target, END), group=row.group, written=(row.first, row.second))
+            Example(
+                source=(*source, codec.source.end_id),
+                target=(*target, codec.target.end_id),
+                group=row.group,
+                written=(row.first, row.second),
+                padding_id=codec.source.padding_id,
+            )
             for source, target, row in zip(sources, targets, table.rows, strict=True)
             if max(len(source), len(target)) < self.max_length
         ]
         notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="pair")
-        if unknown := sum(UNKNOWN in target for target in targets):
+        if unknown := sum(codec.unknown_target in target for target in targets):
             notes.append(
                 f"{table.name}: {unknown:,} of {len(targets):,} targets have parts that are not in the vocabulary; an "
                 "answer never has them"

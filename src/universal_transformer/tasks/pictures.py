@@ -8,17 +8,17 @@ pixel, without an end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from universal_transformer.data.example import Example
+from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.handwriting import SIDE, Handwriting, block_means, load_handwriting
 from universal_transformer.data.picture_files import Pixels, encode_png, read_pixels
 from universal_transformer.data.text_table import TextTable
-from universal_transformer.data.tokenizer import END, Tokenizer
+from universal_transformer.data.tokenizer import END, START, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, make_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.tasks.codecs import SavedCodec, read_sources
@@ -35,7 +35,11 @@ MOST_SIDE = 64
 
 @dataclass(frozen=True)
 class PictureCodec(SavedCodec):
-    """A tokenizer of captions, and the side and the intensities of pictures."""
+    """A tokenizer of captions, and the side and the intensities of pictures.
+
+    Ids of captions are those of the tokenizer where its padding, start and end are 0 to 2, as they are in pictures; the
+    ids of another tokenizer come after these three.
+    """
 
     kind: ClassVar[str] = "pictures"
     suffix: ClassVar[str] = ".png"
@@ -53,7 +57,7 @@ class PictureCodec(SavedCodec):
         return {
             "architecture": "encoder_decoder",
             "inputs.kind": "tokens",
-            "vocabulary.size": len(self.tokenizer),
+            "vocabulary.size": self._first + len(self.tokenizer),
             "vocabulary.target_size": FIRST + self.levels,
             "outputs.kind": "raster",
             "outputs.columns": self.side,
@@ -62,8 +66,23 @@ class PictureCodec(SavedCodec):
         }
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:
-        """Return one example without a picture for each caption."""
-        return read_sources(lines, self.tokenizer, name=name, what="caption", limit=self.max_length)
+        """Yield one example without a picture for each caption."""
+        for example in read_sources(lines, self.tokenizer, name=name, what="caption", limit=self.max_length):
+            ids = [index for index in example.source if isinstance(index, int)]
+            yield replace(example, source=self.source(ids[:-1]), padding_id=PADDING)
+
+    def source(self, caption: Sequence[int]) -> tuple[int, ...]:
+        """Return the ids of a caption, which the tokenizer gives, as the model reads them."""
+        return (*(self._first + index for index in caption), END)
+
+    @property
+    def _first(self) -> int:
+        tokenizer = self.tokenizer
+        return 0 if (tokenizer.padding_id, tokenizer.start_id, tokenizer.end_id) == (PADDING, START, END) else FIRST
+
+    def _token(self, index: int) -> int:
+        """Return the id of the tokenizer for one that the model reads."""
+        return self.tokenizer.end_id if index == END else index - self._first
 
     def target(self, pixels: Pixels) -> tuple[int, ...]:
         """Return the ids of a picture: its pixels row by row, each as the number of its intensity."""
@@ -95,11 +114,11 @@ class PictureCodec(SavedCodec):
 
     def pieces(self, example: Example) -> tuple[list[str], list[str]]:
         assert isinstance(example.target, tuple)
-        source = [self.tokenizer.piece(index) for index in example.source if isinstance(index, int)]
+        source = [self.tokenizer.piece(self._token(index)) for index in example.source if isinstance(index, int)]
         return source, [f"{index - FIRST}" for index in example.target]
 
     def words(self, example: Example) -> list[str]:
-        return [self.tokenizer.label(index) for index in example.source if isinstance(index, int)]
+        return [self.tokenizer.label(self._token(index)) for index in example.source if isinstance(index, int)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,12 +196,12 @@ class PicturesData:
             if len(caption) < self.max_length:
                 with naming(table, row):
                     pixels = read_pixels(row.first, height=self.side, width=self.side)
-                examples.append(Example(source=(*caption, END), target=codec.target(pixels)))
+                examples.append(Example(source=codec.source(caption), target=codec.target(pixels)))
         notes += table.note_skipped(kept=len(examples), max_length=self.max_length, what="caption")
         return examples
 
     def _digits(self, codec: PictureCodec) -> Task:
-        captions = [(*codec.tokenizer.encode(name), END) for name in NAMES]
+        captions = [codec.source(codec.tokenizer.encode(name)) for name in NAMES]
 
         def examples(part: Handwriting) -> list[Example]:
             count = self.limit or len(part)

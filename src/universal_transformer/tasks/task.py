@@ -9,12 +9,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
-from universal_transformer.data.environments import Episodes
 from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.hub import absolute, is_hub
 from universal_transformer.data.tokenizer import END, KINDS, START
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
+from universal_transformer.tasks.environments import Episodes
 from universal_transformer.tasks.lazy import Examples, LazyExamples, MappedExamples
 from universal_transformer.typed import replaced
 

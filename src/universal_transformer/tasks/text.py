@@ -15,29 +15,29 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from universal_transformer.data.example import Example
+from universal_transformer.data.example import PADDING, Example
 from universal_transformer.data.text_sources import IN_MEMORY, is_large, source_lines
 from universal_transformer.data.text_table import check_file
 from universal_transformer.data.token_store import TokenStore
-from universal_transformer.data.tokenizer import END, Tokenizer
+from universal_transformer.data.tokenizer import KINDS, Tokenizer
 from universal_transformer.data.tokenizer_files import check_choice, choice_key, make_tokenizer, saved_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import MAX_WRITTEN_LINE, parse_json, read_lines, show, show_path
-from universal_transformer.tasks.codecs import SavedCodec, token_fields
+from universal_transformer.tasks.codecs import SavedCodec, special_ids, token_fields
 from universal_transformer.tasks.large import check_same
 from universal_transformer.tasks.large_text import TOKENIZER, map_text, mapped_blocks
-from universal_transformer.tasks.lazy import DeferredExamples, Examples, LazyExamples
+from universal_transformer.tasks.lazy import DeferredExamples, Examples, LazyExamples, MappedExamples
 from universal_transformer.tasks.task import Codec, HeldOut, Saved, Task
 from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 
 LINES_AT_ONCE = 10_000
 
 
-def blocks(tokens: np.ndarray, *, length: int) -> LazyExamples:
+def blocks(tokens: np.ndarray, *, length: int, padding_id: int = PADDING) -> LazyExamples:
     """Return examples of `length` tokens each (the last may be shorter) from one array."""
 
     def make(index: int) -> Example:
-        return Example(source=(), target=tuple(tokens[index * length : (index + 1) * length].tolist()))
+        return Example((), tuple(tokens[index * length : (index + 1) * length].tolist()), padding_id=padding_id)
 
     return LazyExamples(make, count=-(-len(tokens) // length))
 
@@ -53,11 +53,16 @@ class TextCodec(SavedCodec):
     @property
     def model_fields(self) -> dict[str, Any]:
         """Return the fields of a model that follow from the tokenizer."""
-        return token_fields("language_model", size=len(self.tokenizer))
+        return token_fields("language_model", size=len(self.tokenizer)) | special_ids(self.tokenizer)
 
     def blocks(self, lines: Sequence[str]) -> LazyExamples:
         """Return text as examples of `block_length` tokens, an end id after each line."""
-        return blocks(_encode(lines, self.tokenizer), length=self.block_length)
+        tokens = _encode(lines, self.tokenizer)
+        return blocks(tokens, length=self.block_length, padding_id=self.tokenizer.padding_id)
+
+    def mapped(self, store: TokenStore) -> MappedExamples:
+        """Return the text of a store as such examples."""
+        return mapped_blocks(store, length=self.block_length, padding_id=self.tokenizer.padding_id)
 
     @property
     def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
@@ -72,13 +77,15 @@ class TextCodec(SavedCodec):
                     f"{name}:{number}: a prompt of {len(ids)} tokens; this run takes at most "
                     f"{self.block_length - 1} (below --data.block-length of its training)"
                 )
-            yield Example(source=(), target=ids, unknown=self.tokenizer.unknown(text))
+            unknown = self.tokenizer.unknown(text)
+            yield Example(source=(), target=ids, unknown=unknown, padding_id=self.tokenizer.padding_id)
 
     def render(self, target: int | Sequence[int]) -> str:
         """Return the text of ids; an ``<end>`` between them becomes a line break."""
         assert not isinstance(target, int), "a target is a sequence of ids"
-        ids = target[:-1] if target and target[-1] == END else target
-        ends = [place for place, index in enumerate(ids) if index == END]
+        end_id = self.tokenizer.end_id
+        ids = target[:-1] if target and target[-1] == end_id else target
+        ends = [place for place, index in enumerate(ids) if index == end_id]
         bounds = zip([0, *(place + 1 for place in ends)], [*ends, len(ids)], strict=True)
         return "\n".join(self.tokenizer.decode(ids[first:end]) for first, end in bounds)
 
@@ -156,7 +163,7 @@ class TextData:
         parts = {part: _read(getattr(self, part), part=part) for part in self._named}
         parts |= {part: [str(row["text"]) for row in rows] for part, rows in store.index.held_out.items()}
         examples: dict[str, Examples] = {part: codec.blocks(lines) for part, lines in parts.items()}
-        examples["train"] = mapped_blocks(store, length=self.block_length)
+        examples["train"] = codec.mapped(store)
         notes = [
             f"{part}: {len(parts[part]):,} of the last lines of {show_path(self.train)}"
             for part in reversed(self._held_out)
@@ -187,7 +194,7 @@ class TextData:
             if part == "train" and is_large(path, limit=self.memory_mb):
                 store = self._store()
                 check_same([saved_tokenizer(store.folder, TOKENIZER)], [codec.tokenizer], source=path)
-                return mapped_blocks(store, length=codec.block_length)
+                return codec.mapped(store)
             if path and (part != "train" or not self._held_out):
                 return codec.blocks(_read(path, part=part))
             if part == "train":
@@ -208,7 +215,7 @@ class TextData:
         *,
         held_out: HeldOut | None = None,
     ) -> Task:
-        size, kind = len(codec.tokenizer), codec.tokenizer.kind
+        size, kind = len(codec.tokenizer), self.tokenizer if self.tokenizer in KINDS else "file"
         note = (
             f"perplexity is per token of a vocabulary of {size} ({kind}), line ends counted, "
             f"each block of {self.block_length} separately"

@@ -58,12 +58,12 @@ class BaselineComparison:
 
 def trivial_score(baseline: TrivialBaseline, examples: Sequence[Example], *, metric: TaskMetric | None) -> Score | None:
     """Return the score of the baseline on the targets of `examples`; None without targets."""
-    ids = [index for row in examples for index in target_classes(row.target) if index != NO_CLASS]
+    ids = [index for row in examples for index in target_classes(row) if index != NO_CLASS]
     if not ids:
         return None
     nats = float(baseline.nats[ids].mean())
     if baseline.neighbours is not None:
-        nats = sum(baseline.neighbours.nats(target_classes(row.target)) for row in examples) / len(ids)
+        nats = sum(baseline.neighbours.nats(target_classes(row)) for row in examples) / len(ids)
     wrong = sum(index != baseline.most_frequent for index in ids)
     return Score(
         cross_entropy=nats,

@@ -9,7 +9,6 @@ import torch
 
 from universal_transformer.axes import Scalar, Tensor
 from universal_transformer.data.batch import Batch
-from universal_transformer.data.example import NO_CLASS, PADDING
 from universal_transformer.evaluation.report import Side
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.config import ModelConfig
@@ -72,7 +71,7 @@ def _count(model: Model, batch: Batch) -> Tensor:
     if frames := batch.target.is_floating_point():
         targets = ~blank_frames(batch.target)
     else:
-        targets = batch.target != (NO_CLASS if batch.target.ndim == 1 else PADDING)
+        targets = batch.target != batch.ignored
     counted = isinstance(config, ModelConfig) and config.ponders_padding
     encoder = decoder = targets.new_zeros((1,))
     if isinstance(side := getattr(model, "source", None), SourceSide) and batch.source is not None:

@@ -12,7 +12,6 @@ from torch.nn import functional
 
 from universal_transformer.axes import Int, Scalar, Tensor
 from universal_transformer.data.batch import Batch
-from universal_transformer.data.example import NO_CLASS, PADDING
 from universal_transformer.evaluation.report import Side
 from universal_transformer.models.frames import blank_frames
 from universal_transformer.models.model import Model
@@ -89,7 +88,7 @@ def objective(
     if step_loss != "last" or expected:
         depth["keep"] = Kept(states=True)
     output = model(*inputs_of(batch, model=model), **depth)
-    ignored = NO_CLASS if target.ndim == 1 else PADDING
+    ignored = batch.ignored
     if isinstance(output, FrameOutput):
         real, step_logits = ~blank_frames(target), None
         total, num_correct = frame_loss(output, target)

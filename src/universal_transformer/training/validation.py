@@ -11,7 +11,7 @@ import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import Batch, collate
-from universal_transformer.data.example import NO_CLASS, PADDING, Example, sizes
+from universal_transformer.data.example import Example, sizes
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.report import METRICS, Side
 from universal_transformer.models.model import Model
@@ -113,9 +113,9 @@ class Validation:
                 assert isinstance(output, ModelOutput), "frames have no such loss"
                 assert output.step_logits is not None, "states are kept"
                 assert read is not None, "a model that halts has a recurrence"
-                ignored = NO_CLASS if batch.target.ndim == 1 else PADDING
-                total += float(expected_loss(cross_entropies(output.step_logits, batch.target, ignored=ignored), read))
-                count += int((batch.target != ignored).sum())
+                each = cross_entropies(output.step_logits, batch.target, ignored=batch.ignored)
+                total += float(expected_loss(each, read))
+                count += int((batch.target != batch.ignored).sum())
         return total / max(1, count)
 
     @contextmanager

@@ -6,8 +6,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from universal_transformer.data.environments import ENVIRONMENTS, Episodes
 from universal_transformer.errors import UserError
+from universal_transformer.tasks.environments import ENVIRONMENTS, Episodes
 
 NAMES = list(ENVIRONMENTS)
 
