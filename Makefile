@@ -47,18 +47,18 @@ wheel:
 	sum=$$(cd $(CLEAN) && echo 95+17 | env -u PYTHONPATH bin/ut predict addition) && echo "95+17=$$sum" && test "$$sum" = 112
 
 torture: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m torture $(if $(ONLY),--only $(ONLY)) --write results/torture.md
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m torture $(if $(ONLY),--only $(ONLY)) --write results/bench/reliability.md
 
 bench: $(VENV)/.installed-peers
-	$(BIN)/ut bench --json results/bench.json
+	$(BIN)/ut bench --json results/bench/machine.json
 
 # every figure of docs/performance.md that a CPU gives: data, tables, plots (about half an hour, on a quiet machine)
 bench-docs: $(VENV)/.installed-peers
 	$(BIN)/ut bench halting continuous sweep train decode startup --threads 1 --seconds 3 \
-	  --json results/bench_cpu.json --markdown --plots docs/images > results/bench_cpu.md
+	  --json results/bench/cpu.json --markdown --plots docs/images > results/bench/cpu.md
 
 bench-gpu: $(VENV)/.installed
-	$(BIN)/ut bench gpu --json results/bench_gpu.json
+	$(BIN)/ut bench gpu --json results/bench/gpu.json
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix-only -q .

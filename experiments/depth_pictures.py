@@ -4,10 +4,10 @@
 
 Measures nothing. Writes two pictures into docs/images:
 
-| picture           | drawn from                                                                           |
-| ----------------- | ------------------------------------------------------------------------------------ |
-| steps_by_need.png | results/babi_10k_joint_*.json (`ut evaluate --record`), results/steps_by_need.jsonl  |
-| steps_at_test.png | results/sudoku_steps.jsonl, results/depth.jsonl (`ut reproduce depth`)               |
+| picture           | drawn from                                                                                       |
+| ----------------- | ------------------------------------------------------------------------------------------------ |
+| steps_by_need.png | results/runs/babi_10k_joint_*.json (`ut evaluate --record`), results/studies/steps_by_need.jsonl |
+| steps_at_test.png | results/studies/sudoku_steps.jsonl, results/paper/depth.jsonl (`ut reproduce depth`)             |
 
 `experiments/steps_by_need.py` and `experiments/sudoku_steps.py` measure the lines of the files of their names.
 """
@@ -55,7 +55,7 @@ MODELS = {
     "sudoku": "6 × 6 cells",
     "sudoku-4": "4 × 4 cells",
 }
-"""Model of a line of results/steps_by_need.jsonl -> how docs/depth.md calls it."""
+"""Model of a line of results/studies/steps_by_need.jsonl -> how docs/depth.md calls it."""
 NEEDS = {
     "a carry comes from": ("Addition", "a carry comes from (below: digits)"),
     "given cells": ("Sudoku", "given cells of the board"),
@@ -65,7 +65,7 @@ NEEDS = {
 
 
 def lines_of(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (RESULTS / name).read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in (RESULTS / "studies" / name).read_text(encoding="utf-8").splitlines()]
 
 
 def line_in(ax: Axes, x: list[float], y: list[float], *, label: str) -> str:
@@ -95,7 +95,7 @@ def finish(ax: Axes, *, title: str, x: str, y: str, where: str, right: float = 1
 def by_facts(ax: Axes) -> None:
     """Steps of the positions of a question, by the supporting facts that it needs."""
     for name, label in BABI.items():
-        record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        record = json.loads((RESULTS / "runs" / f"{name}.json").read_text(encoding="utf-8"))
         chosen = re.search(r"--exit (\S+)", record["evaluate"])
         supports = Report.from_dict(record["report"]).steps_by_supports
         means = {found.num_supports: found.steps.mean for found in supports if found.num_supports <= MOST_FACTS}
@@ -180,7 +180,7 @@ def standard_error(line: dict[str, Any]) -> float:
 
 def errors_of_stories(ax: Axes) -> None:
     """Mean error and standard deviation over seeds by steps at test time."""
-    results = ResultsFile(RESULTS / "depth.jsonl", table="depth", say=print).read()
+    results = ResultsFile(RESULTS / "paper" / "depth.jsonl", table="depth", say=print).read()
     seeds = set()
     for title, errors in curves(results).items():
         means = [statistics.mean(values) for values in errors.values()]

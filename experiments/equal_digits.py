@@ -2,8 +2,8 @@
 
     python experiments/equal_digits.py
 
-Writes results/equal_digits.md (about five minutes). Random numbers, which the tests of the paper have, hardly ever
-share more than three digits in a row.
+Writes results/studies/equal_digits.md (about five minutes). Random numbers, which the tests of the paper have, hardly
+ever share more than three digits in a row.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from random import Random
 
 from universal_transformer import load
 
-RESULTS = Path(__file__).parents[1] / "results" / "equal_digits.md"
+RESULTS = Path(__file__).parents[1] / "results" / "studies" / "equal_digits.md"
 COUNT = 100
 DIGITS = (4, 6, 8, 10, 19, 50, 200, 499)
 """Digits of each number; 499 make a source of 999 symbols."""

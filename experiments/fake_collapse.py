@@ -2,9 +2,9 @@
 
     python experiments/fake_collapse.py RUN ...
 
-RUN are runs of the rule ponder, such as those that experiments/depth_rules.py trains. Each is scored on its validation
-data with quantiles of the last step from 0.05 to 0.99, of which the small ones stop too early, and a table of warnings
-and errors is written to results/fake_collapse.md.
+RUN are runs of the rule ponder, such as those that experiments/halting_rules.py trains. Each is scored on its
+validation data with quantiles of the last step from 0.05 to 0.99, of which the small ones stop too early, and a table
+of warnings and errors is written to results/studies/fake_collapse.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from universal_transformer.training.interruption import never
 from universal_transformer.training.validation import Validation
 from universal_transformer.typed import replaced
 
-RESULTS = Path(__file__).parents[1] / "results" / "fake_collapse.md"
+RESULTS = Path(__file__).parents[1] / "results" / "studies" / "fake_collapse.md"
 QUANTILES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99)
 WORSE = 0.001
 """An exit is worse if its share of wrong answers is above that at all steps by more than this."""

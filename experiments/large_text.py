@@ -1,6 +1,6 @@
 """Train a language model on a generated text of 2 GB for two minutes, and record the memory of the process.
 
-    python experiments/large_text.py FOLDER [--gigabytes 2] [--minutes 2] [--record results/large_text.json]
+    python experiments/large_text.py FOLDER [--gigabytes 2] [--minutes 2] [--record results/studies/large_text.json]
 
 The text is generated from a seed: a word decides with probability 1/2 which word is next, else it is drawn by Zipf's
 law. It is written to FOLDER, which also takes the tokens, and is removed at the end. Two runs are made: the first

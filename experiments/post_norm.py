@@ -3,9 +3,9 @@
     python experiments/post_norm.py FOLDER
 
 Trains bAbI 1K joint at a fixed depth of 6 for 1,000 updates in each way (about a minute of one core), and for 3,300
-updates in the better ones, and writes the validation error during training to results/post_norm.jsonl and
-results/post_norm.md. Runs are in FOLDER; one that was stopped is continued, and a line that exists is kept. Needs
-UT_DATA.
+updates in the better ones, and writes the validation error during training to results/studies/post_norm.jsonl and
+results/studies/post_norm.md. Runs are in FOLDER; one that was stopped is continued, and a line that exists is kept.
+Needs UT_DATA.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from universal_transformer.training.provenance import code_in_use
 from universal_transformer.training.tracking import read_metrics
 
-RESULTS = Path(__file__).parents[1] / "results" / "post_norm"
+RESULTS = Path(__file__).parents[1] / "results" / "studies" / "post_norm"
 UT = Path(sys.executable).with_name("ut")
 SHORT, LONG, PARTS = 1000, 3300, 4
 COMMON = ["babi-1k-joint", "--model.halting.side", "none", "--training.minutes", "0"]

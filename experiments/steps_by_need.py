@@ -5,7 +5,8 @@
 RUN is a run, or a model of the package, that adds numbers (last digit first), translates, solves Sudoku or answers the
 questions of bAbI or of stories. The exit ends the depth of each position by itself (of a question for all of its
 positions). Sums and translations are the first 300 test examples (the shortest sums), the others the whole test. Adds a
-line to results/steps_by_need.jsonl, in place of that of the same model and exit, and writes results/steps_by_need.md.
+line to results/studies/steps_by_need.jsonl, in place of that of the same model and exit, and writes
+results/studies/steps_by_need.md.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from universal_transformer.tasks.task import Prediction
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.provenance import code_in_use, show_commit
 
-RESULTS = Path(__file__).parents[1] / "results" / "steps_by_need.jsonl"
+RESULTS = Path(__file__).parents[1] / "results" / "studies" / "steps_by_need.jsonl"
 COUNT = 300
 FARTHEST = 4
 """Carries from this many places away, or more, are one row."""

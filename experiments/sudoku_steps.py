@@ -3,7 +3,7 @@
     python experiments/sudoku_steps.py RUN
 
 Draws 3,000 boards of the test part with another seed than the evaluation of the recipe, and writes
-results/sudoku_steps.jsonl and results/sudoku_steps.md. A line that exists is kept.
+results/studies/sudoku_steps.jsonl and results/studies/sudoku_steps.md. A line that exists is kept.
 
 The standard errors count boards of 4 × 4 and 6 × 6 cells that are symmetric to each other as one observation: with x_g
 solved of the n_g boards of a group, n boards and a share p of them solved, √(Σ_g (x_g - p n_g)²) / n. That of the
@@ -31,7 +31,7 @@ from universal_transformer.tasks.sudoku import BLANK, SHAPES, SudokuData
 from universal_transformer.tasks.task import Task
 from universal_transformer.training.config import RunConfig
 
-RESULTS = Path(__file__).parents[1] / "results" / "sudoku_steps"
+RESULTS = Path(__file__).parents[1] / "results" / "studies" / "sudoku_steps"
 STEPS = {4: (1, 2, 3, 4, 6, 8, 16), 6: (8, 12, 16, 24, 32, 48), 9: (8, 12, 16, 24, 32, 48)}
 """Side of a board -> steps in the test."""
 BOARDS, SEED = 3000, 7

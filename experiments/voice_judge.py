@@ -1,6 +1,6 @@
 """Let a run of `ut train speech`, which has heard real recordings only, read what a run of `ut train voice` says.
 
-    python experiments/voice_judge.py RUN RECOGNISER [--record results/voice.json] [--limit N]
+    python experiments/voice_judge.py RUN RECOGNISER [--record results/studies/voice_judge.json] [--limit N]
 
 Each sound is written as a WAV file and read by the recogniser, and counts if the answer is the word that was asked for.
 Four kinds of sounds are judged: the 300 recordings of the test; copies of them (their frames of mel bands, turned into

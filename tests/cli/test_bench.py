@@ -139,6 +139,6 @@ def test_what_cannot_be_read_or_drawn_is_one_line(arguments, said, tmp_path, mon
 
 
 def test_the_tables_of_the_documentation_are_those_of_the_data(capsys):
-    results = Path(__file__).parents[2] / "results"
-    assert main(["bench", "--read", str(results / "bench_cpu.json"), "--markdown"]) == 0
-    assert capsys.readouterr().out == (results / "bench_cpu.md").read_text()
+    results = Path(__file__).parents[2] / "results" / "bench"
+    assert main(["bench", "--read", str(results / "cpu.json"), "--markdown"]) == 0
+    assert capsys.readouterr().out == (results / "cpu.md").read_text()

@@ -43,7 +43,7 @@ def place(tmp_path, monkeypatch):
 
 
 def lines(place):
-    return [json.loads(line) for line in (place / "results" / "table1.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (place / "results" / "paper" / "table1.jsonl").read_text().splitlines()]
 
 
 def measure(*arguments):
@@ -67,13 +67,13 @@ def test_runs_are_made_recorded_and_not_made_again(place, capsys):
     assert second["notes"] == [PARTIAL, EXCHANGED]
     command = first["command"].split()
     assert override(RECIPES[command[2]](), command[3:], prog="ut").digest() == first["config"]
-    before = (place / "results" / "table1.jsonl").read_bytes()
+    before = (place / "results" / "paper" / "table1.jsonl").read_bytes()
     capsys.readouterr()
 
     assert measure("--tasks", "1", "3") == 0
     assert "2 of 2 runs are recorded" in capsys.readouterr().out
-    assert (place / "results" / "table1.jsonl").read_bytes() == before
-    table = (place / "results" / "table1.md").read_text()
+    assert (place / "results" / "paper" / "table1.jsonl").read_bytes() == before
+    table = (place / "results" / "paper" / "table1.md").read_text()
     assert "2 of 20 tasks" in table
     assert PARTIAL in table
 
@@ -81,14 +81,14 @@ def test_runs_are_made_recorded_and_not_made_again(place, capsys):
 def test_a_run_that_was_trained_but_not_recorded_is_recorded_without_training(place, capsys):
     assert measure("--tasks", "1") == 0
     (first,) = lines(place)
-    path = place / "results" / "table1.jsonl"
+    path = place / "results" / "paper" / "table1.jsonl"
     path.write_bytes(path.read_bytes()[:-100])
     capsys.readouterr()
     assert measure("--tasks", "1") == 0
     shown = capsys.readouterr().out
     assert "half-written or damaged, not trusted" in shown
     (again,) = lines(place)
-    assert (place / "results" / "table1.jsonl.damaged").is_file()
+    assert (place / "results" / "paper" / "table1.jsonl.damaged").is_file()
     assert {**again, "finished": ""} == {**first, "finished": ""}
 
 
@@ -102,7 +102,7 @@ def test_a_run_is_recorded_with_what_trained_it_last_and_a_change_is_noted(place
     assert first["notes"] == [EXCHANGED]
 
     def again(*begun):
-        (place / "results" / "table1.jsonl").unlink()
+        (place / "results" / "paper" / "table1.jsonl").unlink()
         metrics.write_text("".join(json.dumps(line) + "\n" for line in (*begun, *written[1:])))
         assert measure("--tasks", "1") == 0
         return lines(place)[0]
@@ -131,8 +131,8 @@ def test_an_interrupted_run_goes_on_from_its_folder(place, capsys, monkeypatch):
         patch.setattr(TrainingRun, "_update", interrupted)
         assert main([*COMMAND, "--minutes", "0.02", "--tasks", "1,2"]) == 130
     assert "the same command continues" in capsys.readouterr().err
-    assert not (place / "results" / "table1.jsonl").exists()
-    assert "not measured" in (place / "results" / "table1.md").read_text()
+    assert not (place / "results" / "paper" / "table1.jsonl").exists()
+    assert "not measured" in (place / "results" / "paper" / "table1.md").read_text()
     assert main([*COMMAND, "--minutes", "0.02", "--tasks", "1,2"]) == 0
     assert [(line["row"][-1], line["resumes"]) for line in lines(place)] == [("1", 1), ("2", 0)]
     assert lines(place)[0]["updates"] > 1
@@ -141,7 +141,7 @@ def test_an_interrupted_run_goes_on_from_its_folder(place, capsys, monkeypatch):
 def test_killed_after_its_first_run_nothing_is_lost_or_doubled(place):
     code = "import sys; from universal_transformer.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [*COMMAND, "--minutes", "0.02", "--tasks", "1,2,4"]
-    file = place / "results" / "table1.jsonl"
+    file = place / "results" / "paper" / "table1.jsonl"
     process = subprocess.Popen([sys.executable, "-c", code, *command], stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 60
@@ -176,8 +176,8 @@ def test_a_run_that_the_budget_cuts_off_goes_on_with_the_next_call(place, capsys
     shown = capsys.readouterr()
     assert "the budget is used up, 2 runs are left; the same command continues" in shown.err
     assert "table1.md; no run is recorded yet" in shown.out
-    assert not (place / "results" / "table1.jsonl").exists()
-    assert "not measured" in (place / "results" / "table1.md").read_text()
+    assert not (place / "results" / "paper" / "table1.jsonl").exists()
+    assert "not measured" in (place / "results" / "paper" / "table1.md").read_text()
     done = len(updates)
     assert done > 0
     assert main(command) == 0
@@ -240,7 +240,7 @@ def test_processes_save_when_their_caller_is_interrupted_or_killed(place, ending
             time.sleep(0.05)
     finally:
         process.kill()
-    assert not (place / "results" / "table1.jsonl").exists()
+    assert not (place / "results" / "paper" / "table1.jsonl").exists()
     deadline = time.monotonic() + 60
     while main(command) != 0 and time.monotonic() < deadline:  # a process may still be saving
         time.sleep(0.2)
@@ -251,13 +251,13 @@ def test_the_budget_ends_runs_in_processes_and_the_next_call_continues(place, ca
     command = [*COMMAND, "--minutes", "0.3", "--tasks", "1", "--seeds", "2"]
     assert main([*command, "--processes", "2", "--budget", "10s"]) == 0
     assert "the budget is used up, 2 runs are left" in capsys.readouterr().err
-    assert not (place / "results" / "table1.jsonl").exists()
+    assert not (place / "results" / "paper" / "table1.jsonl").exists()
     assert len(list((place / "runs").rglob("checkpoints"))) == 2
 
 
 def test_another_seed_or_budget_is_another_run(place, capsys):
     assert measure("--tasks", "1", "--seeds", "2") == 0
-    assert "over 2 seeds" in (place / "results" / "table1.md").read_text()
+    assert "over 2 seeds" in (place / "results" / "paper" / "table1.md").read_text()
     assert main([*COMMAND, "--minutes", "0.003", "--tasks", "1"]) == 0
     found = lines(place)
     assert [line["seed"] for line in found] == [0, 1, 0]
@@ -268,7 +268,7 @@ def test_another_seed_or_budget_is_another_run(place, capsys):
 def test_a_folder_of_results_that_cannot_be_written_is_refused_before_the_work(place, capsys, monkeypatch):
     monkeypatch.setattr("os.access", lambda *_: False)
     assert measure("--tasks", "1") == 2
-    assert "cannot be written to; results are kept in results/table1.jsonl" in capsys.readouterr().err
+    assert "cannot be written to; results are kept in results/paper/table1.jsonl" in capsys.readouterr().err
     assert not (place / "runs").exists()
 
 
@@ -298,7 +298,7 @@ def test_a_plan_is_shown_and_a_table_written_without_training(place, capsys):
     assert "1 to make: 1 limited by updates, not by time\n" in capsys.readouterr().out
     assert not (place / "results").exists()
     assert measure("--render") == 0
-    assert "not measured" in (place / "results" / "table1.md").read_text()
+    assert "not measured" in (place / "results" / "paper" / "table1.md").read_text()
     assert not (place / "runs").exists()
 
 

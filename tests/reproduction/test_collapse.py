@@ -10,12 +10,12 @@ DEEP_DECODER = "nearly all decoder positions take all steps (steps 3.99 ± 0.15 
 
 
 def test_the_page_about_collapse_is_computed_from_the_recorded_runs():
-    page = runpy.run_path(str(ROOT / "experiments" / "collapse.py"))["page"]()
-    assert page == (ROOT / "results" / "collapse.md").read_text(encoding="utf-8")
+    page = runpy.run_path(str(ROOT / "experiments" / "collapse_warnings.py"))["page"]()
+    assert page == (ROOT / "results" / "studies" / "collapse_warnings.md").read_text(encoding="utf-8")
 
 
 def test_each_side_that_halts_is_listed_with_its_recorded_steps():
-    of_result = runpy.run_path(str(ROOT / "experiments" / "collapse.py"))["of_result"]
+    of_result = runpy.run_path(str(ROOT / "experiments" / "collapse_warnings.py"))["of_result"]
     counts = {"encoder": [0, 100, 0, 0], "decoder": [10, 20, 30, 40]}
     found = list(of_result(result("reverse/ut-halting", table="table4", steps=counts), 0.25))
     assert [(one.side, one.max_steps, one.mean, one.excess) for one in found] == [
@@ -30,7 +30,7 @@ def test_each_side_that_halts_is_listed_with_its_recorded_steps():
 
 def test_no_recorded_side_is_warned_about_wrongly_or_missed():
     """A label that the warnings do not use: at least 95 % of the positions take the same number of steps."""
-    script = runpy.run_path(str(ROOT / "experiments" / "collapse.py"))
+    script = runpy.run_path(str(ROOT / "experiments" / "collapse_warnings.py"))
     sides = [side for one, excess in script["read_tables"]() for side in script["of_result"](one, excess)]
     sides += script["read_defaults"]()
     assert len(sides) > 40

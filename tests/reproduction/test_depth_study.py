@@ -106,9 +106,9 @@ def test_the_command_measures_records_and_plots(tmp_path, monkeypatch, capsys):
             TABLES["depth"].rows, name, lambda name=name: small(f"depth-{name.split('/')[1]}", max_updates=2)
         )
     assert main(["reproduce", "depth", "--rows", "stories/random", "--minutes", "0.002", "--quiet"]) == 0
-    assert "plotted in results/depth.png" in capsys.readouterr().out
-    assert (tmp_path / "results" / "depth.png").read_bytes().startswith(b"\x89PNG")
-    (line,) = (tmp_path / "results" / "depth.jsonl").read_text().splitlines()
+    assert "plotted in results/paper/depth.png" in capsys.readouterr().out
+    assert (tmp_path / "results" / "paper" / "depth.png").read_bytes().startswith(b"\x89PNG")
+    (line,) = (tmp_path / "results" / "paper" / "depth.jsonl").read_text().splitlines()
     assert set(json.loads(line)["figures"]) > {"1 step", "6 steps", "12 steps"}
     assert "--training.depth" not in json.loads(line)["command"]
 

@@ -1,4 +1,4 @@
-"""Pages of figures: each is made by its script from the recorded lines, and docs/depth.md has their figures."""
+"""Pages of figures: made by their scripts from the recorded lines; notebook/depth_rules.md has their figures."""
 
 import json
 import re
@@ -10,14 +10,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
-    "defaults": "table",
-    "depth_rules": "table",
-    "depth_training": "table",
+    "exit_seconds": "table",
+    "halting_rules": "table",
+    "learning_rate_schedules": "page",
+    "own_file_defaults": "table",
     "post_norm": "page",
-    "row_rules": "page",
-    "schedules": "page",
-    "seconds": "table",
+    "stick_breaking_rows": "page",
     "sudoku_steps": "table",
+    "training_for_depth": "table",
 }
 """Script -> the function that makes its page."""
 WITHIN = 1  # point of error
@@ -28,7 +28,7 @@ def script(name):
 
 
 def lines_of(name):
-    return [json.loads(line) for line in (ROOT / "results" / f"{name}.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (ROOT / "results" / "studies" / f"{name}.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -37,13 +37,15 @@ def test_a_page_is_computed_from_the_recorded_lines(name):
     lines = made["results_of"](name).read() if "results_of" in made else lines_of(name)
     page = made[PAGES[name]](lines)
     text = page if isinstance(page, str) else "".join(f"{row}\n" for row in page)
-    assert text == (ROOT / "results" / f"{name}.md").read_text(encoding="utf-8")
+    assert text == (ROOT / "results" / "studies" / f"{name}.md").read_text(encoding="utf-8")
 
 
 def test_the_page_of_steps_by_need_is_computed_from_the_recorded_lines():
     made = script("steps_by_need")
     rows = [made["HEAD"], *(row for line in lines_of("steps_by_need") for row in made["table"](line))]
-    assert "".join(f"{row}\n" for row in rows) == (ROOT / "results" / "steps_by_need.md").read_text(encoding="utf-8")
+    assert "".join(f"{row}\n" for row in rows) == (ROOT / "results" / "studies" / "steps_by_need.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_standard_errors_count_symmetric_boards_as_one_observation():
@@ -55,14 +57,14 @@ def test_standard_errors_count_symmetric_boards_as_one_observation():
 
 
 def test_no_recorded_command_has_a_path_of_one_machine():
-    for path in (ROOT / "results").glob("*.jsonl"):
+    for path in (ROOT / "results").rglob("*.jsonl"):
         for line in path.read_text(encoding="utf-8").splitlines():
             assert not re.search(r'[ "=]/(?!")', json.loads(line).get("command") or ""), f"{path.name}: {line[:200]}"
 
 
 def rules_in_docs():
-    """The table of docs/depth.md that compares rules: rule -> cells, without the rows of headings."""
-    text = (ROOT / "docs" / "depth.md").read_text(encoding="utf-8")
+    """The table of notebook/depth_rules.md that compares rules: rule -> cells, without the rows of headings."""
+    text = (ROOT / "notebook" / "depth_rules.md").read_text(encoding="utf-8")
     body = text.split("| steps of a fixed depth |")[1].split("\n\n")[0].splitlines()[1:]
     rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in body)
     return {row[0]: row[1:] for row in rows}
@@ -70,12 +72,12 @@ def rules_in_docs():
 
 @pytest.mark.parametrize("task", ["stories", "sudoku", "babi", "addition", "multi30k"])
 def test_the_comparison_of_rules_in_the_docs_has_the_recorded_figures(task):
-    made = script("depth_rules")
+    made = script("halting_rules")
     cells = {rule: row[["stories", "sudoku", "babi", "addition", "multi30k"].index(task)]
              for rule, row in rules_in_docs().items()}  # fmt: skip
     expected = {}
     for rule in made["RULES"]:
-        own = [line for line in lines_of("depth_rules") if (line["task"], line["rule"]) == (task, rule)]
+        own = [line for line in lines_of("halting_rules") if (line["task"], line["rule"]) == (task, rule)]
         expected[made["NAMES"][rule]] = own and (
             100 * (1 - mean(line["trained"]["score"] for line in own)),
             mean(line["trained"]["steps"] for line in own),

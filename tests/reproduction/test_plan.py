@@ -22,7 +22,7 @@ TRAINED = [
     for page in ("experiments/plan.md", "notebook/paper_tables.md")
     for command in re.findall(r"`ut train ([a-z][^`]* --[^`]*)`", (ROOT / page).read_text())
 ]
-DESCRIBED = re.findall(r"`(ut reproduce [^`…]*)`", (ROOT / "docs" / "reproduction.md").read_text())
+DESCRIBED = re.findall(r"`(ut reproduce [^`…]*)`", (ROOT / "notebook" / "paper_tables.md").read_text())
 
 
 @pytest.mark.parametrize(("command", "line"), PLANNED)

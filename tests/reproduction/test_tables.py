@@ -18,7 +18,7 @@ from universal_transformer.reproduction.results import ResultsFile
 from universal_transformer.reproduction.runs import pending, plan
 from universal_transformer.reproduction.tables import TABLES
 
-RESULTS = Path(__file__).parents[2] / "results"
+RESULTS = Path(__file__).parents[2] / "results" / "paper"
 LENGTHS = (40, 80, 200, 400)
 tables = pytest.mark.parametrize("name", TABLES)
 

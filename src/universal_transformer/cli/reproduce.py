@@ -114,7 +114,7 @@ def parser() -> Parser:
     add("--budget", type=duration, metavar="TIME", help=text)
     text = "make up to K runs at a time, each in a process of its own (default: 1)"
     add("--processes", type=whole(1), default=1, metavar="K", help=text)
-    add("--results", metavar="FOLDER", default="results", help="where results are kept")
+    add("--results", metavar="FOLDER", default="results/paper", help="where results are kept")
     add("--runs", metavar="FOLDER", default="runs", help="where run folders are kept")
     add("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)
     add("--dry-run", action="store_true", help="list the runs to be made; train nothing")

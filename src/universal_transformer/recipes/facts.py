@@ -141,5 +141,5 @@ def depth_halting_2x() -> RunConfig:
 
 def _at_most_six_steps(name: str, *, halting: bool) -> RunConfig:
     changes = {"model.halting.side": "both" if halting else "none", "model.depth.max_steps": 6}
-    as_recorded = {"training.schedule": "cosine", "training.ema_decay": 0.0}  # of the runs in results/depth.jsonl
+    as_recorded = {"training.schedule": "cosine", "training.ema_decay": 0.0}  # of the runs in results/paper/depth.jsonl
     return replaced(stories(), {"recipe": name, **changes, **as_recorded})

@@ -1,6 +1,6 @@
 """Your own files: pairs of texts, text, labelled texts, tagged sentences.
 
-The defaults were chosen by measurements on nine data sets: ``results/defaults.md``.
+The defaults were chosen by measurements on nine data sets: ``results/studies/own_file_defaults.md``.
 """
 
 from __future__ import annotations

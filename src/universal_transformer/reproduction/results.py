@@ -1,4 +1,4 @@
-"""``results/TABLE.jsonl``: one JSON object a line for every finished run, appended whole or not at all.
+"""``results/paper/TABLE.jsonl``: one JSON object a line for every finished run, appended whole or not at all.
 
 A killed process can leave an incomplete last line: it is moved to ``TABLE.jsonl.damaged``, and its run is repeated.
 Any other line that this version would not write is refused by name: no figure is made from it.

@@ -99,7 +99,7 @@ the fixed depth, those of tasks 5 and 18 are older and have learned positions an
 have sinusoidal positions, one block a step, at most 6 steps, dropout 0.1 and 2 minutes. With twice the cap, that of
 task 16 is older: its own names, 6,000 updates.
 All rows of joint training have one block a step. Longer trainings with two blocks a step, which are not runs of this
-table, have 1.38 % error on 10K joint (halting: 1.48 %) and 8.65 % on 1K joint: results/babi_10k_joint.json,
+table, have 1.38 % error on 10K joint (halting: 1.48 %) and 8.65 % on 1K joint: results/runs/babi_10k_joint.json,
 babi_10k_joint_every_step_halting.json and babi_1k_joint.json; notebook/paper_tables.md has their commands.""",
     grids=[
         Grid(
