@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from universal_transformer.data import download
-from universal_transformer.data.archive import extract
+from universal_transformer.data.archive import read_members
 from universal_transformer.data.download import FileState, check, data_folder, fetch, find, overall
 from universal_transformer.data.sources import DATASETS, Dataset, File
 from universal_transformer.errors import UserError
@@ -392,15 +392,8 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_archive_writes_nothing(tmp_path, name):
     (tmp_path / "a.tar.gz").write_bytes(HOSTILE[name])
-    inside = tmp_path / "inside"
-    inside.mkdir()
     with pytest.raises(UserError, match=r"a\.tar\.gz: not the archive expected") as caught:
-        extract(
-            tmp_path / "a.tar.gz",
-            {"top/wanted": inside / "wanted"},
-            max_member_bytes=10_000,
-            max_archive_bytes=1_000_000,
-        )
+        read_members(tmp_path / "a.tar.gz", ["top/wanted"], max_member_bytes=10_000, max_archive_bytes=1_000_000)
     assert str(caught.value).isprintable()
     assert names(tmp_path) == ["a.tar.gz"]
 
@@ -414,9 +407,8 @@ def test_unwanted_members_of_an_archive_are_not_read(tmp_path):
             ("wanted", TWO),
         )
     )
-    extract(tmp_path / "a.tar.gz", {"top/wanted": tmp_path / "wanted"})
-    assert names(tmp_path) == ["a.tar.gz", "wanted"]
-    assert (tmp_path / "wanted").read_bytes() == TWO
+    assert read_members(tmp_path / "a.tar.gz", ["top/wanted"]) == {"top/wanted": TWO}
+    assert names(tmp_path) == ["a.tar.gz"]
 
 
 @pytest.mark.parametrize(

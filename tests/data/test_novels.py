@@ -109,7 +109,7 @@ def test_without_a_home_there_is_no_cache(folder, monkeypatch):
 
 
 def test_too_large_a_novel_is_not_read(folder, monkeypatch):
-    monkeypatch.setattr(novels, "MAX_NOVEL_BYTES", 10)
+    monkeypatch.setattr(novels, "MAX_MEMBER_BYTES", 10)
     monkeypatch.setattr(novels, "sha256", None)  # reading it would fail
     with pytest.raises(UserError, match=r"a\.txt: more than 10 bytes; expected one novel"):
         read_novels(folder)
@@ -123,8 +123,8 @@ def test_what_is_no_novel_is_refused(folder, monkeypatch):
     with pytest.raises(UserError, match=r"corpus\.tar\.xz: not the archive expected"):
         read_novels(folder)
     archive(folder, TEXTS)
-    monkeypatch.setattr(novels, "MAX_BYTES", 10)
-    with pytest.raises(UserError, match="too many or too large files"):
+    monkeypatch.setattr("universal_transformer.data.archive.MAX_MEMBERS", 1)
+    with pytest.raises(UserError, match="more than 1 members"):
         read_novels(folder)
 
 

@@ -75,9 +75,9 @@ def test_an_archive_gives_the_same_recordings_as_the_folder(few):
         (lambda few: (few / FEW[3].path).unlink(), "ut data fetch fsdd"),
         (lambda few: (few / FEW[3].path).write_bytes(b"RIFF"), f"{FEW[3].path}: not a whole WAV"),
         (lambda few: archive(few, left_out=[FEW[3].path]), "ut data fetch fsdd"),
-        (lambda few: archive(few, content=bytes(2**20 + 1)), "ut data fetch fsdd"),
+        (lambda few: archive(few, content=bytes(2**20 + 1)), "not a whole WAV"),
         (lambda few: archive(few, content=b"none"), f"{FEW[0].path}: not a whole WAV"),
-        (lambda few: (archive(few), (few / recordings.ARCHIVE).write_bytes(b"none")), "a damaged archive"),
+        (lambda few: (archive(few), (few / recordings.ARCHIVE).write_bytes(b"none")), "not the archive expected"),
     ],
     ids=["missing", "damaged", "missing in archive", "large in archive", "damaged in archive", "no archive"],
 )

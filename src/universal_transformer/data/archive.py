@@ -1,12 +1,12 @@
-"""Single files from a ``.tar.gz`` of someone else: nothing is written but what is asked for, within limits of size."""
+"""Files from a ``.tar.gz`` or ``.tar.xz`` of someone else, as bytes within limits of size: nothing is written."""
 
 from __future__ import annotations
 
 import gzip
-import shutil
+import lzma
 import tarfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from universal_transformer.errors import UserError
@@ -14,13 +14,13 @@ from universal_transformer.files import show, show_path
 
 MAX_MEMBERS = 20_000
 MAX_MEMBER_BYTES = 64 * 2**20
-MAX_ARCHIVE_BYTES = 2 * 2**30  # unpacked, whether extracted or not
+MAX_ARCHIVE_BYTES = 2 * 2**30  # unpacked, whether read or not
 
 
 class _Limited:
     """A stream with a limit of bytes, because a small archive can unpack to any size."""
 
-    def __init__(self, stream: gzip.GzipFile, *, limit: int):
+    def __init__(self, stream: gzip.GzipFile | lzma.LZMAFile, *, limit: int):
         self.stream = stream
         self.left = limit
 
@@ -32,54 +32,52 @@ class _Limited:
         return data
 
 
-def extract(
+def members(
     archive: Path,
-    wanted: Mapping[str, Path],
+    wanted: Callable[[str], bool],
     *,
     max_member_bytes: int = MAX_MEMBER_BYTES,
     max_archive_bytes: int = MAX_ARCHIVE_BYTES,
-) -> None:
-    """Write the members of a ``.tar.gz`` named in `wanted` to the paths given there, and nothing else.
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and contents of the members whose names are `wanted`; the archive is read as a stream.
 
-    The archive is read as a stream; its names only identify members. Raises `UserError` for a damaged archive, too many
-    members or bytes, and a wanted member that is missing, repeated, too large or not a plain file (a link, a device);
-    then none of the paths is left on disk.
+    Raises `UserError` for a damaged archive, too many members or bytes, and a wanted member that is repeated, too large
+    or not a plain file (a link, a device).
     """
-    name = show_path(archive)
-    found: set[str] = set()
+    seen: set[str] = set()
     try:
-        with gzip.open(archive, "rb") as unpacked:
+        with lzma.open(archive) if archive.suffix == ".xz" else gzip.open(archive) as unpacked:
             stream = _Limited(unpacked, limit=max_archive_bytes)
             with tarfile.open(fileobj=stream, mode="r|") as tar:  # type: ignore[call-overload]
                 for number, member in enumerate(tar):
                     if number >= MAX_MEMBERS:
                         raise tarfile.ReadError(f"more than {MAX_MEMBERS} members")
-                    plain = member.name.removeprefix("./")
-                    if plain in wanted:
-                        _check_member(member, repeated=plain in found, limit=max_member_bytes)
-                        found.add(plain)
-                        _write_member(tar, member, wanted[plain])
-        if absent := wanted.keys() - found:
-            raise tarfile.ReadError(f"{min(absent)} is not in it")
-    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError) as error:
-        for path in wanted.values():
-            path.unlink(missing_ok=True)
-        raise UserError(f"{name}: not the archive expected ({show(str(error), limit=120)})") from error
+                    name = member.name.removeprefix("./")
+                    if wanted(name):
+                        if name in seen:
+                            raise tarfile.ReadError(f"{name} is in it twice")
+                        seen.add(name)
+                        yield name, _content(tar, member, limit=max_member_bytes)
+    except (tarfile.TarError, lzma.LZMAError, EOFError, zlib.error, OSError, ValueError, OverflowError) as error:
+        raise UserError(f"{show_path(archive)}: not the archive expected ({show(str(error), limit=120)})") from error
 
 
-def _check_member(member: tarfile.TarInfo, *, repeated: bool, limit: int) -> None:
-    if repeated:
-        raise tarfile.ReadError(f"{member.name} is in it twice")
+def read_members(archive: Path, names: Collection[str], **limits: int) -> dict[str, bytes]:
+    """Return the contents of the members with these names; UserError, besides those of `members`, if one is missing."""
+    contents = dict(members(archive, set(names).__contains__, **limits))
+    if absent := set(names) - contents.keys():
+        raise UserError(f"{show_path(archive)}: not the archive expected ({min(absent)} is not in it)")
+    return contents
+
+
+def _content(tar: tarfile.TarFile, member: tarfile.TarInfo, *, limit: int) -> bytes:
     if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
         raise tarfile.ReadError(f"{member.name} is not a plain file")
     if not 0 <= member.size <= limit:
         raise tarfile.ReadError(f"{member.name} has {member.size} bytes, more than {limit}")
-
-
-def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
     source = tar.extractfile(member)
     assert source is not None, "a plain file has content"
-    with source, path.open("xb") as target:
-        shutil.copyfileobj(source, target)
-    if path.stat().st_size != member.size:
+    content = source.read()
+    if len(content) != member.size:
         raise tarfile.ReadError(f"{member.name} is cut short")
+    return content

@@ -17,10 +17,10 @@ from types import ModuleType
 from typing import Literal
 from urllib.parse import urlsplit
 
-from universal_transformer.data.archive import extract
+from universal_transformer.data.archive import read_members
 from universal_transformer.data.sources import DATASETS, Dataset, File
 from universal_transformer.errors import UserError
-from universal_transformer.files import set_usual_mode, show, show_path, write_text
+from universal_transformer.files import set_usual_mode, show, show_path, write_bytes, write_text
 
 FIRST_SEEN = "first-seen.sha256"
 TIMEOUT = 60  # seconds without an answer
@@ -136,8 +136,7 @@ def fetch(
         for file in missing:
             if not file.url:
                 continue
-            with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as staging:
-                _install(file, _download(file, Path(staging), root), root, report)
+            _note_first(file, _download(file, root / file.path, root), root, report)
             report(f"{file.url} -> {show_path(root / file.path)}")
         members = [file for file in missing if not file.url]
         if members:
@@ -227,19 +226,16 @@ def _import_pooch(file: File, root: Path) -> ModuleType:
     return pooch
 
 
-def _download(file: File, staging: Path, root: Path) -> Path:
-    """Download to `staging`; the hash, of the registry or recorded in `root`, is compared before the file is named."""
-    pooch = _import_pooch(file, root)
-    expected = file.sha256 or _recorded(root).get(file.path)
+def _download(file: File, path: Path, root: Path) -> str:
+    """Download to `path`, and return the SHA-256; it is compared with that of the registry or of `root` before."""
+    pooch, expected = _import_pooch(file, root), _expected(file, root)
     try:
-        return Path(
-            pooch.retrieve(
-                file.url,
-                known_hash=f"sha256:{expected}" if expected else None,
-                fname=Path(file.path).name,
-                path=staging,
-                downloader=pooch.HTTPDownloader(timeout=TIMEOUT, chunk_size=2**16),
-            )
+        pooch.retrieve(
+            file.url,
+            known_hash=f"sha256:{expected}" if expected else None,
+            fname=path.name,
+            path=path.parent,
+            downloader=pooch.HTTPDownloader(timeout=TIMEOUT, chunk_size=2**16),
         )
     except ValueError as error:  # pooch raises it for a wrong hash
         raise UserError(f"{file.url}: what came is not the file of SHA-256 {expected}; nothing was kept") from error
@@ -248,54 +244,62 @@ def _download(file: File, staging: Path, root: Path) -> Path:
             raise _UnreachableError(file) from error
         response.close()  # pooch leaves the connection of a refused request open
         raise UserError(f"{file.url}: cannot be downloaded ({show(str(error), limit=120)})") from error
+    set_usual_mode(path)
+    return expected or sha256(path)
 
 
-def _install(file: File, arrived: Path, root: Path, report: Callable[[str], None]) -> None:
-    """Move a downloaded or extracted file to its place; record its hash if the registry has none."""
-    digest = sha256(arrived)
-    expected = file.sha256 or _recorded(root).get(file.path)
-    if expected and digest != expected:
-        raise UserError(f"{file.path}: SHA-256 {digest}, but {expected} is expected; nothing was kept")
-    if not file.sha256:
+def _expected(file: File, root: Path) -> str | None:
+    """Return the SHA-256 of the registry, or of the first download."""
+    return file.sha256 or _recorded(root).get(file.path)
+
+
+def _note_first(file: File, digest: str, root: Path, report: Callable[[str], None]) -> None:
+    """Record the hash of a file if none was known."""
+    if not _expected(file, root):
         _record(root, file.path, digest)
-        if not expected:
-            report(f"{file.path}: no hash known beforehand; {digest} noted in {FIRST_SEEN} as first seen")
-    (root / file.path).parent.mkdir(parents=True, exist_ok=True)
-    set_usual_mode(arrived)
-    os.replace(arrived, root / file.path)
+        report(f"{file.path}: no hash known beforehand; {digest} noted in {FIRST_SEEN} as first seen")
 
 
-def _get_archive(archive: File, staging: Path, root: Path) -> Path:
-    """Return an archive that was put into the folder of its data set by hand, or else download it."""
-    place = root / archive.path
-    if not place.is_file():
-        return _download(archive, staging, root)
-    if archive.sha256 and (digest := sha256(place)) != archive.sha256:
-        raise UserError(f"{show_path(place)}: SHA-256 {digest}, but {archive.sha256} is expected; delete this file")
-    return place
+def _fetch_members(dataset: Dataset, files: list[File], root: Path, report: Callable[[str], None]) -> None:
+    """Write the files that are in an archive: one that was put into the folder of the data set by hand, or a download.
 
-
-def _fetch_members(dataset: Dataset, members: list[File], root: Path, report: Callable[[str], None]) -> None:
+    Nothing is written unless all of them have the hashes that are expected.
+    """
     failures: list[UserError] = []
     for archive in dataset.archives:
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as staging:
-            try:
-                arrived = _get_archive(archive, Path(staging), root)
-                wanted = {
-                    dataset.archive_prefix + file.path: Path(staging) / f"member-{number}"
-                    for number, file in enumerate(members)
-                }
-                extract(arrived, wanted)
-            except UserError as error:
-                failures.append(error)
-                continue
-            for file in members:
-                _install(file, wanted[dataset.archive_prefix + file.path], root, report)
-            report(f"{archive.url} -> {show_path(root)}")
-            if not archive.sha256:
-                _record(root, archive.path, sha256(arrived))
-                report(f"{archive.path}: no hash known beforehand; noted in {FIRST_SEEN} as first seen")
-            return
+        try:
+            contents, digest = _members(dataset, archive, files, root)
+        except UserError as error:
+            failures.append(error)
+            continue
+        for file in files:
+            (root / file.path).parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(root / file.path, contents[file.path])
+            _note_first(file, hashlib.sha256(contents[file.path]).hexdigest(), root, report)
+        report(f"{archive.url} -> {show_path(root)}")
+        return _note_first(archive, digest, root, report)
     if all(isinstance(error, _UnreachableError) for error in failures):
         raise failures[0]
     raise UserError("; ".join(map(str, failures)))
+
+
+def _members(dataset: Dataset, archive: File, files: list[File], root: Path) -> tuple[dict[str, bytes], str]:
+    """Return the contents of files by their path, checked, and the hash of the archive."""
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as staging:
+        place = root / archive.path
+        if place.is_file():
+            digest = sha256(place)
+            if archive.sha256 and digest != archive.sha256:
+                raise UserError(
+                    f"{show_path(place)}: SHA-256 {digest}, but {archive.sha256} is expected; delete this file"
+                )
+        else:
+            place = Path(staging) / Path(archive.path).name
+            digest = _download(archive, place, root)
+        packed = read_members(place, [dataset.archive_prefix + file.path for file in files])
+    contents = {file.path: packed[dataset.archive_prefix + file.path] for file in files}
+    for file in files:
+        found, expected = hashlib.sha256(contents[file.path]).hexdigest(), _expected(file, root)
+        if expected and found != expected:
+            raise UserError(f"{file.path}: SHA-256 {found}, but {expected} is expected; nothing was kept")
+    return contents, digest

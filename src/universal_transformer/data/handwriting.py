@@ -7,7 +7,6 @@ They are a sample of MNIST and not its test set, so that no figure compares with
 from __future__ import annotations
 
 import json
-import tarfile
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,17 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from universal_transformer.data.archive import read_members
 from universal_transformer.data.download import find, folder_of
 from universal_transformer.errors import UserError
-from universal_transformer.files import show, show_path
+from universal_transformer.files import show_path
 
 NAME = "mnist10k"
 PACK = "digits.tar.xz"
 SIDE = 28
 PARTS = {"train": (0, 8), "validation": (8, 9), "test": (9, 10)}
 """Where a part begins and ends, in tenths of all pictures."""
-LARGEST = 16 * 2**20
-"""Bytes of a file of one digit."""
 
 
 @dataclass(frozen=True)
@@ -77,18 +75,10 @@ def _unpacked(folder: Path) -> dict[int, tuple[str, bytes]]:
 
 
 def _packed(path: Path) -> dict[int, tuple[str, bytes]]:
-    """Return the ten files in the archive, none of them larger than `LARGEST`."""
-    found = {}
-    try:
-        with tarfile.open(path, "r:xz") as archive:
-            for digit in range(10):
-                member = archive.extractfile(f"digits/{digit}.json")
-                if member is None:
-                    raise tarfile.ReadError(f"digits/{digit}.json is not a plain file")
-                found[digit] = (f"{show_path(path)}: digits/{digit}.json", member.read(LARGEST))
-    except (tarfile.TarError, KeyError, EOFError, OSError, ValueError) as error:
-        raise UserError(f"{show_path(path)}: not the archive expected ({show(str(error), limit=120)})") from error
-    return found
+    """Return the ten files in the archive."""
+    names = [f"digits/{digit}.json" for digit in range(10)]
+    contents = read_members(path, names)
+    return {digit: (f"{show_path(path)}: {name}", contents[name]) for digit, name in enumerate(names)}
 
 
 def _pictures(where: str, content: bytes) -> NDArray[np.uint8]:

@@ -9,10 +9,8 @@ folder, the words are computed again.
 from __future__ import annotations
 
 import hashlib
-import lzma
 import os
 import shutil
-import tarfile
 import tempfile
 from array import array
 from collections.abc import Iterator
@@ -22,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from universal_transformer.data.archive import MAX_MEMBER_BYTES, members
 from universal_transformer.data.download import data_folder, find, sha256
 from universal_transformer.data.treebank import cut
 from universal_transformer.errors import UserError
@@ -30,9 +29,6 @@ from universal_transformer.files import read_json, show, show_path, write_json
 ARCHIVE = "corpus.tar.xz"
 FOLDER = "corpus"
 VERSION = 1  # of the splitting into words: another number makes other cache entries
-MAX_NOVELS = 10_000
-MAX_NOVEL_BYTES = 64 * 2**20
-MAX_BYTES = 2 * 2**30
 BETWEEN = 0
 """The number after the last word of each novel."""
 
@@ -75,8 +71,11 @@ def read_novels(folder: str | Path | None = None) -> Novels:
     entry = None if cache is None else cache / f"novels-{VERSION}-{digest.hex()[:16]}"
     if entry is not None and (kept := _load(entry)) is not None:
         return kept
-    folder_texts = ((show_path(path), path.read_bytes()) for path in paths)
-    novels = _cut(_from_archive(archive) if packed else folder_texts)
+    if packed:
+        packed_texts = members(archive, lambda name: name.endswith(".txt"))
+        novels = _cut((f"{show_path(archive)}: {show(name)}", content) for name, content in packed_texts)
+    else:
+        novels = _cut((show_path(path), path.read_bytes()) for path in paths)
     if entry is not None:
         _keep(entry, novels)
     return novels
@@ -88,28 +87,9 @@ def _files(folder: str | Path | None) -> list[Path]:
     if not paths:
         raise UserError(f"{show_path(root)}: no novels (*.txt) in it; get them with `ut data fetch novels`")
     for path in paths:
-        if path.stat().st_size > MAX_NOVEL_BYTES:
-            raise UserError(f"{show_path(path)}: more than {MAX_NOVEL_BYTES:,} bytes; expected one novel")
+        if path.stat().st_size > MAX_MEMBER_BYTES:
+            raise UserError(f"{show_path(path)}: more than {MAX_MEMBER_BYTES:,} bytes; expected one novel")
     return paths
-
-
-def _from_archive(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Stream the plain .txt members, within limits of number and size, without writing to disk."""
-    name, total = show_path(path), 0
-    try:
-        with tarfile.open(path, mode="r|xz") as archive:
-            for number, member in enumerate(archive):
-                total += member.size
-                if number >= MAX_NOVELS or member.size > MAX_NOVEL_BYTES or total > MAX_BYTES:
-                    raise UserError(f"{name}: {show(member.name)}: too many or too large files for novels")
-                if member.isreg() and member.name.endswith(".txt"):
-                    stream = archive.extractfile(member)
-                    assert stream is not None, "a plain file has content"
-                    yield f"{name}: {show(member.name)}", stream.read()
-    except UserError:
-        raise
-    except (tarfile.TarError, lzma.LZMAError, EOFError, OSError, ValueError) as error:
-        raise UserError(f"{name}: not the archive expected ({show(str(error), limit=120)})") from error
 
 
 def _cut(texts: Iterator[tuple[str, bytes]]) -> Novels:

@@ -7,26 +7,24 @@ validation. The recordings lie in the folder ``recordings``, or in ``recordings.
 from __future__ import annotations
 
 import io
-import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Literal
 
+from universal_transformer.data.archive import members
 from universal_transformer.data.download import find
 from universal_transformer.data.example import Frames
 from universal_transformer.data.sound import Sound, decode_sound, log_mel, read_sound
-from universal_transformer.errors import UserError
-from universal_transformer.files import show, show_path
+from universal_transformer.files import show_path
 
 Part = Literal["test", "validation", "train"]
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
 PARTS: Mapping[Part, range] = {"test": range(5), "validation": range(5, 8), "train": range(8, 50)}
 """Numbers of the recordings of a part."""
 FOLDER, ARCHIVE = "recordings", "recordings.tar.xz"
-MOST_BYTES = 2**20  # of one recording; the longest has 37,000
 
 
 @dataclass(frozen=True)
@@ -49,6 +47,7 @@ class Recording:
 
 
 RECORDINGS = tuple(Recording(*named) for named in product(range(10), SPEAKERS, range(50)))
+PATHS = frozenset(recording.path for recording in RECORDINGS)
 
 
 class RecordedFrames:
@@ -75,7 +74,9 @@ class RecordedFrames:
     def _archived(self) -> Mapping[str, bytes]:
         """The recordings in the archive; none where there is a folder of them."""
         archive = self._root / ARCHIVE
-        return dict(_members(archive)) if archive.is_file() and not (self._root / FOLDER).is_dir() else {}
+        if (self._root / FOLDER).is_dir() or not archive.is_file():
+            return {}
+        return dict(members(archive, PATHS.__contains__))
 
 
 def recorded_frames() -> RecordedFrames:
@@ -86,17 +87,3 @@ def recorded_frames() -> RecordedFrames:
 @lru_cache(maxsize=1)
 def _recorded(root: Path) -> RecordedFrames:
     return RecordedFrames(root)
-
-
-def _members(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the recordings of an archive by their paths, each read within a limit of size."""
-    wanted = {recording.path for recording in RECORDINGS}
-    try:
-        with tarfile.open(path, "r:xz") as archive:
-            for member in archive:
-                if member.name in wanted and member.isfile() and member.size <= MOST_BYTES:
-                    stream = archive.extractfile(member)
-                    assert stream is not None, "a plain file has content"
-                    yield member.name, stream.read(MOST_BYTES)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise UserError(f"{show_path(path)}: a damaged archive ({show(str(error))})") from error
