@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from universal_transformer.cli.run_folder import open_run
 from universal_transformer.decoding import DecodingOptions, Sampling, generate
 from universal_transformer.explore.canvas import INK, MUTED, bare, canvas, png, shades
 from universal_transformer.files import write_bytes
 from universal_transformer.rules import Exit
+from universal_transformer.runs.opened import open_run
 from universal_transformer.tasks.pictures import NAMES, PictureCodec
 
 TEMPERATURES = (0.5, 0.8, 1.0)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from universal_transformer.cli.run_folder import open_run
 from universal_transformer.data.recordings import SPEAKERS
 from universal_transformer.decoding import DecodingOptions
 from universal_transformer.decoding.frame_generation import GeneratedFrames, generate_frames
@@ -21,6 +20,7 @@ from universal_transformer.explore.canvas import INK, MUTED, canvas, png
 from universal_transformer.explore.frame_figures import show_frames, show_steps
 from universal_transformer.files import write_bytes
 from universal_transformer.rules import Exit
+from universal_transformer.runs.opened import open_run
 from universal_transformer.tasks.speech import WORDS
 from universal_transformer.tasks.voice import VoiceCodec, prompt
 

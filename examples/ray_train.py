@@ -19,8 +19,8 @@ except ImportError as error:
     raise SystemExit(f"{error}: this example needs Ray Train: pip install 'ray[train]>=2.50'") from error
 
 from universal_transformer.recipes import RECIPES
+from universal_transformer.runs.trainer import train
 from universal_transformer.training.processes import TIMEOUT
-from universal_transformer.training.trainer import train
 from universal_transformer.typed import replaced
 
 

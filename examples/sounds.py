@@ -21,7 +21,7 @@ from universal_transformer import (
 )
 from universal_transformer.decoding import generate_frames
 from universal_transformer.models.components import GenerationConfig, InputsConfig, OutputsConfig
-from universal_transformer.training.frame_loss import frame_loss
+from universal_transformer.training.objective import frame_loss
 
 MELODIES = {"rise": (0, 1, 2, 3, 4), "fall": (4, 3, 2, 1, 0), "jump": (0, 4, 0, 4), "tone": (2, 2, 2)}
 NOTES, FIRST, UPDATES, RATE = 5, 3, 300, 8000

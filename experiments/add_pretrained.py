@@ -23,18 +23,19 @@ from safetensors.torch import load_file, save_file
 
 from universal_transformer import load
 from universal_transformer.cli.models import score_sample
-from universal_transformer.cli.run_folder import load_task, open_run
 from universal_transformer.evaluation.measure import Selection, evaluate
 from universal_transformer.files import from_here, write_bytes, write_json, write_text
-from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of, read_manifest
+from universal_transformer.manifest import MANIFEST, MODEL, encode_manifest, entry_of, read_manifest
 from universal_transformer.models.pretrained import WEIGHTS
 from universal_transformer.pretrained_models import CARD, FOLDER, PAGE
 from universal_transformer.pretrained_models.card import Card, Origin, Sample, Stored, TrainingCode, page, read_card
 from universal_transformer.reproduction.commands import train_command
 from universal_transformer.reproduction.runs import figures_of
-from universal_transformer.training.config import CONFIG, METRICS, MODEL, RunConfig
+from universal_transformer.runs.folder import CONFIG, METRICS
+from universal_transformer.runs.journal import ending, read_metrics
+from universal_transformer.runs.opened import load_task, open_run
+from universal_transformer.training.config import RunConfig
 from universal_transformer.training.provenance import Code
-from universal_transformer.training.tracking import ending, read_metrics
 
 
 @dataclass(frozen=True, kw_only=True)

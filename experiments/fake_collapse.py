@@ -17,10 +17,12 @@ from pathlib import Path
 import torch
 
 from universal_transformer.evaluation.collapse import FAKE, NEGLIGIBLE, fake
+from universal_transformer.manifest import MODEL
 from universal_transformer.registry import build, load_pretrained
-from universal_transformer.training.checkpoint import copy_weights, load_weights
-from universal_transformer.training.config import CONFIG, MODEL, RunConfig
+from universal_transformer.runs.folder import CONFIG
+from universal_transformer.training.config import RunConfig
 from universal_transformer.training.interruption import never
+from universal_transformer.training.selection import copy_weights, load_weights
 from universal_transformer.training.validation import Validation
 from universal_transformer.typed import replaced
 

@@ -46,8 +46,8 @@ from pathlib import Path
 from typing import Any
 
 from universal_transformer.explore.canvas import INK, MUTED, canvas, clean
-from universal_transformer.training.config import METRICS
-from universal_transformer.training.tracking import read_metrics
+from universal_transformer.runs.folder import METRICS
+from universal_transformer.runs.journal import read_metrics
 
 PROJECT = Path(__file__).parents[1]
 UT = Path(sys.executable).with_name("ut")

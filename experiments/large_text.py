@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from universal_transformer.files import write_json
-from universal_transformer.training.config import METRICS
+from universal_transformer.runs.folder import METRICS
 
 WORDS = 20_000
 WORDS_AT_ONCE = 500_000

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from universal_transformer.evaluation.measure import Selection, evaluate
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import load_pretrained
+from universal_transformer.runs.trainer import train
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.provenance import code_in_use
-from universal_transformer.training.trainer import train
 from universal_transformer.typed import replaced
 
 RESULTS = Path(__file__).parents[1] / "results" / "studies" / "learning_rate_schedules"

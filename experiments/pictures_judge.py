@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from universal_transformer.cli.run_folder import open_run
 from universal_transformer.data.handwriting import block_means, load_handwriting
 from universal_transformer.decoding import Sampling
 from universal_transformer.decoding.options import DecodingOptions
@@ -30,10 +29,11 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.files import write_json
 from universal_transformer.rules import Exit
+from universal_transformer.runs.folder import METRICS
+from universal_transformer.runs.journal import read_metrics
+from universal_transformer.runs.opened import open_run
 from universal_transformer.tasks.pictures import FIRST, NAMES, PictureCodec
-from universal_transformer.training.config import METRICS
 from universal_transformer.training.provenance import code_in_use, hardware
-from universal_transformer.training.tracking import read_metrics
 
 Vectors = np.ndarray
 

@@ -16,8 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from universal_transformer.runs.journal import read_metrics
 from universal_transformer.training.provenance import code_in_use
-from universal_transformer.training.tracking import read_metrics
 
 RESULTS = Path(__file__).parents[1] / "results" / "studies" / "post_norm"
 UT = Path(sys.executable).with_name("ut")

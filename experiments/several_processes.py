@@ -25,9 +25,9 @@ from torch.distributed.tensor import DTensor
 
 from universal_transformer.bench.peak_memory import peak_bytes
 from universal_transformer.recipes import RECIPES
+from universal_transformer.runs.trainer import train
 from universal_transformer.training.provenance import hardware
 from universal_transformer.training.run import TrainingRun
-from universal_transformer.training.trainer import train
 from universal_transformer.typed import replaced
 
 PROJECT = Path(__file__).parents[1]
@@ -71,7 +71,7 @@ def measured(folder: Path, mode: str) -> None:
     """Train in one of several processes; the first writes what it counted."""
     marks: dict[int, tuple[float, int]] = {}
     memory: list[int] = []
-    update = TrainingRun._update
+    update = TrainingRun.update
 
     def counting(run: TrainingRun) -> None:
         if run.state.update == LAST:
@@ -81,7 +81,7 @@ def measured(folder: Path, mode: str) -> None:
         if run.state.update in (FIRST, LAST):
             marks[run.state.update] = time.perf_counter(), received()
 
-    TrainingRun._update = counting  # type: ignore[method-assign]
+    TrainingRun.update = counting  # type: ignore[method-assign]
     config = replaced(RECIPES["copy"](), CHANGES | {"training.parallel": mode})
     train(config, folder, quiet=True)
     (began, bytes_before), (ended, bytes_after) = marks[FIRST], marks[LAST]

@@ -21,10 +21,10 @@ from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import load_pretrained
+from universal_transformer.runs.trainer import train
 from universal_transformer.tasks import StoriesData
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.halting_stage import second_stage
-from universal_transformer.training.trainer import train
 from universal_transformer.typed import replaced
 
 STEPS = 6

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from universal_transformer.cli.run_folder import Run, open_run
 from universal_transformer.data.example import Frames
 from universal_transformer.data.griffin_lim import spectral_convergence, waveform
 from universal_transformer.data.recordings import RECORDINGS, SPEAKERS, recorded_frames
@@ -29,11 +28,12 @@ from universal_transformer.data.sound import SPOKEN, encode_wav, log_mel
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.files import write_json
+from universal_transformer.runs.folder import METRICS
+from universal_transformer.runs.journal import read_metrics
+from universal_transformer.runs.opened import Run, open_run
 from universal_transformer.tasks.speech import WORDS, SpeechCodec
 from universal_transformer.tasks.voice import VoiceCodec, VoiceData
-from universal_transformer.training.config import METRICS
 from universal_transformer.training.provenance import code_in_use, hardware
-from universal_transformer.training.tracking import read_metrics
 
 
 def main() -> int:

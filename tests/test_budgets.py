@@ -17,7 +17,7 @@ BUDGETS = {
     "lines of baselines": 571,
     "lines of these packages": 10_151,
     "halting rules outside their homes": 3,
-    "classes over 200 lines": 1,
+    "classes over 200 lines": 0,
     "signatures over 7 parameters": 0,
     "files with private interfaces of torch": 1,
     "frames from the objective to attention": 8,

@@ -19,7 +19,7 @@ from universal_transformer.models.components import VocabularyConfig
 from universal_transformer.models.universal import EncoderDecoder
 from universal_transformer.registry import build, load_pretrained
 from universal_transformer.rules import Exit
-from universal_transformer.training.trainer import train
+from universal_transformer.runs.trainer import train
 
 SOURCE = torch.tensor([[3, 4, 5, 6, 2], [7, 2, 0, 0, 0], [8, 8, 2, 0, 0], [5, 6, 7, 2, 0]])
 TARGET = torch.tensor([[4, 4, 2, 0], [3, 2, 0, 0], [8, 7, 6, 2], [2, 0, 0, 0]])

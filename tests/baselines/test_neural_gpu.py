@@ -17,7 +17,7 @@ from universal_transformer.decoding.generation import check_model
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.registry import load_pretrained
-from universal_transformer.training.trainer import train
+from universal_transformer.runs.trainer import train
 
 SOURCE = torch.tensor([[3, 4, 5, 6], [7, 0, 0, 0], [8, 8, 0, 0], [5, 6, 7, 0]])
 TARGET = torch.tensor([[4, 4, 2, 0, 0], [3, 2, 0, 0, 0], [8, 7, 2, 0, 0], [2, 0, 0, 0, 0]])

@@ -15,7 +15,6 @@ import pytest
 
 from damage import WRONG, at, places
 from universal_transformer.cli import main
-from universal_transformer.cli.run_folder import open_run
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.files import write_json
@@ -23,8 +22,9 @@ from universal_transformer.manifest import MANIFEST
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build, load_pretrained
+from universal_transformer.runs.folder import save_model
+from universal_transformer.runs.opened import open_run
 from universal_transformer.tasks import load_codec
-from universal_transformer.training.folder import save_model
 from universal_transformer.typed import replaced
 
 CASES = int(os.environ.get("CASES", "30"))

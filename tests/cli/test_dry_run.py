@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from configs import config_of, with_fields
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
 from universal_transformer.bench.update_cost import UpdateCost
-from universal_transformer.cli import dry_run, main, run_folder
+from universal_transformer.cli import dry_run, main
 from universal_transformer.cli.dry_run import (
     BatchShape,
     build_on_meta,
@@ -31,6 +31,7 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Call
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
+from universal_transformer.runs import opened
 from universal_transformer.tasks import (
     AgreementData,
     AlgorithmicData,
@@ -172,7 +173,7 @@ def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkey
     monkeypatch.setattr(dry_run, "COUNTED_BATCHES", 1)
     monkeypatch.setattr(dry_run, "EXAMPLES", 256)
     monkeypatch.setattr(dry_run, "measured_updates", lambda *_, **__: (COST, COST))
-    monkeypatch.setattr(run_folder, "load_data", lambda config: loaded(config.data))
+    monkeypatch.setattr(opened, "load_data", lambda config: loaded(config.data))
     data = RECIPES[name]().data
     many = isinstance(data, AlgorithmicData | LearningToExecuteData | SpeechData)
     small = ["--train-examples", "500"] if many else []

@@ -310,12 +310,12 @@ def test_an_interrupted_demo_goes_on(tmp_path, monkeypatch, capsys):
 
     from universal_transformer.cli.fields import override
     from universal_transformer.recipes import RECIPES
-    from universal_transformer.training.trainer import TrainingRun
+    from universal_transformer.training.run import TrainingRun
 
     small = override(RECIPES["stories"](), [*SMALL, *STORIES], prog="ut demo")
     monkeypatch.setitem(RECIPES, "stories", lambda: small)
     monkeypatch.chdir(tmp_path)
-    update = TrainingRun._update
+    update = TrainingRun.update
 
     def interrupted(run):
         update(run)
@@ -323,7 +323,7 @@ def test_an_interrupted_demo_goes_on(tmp_path, monkeypatch, capsys):
             os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patched:
-        patched.setattr(TrainingRun, "_update", interrupted)
+        patched.setattr(TrainingRun, "update", interrupted)
         assert main(["demo"]) == 130
         assert "call ut demo (or make demo) again to continue" in capsys.readouterr().err
         assert main(["demo", "--run", "my demo"]) == 130

@@ -14,9 +14,9 @@ from universal_transformer.cli import main, reproduce
 from universal_transformer.cli.fields import override
 from universal_transformer.recipes import RECIPES
 from universal_transformer.reproduction.runs import Runner
+from universal_transformer.runs import trainer
 from universal_transformer.tasks import StoriesData
 from universal_transformer.tasks.babi import TASK_NAMES
-from universal_transformer.training import trainer
 
 PARTIAL = "task 3: 30 of 10,000 training questions"
 EXCHANGED = "trained on 15 further forms of each question, with names exchanged"
@@ -120,7 +120,7 @@ def test_a_run_is_recorded_with_what_trained_it_last_and_a_change_is_noted(place
 def test_an_interrupted_run_goes_on_from_its_folder(place, capsys, monkeypatch):
     from universal_transformer.training.run import TrainingRun
 
-    update = TrainingRun._update
+    update = TrainingRun.update
 
     def interrupted(run):
         update(run)
@@ -128,7 +128,7 @@ def test_an_interrupted_run_goes_on_from_its_folder(place, capsys, monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingRun, "_update", interrupted)
+        patch.setattr(TrainingRun, "update", interrupted)
         assert main([*COMMAND, "--minutes", "0.02", "--tasks", "1,2"]) == 130
     assert "the same command continues" in capsys.readouterr().err
     assert not (place / "results" / "paper" / "table1.jsonl").exists()
@@ -161,14 +161,14 @@ def test_killed_after_its_first_run_nothing_is_lost_or_doubled(place):
 def test_a_run_that_the_budget_cuts_off_goes_on_with_the_next_call(place, capsys, monkeypatch):
     from universal_transformer.training.run import TrainingRun
 
-    update, updates = TrainingRun._update, []
+    update, updates = TrainingRun.update, []
 
     def slow(run):
         updates.append(run.state.update)
         time.sleep(0.2)
         update(run)
 
-    monkeypatch.setattr(TrainingRun, "_update", slow)
+    monkeypatch.setattr(TrainingRun, "update", slow)
     command = [*COMMAND, "--minutes", "0.08", "--tasks", "1,2"]
     began = time.monotonic()
     assert main([*command, "--budget", "3s"]) == 0

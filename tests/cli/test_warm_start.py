@@ -8,9 +8,9 @@ import torch
 from universal_transformer.cli import main
 from universal_transformer.errors import UserError
 from universal_transformer.registry import load_pretrained
+from universal_transformer.runs.journal import read_metrics
 from universal_transformer.tasks import load_codec
 from universal_transformer.training.config import RunConfig, WarmStart
-from universal_transformer.training.tracking import read_metrics
 from universal_transformer.training.warm_start import copy_matching
 
 SMALL = ["--width", "8", "--filter-width", "8", "--num-heads", "2", "--max-steps", "2", "--minutes", "0", "--quiet"]

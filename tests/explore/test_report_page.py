@@ -17,7 +17,7 @@ from universal_transformer.explore.figures import error_by_group, ponder_by_supp
 from universal_transformer.explore.page import tokens
 from universal_transformer.explore.report_page import render, write_report
 from universal_transformer.explore.story import Story
-from universal_transformer.training.tracking import read_metrics
+from universal_transformer.runs.journal import read_metrics
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 EVIL = '<script>alert("1")</script>&<img src="http://x/y">'

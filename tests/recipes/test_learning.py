@@ -7,7 +7,7 @@ import pytest
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import load_pretrained
-from universal_transformer.training.trainer import train
+from universal_transformer.runs.trainer import train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

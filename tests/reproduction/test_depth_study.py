@@ -16,11 +16,11 @@ from universal_transformer.registry import build
 from universal_transformer.reproduction.depth_study import MAX_STEPS, curves, measure
 from universal_transformer.reproduction.rendering import render
 from universal_transformer.reproduction.tables import TABLES
+from universal_transformer.runs.trainer import train
 from universal_transformer.tasks import StoriesData
 from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.randomness import depth_of
 from universal_transformer.training.run import TrainingRun
-from universal_transformer.training.trainer import train
 
 FEW = StoriesData(train_stories=20, validation_stories=4, test_stories=4)
 
@@ -48,13 +48,13 @@ def test_depths_are_drawn_uniformly_by_seed_and_update():
 
 def test_an_update_goes_as_deep_as_was_drawn_also_after_a_resume(tmp_path, monkeypatch):
     config = small("depth-random", max_updates=8, seed=1)
-    steps, log = [], TrainingRun._log
+    steps, log = [], TrainingRun.log
 
     def keep(session, loss, values, **rest):
         steps.append(values["mean_steps"])
         log(session, loss, values, **rest)
 
-    monkeypatch.setattr(TrainingRun, "_log", keep)
+    monkeypatch.setattr(TrainingRun, "log", keep)
     train(config, tmp_path / "run", quiet=True)
     longer = dataclasses.replace(config, training=dataclasses.replace(config.training, max_updates=16))
     train(longer, tmp_path / "run", resume=True, quiet=True)

@@ -13,7 +13,6 @@ import soundfile
 
 from small_sounds import tone
 from universal_transformer.cli import main
-from universal_transformer.cli.run_folder import open_run
 from universal_transformer.data.example import Example
 from universal_transformer.data.recordings import RECORDINGS, SPEAKERS
 from universal_transformer.data.sound import FLOOR, RATE, SPOKEN, Sound, encode_wav, log_mel
@@ -23,6 +22,7 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import DepthConfig, Sizes
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
+from universal_transformer.runs.opened import open_run
 from universal_transformer.tasks import load_codec, voice
 from universal_transformer.tasks.speech import WORDS, SpeechCodec, scaled
 from universal_transformer.tasks.voice import LONGEST, PAUSE, VoiceCodec, VoiceData, prompt, spoken_frames

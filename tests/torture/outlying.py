@@ -13,10 +13,10 @@ import torch
 
 from torture.outcome import Outcome
 from training import tiny
-from universal_transformer.training import gradient
-from universal_transformer.training.outliers import LEAST, WINDOW, OutlierWatch
-from universal_transformer.training.tracking import read_metrics
-from universal_transformer.training.trainer import train
+from universal_transformer.runs.journal import read_metrics
+from universal_transformer.runs.trainer import train
+from universal_transformer.training import run as training_run
+from universal_transformer.training.watches import LEAST, WINDOW, OutlierWatch
 
 SIGMAS, SPIKE = 6.0, 10.0
 UPDATES = 10_000
@@ -90,15 +90,15 @@ class Seen:
 @contextmanager
 def spiked() -> Iterator[Seen]:
     """Put spikes into the losses of a training run."""
-    compute, seen = gradient.objective, Seen()
+    compute, seen = training_run.objective, Seen()
 
     def objective(model: object, batch: object, **weights: object) -> object:
         loss = compute(model, batch, **weights)  # type: ignore[arg-type]
         own = float(loss.total.detach())
         return dataclasses.replace(loss, total=loss.total + torch.tensor(seen.next(own) - own))
 
-    gradient.objective = objective  # type: ignore[assignment]
+    training_run.objective = objective  # type: ignore[assignment]
     try:
         yield seen
     finally:
-        gradient.objective = compute
+        training_run.objective = compute

@@ -19,9 +19,9 @@ from torture.tiny_runs import BAD, PRECISIONS, SEEDS, stopped
 from training import tiny
 from training.data_parallel import config_of
 from universal_transformer.errors import UserError
-from universal_transformer.training import outliers
+from universal_transformer.runs.trainer import train
+from universal_transformer.training import watches
 from universal_transformer.training.run import TrainingRun
-from universal_transformer.training.trainer import train
 
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 LAST = RANK == SIZE - 1
@@ -29,7 +29,7 @@ LAST = RANK == SIZE - 1
 
 def lost(folder: Path, how: str) -> None:
     """Train, and lose the last process."""
-    update = TrainingRun._update
+    update = TrainingRun.update
 
     def interrupted(run: TrainingRun) -> None:
         if run.state.update == 2 and LAST:
@@ -39,7 +39,7 @@ def lost(folder: Path, how: str) -> None:
             os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[how])
         update(run)
 
-    TrainingRun._update = interrupted  # type: ignore[method-assign]
+    TrainingRun.update = interrupted  # type: ignore[method-assign]
     try:
         train(config_of("act", {"training.save_minutes": 1e-9}), folder / "run", quiet=True)
     except UserError as error:
@@ -48,8 +48,8 @@ def lost(folder: Path, how: str) -> None:
 
 def samples(folder: Path, updates: int) -> None:
     """Train to an update; write which examples of each update this process computed."""
-    outliers.LEAST = 5  # so that updates are left out in a short run
-    update = TrainingRun._update
+    watches.LEAST = 5  # so that updates are left out in a short run
+    update = TrainingRun.update
     with (folder / f"samples-{RANK}").open("a") as file:
 
         def noted(run: TrainingRun) -> None:
@@ -58,7 +58,7 @@ def samples(folder: Path, updates: int) -> None:
             file.write(json.dumps({"update": run.state.update + 1, "batch": run.batches.index, "samples": own}) + "\n")
             update(run)
 
-        TrainingRun._update = noted  # type: ignore[method-assign]
+        TrainingRun.update = noted  # type: ignore[method-assign]
         config = config_of("passes", {"training.max_updates": updates, "training.skip_outliers": 2.0})
         train(config, folder / "run", resume=(folder / "run" / "config.json").exists(), quiet=True)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from torture.children import Ended, Running, command, start
 from training import tiny
 from universal_transformer.cli import main
-from universal_transformer.training.tracking import read_metrics
+from universal_transformer.runs.journal import read_metrics
 
 RECIPE = "copy"
 SETTINGS = {

@@ -20,7 +20,7 @@ LAWS: dict[str, tuple[str, str, int]] = {
     "cached is uncached": ("nn/test_cache.py", "piece_by_piece or ragged", 16),
     "compacted is masked": ("execution/test_compaction.py", "test_compact_is_masked", 248),
     "tied is untied with copies": ("nn/test_recurrence.py", "tied_is_untied", 2),
-    "n updates and n more are 2n": ("training/test_trainer.py", "n_updates_and_n_more", 9),
+    "n updates and n more are 2n": ("runs/test_trainer.py", "n_updates_and_n_more", 9),
     "beam is brute force": ("decoding/test_beam.py", "as_wide_as_the_space", 12),
     "gradients are finite differences": ("nn/test_gradients.py", "finite_differences", 13),
 }

@@ -1,7 +1,7 @@
 """A tenth of the figures of reliability, with the same seeds; and faults that the counting must notice.
 
 The others, which are slow here, have tests of their own: T4 and T5 `training/test_processes.py`, F4
-`data/test_download.py`, N2 `training/test_outliers.py`, N3 and N4 `training/test_trainer.py`, N5
+`data/test_download.py`, N2 `training/test_watches.py`, N3 and N4 `runs/test_trainer.py`, N5
 `nn/test_compiled.py`, N6 the laws.
 """
 

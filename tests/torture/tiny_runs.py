@@ -17,11 +17,11 @@ from torture.outcome import Outcome
 from training import tiny
 from universal_transformer.data.batch import collate
 from universal_transformer.registry import load_pretrained
-from universal_transformer.training import gradient
+from universal_transformer.runs.trainer import train
+from universal_transformer.training import run as training_run
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.objective import inputs_of
 from universal_transformer.training.optimizer import NonFiniteError
-from universal_transformer.training.trainer import train
 
 BAD = {"NaN": math.nan, "Inf": math.inf}
 PRECISIONS = ("float32", "bfloat16")
@@ -38,7 +38,7 @@ UPDATES = 600
 @contextmanager
 def poisoned(place: str, value: float, *, seed: int, update: int, seen: dict[str, Any]) -> Iterator[None]:
     """Put a value into the loss of an update, or into the gradient of one parameter; `seen` gets weights and name."""
-    compute, made = gradient.objective, 0
+    compute, made = training_run.objective, 0
 
     def objective(model, batch, **weights):
         nonlocal made
@@ -54,11 +54,11 @@ def poisoned(place: str, value: float, *, seed: int, update: int, seen: dict[str
         dict(model.named_parameters())[chosen].register_hook(lambda found: torch.full_like(found, value))
         return loss
 
-    gradient.objective = objective
+    training_run.objective = objective
     try:
         yield
     finally:
-        gradient.objective = compute
+        training_run.objective = compute
 
 
 def refused(share: float, folder: Path) -> Outcome:

@@ -17,9 +17,9 @@ from torch.distributed.tensor import DTensor
 
 from universal_transformer.errors import UserError
 from universal_transformer.recipes import RECIPES
+from universal_transformer.runs.trainer import train
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.run import TrainingRun
-from universal_transformer.training.trainer import train
 from universal_transformer.typed import replaced
 
 SMALL = {
@@ -100,7 +100,7 @@ def main(folder: Path, what: str) -> None:
 @contextlib.contextmanager
 def counted(path: Path) -> Iterator[None]:
     """Write how many numbers of the optimizer's state this process has in the middle of a run in shards."""
-    update = TrainingRun._update
+    update = TrainingRun.update
 
     def counting(run: TrainingRun) -> None:
         update(run)
@@ -109,23 +109,23 @@ def counted(path: Path) -> Iterator[None]:
             local = [moment.to_local() if isinstance(moment, DTensor) else moment for moment in moments]
             path.write_text(json.dumps({"here": sum(map(torch.numel, local)), "all": sum(map(torch.numel, moments))}))
 
-    TrainingRun._update = counting  # type: ignore[method-assign]
+    TrainingRun.update = counting  # type: ignore[method-assign]
     try:
         yield
     finally:
-        TrainingRun._update = update  # type: ignore[method-assign]
+        TrainingRun.update = update  # type: ignore[method-assign]
 
 
 def send(number: signal.Signals) -> None:
     """Send a signal to the last process before its third update."""
-    update = TrainingRun._update
+    update = TrainingRun.update
 
     def interrupted(run: TrainingRun) -> None:
         if run.state.update == 2 and run.processes.rank == run.processes.size - 1:
             os.kill(os.getpid(), number)
         update(run)
 
-    TrainingRun._update = interrupted  # type: ignore[method-assign]
+    TrainingRun.update = interrupted  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

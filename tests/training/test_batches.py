@@ -11,13 +11,13 @@ from configs import config_of
 from universal_transformer.data import sampler
 from universal_transformer.data.example import Example, sizes
 from universal_transformer.errors import UserError
+from universal_transformer.runs.journal import read_metrics
+from universal_transformer.runs.origin import data_digest
+from universal_transformer.runs.trainer import train
 from universal_transformer.tasks import TextData
 from universal_transformer.tasks.lazy import MappedExamples
 from universal_transformer.training.batches import TrainingBatches
 from universal_transformer.training.processes import Processes
-from universal_transformer.training.recorded_data import data_digest
-from universal_transformer.training.tracking import read_metrics
-from universal_transformer.training.trainer import train
 from universal_transformer.typed import replaced
 
 from . import tiny

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from universal_transformer.nn.trace import Trace
-from universal_transformer.training.collapse_watch import COLLAPSE_LOOKS, COLLAPSE_UPDATES, CollapseWatch
+from universal_transformer.training.watches import COLLAPSE_LOOKS, COLLAPSE_UPDATES, CollapseWatch
 
 
 def trace(steps, *, halting=True):

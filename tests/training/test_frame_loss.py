@@ -15,8 +15,7 @@ from universal_transformer.nn.config import DepthConfig, HaltingConfig, StepConf
 from universal_transformer.registry import build
 from universal_transformer.training.batches import Part
 from universal_transformer.training.counts import counts_of
-from universal_transformer.training.frame_loss import STOP_WEIGHT, frame_loss
-from universal_transformer.training.objective import objective
+from universal_transformer.training.objective import STOP_WEIGHT, frame_loss, objective
 from universal_transformer.training.processes import ALONE
 
 FEATURES, STRIDE = 4, 3

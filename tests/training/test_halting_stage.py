@@ -16,13 +16,13 @@ from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.pretrained_models import find
 from universal_transformer.registry import load_pretrained
 from universal_transformer.reproduction.commands import train_command
+from universal_transformer.runs.journal import read_metrics
+from universal_transformer.runs.trainer import train
 from universal_transformer.tasks import StoriesData
-from universal_transformer.training import collapse_watch, gradient, warm_start
 from universal_transformer.training import run as training_run
+from universal_transformer.training import warm_start, watches
 from universal_transformer.training.config import RunConfig, TrainingConfig
 from universal_transformer.training.halting_stage import halting_model, second_stage
-from universal_transformer.training.tracking import read_metrics
-from universal_transformer.training.trainer import train
 from universal_transformer.typed import replaced
 
 from . import tiny
@@ -94,12 +94,14 @@ def test_the_unit_alone_is_trained_and_without_a_stop_the_model_is_that_of_the_f
 def test_weights_that_stay_as_they_are_see_no_dropout_and_nothing_halts(staged, monkeypatch):
     seen = []
 
-    def backward(model, *parts, **options):
-        seen.append(model.training)
-        return gradient.backward(model, *parts, **options)
+    objective = training_run.objective
 
-    monkeypatch.setattr(training_run, "backward", backward)
-    monkeypatch.setattr(collapse_watch, "COLLAPSE_UPDATES", 2)
+    def seeing(model, *batch, **options):
+        seen.append(model.training)
+        return objective(model, *batch, **options)
+
+    monkeypatch.setattr(training_run, "objective", seeing)
+    monkeypatch.setattr(watches, "COLLAPSE_UPDATES", 2)
     _, second, _ = staged("classifier", updates=4)
     assert seen == [True] * 4 + [False] * 4
     warned = [line["text"] for line in read_metrics(second / "metrics.jsonl") if line["event"] == "warning"]

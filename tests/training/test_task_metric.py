@@ -13,11 +13,11 @@ from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.measure import Selection, evaluate
 from universal_transformer.registry import load_pretrained
+from universal_transformer.runs.journal import read_metrics
+from universal_transformer.runs.trainer import train
 from universal_transformer.training import batches as training_batches
 from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.task_metric import TaskMetric
-from universal_transformer.training.tracking import read_metrics
-from universal_transformer.training.trainer import train
 from universal_transformer.training.validation import Score
 
 from . import tiny

@@ -1,18 +1,13 @@
 """Ways of training in which the depth of a model is the point."""
 
-import dataclasses
-
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.errors import UserError
-from universal_transformer.registry import load_pretrained
-from universal_transformer.training.checkpoint import _load
-from universal_transformer.training.state import Snapshot
-from universal_transformer.training.tracking import read_metrics
-from universal_transformer.training.trainer import train
+from universal_transformer.runs.journal import read_metrics
+from universal_transformer.runs.trainer import train
 
 from . import tiny
 
@@ -55,15 +50,3 @@ def test_a_run_with_a_running_mean_continues_bit_for_bit(tmp_path):
         assert lines, "the running mean was not validated"
     assert all(torch.equal(ends["whole"][part], ends["halves"][part]) for part in ends["whole"])
     assert tiny.losses(tmp_path / "whole") == tiny.losses(tmp_path / "halves")
-
-
-def test_a_checkpoint_without_the_running_mean_that_it_should_hold_is_refused(tmp_path):
-    config = tiny.run_config(max_updates=4, ema_decay=0.5)
-    train(config, tmp_path / "run", task=tiny.task(), quiet=True)
-    newest = sorted((tmp_path / "run" / "checkpoints").iterdir())[-1]
-    snapshot = Snapshot.from_checkpoint(_load(newest), name=newest.name)
-    model = load_pretrained(tmp_path / "run" / "model")
-    snapshot.check_tensors(model)
-    without = {part: found for part, found in snapshot.tensors.items() if part != "ema"}
-    with pytest.raises(UserError, match=r"ema: .* or none where it does"):
-        dataclasses.replace(snapshot, tensors=without).check_tensors(model)

@@ -6,17 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from configs import config_of
 from universal_transformer.data.example import Example
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.registry import build
+from universal_transformer.runs.journal import read_metrics
 from universal_transformer.tasks import StoriesData
 from universal_transformer.tasks.task import Task
 from universal_transformer.training.config import RunConfig, TrainingConfig
-from universal_transformer.training.run import TrainingRun
-from universal_transformer.training.tracking import display, read_metrics
 
 ARCHITECTURES = ("classifier", "encoder_decoder", "language_model", "tagger")
 VOCABULARY = 9
@@ -100,15 +96,3 @@ def losses(folder: Path) -> list[tuple[int, str, str]]:
     """Update, loss and gradient norm of every update, to the last bit."""
     lines = [line for line in read_metrics(folder / "metrics.jsonl") if line["event"] == "update"]
     return [(line["update"], line["loss"].hex(), line["gradient_norm"].hex()) for line in lines]
-
-
-def training_run(folder: Path, config: RunConfig, task: Task) -> TrainingRun:
-    """A run in `folder` that was not started, to read its checkpoints with."""
-    return TrainingRun(
-        config,
-        folder=folder,
-        task=task,
-        model=build(task.configure(config.model)),
-        device=torch.device("cpu"),
-        shown=display(quiet=True, unit="tokens"),
-    )

@@ -24,8 +24,8 @@ from universal_transformer.cli.arguments import (
 from universal_transformer.cli.own_tests import OwnTests
 from universal_transformer.errors import UserError
 from universal_transformer.files import refuse_link, show_path
+from universal_transformer.manifest import MODEL
 from universal_transformer.pretrained_models import find, is_pretrained
-from universal_transformer.training.config import MODEL
 
 if TYPE_CHECKING:
     from universal_transformer.evaluation.calibration import Calibration
@@ -44,11 +44,11 @@ def run(arguments: list[str]) -> int:
             "calibrate the copy"
         )
     from universal_transformer.cli.evaluate import open_with_task, progress_bar
-    from universal_transformer.cli.run_folder import read_config
     from universal_transformer.evaluation.calibration import CALIBRATION, Goal, percent, weights_of
     from universal_transformer.evaluation.depth_curves import calibrate
     from universal_transformer.evaluation.measure import Selection
     from universal_transformer.evaluation.settings import DepthRule
+    from universal_transformer.runs.opened import read_config
     from universal_transformer.typed import typed
 
     rule = None if options.rule is None else typed(options.rule, DepthRule, where="--rule")

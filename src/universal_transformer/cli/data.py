@@ -107,8 +107,8 @@ def _check_recipe(name: str, fields: list[str]) -> int:
     """Load the data of a recipe as its training does, and print what they look like; nothing is trained or written."""
     from universal_transformer.cli.data_lines import data_lines
     from universal_transformer.cli.fields import override, print_help
-    from universal_transformer.cli.run_folder import load_data
     from universal_transformer.recipes import RECIPES
+    from universal_transformer.runs.opened import load_data
 
     if any(token in ("-h", "--help") for token in fields):
         print_help(RECIPES[name](), prog=f"ut data check {name}", description=_check_recipe.__doc__ or "")

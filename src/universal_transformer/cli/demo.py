@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from universal_transformer.cli.arguments import INTERRUPTED, Parser, note
 from universal_transformer.errors import UserError
 from universal_transformer.files import quoted
-from universal_transformer.training.config import CONFIG
+from universal_transformer.runs.folder import CONFIG
 
 if TYPE_CHECKING:
     from universal_transformer.evaluation.report import Report
@@ -39,9 +39,9 @@ def run(arguments: list[str]) -> int:
 
 def _train(folder: Path) -> bool:
     """Train to the end of the recipe; return False if interrupted."""
-    from universal_transformer.cli.run_folder import is_finished, read_config
     from universal_transformer.cli.train import start
     from universal_transformer.recipes import RECIPES
+    from universal_transformer.runs.opened import is_finished, read_config
 
     resume = (folder / CONFIG).is_file()
     config = read_config(folder) if resume else RECIPES[RECIPE]()

@@ -139,7 +139,7 @@ class Estimate:
 def estimate(config: RunConfig) -> Estimate:
     """Load the data, count operations on a model without memory, measure a few updates of a real one."""
     from universal_transformer.cli.data_lines import data_lines
-    from universal_transformer.cli.run_folder import load_data
+    from universal_transformer.runs.opened import load_data
 
     task, training = load_data(config), config.training
     configured = task.configure(config.model)

@@ -30,16 +30,17 @@ from universal_transformer.cli.arguments import (
 from universal_transformer.cli.own_tests import OwnTests, load_own_tests
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
+from universal_transformer.manifest import MODEL
 from universal_transformer.models.generated import LENGTH_PENALTY
 from universal_transformer.pretrained_models import find
-from universal_transformer.training.config import BASELINE, METRICS, MODEL
+from universal_transformer.runs.folder import BASELINE, METRICS
 
 if TYPE_CHECKING:
     import argparse
 
-    from universal_transformer.cli.run_folder import Run
     from universal_transformer.evaluation.measure import Progress
     from universal_transformer.evaluation.report import Report
+    from universal_transformer.runs.opened import Run
     from universal_transformer.tasks.task import Task, TaskData
 
 
@@ -138,7 +139,7 @@ def open_with_task(
 
     `validation_size` replaces the number of validation examples that a task draws.
     """
-    from universal_transformer.cli.run_folder import load_task, open_run
+    from universal_transformer.runs.opened import load_task, open_run
     from universal_transformer.tasks.task import with_validation_size
 
     run = open_run(folder, device=device, halting_execution=halting_execution)
@@ -234,7 +235,7 @@ def _check_record(file: str | None, folder: Path) -> None:
             "leave --record out"
         )
     if (folder / METRICS).is_file():
-        from universal_transformer.training.tracking import read_metrics
+        from universal_transformer.runs.journal import read_metrics
 
         read_metrics(folder / METRICS)
 

@@ -11,8 +11,8 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import refuse_link, show_path, write_json
 
 if TYPE_CHECKING:
-    from universal_transformer.cli.run_folder import Run
     from universal_transformer.interop.graph import Comparison, Exportable
+    from universal_transformer.runs.opened import Run
 
 FILES = {"onnx": "model.onnx", "torch": "model.pt2"}
 """Format -> name of the file of the model."""
@@ -27,9 +27,9 @@ def run(arguments: list[str]) -> int:
     folder = Path(options.run)
     target = Path(options.out) if options.out else folder / "export" / options.format
     _check_target(target, ours=not options.out)
-    from universal_transformer.cli.run_folder import open_run
     from universal_transformer.evaluation.calibration import CALIBRATION
     from universal_transformer.interop.graph import Exportable
+    from universal_transformer.runs.opened import open_run
 
     run = open_run(folder)
     if (folder / CALIBRATION).is_file():
@@ -102,10 +102,9 @@ def _write(folder: Path, run: Run, model: Exportable, *, format: str) -> str:  #
 def _description(run: Run, model: Exportable, found: Comparison, *, format: str) -> dict[str, Any]:  # noqa: A002
     """Return what a program that runs the exported model must know."""
     from universal_transformer.interop.graph import OPSET
-    from universal_transformer.manifest import entry_of
+    from universal_transformer.manifest import MODEL, entry_of
     from universal_transformer.models.pretrained import WEIGHTS
     from universal_transformer.rules.choices import stops_at
-    from universal_transformer.training.config import MODEL
     from universal_transformer.training.provenance import versions
 
     config, sides = model.config, {"source": "encoder", "target": "decoder"}

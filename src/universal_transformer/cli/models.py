@@ -46,9 +46,9 @@ def parser() -> Parser:
 
 def score_sample(folder: Path, sample: Sample) -> Figures:
     """Return what the pretrained model in `folder` scores on a sample of its test."""
-    from universal_transformer.cli.run_folder import load_task, open_run
     from universal_transformer.evaluation.measure import Selection, evaluate
     from universal_transformer.reproduction.runs import figures_of
+    from universal_transformer.runs.opened import load_task, open_run
     from universal_transformer.training.config import RunConfig
 
     run = open_run(folder)

@@ -12,7 +12,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import show, show_path
 
 if TYPE_CHECKING:
-    from universal_transformer.cli.run_folder import Run
+    from universal_transformer.runs.opened import Run
     from universal_transformer.tasks.task import Task
 
 
@@ -47,7 +47,7 @@ class OwnTests:
 
 def load_own_tests(run: Run, own: OwnTests) -> Task:
     """Load the test files as test sets of the task of a run."""
-    from universal_transformer.cli.run_folder import load_task
+    from universal_transformer.runs.opened import load_task
     from universal_transformer.tasks import task_name
 
     data, files = run.config.data, own.named()

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from universal_transformer.cli.arguments import DATA_DIR, RUN, Parser, data_dir, note, say, whole
 from universal_transformer.files import quoted
 from universal_transformer.pretrained_models import find
-from universal_transformer.training.config import METRICS, REPORT
+from universal_transformer.runs.folder import METRICS, REPORT
 
 if TYPE_CHECKING:
-    from universal_transformer.cli.run_folder import Run
     from universal_transformer.evaluation.report import Report
+    from universal_transformer.runs.opened import Run
     from universal_transformer.tasks.task import Task
 
 
@@ -64,7 +64,7 @@ def draw(run: Run, task: Task, report: Report, *, count: int = 1) -> Path:
 
 def metrics_of(run: Run) -> list[dict[str, Any]]:
     """Return the metrics of the training of a run; none for a run without them."""
-    from universal_transformer.training.tracking import read_metrics
+    from universal_transformer.runs.journal import read_metrics
 
     path = run.folder / METRICS
     return read_metrics(path) if path.is_file() else []

@@ -27,7 +27,7 @@ from universal_transformer.cli.arguments import (
 )
 from universal_transformer.errors import UserError
 from universal_transformer.files import one_line, show
-from universal_transformer.training.config import MODEL
+from universal_transformer.manifest import MODEL
 
 if TYPE_CHECKING:
     from universal_transformer.data.example import Example
@@ -56,12 +56,12 @@ def run(arguments: list[str]) -> int:
     stdin = options.files in ([], ["-"])
     if stdin and sys.stdin is None:
         raise UserError("standard input is closed; give lines to predict from on standard input, or name a file")
-    from universal_transformer.cli.run_folder import open_run
     from universal_transformer.decoding import Sampling
     from universal_transformer.decoding.options import DecodingOptions
     from universal_transformer.evaluation.calibration import calibrated, written_freely
     from universal_transformer.evaluation.prediction import predict
     from universal_transformer.rules import Exit
+    from universal_transformer.runs.opened import open_run
 
     inference = DecodingOptions(
         **search_of(options),

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from universal_transformer.cli.run_folder import Run
     from universal_transformer.evaluation.report import Report
+    from universal_transformer.runs.opened import Run
 
 
 def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> None:
@@ -19,9 +19,9 @@ def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> Non
     from universal_transformer.files import from_here, write_json
     from universal_transformer.recipes import RECIPES
     from universal_transformer.reproduction.commands import train_command
-    from universal_transformer.training.config import METRICS
+    from universal_transformer.runs.folder import METRICS
+    from universal_transformer.runs.journal import read_metrics
     from universal_transformer.training.provenance import code_in_use, hardware
-    from universal_transformer.training.tracking import read_metrics
 
     lines, code = read_metrics(run.folder / METRICS), code_in_use()
     started = {name: value for name, value in _last(lines, "start").items() if name != "folder"}

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from universal_transformer.cli.arguments import INTERRUPTED, data_dir, first_alone_speaks, is_first, note, say, take
-from universal_transformer.cli.run_folder import is_finished, load_data, open_run, read_config, with_found_files
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import quoted, show_path
 from universal_transformer.pretrained_models import find
-from universal_transformer.training.config import CONFIG
+from universal_transformer.runs.folder import CONFIG
+from universal_transformer.runs.opened import is_finished, load_data, open_run, read_config, with_found_files
 
 if TYPE_CHECKING:
+    from universal_transformer.runs.trainer import TrainingResult
     from universal_transformer.tasks.task import Task
     from universal_transformer.training.config import RunConfig
-    from universal_transformer.training.trainer import TrainingResult
 
 VALUES = ("--run", "--resume", "--from", "--stage", "--data-dir")
 FLAGS = ("--dry-run", "--quiet")
@@ -154,7 +154,7 @@ def _resume(rest: list[str], taken: dict[str, str | None], *, accepted: list[str
 
 
 def _train(config: RunConfig, folder: Path, *, resume: bool, quiet: bool, accepted: Sequence[str] = ()) -> int:
-    from universal_transformer.training.folder import check_usable
+    from universal_transformer.runs.resume import check_usable
 
     if is_first() or resume:  # before the data are loaded, which may take long
         check_usable(folder, config, resume=resume, accepted=accepted)
@@ -194,14 +194,14 @@ def start(
         say(f"{task.name}: {', '.join(counts)}")
         say("\n".join([*data_lines(task), f"run folder: {folder}"]))
         sys.stdout.flush()
-    from universal_transformer.training.trainer import train
+    from universal_transformer.runs.trainer import train
 
     return train(config, folder, task=task, resume=resume, quiet=quiet, accept_changes=accepted)
 
 
 def _result_lines(result: TrainingResult) -> list[str]:
     """Return the result of a finished run as lines."""
-    from universal_transformer.training.tracking import steps_text
+    from universal_transformer.training.display import steps_text
 
     lines = [f"{result.updates:,} updates in {result.seconds / 60:.1f} minutes; {result.chosen} weights kept"]
     if result.score is not None:

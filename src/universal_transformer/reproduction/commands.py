@@ -10,8 +10,10 @@ from typing import Any
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import from_here, show
+from universal_transformer.manifest import MODEL
 from universal_transformer.recipes import RECIPES
-from universal_transformer.training.config import CONFIG, MODEL, RunConfig
+from universal_transformer.runs.folder import CONFIG
+from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import leaves
 
 

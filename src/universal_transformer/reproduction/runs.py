@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
+from universal_transformer.manifest import MODEL
 from universal_transformer.reproduction.commands import train_command
 from universal_transformer.reproduction.definition import ResultTable
 from universal_transformer.reproduction.results import Figures, Key, Result, Say
-from universal_transformer.training.config import CONFIG, METRICS, MODEL, REPORT, RunConfig
+from universal_transformer.runs.folder import CONFIG, METRICS, REPORT
+from universal_transformer.training.config import RunConfig
 from universal_transformer.training.provenance import Code, code_in_use, hardware
 
 if TYPE_CHECKING:
@@ -90,9 +92,9 @@ class Runner:
 
     def make(self, run: PlannedRun, *, task: Task) -> Result:
         """Train a run or continue it, and measure it; raise Unfinished when a signal or the time stops it."""
-        from universal_transformer.training.folder import check_usable
-        from universal_transformer.training.tracking import ending
-        from universal_transformer.training.trainer import train
+        from universal_transformer.runs.journal import ending
+        from universal_transformer.runs.resume import check_usable
+        from universal_transformer.runs.trainer import train
 
         folder = self.folder(run)
         resume = (folder / CONFIG).is_file()
@@ -110,7 +112,7 @@ class Runner:
         from universal_transformer.evaluation.measure import evaluate
         from universal_transformer.evaluation.report import Side
         from universal_transformer.registry import load_pretrained
-        from universal_transformer.training.tracking import ending, read_metrics
+        from universal_transformer.runs.journal import ending, read_metrics
 
         def watch(_done: int, _total: int) -> None:
             if self.rest <= 0:

@@ -1,6 +1,6 @@
-"""Training: a run configuration and a task give a run folder with a trained model in it.
+"""Training: updates, validations and the choice of weights. Nothing here reads or writes a file of a run.
 
 `config` holds the configuration of a run, `objective` its loss, `optimizer` Adam and the schedules; `validation` scores
-the model, `checkpoint` and `folder` save the run, `tracking` shows its progress, `run` makes the updates, `trainer`
-combines the parts. Nothing is imported here, so that configurations can be created and printed without torch.
+the model, `selection` keeps the weights that a run may end with, `display` shows its progress, and `run` is the loop.
+Nothing is imported here, so that configurations can be created and printed without torch.
 """

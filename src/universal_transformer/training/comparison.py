@@ -1,4 +1,4 @@
-"""Validation scores as text, compared with that of answers that need no model."""
+"""Validation scores, compared with that of answers that need no model."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from universal_transformer.evaluation.trivial import TrivialBaseline, target_cla
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.model import Model
 from universal_transformer.tasks.task import Task
-from universal_transformer.training.score_text import metric_text
 from universal_transformer.training.task_metric import TaskMetric
-from universal_transformer.training.tracking import steps_text
 from universal_transformer.training.validation import Score
 
 JUDGED = ("cross_entropy", "error")
@@ -22,9 +20,8 @@ class BaselineComparison:
     """The baseline of a task, learned from its training examples, and its score on the validation examples."""
 
     def __init__(self, task: Task, model: Model, *, metric: TaskMetric | None) -> None:
-        self.task = task
+        self.task, self.model = task, model
         self.classes = model.config.architecture in ENCODERS
-        self.unit = "frame" if model.writes == "frames" else "token"
         self.baseline = TrivialBaseline.learn(task.train, model.config)
         self.score = trivial_score(self.baseline, task.validation, metric=metric)
 
@@ -32,28 +29,23 @@ class BaselineComparison:
         """Return the score of the baseline by the names of metrics; empty without validation examples."""
         return {} if self.score is None else {f"baseline_{name}": getattr(self.score, name) for name in JUDGED}
 
-    def text(self, score: Score) -> str:
-        """Return a score as text."""
-        measure = f"error {score.error:.2%}" if self.classes else f"loss {score.cross_entropy:.4f} a {self.unit}"
-        return " · ".join([measure, *metric_text(score), *steps_text(score.steps)])
-
     def baseline_text(self) -> str:
         """Return how the baseline answers, and its score; empty without validation examples."""
         if self.score is None:
             return ""
         if self.score.metric:
             how = self.baseline.describe(metric=self.task.metric, codec=self.task.codec)
-            return f"baseline ({how}) {metric_text(self.score)[0]}"
+            return f"baseline ({how}) {self.score.metric_text()[0]}"
         how = "most frequent class" if self.classes else "frequency of each token"
         if self.baseline.neighbours is not None:
             how = "four neighbours of each pixel"
-        return f"baseline ({how}) {self.text(self.score)}"
+        return f"baseline ({how}) {self.score.text(self.model)}"
 
     def warning(self, score: Score) -> str:
         """Return a warning if `score` is not better than that of the baseline, otherwise an empty text."""
         if self.score is None or score.rank(classes=self.classes)[0] < self.score.rank(classes=self.classes)[0]:
             return ""
-        return f"validation {self.text(score)} is not better than the {self.baseline_text()}"
+        return f"validation {score.text(self.model)} is not better than the {self.baseline_text()}"
 
 
 def trivial_score(baseline: TrivialBaseline, examples: Sequence[Example], *, metric: TaskMetric | None) -> Score | None:

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json
 from universal_transformer.kinds import AnyModelConfig, config_from_dict
-from universal_transformer.manifest import MODEL as MODEL  # named here too, with the other parts of a run
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks import TASKS, TaskData, task_name
 from universal_transformer.typed import (
@@ -25,14 +24,6 @@ from universal_transformer.typed import (
     listed,
     typed,
 )
-
-CONFIG = "config.json"
-METRICS = "metrics.jsonl"
-CHECKPOINTS = "checkpoints"
-REPORT = "report.json"
-HELD_OUT = "held_out"
-BASELINE = "baseline.json"
-"""What the files and folders of a run are called."""
 
 MOST_SELECTED = 200
 MAX_SEED = 2**63 - 1
@@ -132,38 +123,6 @@ class TrainingConfig:
             )
         if not self.minutes and not self.max_updates:
             raise UserError("training.minutes and training.max_updates are both 0: give one (or both) a limit")
-
-
-LIMITS = ("minutes", "max_updates", "patience", "save_minutes", "log_every", "tensorboard")
-"""Fields of `TrainingConfig` that may change when a run continues. Cosine and linear schedules and `halting_delay`
-depend on the length of the run: they jump to their values in a run of the new length. A resume warns of it.
-"""
-ACCEPTABLE = tuple(
-    f"training.{field}"
-    for field in (
-        "learning_rate",
-        "schedule",
-        "warmup_updates",
-        "betas",
-        "epsilon",
-        "weight_decay",
-        "clip_norm",
-        "skip_outliers",
-        "label_smoothing",
-        "ponder_weight",
-        "ponder_warmup_updates",
-        "validate_every",
-        "precision",
-        "threads",
-        "accumulate",
-        "parallel",
-        "device",
-        "compile",
-    )
-)
-"""Fields that may change deliberately when a run continues (``--accept-change training.learning_rate``): those that
-no weight, state of Adam or place in the data depends on.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from universal_transformer.models.model import Model
 from universal_transformer.nn.halting import ACT
 from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.optimizer import fraction_done
@@ -25,6 +26,15 @@ def ponder_weight(config: TrainingConfig, *, update: int, seconds: float) -> flo
     if halting_delayed(config, update=update, seconds=seconds):
         return 0.0
     return config.ponder_weight * min(1.0, update / max(1, config.ponder_warmup_updates))
+
+
+def decides(model: Model, config: TrainingConfig) -> bool:
+    """Return whether the steps of an update are those that halting decided on, of the same cap as in other updates.
+
+    At random depth the cap differs from update to update. Where the unit is fitted alone, and where the loss is an
+    expectation over steps (rule ponder), all positions make all steps.
+    """
+    return config.stage == "all" and config.depth == "fixed" and not model.config.expects_loss
 
 
 @torch.no_grad()

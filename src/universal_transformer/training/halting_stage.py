@@ -16,11 +16,12 @@ from typing import Any
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_json, show_path
 from universal_transformer.kinds import AnyModelConfig, config_from_dict
+from universal_transformer.manifest import MODEL
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.rules.choices import choices_of
-from universal_transformer.training.config import CONFIG, MODEL, RunConfig, TrainingConfig
+from universal_transformer.training.config import RunConfig, TrainingConfig
 from universal_transformer.training.warm_start import warm_start_of
 from universal_transformer.typed import listed, replaced
 
@@ -46,7 +47,7 @@ def second_stage(config: RunConfig, run: Path) -> RunConfig:
 
     UserError for a model that cannot have one.
     """
-    path = run / MODEL / CONFIG
+    path = run / MODEL / "config.json"
     trained = config_from_dict(read_json(path), where=show_path(path))
     return dataclasses.replace(
         config,

@@ -27,11 +27,6 @@ class StopRequest:
         return self.signal or "its deadline"
 
 
-def never() -> bool:
-    """No stop is asked for."""
-    return False
-
-
 @contextmanager
 def stop_on_signals(*, deadline: float = math.inf) -> Iterator[StopRequest]:
     """Turn SIGINT and SIGTERM into a StopRequest while inside (in the main thread, where signals arrive).

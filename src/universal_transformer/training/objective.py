@@ -13,13 +13,13 @@ from torch.nn import functional
 from universal_transformer.axes import Int, Scalar, Tensor
 from universal_transformer.data.batch import Batch
 from universal_transformer.evaluation.report import Side
+from universal_transformer.models.frame_target import Written
 from universal_transformer.models.frames import blank_frames
 from universal_transformer.models.model import Model
 from universal_transformer.models.outputs import FrameOutput, ModelOutput
 from universal_transformer.nn.context import Kept
 from universal_transformer.nn.trace import Trace
 from universal_transformer.training.counts import Counts
-from universal_transformer.training.frame_loss import frame_loss
 from universal_transformer.training.step_losses import cross_entropies, deep_supervision, expected_loss, stop_loss
 
 StepLoss = Literal["last", "mean", "increasing"]
@@ -28,6 +28,8 @@ Precision = Callable[[], AbstractContextManager[object]]
 """Makes the autocast context in which a model is called."""
 NEVER = 1.0
 """A threshold that no cumulative probability exceeds: positions take all steps."""
+STOP_WEIGHT = 5.0
+"""w of `frame_loss`: few positions are the last one, and count more often."""
 
 
 def inputs_of(batch: Batch, *, model: Model) -> list[Tensor]:
@@ -59,6 +61,12 @@ class Loss:
     traces: Mapping[Side, Trace]
     """The traces of the same sides."""
 
+    def figures(self) -> dict[str, Scalar]:
+        """The values of a line of metrics, by name."""
+        sides = {f"{side}_steps": value for side, value in self.steps.items()}
+        shared = {name: getattr(self, name) for name in ("cross_entropy", "ponder", "mean_steps")}
+        return {"loss": self.total.detach(), **shared, **sides}
+
 
 def objective(
     model: Model,
@@ -79,7 +87,7 @@ def objective(
     with "stop" (the stage "halting") L is `stop_loss`, of a call in which nothing halts.
     With `counts` the batch is a part of a larger one, whose numbers all means are taken by: the figures of its parts
     add up to those of the larger batch, times the number of processes. Of a model that writes frames, CE is the loss of
-    `training.frame_loss`.
+    `frame_loss`.
     """
     depth: dict[str, Any] = {} if max_steps is None else {"max_steps": max_steps}
     if step_loss == "stop":
@@ -139,3 +147,25 @@ def objective(
         steps=steps,
         traces=traces,
     )
+
+
+def frame_loss(output: FrameOutput, target: Written) -> tuple[Scalar, Int[Tensor, ""]]:
+    """The loss of written frames, a sum over real ones, and of how many it is right that they are the last or not.
+
+    With ``Y`` the frames of the target, ``Ŷ`` those of the model, F features, the stop logit ``z`` of the position that
+    wrote a frame, and ``e`` 1 for the frames of the last position and 0 for others:
+
+        Σ_i [ 1/F Σ_f (|Ŷ_if - Y_if| + (Ŷ_if - Y_if)²) - w e_i log σ(z_i) - (1 - e_i) log(1 - σ(z_i)) ]
+
+    The absolute difference gives weak bands more weight, and the square gives loud bands more weight.
+    """
+    real = ~blank_frames(target)
+    wide = torch.promote_types(output.frames.dtype, torch.float32)
+    difference = output.frames.to(wide) - target.nan_to_num()
+    spectral = (difference.abs() + difference.square()).mean(-1)
+    place = output.places
+    last = place == (place * real).amax(dim=1, keepdim=True)
+    logits = output.stop.to(wide)[:, place]
+    weight = torch.tensor(STOP_WEIGHT, dtype=wide, device=logits.device)
+    stop = functional.binary_cross_entropy_with_logits(logits, last.to(wide), pos_weight=weight, reduction="none")
+    return ((spectral + stop) * real).sum(), (((logits > 0) == last) & real).sum()

@@ -31,6 +31,13 @@ def fraction_done(config: TrainingConfig, *, update: int, seconds: float) -> flo
     return min(1.0, seconds / (60 * config.minutes))
 
 
+def nearest_end(config: TrainingConfig, *, update: int, seconds: float) -> float:
+    """Return the finished part of the run by the limit that ends it first."""
+    by_updates = update / config.max_updates if config.max_updates else 0.0
+    by_time = seconds / (60 * config.minutes) if config.minutes else 0.0
+    return min(1.0, max(by_updates, by_time))
+
+
 def learning_rate(config: TrainingConfig, *, update: int, seconds: float) -> float:
     """Return the learning rate of update `update`, which counts from 1.
 
@@ -111,6 +118,16 @@ def refuse_non_finite(model: nn.Module, *, update: int, loss: float, norm: float
     raise NonFiniteError(f"update {update}: {'; '.join(parts)}; the update was not made")
 
 
+def refuse_to_save(tensors: Mapping[str, Mapping[str, Tensor]], *, update: int) -> None:
+    """Raise NonFiniteError if a tensor of a checkpoint has an infinite number or NaN."""
+    for part, values in tensors.items():
+        for name, tensor in values.items():
+            if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+                raise NonFiniteError(
+                    f"update {update}: {part}: {name} has values that are not finite: no checkpoint of it is saved"
+                )
+
+
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     """Return Adam's state as tensors named PARAMETER/exp_avg and so on."""
     return {
@@ -122,29 +139,8 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tenso
     }
 
 
-def check_optimizer(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """UserError for a tensor that is missing, unknown, not finite, or not of the shape and type of Adam's state."""
-    parameters = dict(model.named_parameters())
-    for full_name, value in tensors.items():
-        name, _, key = full_name.rpartition("/")
-        if name not in parameters or key not in MOMENTS:
-            raise UserError(f"optimizer: unknown tensor {full_name}")
-        shape, kind = ((), torch.float32) if key == "step" else (tuple(parameters[name].shape), parameters[name].dtype)
-        if (tuple(value.shape), value.dtype) != (shape, kind):
-            raise UserError(
-                f"optimizer: {full_name} has shape {tuple(value.shape)} and type {value.dtype}, "
-                f"expected {shape} and {kind}"
-            )
-        if not bool(value.isfinite().all()) or (key != "exp_avg" and bool((value < 0).any())):
-            raise UserError(f"optimizer: {full_name} is not finite, or negative")
-        for other in MOMENTS:
-            if f"{name}/{other}" not in tensors:
-                raise UserError(f"optimizer: missing tensor {name}/{other}")
-
-
 def load_optimizer(model: nn.Module, optimizer: Optimizer, *, tensors: Mapping[str, Tensor]) -> None:
-    """Undo `optimizer_tensors`, after `check_optimizer`."""
-    check_optimizer(model, tensors)
+    """Undo `optimizer_tensors`."""
     states: dict[str, dict[str, Tensor]] = {}
     for full_name, value in tensors.items():
         name, _, key = full_name.rpartition("/")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import atexit
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -72,6 +72,35 @@ class Processes:
 
 ALONE = Processes()
 """A run of one process."""
+
+
+class Clock:
+    """Seconds of training, over all resumes. Several processes go by that of the first one."""
+
+    def __init__(self, processes: Processes, seconds: float = 0.0) -> None:
+        self.processes, self._began, self._agreed = processes, time.monotonic() - seconds, seconds
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of training; among several processes, those at the last call of `stopped`."""
+        return time.monotonic() - self._began if self.processes.size == 1 else self._agreed
+
+    def stopped(self, stop: Callable[[], bool]) -> bool:
+        """Return whether any process was asked to stop; all processes make this call together."""
+        if self.processes.size == 1:
+            return stop()
+        own = time.monotonic() - self._began if self.processes.first else 0.0
+        requests, self._agreed = self.processes.sum(torch.tensor([float(stop()), own]).double()).tolist()
+        return requests > 0
+
+    def interrupting(self, stop: Callable[[], bool]) -> Callable[[], bool]:
+        """Return what ends a validation before its end: nothing among several processes, which make the same calls."""
+        return stop if self.processes.size == 1 else never
+
+
+def never() -> bool:
+    """No stop is asked for."""
+    return False
 
 
 def started() -> Processes:

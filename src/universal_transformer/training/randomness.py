@@ -9,10 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from universal_transformer.axes import Tensor
-from universal_transformer.errors import UserError
-from universal_transformer.files import show
 from universal_transformer.training.config import TrainingConfig
-from universal_transformer.typed import listed
 
 
 def random_states(device: torch.device) -> dict[str, Tensor]:
@@ -22,22 +19,6 @@ def random_states(device: torch.device) -> dict[str, Tensor]:
     if device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state(device)
     return states
-
-
-def check_random_states(states: Mapping[str, Tensor]) -> None:
-    """UserError unless these are states that `restore_random_states` can set."""
-    if not {"torch", "python"} <= states.keys() <= {"torch", "python", "cuda"}:
-        raise UserError(f"random: expected torch, python and perhaps cuda, found {listed(sorted(states))}")
-    for name, kind in (("torch", torch.uint8), ("python", torch.int64)):
-        if states[name].dtype != kind or states[name].ndim != 1:
-            raise UserError(
-                f"random: {name} is {tuple(states[name].shape)} {states[name].dtype}, expected a list of {kind}"
-            )
-    try:
-        torch.Generator().set_state(states["torch"])
-        random.Random().setstate((3, tuple(states["python"].tolist()), None))
-    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
-        raise UserError(f"random: no state of a generator ({show(str(error))})") from error
 
 
 def restore_random_states(states: Mapping[str, Tensor], *, device: torch.device) -> None:

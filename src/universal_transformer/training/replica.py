@@ -1,4 +1,6 @@
-"""The module that processes exchange gradients of: replicated (DistributedDataParallel) or in shards (FSDP2).
+"""The gradient of a batch that several passes or processes compute, and the module they exchange gradients of.
+
+The module is replicated (DistributedDataParallel) or in shards (FSDP2).
 
 In shards each process keeps a part of every weight, of its gradient and of the state of the optimizer (Rajbhandari et
 al. 2020, "ZeRO"; Zhao et al. 2023). All weights are gathered once before the forward pass, and their gradients are
@@ -8,7 +10,7 @@ processes whose positions halt at different steps would deadlock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
 
@@ -19,14 +21,21 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from universal_transformer.axes import Tensor
+from universal_transformer.axes import Scalar, Tensor
+from universal_transformer.evaluation.report import Side
+from universal_transformer.execution.context_parallel import make_context_parallel
 from universal_transformer.models.model import Model
+from universal_transformer.nn.trace import Trace
+from universal_transformer.training.batches import Part
+from universal_transformer.training.counts import counts_of
+from universal_transformer.training.objective import Loss
+from universal_transformer.training.processes import Processes
 
 Computed = TypeVar("Computed")
 
 
 class Replica(nn.Module):
-    """A model, called with what is to be computed with it.
+    """A model, called with what computes the loss with it.
 
     So the loss is computed in the forward pass, and the libraries see the tensor that the backward pass begins with.
     """
@@ -35,9 +44,20 @@ class Replica(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, compute: Callable[[Model], Computed]) -> Computed:
-        """Return ``compute(model)``."""
-        return compute(self.model)
+    def forward(self, compute: Callable[[], Computed]) -> Computed:
+        """Return ``compute()``."""
+        return compute()
+
+
+def connected(model: Model, *, parallel: str, device: torch.device, processes: Processes) -> nn.Module | None:
+    """Divide the model over processes, or make it a replica; return the module to call, None in a single process."""
+    if processes.size == 1:
+        return None
+    if parallel == "shards":
+        return sharded(model, device=device, size=processes.size)
+    if parallel == "positions":
+        make_context_parallel(model)
+    return replicated(model, device=device)
 
 
 def replicated(model: Model, *, device: torch.device) -> nn.Module:
@@ -67,14 +87,14 @@ def exchanging(call: nn.Module, *, gradients: bool) -> AbstractContextManager[ob
 
 
 @contextmanager
-def gathered(call: nn.Module) -> Iterator[None]:
+def gathered(call: nn.Module | None) -> Iterator[None]:
     """All weights of a model in shards are whole in every process, so that processes may call it differently often."""
-    if isinstance(call, FSDPModule):
+    if call is not None and isinstance(call, FSDPModule):
         call.unshard()
     try:
         yield
     finally:
-        if isinstance(call, FSDPModule):
+        if call is not None and isinstance(call, FSDPModule):
             call.reshard()
 
 
@@ -91,9 +111,9 @@ def divided_as(like: Tensor, tensor: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def make_whole(call: nn.Module) -> None:
+def make_whole(call: nn.Module | None) -> None:
     """Give a model in shards whole parameters of its own again, in every process."""
-    if not isinstance(call, FSDPModule):
+    if call is None or not isinstance(call, FSDPModule):
         return
     found: dict[int, nn.Parameter] = {}
     for module in call.modules():
@@ -102,3 +122,39 @@ def make_whole(call: nn.Module) -> None:
                 full = whole(parameter.detach()).clone()
                 found[id(parameter)] = nn.Parameter(full, requires_grad=parameter.requires_grad)
             setattr(module, name, found[id(parameter)])
+
+
+def backward(
+    parts: Sequence[Part],
+    loss_of: Callable[..., Loss],
+    *,
+    model: Model,
+    call: nn.Module | None,
+    processes: Processes,
+) -> tuple[dict[str, Scalar], Mapping[Side, Trace]]:
+    """Add the gradient of a batch to the parameters of `model`; return the figures of the batch by name, and traces.
+
+    `parts` are those of this process, ``loss_of(batch, counts=)`` is the loss of one, and `call` is the module that
+    exchanges gradients between processes. The figures are sums over the parts, whose mean over
+    processes is that of the batch, as that of the gradients is. The traces are those of the last part.
+    """
+    counts = None if len(parts) == processes.size == 1 else counts_of(model, parts, processes=processes)
+    figures: dict[str, Scalar] = {}
+    for part in parts:
+
+        def compute(part: Part = part) -> tuple[Scalar, Loss]:
+            loss = loss_of(part.batch, counts=counts)
+            return part.weight * loss.total + (0.0 if call is None else _nothing(model)), loss
+
+        with exchanging(call, gradients=part is parts[-1]) if call is not None else nullcontext():
+            total, loss = compute() if call is None else call(compute)
+            torch.autograd.backward(total)
+        for name, value in loss.figures().items():
+            figures[name] = figures.get(name, 0.0) + part.weight * value
+    return figures, loss.traces
+
+
+def _nothing(model: nn.Module) -> Scalar:
+    """Return 0, with a gradient of 0 for every parameter: a replica waits for the gradients of all of them."""
+    weights = (parameter for parameter in model.parameters() if parameter.requires_grad)
+    return sum((0.0 * weight.sum() for weight in weights), torch.zeros(()))

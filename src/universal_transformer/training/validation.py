@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,9 +15,11 @@ from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import Example, sizes
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.report import METRICS, Side
+from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.model import Model
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.nn.context import Kept
+from universal_transformer.training.display import Value, steps_text
 from universal_transformer.training.objective import NEVER, Precision, inputs_of, objective
 from universal_transformer.training.processes import ALONE, Processes
 from universal_transformer.training.step_losses import cross_entropies, expected_loss
@@ -45,6 +48,25 @@ class Score:
         for name, value in self.metric.items():
             return (value if METRICS[name].best == "low" else -value, self.cross_entropy)
         return (self.error, self.cross_entropy) if classes else (self.cross_entropy, self.error)
+
+    def values(self) -> dict[str, Value]:
+        """Return the values of a line of metrics."""
+        values: dict[str, Value] = {"cross_entropy": self.cross_entropy, "error": self.error}
+        values |= {"mean_steps": self.mean_steps} | {f"{side}_steps": mean for side, mean in self.steps.items()}
+        for name, value in self.metric.items():
+            values |= {"metric_name": name, "metric": value}
+        return values | {"perplexity": math.exp(min(self.cross_entropy, 100.0))}
+
+    def text(self, model: Model) -> str:
+        """Return the measure that the weights of `model` are compared by, with others, for a message."""
+        unit = "frame" if model.writes == "frames" else "token"
+        classes = model.config.architecture in ENCODERS
+        measure = f"error {self.error:.2%}" if classes else f"loss {self.cross_entropy:.4f} a {unit}"
+        return " · ".join([measure, *self.metric_text(), *steps_text(self.steps)])
+
+    def metric_text(self) -> list[str]:
+        """Return the score of the task for a message; an empty list where weights are not chosen by it."""
+        return [f"{METRICS[name].title} {value:.{METRICS[name].decimals}f}" for name, value in self.metric.items()]
 
 
 class Interrupted(Exception):  # noqa: N818  not an error: a stop was requested

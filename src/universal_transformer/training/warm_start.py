@@ -15,13 +15,13 @@ import torch
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
-from universal_transformer.manifest import entry_of
+from universal_transformer.manifest import MODEL, entry_of
 from universal_transformer.models.model import Model
 from universal_transformer.models.pretrained import WEIGHTS
 from universal_transformer.registry import load_pretrained
 from universal_transformer.tasks import load_codec
 from universal_transformer.tasks.task import Codec
-from universal_transformer.training.config import MODEL, RunConfig, WarmStart
+from universal_transformer.training.config import RunConfig, WarmStart
 from universal_transformer.typed import listed
 
 ROWS: dict[str, str] = {

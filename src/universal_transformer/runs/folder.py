@@ -1,4 +1,4 @@
-"""The run folder: one writer at a time, and continued only by the run that it belongs to."""
+"""The folder of a run: what its files are called, one writer at a time, and the model in it."""
 
 from __future__ import annotations
 
@@ -7,44 +7,28 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from universal_transformer.errors import UserError
-from universal_transformer.files import (
-    is_real_folder,
-    open_regular,
-    quoted,
-    refuse_link,
-    show_path,
-    sync_folder,
-    write_bytes,
-    write_synced,
-    write_text,
-)
-from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of
-from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.files import quoted, show_path, sync_folder, write_bytes, write_synced, write_text
+from universal_transformer.manifest import MANIFEST, MODEL, encode_manifest, entry_of
 from universal_transformer.tasks.task import Codec, HeldOut, held_out_file
-from universal_transformer.training.changes import check_accepted, configuration_changes, schedule_jumps
-from universal_transformer.training.config import (
-    BASELINE,
-    CHECKPOINTS,
-    CONFIG,
-    HELD_OUT,
-    METRICS,
-    MODEL,
-    REPORT,
-    RunConfig,
-)
 
-LOCK = ".lock"
+if TYPE_CHECKING:
+    from universal_transformer.models.pretrained import Pretrained
+
+CONFIG = "config.json"
+METRICS = "metrics.jsonl"
+CHECKPOINTS = "checkpoints"
+REPORT = "report.json"
+HELD_OUT = "held_out"
+BASELINE = "baseline.json"
 TENSORBOARD = "tensorboard"
-PARTS = {
-    **dict.fromkeys((LOCK, CONFIG, METRICS, BASELINE), False),
-    **dict.fromkeys((CHECKPOINTS, MODEL, TENSORBOARD, HELD_OUT), True),
-}
-"""What training writes in a run folder -> whether it is a folder."""
+LOCK = ".lock"
+"""What the files and folders of a run are called."""
 REPORTS = (REPORT, "report-*.json", "report.html")
 """Files that evaluating and plotting write about the model in the folder."""
 NEW_MODEL, OLD_MODEL = f".{MODEL}.partial", f".{MODEL}.old.partial"
@@ -56,36 +40,8 @@ STAGED = re.compile(
 """Names of temporary files of a run folder, which `files.write_bytes` gives."""
 
 
-def check_usable(folder: Path, config: RunConfig, *, resume: bool, accepted: Collection[str] = ()) -> list[str]:
-    """Refuse a folder that a new run would overwrite, or a resume of another run; return the changes.
-
-    `configuration_changes` says what a resume may change. `accepted` are fields that it changes deliberately. If the
-    length of the run changed, schedules that depend on it are named too.
-    """
-    try:
-        str(folder).encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise UserError(
-            f"{show_path(folder)}: the name of this run folder is not UTF-8, the encoding of its files; choose another"
-        ) from error
-    check_accepted(accepted)
-    if not resume:
-        if accepted:
-            raise UserError("accepted changes are for a run that continues, not for a new one: leave them out")
-        if folder.exists() and not (folder.is_dir() and _is_empty(folder)):
-            begun = f": continue it (ut train --resume {quoted(folder)}) or choose another"
-            what = begun if (folder / CONFIG).is_file() else ", and no run: choose another"
-            raise UserError(f"{folder} is there already{what}")
-        return []
-    if not (folder / CONFIG).is_file():
-        raise UserError(f"{folder} has no run to continue: {CONFIG} is missing")
-    check_parts(folder)
-    saved = RunConfig.load(folder / CONFIG)
-    found = configuration_changes(saved, config, accepted=accepted, where=show_path(folder))
-    return [*found.values(), *schedule_jumps(saved.training, config.training)]
-
-
-def _is_empty(folder: Path) -> bool:
+def is_empty(folder: Path) -> bool:
+    """Whether a new run may begin in a folder."""
     # a run killed before its configuration was written leaves only these two
     names = {path.name for path in folder.iterdir()} - {LOCK}
     return all(name.startswith(f".{CONFIG}.") and STAGED.fullmatch(name) for name in names)
@@ -95,15 +51,12 @@ def _is_empty(folder: Path) -> bool:
 def claimed(folder: Path) -> Iterator[None]:
     """Lock `folder` for this process, and clean up after a killed one; the lock ends with the process."""
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor = open_regular(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        holder = os.pread(descriptor, 20, 0)
-        if not re.fullmatch(rb"[0-9]*\n?", holder):
-            raise UserError(f"{show_path(folder / LOCK)}: not the lock file of a run; rename it")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            process = holder.decode().strip() or "unknown"
+            process = os.pread(descriptor, 20, 0).decode().strip() or "unknown"
             raise UserError(f"{show_path(folder)} is being written by another process ({process})") from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -113,28 +66,15 @@ def claimed(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def check_parts(folder: Path) -> None:
-    """UserError if anything that training writes in `folder` is there as a link, or as something else than it writes.
-
-    Nothing is written through a link: what it names may belong to somebody else, and a save replaces whole folders.
-    """
-    for name, is_folder in PARTS.items():
-        try:
-            refuse_link(folder / name, folder=is_folder)
-        except UserError as error:
-            whole = "; to keep a run on another disk, link its whole folder" * (folder / name).is_symlink()
-            raise UserError(f"{error}{whole}") from error
-
-
 def _clean(folder: Path) -> None:
     """Delete what a killed save left, under names that only saves give; an earlier model gets its name back."""
     old = folder / OLD_MODEL
-    if is_real_folder(old) and not (folder / MODEL).exists():
+    if old.is_dir() and not (folder / MODEL).exists():
         old.rename(folder / MODEL)
     for path in folder.iterdir():
-        if path.name in (NEW_MODEL, OLD_MODEL, NEW_HELD_OUT) and is_real_folder(path):
+        if path.name in (NEW_MODEL, OLD_MODEL, NEW_HELD_OUT):
             shutil.rmtree(path)
-        elif STAGED.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+        elif STAGED.fullmatch(path.name):
             path.unlink()
 
 
@@ -144,7 +84,6 @@ def save_model(folder: Path, model: Pretrained, codec: Codec) -> Path:
     Raises UserError when the disk cannot store it; the earlier model and its reports are unchanged then.
     """
     target, staging, old = folder / MODEL, folder / NEW_MODEL, folder / OLD_MODEL
-    refuse_link(target, folder=True)
     for path in (staging, old):
         shutil.rmtree(path, ignore_errors=True)
     try:

@@ -7,11 +7,11 @@ import random
 import pytest
 import torch
 
-from universal_transformer.training import gradient, outliers
+from universal_transformer.runs.journal import read_metrics
+from universal_transformer.runs.trainer import train
 from universal_transformer.training import run as training_run
-from universal_transformer.training.outliers import LASTING, LEAST, WINDOW, OutlierWatch
-from universal_transformer.training.tracking import read_metrics
-from universal_transformer.training.trainer import train
+from universal_transformer.training import watches
+from universal_transformer.training.watches import LASTING, LEAST, WINDOW, OutlierWatch
 
 from . import tiny
 
@@ -61,24 +61,23 @@ def test_a_lasting_rise_is_left_out_for_some_updates_only():
 def test_equal_values_and_the_first_ones_are_no_outliers():
     assert left_out([1.0] * 300) == []
     assert left_out([*[1.0] * (LEAST - 1), 100.0, 1.0]) == []
-    assert left_out([*[1.0] * 200, 100.0], sigmas=0.0) == []
 
 
 def spiking(monkeypatch, update):
     """Multiply the loss of an update, as often as it is computed."""
-    objective, seen = gradient.objective, []
+    objective, seen = training_run.objective, []
 
     def poisoned(model, batch, **weights):
         loss = objective(model, batch, **weights)
         seen.append({name: value.detach().clone() for name, value in model.tensors().items()})
         return dataclasses.replace(loss, total=loss.total * 1e4) if len(seen) == update else loss
 
-    monkeypatch.setattr(gradient, "objective", poisoned)
+    monkeypatch.setattr(training_run, "objective", poisoned)
     return seen
 
 
 def test_the_weights_stay_and_a_resume_is_exact(tmp_path, monkeypatch):
-    monkeypatch.setattr(outliers, "LEAST", 5)
+    monkeypatch.setattr(watches, "LEAST", 5)
     config, task = tiny.run_config(max_updates=12, validate_every=100, skip_outliers=6.0), tiny.task()
     task = dataclasses.replace(task, validation=[])
     with monkeypatch.context() as patch:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from training import tiny
 from universal_transformer.data.batch import collate
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.tensors import emulates_bfloat16
@@ -17,15 +18,14 @@ from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.pretrained import Pretrained
 from universal_transformer.registry import load_pretrained
+from universal_transformer.runs.journal import ending, read_metrics
+from universal_transformer.runs.trainer import train
 from universal_transformer.training import batches as training_batches
-from universal_transformer.training import collapse_watch, gradient, interruption
+from universal_transformer.training import interruption, watches
+from universal_transformer.training import run as training_run
 from universal_transformer.training import validation as validations
 from universal_transformer.training.optimizer import NonFiniteError
-from universal_transformer.training.tracking import ending, read_metrics
-from universal_transformer.training.trainer import train
 from universal_transformer.typed import replaced
-
-from . import tiny
 
 MODELS = [
     *((architecture, {"halting": halting}) for architecture in tiny.ARCHITECTURES for halting in (False, True)),
@@ -109,7 +109,7 @@ def test_a_fixed_depth_knows_no_delay(tmp_path):
 
 def test_steps_of_encoder_and_decoder_are_recorded_apart(tmp_path, monkeypatch):
     """A side that has one step only does not count as collapsed."""
-    monkeypatch.setattr(collapse_watch, "COLLAPSE_UPDATES", 4)
+    monkeypatch.setattr(watches, "COLLAPSE_UPDATES", 4)
     model = replaced(tiny.model_config(halting=True, halting_bias=-1.0), {"depth.decoder_max_steps": 1})
     result = train(tiny.run_config(model), tmp_path / "run", task=tiny.task("encoder_decoder"), quiet=True)
     lines = [line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if "mean_steps" in line]
@@ -119,7 +119,7 @@ def test_steps_of_encoder_and_decoder_are_recorded_apart(tmp_path, monkeypatch):
 
 
 def test_a_collapsed_side_is_named_with_its_own_cap(tmp_path, monkeypatch):
-    monkeypatch.setattr(collapse_watch, "COLLAPSE_UPDATES", 4)
+    monkeypatch.setattr(watches, "COLLAPSE_UPDATES", 4)
     model = tiny.model_config(halting=True, halting_bias=-30.0)
     model = replaced(model, {"depth.decoder_max_steps": 2})
     result = train(tiny.run_config(model), tmp_path / "run", task=tiny.task("encoder_decoder"), quiet=True)
@@ -143,7 +143,7 @@ def test_a_collapsed_side_is_named_with_its_own_cap(tmp_path, monkeypatch):
     ],
 )
 def test_steps_of_training_that_the_unit_does_not_decide_are_no_collapse(tmp_path, monkeypatch, fields, depth, warned):
-    monkeypatch.setattr(collapse_watch, "COLLAPSE_UPDATES", 4)
+    monkeypatch.setattr(watches, "COLLAPSE_UPDATES", 4)
     model = replaced(tiny.model_config(halting=True, halting_bias=-30.0), fields)
     config, task = tiny.run_config(model, depth=depth), tiny.task("encoder_decoder")
     result = train(config, tmp_path / "run", task=task, quiet=True)
@@ -331,7 +331,7 @@ def test_without_validation_the_last_weights_are_kept(tmp_path):
 
 def test_a_loss_that_is_not_finite_stops_with_the_weights_unchanged(tmp_path, monkeypatch):
     kept = {}
-    objective = gradient.objective
+    objective = training_run.objective
 
     def poisoned(model, batch, **weights):
         loss = objective(model, batch, **weights)
@@ -342,7 +342,7 @@ def test_a_loss_that_is_not_finite_stops_with_the_weights_unchanged(tmp_path, mo
         kept["model"] = model
         return dataclasses.replace(loss, total=loss.total * float("nan"))
 
-    monkeypatch.setattr(gradient, "objective", poisoned)
+    monkeypatch.setattr(training_run, "objective", poisoned)
     with pytest.raises(NonFiniteError, match=r"update 4: .*first gradient that is not finite"):
         train(tiny.run_config(validate_every=100), tmp_path / "run", task=tiny.task(), quiet=True)
     for name, value in kept["model"].tensors().items():

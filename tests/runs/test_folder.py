@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from training import tiny
 from universal_transformer.errors import UserError
 from universal_transformer.files import write_json
 from universal_transformer.manifest import check_content, read_manifest
 from universal_transformer.registry import build
+from universal_transformer.runs import folder as folders
+from universal_transformer.runs.resume import ACCEPTABLE, LIMITS, check_usable
 from universal_transformer.tasks import StoriesData
-from universal_transformer.training import folder as folders
-from universal_transformer.training.config import ACCEPTABLE, LIMITS, RunConfig, TrainingConfig
-
-from . import tiny
+from universal_transformer.training.config import RunConfig, TrainingConfig
 
 
 @contextmanager
@@ -41,27 +41,27 @@ def test_one_writer_at_a_time(tmp_path: Path):
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path: Path):
     config = tiny.run_config()
-    folders.check_usable(tmp_path / "new", config, resume=False)
-    folders.check_usable(tmp_path, config, resume=False)
+    check_usable(tmp_path / "new", config, resume=False)
+    check_usable(tmp_path, config, resume=False)
     (tmp_path / "thesis.txt").write_text("")
     with pytest.raises(UserError, match="is there already"):
-        folders.check_usable(tmp_path, config, resume=False)
+        check_usable(tmp_path, config, resume=False)
     with pytest.raises(UserError, match="is there already"):
-        folders.check_usable(tmp_path / "thesis.txt", config, resume=False)
+        check_usable(tmp_path / "thesis.txt", config, resume=False)
     with pytest.raises(UserError, match="has no run to continue"):
-        folders.check_usable(tmp_path, config, resume=True)
+        check_usable(tmp_path, config, resume=True)
 
 
 def test_what_changed_is_named_and_only_limits_may(tmp_path: Path):
     config, run = tiny.run_config(select_by="metric"), tmp_path / "run"
     with claimed(run, config):
         pass
-    assert folders.check_usable(run, config, resume=True) == []
+    assert check_usable(run, config, resume=True) == []
     changed = dataclasses.replace(config, data=StoriesData(train_stories=7))
     with pytest.raises(UserError, match=r"data\.fields\.train_stories was \d+, is now 7"):
-        folders.check_usable(run, changed, resume=True)
+        check_usable(run, changed, resume=True)
     with pytest.raises(UserError, match=r"model\.sizes\.width was 16, is now 32"):
-        folders.check_usable(run, dataclasses.replace(config, model=tiny.model_config(width=32)), resume=True)
+        check_usable(run, dataclasses.replace(config, model=tiny.model_config(width=32)), resume=True)
     other = {float: 0.123, int: 77, bool: True, tuple: (0.5, 0.6)}
     for field in dataclasses.fields(TrainingConfig):
         value = getattr(config.training, field.name)
@@ -70,18 +70,18 @@ def test_what_changed_is_named_and_only_limits_may(tmp_path: Path):
         new = dataclasses.replace(config.training, **{field.name: other[type(value)]})
         changed = dataclasses.replace(config, training=new)
         if field.name in LIMITS:
-            (text,) = folders.check_usable(run, changed, resume=True)
+            (text,) = check_usable(run, changed, resume=True)
         else:
             with pytest.raises(UserError, match="not the same run") as caught:
-                folders.check_usable(run, changed, resume=True)
+                check_usable(run, changed, resume=True)
             text = str(caught.value)
             path = f"training.{field.name}"
             assert ("--accept-change" in text) == (path in ACCEPTABLE)
             if path in ACCEPTABLE:
-                assert folders.check_usable(run, changed, resume=True, accepted=[path]) == [text_of(text)]
+                assert check_usable(run, changed, resume=True, accepted=[path]) == [text_of(text)]
             else:
                 with pytest.raises(UserError, match=f"--accept-change {path}: cannot change when a run continues"):
-                    folders.check_usable(run, changed, resume=True, accepted=[path])
+                    check_usable(run, changed, resume=True, accepted=[path])
         assert f"training.{field.name} was" in text
 
 
@@ -96,7 +96,7 @@ def test_one_accepted_change_does_not_let_another_pass(tmp_path: Path):
         pass
     changed = tiny.run_config(learning_rate=0.1, seed=7)
     with pytest.raises(UserError, match=r"not the same run: training\.seed was 0, is now 7$"):
-        folders.check_usable(tmp_path / "run", changed, resume=True, accepted=["training.learning_rate"])
+        check_usable(tmp_path / "run", changed, resume=True, accepted=["training.learning_rate"])
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_field_that_cannot_be_accepted_is_named_with_those_that_can(tmp_path: 
     with claimed(tmp_path / "run", tiny.run_config()):
         pass
     with pytest.raises(UserError, match=f"--accept-change {field}: .*{message}"):
-        folders.check_usable(tmp_path / "run", tiny.run_config(), resume=True, accepted=[field])
+        check_usable(tmp_path / "run", tiny.run_config(), resume=True, accepted=[field])
 
 
 @pytest.mark.parametrize(
@@ -128,28 +128,8 @@ def test_a_field_that_cannot_be_accepted_is_named_with_those_that_can(tmp_path: 
 def test_what_follows_the_length_of_a_run_is_named_where_that_changes(tmp_path: Path, fields, new, named):
     with claimed(tmp_path / "run", tiny.run_config(**fields)):
         pass
-    _, *more = folders.check_usable(tmp_path / "run", tiny.run_config(**{**fields, **new}), resume=True)
+    _, *more = check_usable(tmp_path / "run", tiny.run_config(**{**fields, **new}), resume=True)
     assert more == ([f"the length of the run, and with it, in one jump, {named}"] if named else [])
-
-
-@pytest.mark.parametrize("part", folders.PARTS)
-def test_nothing_is_written_through_a_link_in_a_run_folder(tmp_path: Path, part):
-    config, run, elsewhere = tiny.run_config(), tmp_path / "run", tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "precious").write_text("{}")
-    with claimed(run, config):
-        pass
-    target = elsewhere if folders.PARTS[part] else elsewhere / "precious"
-    if (run / part).exists():
-        (run / part).rename(tmp_path / "aside")
-    (run / part).symlink_to(target)
-    with pytest.raises(UserError, match="link its whole folder" if part != "config.json" else "a link|no config"):
-        folders.check_usable(run, config, resume=True)
-    (run / part).unlink()
-    os.mkfifo(run / part)
-    with pytest.raises(UserError, match=f"{part}: a FIFO|has no run to continue"):
-        folders.check_usable(run, config, resume=True)
-    assert (elsewhere / "precious").read_text() == "{}"
 
 
 def test_a_run_may_be_reached_through_a_link(tmp_path: Path):
@@ -158,32 +138,12 @@ def test_a_run_may_be_reached_through_a_link(tmp_path: Path):
     (tmp_path / "run").symlink_to(tmp_path / "disk")
     with claimed(tmp_path / "run", config):
         pass
-    assert folders.check_usable(tmp_path / "run", config, resume=True) == []
-
-
-@pytest.mark.parametrize("resume", [False, True])
-def test_a_lock_that_is_a_link_or_not_ours_is_refused_unchanged(tmp_path: Path, resume):
-    config, run = tiny.run_config(), tmp_path / "run"
-    if resume:
-        with claimed(run, config):
-            pass
-        (run / ".lock").unlink()
-    run.mkdir(exist_ok=True)
-    precious = tmp_path / "precious"
-    precious.write_text("a text")
-    for make in (os.symlink, os.link):
-        make(precious, run / ".lock")
-        with pytest.raises(UserError, match=r"\.lock: (a link|not the lock file)"), claimed(run, config):
-            pass
-        (run / ".lock").unlink()
-        assert precious.read_text() == "a text"
+    assert check_usable(tmp_path / "run", config, resume=True) == []
 
 
 def test_only_what_a_killed_save_left_is_deleted(tmp_path: Path):
-    config, run, elsewhere = tiny.run_config(), tmp_path / "run", tmp_path / "elsewhere"
+    config, run = tiny.run_config(), tmp_path / "run"
     run.mkdir()
-    elsewhere.mkdir()
-    (elsewhere / "precious").write_text("mine")
     ours = [".config.json.a1b2c3d4.partial", ".metrics.jsonl.partial", ".report-steps-2.json.abcd_123.partial"]
     users = [".notes.partial", ".thesis.txt.a1b2c3d4.partial", ".config.json.orig.partial", "model.partial", ".partial"]
     for name in (*ours, *users):
@@ -191,13 +151,10 @@ def test_only_what_a_killed_save_left_is_deleted(tmp_path: Path):
     (run / ".model.partial").mkdir()
     (run / ".model.partial" / "half").write_text("")
     (run / ".drafts.partial").mkdir()
-    (run / ".model.old.partial").symlink_to(elsewhere)
-    (run / ".report.html.a1b2c3d4.partial").symlink_to(elsewhere / "precious")
     with claimed(run, config):
         pass
     left = {path.name for path in run.iterdir()} - {".lock", "config.json"}
-    assert left == {*users, ".drafts.partial", ".model.old.partial", ".report.html.a1b2c3d4.partial"}
-    assert (elsewhere / "precious").read_text() == "mine"
+    assert left == {*users, ".drafts.partial"}
 
 
 def saved_model(run: Path) -> dict[str, bytes]:

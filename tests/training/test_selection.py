@@ -2,16 +2,18 @@ import pytest
 import torch
 
 from universal_transformer.registry import build
-from universal_transformer.training.averages import ExponentialMovingAverage, ValidationAverage
+from universal_transformer.runs.trainer import train
+from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.run import TrainingRun
-from universal_transformer.training.trainer import train
+from universal_transformer.training.selection import RunningMean, Selection
 
 from . import tiny
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 def test_the_average_is_the_mean_of_the_last_few(count):
-    averager = ValidationAverage(count)
+    training = TrainingConfig(max_updates=1, average_checkpoints=count)
+    averager = Selection(training)
     weights = [{"a": torch.randn(3), "b": torch.randn(2, 2)} for _ in range(5)]
     for added in weights:
         averager.add(added)
@@ -22,14 +24,14 @@ def test_the_average_is_the_mean_of_the_last_few(count):
     for name in ("a", "b"):
         expected = torch.stack([kept[name] for kept in weights[-count:]]).mean(0)
         torch.testing.assert_close(average[name], expected)
-    again = ValidationAverage(count)
-    again.load(averager.tensors())
+    again = Selection(training)
+    again.load(averager.tensors(), like=build(tiny.task().configure(tiny.model_config())))
     for name, value in again.average().items():
         assert torch.equal(value, average[name])
 
 
 def test_a_running_mean_of_the_weights_is_that_of_a_naive_loop():
-    model, mean, expected = build(tiny.task().configure(tiny.model_config())), ExponentialMovingAverage(0.9), None
+    model, mean, expected = build(tiny.task().configure(tiny.model_config())), RunningMean(0.9), None
     for update in range(1, 100):
         for tensor in model.tensors().values():
             tensor.detach().fill_(float(update))
@@ -47,7 +49,7 @@ def test_a_running_mean_of_the_weights_is_that_of_a_naive_loop():
 )
 def test_the_average_is_of_validations_after_the_halting_delay(tmp_path, monkeypatch, updates, delay, count):
     added = []
-    monkeypatch.setattr(ValidationAverage, "add", lambda _, weights: added.append(weights))
+    monkeypatch.setattr(Selection, "add", lambda _, weights: added.append(weights))
     model = tiny.model_config(halting=True)
     config = tiny.run_config(model, max_updates=updates, validate_every=5, average_checkpoints=3, halting_delay=delay)
     train(config, tmp_path / "run", task=tiny.task(), quiet=True)
@@ -56,8 +58,8 @@ def test_the_average_is_of_validations_after_the_halting_delay(tmp_path, monkeyp
 
 def test_a_run_that_ends_before_its_halting_is_trained_averages_nothing(tmp_path, monkeypatch):
     added = []
-    monkeypatch.setattr(ValidationAverage, "add", lambda _, weights: added.append(weights))
-    monkeypatch.setattr(TrainingRun, "_halting_delayed", lambda *_: True)
+    monkeypatch.setattr(Selection, "add", lambda _, weights: added.append(weights))
+    monkeypatch.setattr(TrainingRun, "halting_delayed", lambda *_: True)
     config = tiny.run_config(max_updates=5, validate_every=5, average_checkpoints=3)
     train(config, tmp_path / "run", task=tiny.task(), quiet=True)
     assert added == []

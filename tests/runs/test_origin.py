@@ -1,17 +1,13 @@
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
+import torch
 
+from training import tiny
+from universal_transformer.runs.origin import DataFile, Origin, data_digest, file_changes
 from universal_transformer.tasks import PairsData, StoriesData
-from universal_transformer.training.recorded_data import (
-    data_digest,
-    data_files,
-    file_changes,
-    read_data_file,
-)
-
-from . import tiny
 
 
 def test_the_data_digest_changes_with_every_id():
@@ -30,8 +26,19 @@ def test_only_fields_that_name_a_file_are_data_files(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.tsv").write_text("a\tb\n")
     (tmp_path / "folder").mkdir()
-    assert data_files(PairsData(train="a.tsv", validation="none.tsv", test="folder")) == {"train": Path("a.tsv")}
-    assert data_files(StoriesData()) == {}
+    for data, files in (
+        (PairsData(train="a.tsv", validation="none.tsv", test="folder"), {"train": DataFile.read(Path("a.tsv"))}),
+        (StoriesData(), {}),
+    ):
+        config = dataclasses.replace(tiny.run_config(), data=data)
+        assert Origin.now(config, tiny.task(), torch.device("cpu")).files == files
+
+
+def test_an_origin_is_read_back_equal(tmp_path: Path):
+    (file := tmp_path / "a.tsv").write_text("a\tb\n")
+    config = dataclasses.replace(tiny.run_config(), data=PairsData(train=str(file)))
+    origin = Origin.now(config, tiny.task(), torch.device("cpu"))
+    assert Origin.from_dict(json.loads(json.dumps(origin.to_dict())), where="x") == origin
 
 
 @pytest.mark.parametrize(
@@ -46,17 +53,17 @@ def test_only_fields_that_name_a_file_are_data_files(tmp_path: Path, monkeypatch
 def test_a_changed_file_is_named_with_its_sizes(tmp_path: Path, content, text):
     file = tmp_path / "train.tsv"
     file.write_bytes(b"a\nb\n")
-    before = {"train": read_data_file(file)}
+    before = {"train": DataFile.read(file)}
     moved = file.rename(tmp_path / "moved.tsv")
     moved.write_bytes(content)
     expected = [] if text is None else [f"data.train: {text.replace('FILE', str(moved))}"]
-    assert file_changes(before, {"train": read_data_file(moved)}) == expected
+    assert file_changes(before, {"train": DataFile.read(moved)}) == expected
 
 
 def test_files_that_come_and_go_are_named(tmp_path: Path):
     file = tmp_path / "x"
     file.write_bytes(b"x" * 3_000_000)
-    found = {"train": read_data_file(file)}
+    found = {"train": DataFile.read(file)}
     assert found["train"].bytes == 3_000_000
     assert file_changes(found, {}) == [f"data.train: the file {file} is missing"]
     assert file_changes({}, found) == [f"data.train: {file} is new"]

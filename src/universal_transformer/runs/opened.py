@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Literal
 
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import quoted, show_path
+from universal_transformer.manifest import MODEL
 from universal_transformer.pretrained_models import find, is_pretrained, known
-from universal_transformer.training.config import CONFIG, HELD_OUT, METRICS, MODEL
+from universal_transformer.runs.folder import CONFIG, HELD_OUT, METRICS
 
 if TYPE_CHECKING:
     from universal_transformer.models.model import Model
@@ -140,7 +141,7 @@ def with_found_files(config: RunConfig, folder: Path, *, may_miss: Collection[st
 
 def _moved(path: Path, folder: Path) -> Path | None:
     """Return where a file is if the folder of the run and the file were moved together."""
-    from universal_transformer.training.tracking import read_metrics
+    from universal_transformer.runs.journal import read_metrics
 
     if not (folder / METRICS).is_file():
         return None
@@ -165,7 +166,7 @@ def load_data(config: RunConfig) -> Task:
 
 def is_finished(folder: Path) -> bool:
     """Return whether training in `folder` is finished, not interrupted or in progress."""
-    from universal_transformer.training.tracking import ending
+    from universal_transformer.runs.journal import ending
 
     return ending(folder) is not None
 

@@ -7,24 +7,22 @@ from pathlib import Path
 import pytest
 import torch
 
+from training import tiny
 from universal_transformer.errors import UserError
 from universal_transformer.files import write_json
+from universal_transformer.runs.journal import read_metrics
+from universal_transformer.runs.trainer import train
 from universal_transformer.tasks import PairsData
-from universal_transformer.training import gradient
 from universal_transformer.training import run as training_run
 from universal_transformer.training import validation as validations
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.optimizer import NonFiniteError
-from universal_transformer.training.tracking import read_metrics
-from universal_transformer.training.trainer import train
 from universal_transformer.training.validation import Score
-
-from . import tiny
 
 
 def failing_at(monkeypatch, update: int) -> None:
     """Make the loss of an update NaN, as often as it is computed."""
-    compute, made = gradient.objective, 0
+    compute, made = training_run.objective, 0
 
     def poisoned(model, batch, **weights):
         nonlocal made
@@ -32,7 +30,7 @@ def failing_at(monkeypatch, update: int) -> None:
         made += 1
         return dataclasses.replace(loss, total=loss.total * float("nan")) if made == update else loss
 
-    monkeypatch.setattr(gradient, "objective", poisoned)
+    monkeypatch.setattr(training_run, "objective", poisoned)
 
 
 def test_after_a_loss_that_is_not_finite_it_says_what_is_kept_and_that_command_works(tmp_path, monkeypatch):
@@ -112,14 +110,14 @@ def huge(model: torch.nn.Module) -> None:
 
 def test_weights_that_an_update_made_infinite_are_never_saved(tmp_path, monkeypatch):
     """The loss and the gradients of the update were finite, and the next loss comes after a save."""
-    update = training_run.TrainingRun._update
+    update = training_run.TrainingRun.update
 
     def overflowing(run):
         update(run)
         if run.state.update == 5:
             huge(run.model)
 
-    monkeypatch.setattr(training_run.TrainingRun, "_update", overflowing)
+    monkeypatch.setattr(training_run.TrainingRun, "update", overflowing)
     config = tiny.run_config(max_updates=5)
     message = r"update 5: model: .* not finite: no checkpoint of it is saved; checkpoint 000000003-000001, of update 3"
     with pytest.raises(NonFiniteError, match=message):

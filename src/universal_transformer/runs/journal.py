@@ -1,0 +1,146 @@
+"""The files that a run in progress writes: metrics.jsonl, TensorBoard files and checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from universal_transformer.errors import UserError
+from universal_transformer.files import parse_json, show, show_path, try_lines, write_text
+from universal_transformer.manifest import MODEL
+from universal_transformer.runs import checkpoint as checkpoints
+from universal_transformer.runs.folder import CHECKPOINTS, METRICS, TENSORBOARD
+from universal_transformer.runs.origin import Origin
+from universal_transformer.training.display import Display, Journal, Tensors, Value
+from universal_transformer.training.run import RunState
+from universal_transformer.typed import Count, NonNegative, typed
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a metrics.jsonl. The last line may be incomplete (of a killed run); it is left out then.
+
+    UserError, naming the line, for anything else that `Metrics` does not write.
+    """
+    lines: list[dict[str, Any]] = []
+    incomplete: UserError | None = None
+    for number, text in try_lines(path) if path.stat().st_size else ():
+        if incomplete is not None:
+            raise incomplete
+        try:
+            lines.append(_metrics_line(text, where=f"{show_path(path)}:{number}"))
+        except UserError as error:
+            if isinstance(text, UserError) or not text.startswith("{") or text.endswith("}"):
+                raise
+            incomplete = error
+    return lines
+
+
+def _metrics_line(text: str | UserError, *, where: str) -> dict[str, Any]:
+    if isinstance(text, UserError):
+        raise text
+    line = parse_json(text, where=where)
+    if not isinstance(line, dict):
+        raise UserError(f"{where}: found {show(line)}; expected a JSON object, as training writes it")
+    for name, hint in (("event", str), ("update", Count), ("seconds", NonNegative)):
+        if name not in line:
+            raise UserError(f'{where}: no "{name}" in {show(line)}; expected a line as training writes it')
+        typed(line[name], hint, where=where, field=name)
+    for name, value in line.items():
+        if type(value) is int:
+            typed(value, float, where=where, field=name)  # a figure takes no number of hundreds of digits
+    return line
+
+
+def ending(folder: Path) -> dict[str, Any] | None:
+    """Return the last line of the metrics of a finished run in `folder`; None if it is not finished."""
+    if not (folder / METRICS).is_file() or not (folder / MODEL).is_dir():
+        return None
+    lines = read_metrics(folder / METRICS)
+    ended = bool(lines) and lines[-1]["event"] == "end" and lines[-1].get("stopped") != "interrupted"
+    return lines[-1] if ended else None
+
+
+class Metrics:
+    """metrics.jsonl: one JSON object a line with event, update, seconds and values, on disk line by line."""
+
+    def __init__(self, path: Path, *, after: int | None = None) -> None:
+        """Continue after update `after`, without the later lines of a killed run; None starts a new file."""
+        if after is not None and path.exists():
+            kept = [line for line in read_metrics(path) if line["update"] <= after]
+            if after and not kept:
+                raise UserError(
+                    f"{show_path(path)}: no line up to update {after} of this run; move the file away to begin another"
+                )
+            write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+        self._file = path.open("a", encoding="utf-8", buffering=1)
+
+    def write(self, event: str, *, update: int, seconds: float, values: Mapping[str, Value]) -> None:
+        """Append one line, without values that are not finite: JSON cannot represent them."""
+        numbers = {
+            name: value for name, value in values.items() if not isinstance(value, float) or math.isfinite(value)
+        }
+        line = {"event": event, "update": update, "seconds": round(seconds, 3), **numbers}
+        self._file.write(json.dumps(line, allow_nan=False) + "\n")
+
+    def sync(self) -> None:
+        """Wait until every line is on disk."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class TensorBoard:
+    """The numbers of updates and validations as TensorBoard scalars, in `folder`."""
+
+    def __init__(self, folder: Path, *, after: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        # points from purge_step on are deleted; the point of update `after` is kept
+        self._writer = SummaryWriter(folder, purge_step=after + 1)
+
+    def write(self, event: str, *, update: int, values: Mapping[str, Value]) -> None:
+        """Add one point to each curve."""
+        for name, value in values.items():
+            if isinstance(value, float | int):
+                self._writer.add_scalar(f"{event}/{name}", value, update)
+
+    def close(self) -> None:
+        """Write the remaining points and close."""
+        self._writer.close()
+
+
+class RunJournal(Journal):
+    """Writes the lines and checkpoints of the run in `folder`, which continues after update `after`."""
+
+    def __init__(self, shown: Display, folder: Path, origin: Origin, *, after: int | None) -> None:
+        super().__init__(shown)
+        self.folder, self.origin = folder, origin
+        self.metrics = Metrics(folder / METRICS, after=after)
+        wants_board = origin.config.training.tensorboard
+        self.board = TensorBoard(folder / TENSORBOARD, after=after or 0) if wants_board else None
+
+    def write(self, event: str, *, update: int, seconds: float, values: Mapping[str, Value]) -> None:
+        """Add a line to the metrics, and its numbers to the board."""
+        self.metrics.write(event, update=update, seconds=seconds, values=values)
+        if self.board is not None and event in ("update", "validation"):
+            self.board.write(event, update=update, values=values)
+
+    def save(self, state: RunState, tensors: Mapping[str, Tensors]) -> None:
+        """Write a checkpoint."""
+        self.metrics.sync()
+        fields = {"run": dataclasses.asdict(state), "origin": self.origin.to_dict()}
+        name = f"{state.update:09d}-{state.saves:06d}"
+        checkpoints.save(self.folder / CHECKPOINTS, checkpoints.Checkpoint(tensors, fields), name=name)
+
+    def close(self) -> None:
+        """Close the files."""
+        self.metrics.close()
+        if self.board is not None:
+            self.board.close()

@@ -1,0 +1,283 @@
+"""Training from a configuration to a model on disk."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation.collapse import fake
+from universal_transformer.evaluation.tensors import emulates_bfloat16, pick_device
+from universal_transformer.files import quoted, show_path, write_json
+from universal_transformer.manifest import MODEL
+from universal_transformer.models.components import ENCODERS
+from universal_transformer.models.model import Model
+from universal_transformer.registry import build
+from universal_transformer.runs import checkpoint as checkpoints
+from universal_transformer.runs.folder import BASELINE, CHECKPOINTS, CONFIG, claimed, keep_held_out, save_model
+from universal_transformer.runs.journal import RunJournal
+from universal_transformer.runs.origin import Origin
+from universal_transformer.runs.resume import check_usable, continued, warnings_of
+from universal_transformer.tasks.task import Task, with_absolute_files
+from universal_transformer.training.comparison import BaselineComparison
+from universal_transformer.training.config import RunConfig
+from universal_transformer.training.display import Display, Journal, Tensors, display
+from universal_transformer.training.interruption import StopRequest, stop_on_signals
+from universal_transformer.training.optimizer import NonFiniteError
+from universal_transformer.training.processes import joined, own_device, started
+from universal_transformer.training.provenance import code_in_use
+from universal_transformer.training.randomness import repeatable
+from universal_transformer.training.run import Reason, RunState, TrainingRun, choose
+from universal_transformer.training.selection import Choice, load_weights
+from universal_transformer.training.task_metric import TaskMetric
+from universal_transformer.training.validation import Score
+from universal_transformer.training.warm_start import starting_weights
+from universal_transformer.typed import check_names, typed
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """The result of a run; its model is in `folder`/model."""
+
+    folder: Path
+    updates: int
+    seconds: float
+    stopped: Reason
+    chosen: Choice
+    """Which weights `folder`/model holds: of the best validation, the last, the average of the last few, or the running
+    mean."""
+    score: Score | None
+    """Their validation score; None without a validation."""
+    baseline: str
+    """The validation score of the baseline, as text; empty without a validation."""
+    warnings: tuple[str, ...]
+
+
+def train(
+    config: RunConfig,
+    folder: Path,
+    *,
+    task: Task | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+    deadline: float = math.inf,
+    accept_changes: Collection[str] = (),
+) -> TrainingResult:
+    """Train by `config` in `folder`, and write the best weights to `folder`/model.
+
+    `task` is the result of ``config.data.load()``, for callers that have it already. With `resume` the run in `folder`
+    continues from its last checkpoint: on a CPU, bit for bit as if it had never stopped. At `deadline`, a time of
+    `time.monotonic`, it stops as on a signal: saved, and "interrupted". `accept_changes` are fields that a resume
+    changes deliberately (`resume.ACCEPTABLE`). Raises UserError for a folder that holds something else, changed data or
+    configuration, a full disk, or a loss that is not finite.
+    """
+    if not resume:
+        config = dataclasses.replace(config, data=with_absolute_files(config.data))
+    first = started().first
+    changes = check_usable(folder, config, resume=resume, accepted=accept_changes) if first or resume else []
+    check_extras(config)
+    device = own_device(pick_device(config.training.device, field="training.device"))
+    task = task or config.data.load()
+    if not task.train:
+        raise UserError(f"data: there are no examples to train on in {task.name}")
+    metric = TaskMetric.chosen(task, config.training)  # before anything is written: a package for it may be missing
+    torch.manual_seed(config.training.seed)
+    random.seed(config.training.seed)
+    model = build(task.configure(config.model)).to(device)
+    taken = [] if resume else starting_weights(model, task.codec, config)
+    with ExitStack() as stack:
+        stack.enter_context(disk_errors(folder))
+        stack.enter_context(repeatable(threads=config.training.threads, device=device))
+        stop = stack.enter_context(stop_on_signals(deadline=deadline))
+        processes = stack.enter_context(joined(device))  # inside: torchrun sends SIGTERM when a process is lost
+        if processes.first:
+            stack.enter_context(claimed(folder))
+            checkpoints.remove_partial(folder / CHECKPOINTS)
+        shown = stack.enter_context(closing(shown_of(model, quiet=quiet or not processes.first)))
+        if config.training.precision == "bfloat16" and emulates_bfloat16(device):
+            shown.note("this CPU has no bfloat16 instructions: --training.precision float32 is several times faster")
+        origin, saved = Origin.now(config, task, device), None
+        warnings: list[str] = []
+        with processes.one_after_the_other():  # the first one may rename damaged checkpoints
+            if resume:
+                saved, warnings = load(folder, origin, accepted=accept_changes)
+            if resume and saved is None:
+                taken = starting_weights(model, task.codec, config)
+            comparison = BaselineComparison(task, model, metric=metric)
+            journal = Journal(shown)
+            if processes.first:
+                journal = open_files(folder, origin, shown, after=saved.state.update if saved else 0, resume=resume)
+                stack.callback(journal.close)
+                comparison.baseline.save(folder / BASELINE)
+        run = TrainingRun(config, task=task, model=model, device=device, journal=journal, processes=processes)
+        if saved is not None:
+            changes = saved.changes or changes
+            run.restore(saved.state, saved.tensors)
+        lines = description(run, origin, comparison, folder=folder)
+        lines |= {"warm_start": "; ".join(taken)} if taken else {}
+        run.write("resume" if resume else "start", lines | {"changes": "; ".join(changes)})
+        for text in [*taken, *([f"continuing {folder} after update {run.state.update}"] * resume)]:
+            journal.note(text)
+        for text in [*(f"changed: {change}" for change in changes), *warnings]:
+            run.warn(text)
+        if processes.first:
+            keep_held_out(folder, task.held_out)  # after a resume has compared the data
+        try:
+            if accept_changes and run.state.saves:
+                run.save()  # with the new configuration
+            return finish(run, comparison, folder=folder, reason=run.run(stop), stop=stop)
+        except NonFiniteError as error:
+            raise NonFiniteError(f"{error}; {remedy(folder, rate=config.training.learning_rate / 4)}") from error
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a run continues from, and what has changed since."""
+
+    state: RunState
+    tensors: dict[str, Tensors]
+    changes: list[str]
+
+
+def load(folder: Path, now: Origin, *, accepted: Collection[str]) -> tuple[Saved | None, list[str]]:
+    """Return the newest intact checkpoint of the run in `folder`, and warnings.
+
+    UserError if it is one of another run, or nothing may change as it has.
+    """
+    checkpoint, warnings = checkpoints.load_newest(folder / CHECKPOINTS)
+    if checkpoint is None:
+        return None, warnings
+    where = show_path(folder / CHECKPOINTS / str(checkpoints.newest(folder / CHECKPOINTS)))
+    check_names(checkpoint.state, expected={"run", "origin"}, where=where)
+    state: RunState = typed(checkpoint.state["run"], RunState, where=where)
+    before = Origin.from_dict(checkpoint.state["origin"], where=where)
+    changes = continued(before, now, accepted=accepted, folder=show_path(folder), checkpoint=where)
+    limit = now.config.training.max_updates
+    if 0 < limit < state.update:
+        raise UserError(
+            f"training.max_updates={limit}: this run has {state.update:,} updates already; expected at least as many"
+        )
+    return Saved(state, dict(checkpoint.tensors), changes), warnings + warnings_of(before, now)
+
+
+def open_files(folder: Path, origin: Origin, shown: Display, *, after: int, resume: bool) -> RunJournal:
+    """Write config.json, and open the metrics."""
+    fields = origin.config.to_dict()
+    if not resume:  # a folder with metrics and no configuration would be no run
+        write_json(folder / CONFIG, fields)
+    journal = RunJournal(shown, folder, origin, after=after if resume else None)
+    if resume:  # a resume that cannot read the metrics leaves the configuration as it was
+        write_json(folder / CONFIG, fields)
+    return journal
+
+
+def shown_of(model: Model, *, quiet: bool) -> Display:
+    """Return the display of a run, after it has shown how long answers may be."""
+    written = "frames" if model.writes == "frames" else "tokens"
+    shown = display(quiet=quiet, unit="examples" if model.config.architecture in ENCODERS else written)
+    if limit := model.config.generation.max_new_tokens:
+        more = "" if model.config.generation.fixed_length else ", or twice its input plus 10 if that is more"
+        shown.note(f"an answer may have {limit:,} {written}{more}; model.generation.max_new_tokens changes it")
+    return shown
+
+
+def description(
+    run: TrainingRun, origin: Origin, comparison: BaselineComparison, *, folder: Path
+) -> dict[str, float | int | str | bool | None]:
+    """Return what the first line of the metrics says of a run."""
+    return {
+        "recipe": origin.config.recipe,
+        "config": origin.config.digest(),
+        "folder": str(folder.absolute()),
+        "data": origin.data,
+        "train_examples": len(run.task.train),
+        "validation_examples": len(run.task.validation),
+        "parameters": run.model.num_parameters(),
+        **origin.surroundings,
+        **code_in_use().values(),  # after the surroundings: the version of torch as results state it
+        **comparison.figures(),
+    }
+
+
+def remedy(folder: Path, *, rate: float) -> str:
+    """Return what is kept of a run that stops because a number is not finite, and how to continue it."""
+    name = checkpoints.newest(folder / CHECKPOINTS)
+    kept = f"checkpoint {name}, of update {int(name[:9]):,}, is kept" if name else "no checkpoint was saved yet"
+    return (
+        f"{kept}: {'continue from it' if name else 'begin again'} with ut train --resume {quoted(folder)} "
+        f"--learning-rate {rate:g} --accept-change training.learning_rate"
+    )
+
+
+def check_extras(config: RunConfig) -> None:
+    """Refuse fields that need a library that is missing."""
+    if config.training.tensorboard and find_spec("tensorboard") is None:
+        raise UserError(
+            "training.tensorboard: TensorBoard is not installed; "
+            "run pip install 'universal-transformer[tensorboard]' or leave the field off"
+        )
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Turn an error of the disk into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{error.filename or folder}: {error.strerror or error}") from error
+
+
+def fake_exit(run: TrainingRun, score: Score) -> str | None:
+    """Return a warning if the loss of `score` is above its expectation over the steps at which positions may stop."""
+    if not run.model.config.expects_loss:
+        return None
+    return fake(score.cross_entropy, expected=run.validation.expected_loss(run.model))
+
+
+def finish(
+    run: TrainingRun, comparison: BaselineComparison, *, folder: Path, reason: Reason, stop: StopRequest
+) -> TrainingResult:
+    """Save, choose the best weights, write the model, and report the end."""
+    run.save()
+    seconds, update = run.state.seconds, run.state.update
+    chosen, interrupted = choose(run, stop=stop)
+    if interrupted:
+        reason = "interrupted"
+    load_weights(run.model, chosen.weights)
+    if run.processes.first:
+        save_model(folder, run.model, run.task.codec)
+    score, baseline = chosen.score, ""
+    if score is not None:
+        baseline = comparison.baseline_text()
+        if warning := comparison.warning(score):
+            run.warn(warning)
+        if not interrupted and (exit_warning := fake_exit(run, score)):
+            run.warn(exit_warning)
+    run.write("end", {"stopped": reason, "chosen": chosen.name, **(score.values() if score else {})})
+    if reason == "interrupted":
+        command = f"ut train --resume {quoted(folder)}"
+        text = f"stopped by {stop.reason} after update {update}, saved; continue with: {command}"
+    else:
+        of = f" (update {run.state.best_update:,})" if chosen.name == "best" else ""
+        text = f"done after {update:,} updates ({reason}): {chosen.name} weights{of} in {folder / MODEL}"
+        if score is not None:
+            text += f"; validation {score.text(run.model)}; {baseline}"
+    run.journal.note(text)
+    return TrainingResult(
+        folder=folder,
+        updates=update,
+        seconds=seconds,
+        stopped=reason,
+        chosen=chosen.name,
+        score=score,
+        baseline=baseline,
+        warnings=tuple(run.journal.warnings),
+    )

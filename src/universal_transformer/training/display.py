@@ -1,0 +1,155 @@
+"""What a run shows and reports while it trains: a progress bar or plain lines, and lines of numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from universal_transformer.axes import Tensor
+from universal_transformer.evaluation.report import Side
+from universal_transformer.files import printable
+
+if TYPE_CHECKING:
+    from universal_transformer.training.run import RunState
+
+LINE_SECONDS = 10.0
+BAR_SECONDS = 0.25
+
+Value = float | int | str | bool | None
+Tensors = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStatus:
+    """What a display shows of one update."""
+
+    update: int
+    seconds: float
+    fraction: float
+    loss: float
+    steps: Mapping[Side, float]
+    handled: int
+    """Examples (or target tokens) that training has used."""
+
+
+class Display:
+    """Shows the progress of a run: a plain line every ten seconds, for pipes and log files."""
+
+    def __init__(self, console: Console, *, unit: str) -> None:
+        self._console, self._unit = console, unit
+        self._first: UpdateStatus | None = None
+        self._due = time.monotonic() + 1.0
+
+    def show(self, status: UpdateStatus) -> None:
+        """Print a line if the last one is ten seconds old."""
+        self._first = self._first or status
+        if (now := time.monotonic()) < self._due:
+            return
+        self._due = now + LINE_SECONDS
+        self.note(
+            f"update {status.update} · {status.fraction:.0%} · {summary(status)} · {self._rate(status)} · "
+            f"{time_left(status)}"
+        )
+
+    def _rate(self, status: UpdateStatus) -> str:
+        """Return the mean rate since the first status; the time before it (compilation, loading) does not count."""
+        assert self._first is not None
+        seconds, handled = status.seconds - self._first.seconds, status.handled - self._first.handled
+        return f"{handled / seconds if seconds > 0 else 0.0:,.0f} {self._unit}/s"
+
+    def note(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Stop showing progress."""
+
+
+class ProgressBar(Display):
+    """A progress bar with loss, mean steps, rate and time left, for a terminal."""
+
+    def __init__(self, console: Console, *, unit: str) -> None:
+        super().__init__(console, unit=unit)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            auto_refresh=False,
+        )
+        self._task = self._progress.add_task("starting", total=1.0, rate="", left="")
+        self._progress.start()
+
+    def show(self, status: UpdateStatus) -> None:
+        """Redraw the bar if it is a quarter of a second old."""
+        self._first = self._first or status
+        if (now := time.monotonic()) < self._due and status.fraction < 1:
+            return
+        self._due = now + BAR_SECONDS
+        self._progress.update(
+            self._task,
+            completed=status.fraction,
+            description=summary(status),
+            rate=self._rate(status),
+            left=time_left(status),
+            refresh=True,
+        )
+
+    def close(self) -> None:
+        """Stop drawing, and release the terminal."""
+        self._progress.stop()
+
+
+def display(*, quiet: bool, unit: str, console: Console | None = None) -> Display:
+    """Return a bar on a terminal, plain lines elsewhere, nothing if `quiet`."""
+    console = console or Console(quiet=quiet)
+    return (ProgressBar if console.is_terminal and not quiet else Display)(console, unit=unit)
+
+
+def summary(status: UpdateStatus) -> str:
+    """Return loss and mean steps (of a model with depth) as text."""
+    return " · ".join([f"loss {status.loss:.3f}", *steps_text(status.steps)])
+
+
+def steps_text(steps: Mapping[Side, float]) -> list[str]:
+    """Return the mean steps of encoder and decoder as a text; an empty list for a model without depth."""
+    sides = [f"{side} {mean:.2f}" for side, mean in steps.items()]
+    return [f"{' · '.join(sides)} steps"] if sides else []
+
+
+def time_left(status: UpdateStatus) -> str:
+    """Return the time left as text, from the finished part of the run."""
+    if status.fraction <= 0:
+        return "time left unknown"
+    left = round(status.seconds * (1 - status.fraction) / status.fraction)
+    hours, minutes = divmod(left // 60, 60)
+    return f"{hours}:{minutes:02}:{left % 60:02} left" if hours else f"{minutes}:{left % 60:02} left"
+
+
+class Journal:
+    """Where a run reports to. This one only shows it; `runs.record` also writes lines and checkpoints."""
+
+    def __init__(self, shown: Display) -> None:
+        self.shown = shown
+        self.warnings: list[str] = []
+
+    def write(self, event: str, *, update: int, seconds: float, values: Mapping[str, Value]) -> None:
+        """Keep a line of numbers."""
+
+    def save(self, state: RunState, tensors: Mapping[str, Tensors]) -> None:
+        """Keep all that the run continues from."""
+
+    def show(self, status: UpdateStatus) -> None:
+        """Show the progress."""
+        self.shown.show(status)
+
+    def note(self, text: str) -> None:
+        """Show a line."""
+        self.shown.note(text)

@@ -1,0 +1,106 @@
+"""The weights that a run may end with: the last, the best on validation, and two averages over the run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+
+from universal_transformer.axes import Tensor
+from universal_transformer.models.pretrained import Pretrained
+from universal_transformer.training.config import TrainingConfig
+from universal_transformer.training.replica import divided_as, whole
+
+Choice = Literal["best", "last", "average", "ema"]
+
+
+class RunningMean:
+    """The exponential moving average ``a ← d a + (1 - d) θ`` after update u, with ``a = θ`` at first.
+
+    The decay is ``d = min(decay, (1 + u) / (10 + u))``: the smaller d of early updates soon forgets the initial weights
+    (as TensorFlow's ExponentialMovingAverage does). `torch.optim.swa_utils.AveragedModel` copies the whole module,
+    which weights in shards refuse.
+    """
+
+    def __init__(self, decay: float) -> None:
+        self.decay = decay
+        self.weights: dict[str, Tensor] = {}
+        """Empty with a decay of 0, and before the first update."""
+
+    @torch.no_grad()
+    def add(self, model: Pretrained, *, update: int) -> None:
+        """Add the weights after an update, which counts from 1."""
+        if not self.decay:
+            return
+        if not self.weights:
+            self.weights = {name: tensor.detach().clone() for name, tensor in model.tensors().items()}
+            return
+        share = 1.0 - min(self.decay, (1 + update) / (10 + update))
+        for name, tensor in model.tensors().items():
+            self.weights[name].lerp_(tensor, share)
+
+    def load(self, tensors: Mapping[str, Tensor], *, like: Pretrained) -> None:
+        """Take the mean that a checkpoint holds, divided over processes as the weights are."""
+        device = next(like.parameters()).device
+        self.weights = {  # in the order of the model: that of a file differs between processes
+            name: divided_as(tensor, tensors[name].to(device, copy=True))
+            for name, tensor in like.tensors().items()
+            if name in tensors
+        }
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the mean, whole."""
+        return {name: whole(tensor) for name, tensor in self.weights.items()}
+
+
+class Selection:
+    """The best weights so far, those of the last validations, whose mean is a candidate, and the running mean."""
+
+    def __init__(self, training: TrainingConfig) -> None:
+        count = training.average_checkpoints
+        self.best: dict[str, Tensor] = {}
+        self.last: deque[dict[str, Tensor]] = deque(maxlen=count if count > 1 else 0)
+        self.running = RunningMean(training.ema_decay)
+
+    def add(self, weights: dict[str, Tensor]) -> None:
+        """Add the weights of a validation to those whose mean is a candidate."""
+        self.last.append(weights)
+
+    def average(self) -> dict[str, Tensor] | None:
+        """Return ``1/k Σ w_i`` over the last validations, or None while there are fewer than two to average."""
+        if len(self.last) < 2:
+            return None
+        return {
+            name: torch.stack([weights[name].double() for weights in self.last]).mean(0).to(first.dtype)
+            for name, first in self.last[0].items()
+        }
+
+    def tensors(self) -> dict[str, dict[str, Tensor]]:
+        """Return all weights by name, as the parts of a checkpoint; those of the last validations oldest first."""
+        last = {f"{index}/{name}": t for index, weights in enumerate(self.last) for name, t in weights.items()}
+        return {"best": self.best, "averaged": last, "ema": self.running.tensors()}
+
+    def load(self, tensors: Mapping[str, Mapping[str, Tensor]], *, like: Pretrained) -> None:
+        """Undo `tensors`."""
+        self.best = dict(tensors["best"])
+        self.running.load(tensors["ema"], like=like)
+        by_index: dict[int, dict[str, Tensor]] = {}
+        for full_name, tensor in tensors["averaged"].items():
+            index, _, name = full_name.partition("/")
+            by_index.setdefault(int(index), {})[name] = tensor
+        self.last.extend(by_index[index] for index in sorted(by_index))
+
+
+def copy_weights(model: Pretrained) -> dict[str, Tensor]:
+    """Return a copy of all weights on the CPU."""
+    return {name: whole(tensor.detach()).to("cpu", copy=True) for name, tensor in model.tensors().items()}
+
+
+def load_weights(model: Pretrained, tensors: Mapping[str, Tensor]) -> None:
+    """Copy tensors of all names into the model."""
+    own = model.tensors()
+    assert own.keys() == tensors.keys(), "weights of another model"
+    for name, tensor in own.items():
+        tensor.detach().copy_(divided_as(tensor, tensors[name]))
