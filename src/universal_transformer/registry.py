@@ -11,7 +11,7 @@ from universal_transformer.baselines.lstm import LstmClassifier, LstmEncoderDeco
 from universal_transformer.baselines.neural_gpu import NeuralGpu
 from universal_transformer.files import show_path
 from universal_transformer.interop.tensor2tensor_config import OfficialConfig
-from universal_transformer.interop.tensor2tensor_models import (
+from universal_transformer.interop.tensor2tensor_parts import (
     OfficialClassifier,
     OfficialEncoderDecoder,
     OfficialLanguageModel,

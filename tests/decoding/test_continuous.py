@@ -250,8 +250,8 @@ def test_no_requests_no_results():
         ([3, 9], {}, "token id 9"),
         ([], {}, r"source of shape \[1, 0\]|row 0 is empty"),
         ([3], {"max_new_tokens": 0}, "max_new_tokens: .*at least 1 .*found 0"),
-        ([3], {"max_steps": 0}, "max_steps=0"),
-        ([3], {"halting_threshold": 0.0}, "halting_threshold=0.0"),
+        ([3], {"max_steps": 0}, "max_steps: .*at least 1"),
+        ([3], {"halting_threshold": 0.0}, "halting_threshold: .*more than 0"),
         ([3], {"capacity": 10**14}, "capacity"),
     ],
 )

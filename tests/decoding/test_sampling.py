@@ -181,7 +181,7 @@ def naive(logits, *, temperature, top_k, top_p):
 @given(
     logits=LOGITS,
     temperature=st.sampled_from([0.5, 1.0, 2.0]),
-    top_k=st.integers(0, 13),
+    top_k=st.none() | st.integers(1, 13),
     top_p=st.sampled_from([0.01, 0.3, 0.57, 0.9, 0.999, 1.0]),
 )
 def test_the_filtered_distribution_is_the_naive_one(logits, temperature, top_k, top_p):
@@ -227,7 +227,7 @@ def test_the_greatest_and_the_least_draw_pick_what_is_possible():
         ({"temperature": -0.1}, "temperature: .*at least 0, found -0.1"),
         ({"temperature": math.inf}, "temperature: .*found inf"),
         ({"temperature": math.nan}, "temperature: .*found nan"),
-        ({"top_k": -1}, "top_k: .*at least 0.*, found -1"),
+        ({"top_k": -1}, "top_k: .*at least 1.*, found -1"),
         ({"top_p": 0.0}, "top_p: .*more than 0 and at most 1, found 0.0"),
         ({"top_p": 1.1}, "top_p: .*found 1.1"),
         ({"top_p": math.nan}, "top_p: .*found nan"),

@@ -10,18 +10,19 @@ from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.evaluation.prediction import predict
 from universal_transformer.execution import memory
 
-THRESHOLD = "a cumulative probability to stop at is a number in (0, 1], usually 0.99"
+STEPS = "max_steps: expected a whole number, at least 1 or None, found"
+THRESHOLD = "halting_threshold: expected a number, more than 0 and at most 1 or None, found"
 DEPTHS = [
-    ({"max_steps": 0}, "max_steps=0: "),
-    ({"max_steps": -2}, "max_steps=-2: "),
-    ({"halting_threshold": 0.0}, f"halting_threshold=0.0: {THRESHOLD}"),
-    ({"halting_threshold": 1.5}, f"halting_threshold=1.5: {THRESHOLD}"),
-    ({"halting_threshold": float("nan")}, f"halting_threshold=nan: {THRESHOLD}"),
+    ({"max_steps": 0}, f"{STEPS} 0"),
+    ({"max_steps": -2}, f"{STEPS} -2"),
+    ({"halting_threshold": 0.0}, f"{THRESHOLD} 0.0"),
+    ({"halting_threshold": 1.5}, f"{THRESHOLD} 1.5"),
+    ({"halting_threshold": float("nan")}, f"{THRESHOLD} nan"),
 ]
 
 
 @pytest.mark.parametrize("halting", [True, False])
-@pytest.mark.parametrize(("options", "said"), DEPTHS, ids=[said.split(":")[0] for _, said in DEPTHS])
+@pytest.mark.parametrize(("options", "said"), DEPTHS, ids=[str(options) for options, _ in DEPTHS])
 def test_a_depth_that_cannot_be_is_refused_everywhere(options, said, halting, copying):
     model = small(architecture="language_model", halting=halting)
     of_task = model_for(copying, halting=halting)

@@ -93,8 +93,10 @@ def test_predictions_refuse_what_excludes_each_other(copying):
     model = model_for(copying)
     with pytest.raises(UserError, match="choose beams or sampling"):
         DecodingOptions(beams=2, sampling=Sampling(temperature=1.0))
-    with pytest.raises(UserError, match=r"exit confidence:0.5 and halting_threshold=0.9: .* choose one of them"):
-        DecodingOptions(exit=Exit("confidence", 0.5), halting_threshold=0.9)
+    both = DecodingOptions(exit=Exit("confidence", 0.5), halting_threshold=0.9)
+    halting = model_for(copying, halting=True)
+    with pytest.raises(UserError, match=r"halting_threshold=0.9: the exit confidence:0.5 replaces .*; choose one"):
+        predict(halting, copying.codec, [], options=both)
     with pytest.raises(UserError, match=r"exit=confidence:0.5: LstmEncoderDecoder has no depth to choose"):
         predict(small_lstm(), copying.codec, [], options=DecodingOptions(exit=Exit("confidence", 0.5)))
     with pytest.raises(

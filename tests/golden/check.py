@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 
 from universal_transformer.errors import UserError
 from universal_transformer.interop import tensor2tensor as t2t
-from universal_transformer.interop.tensor2tensor_hparams import complete
+from universal_transformer.interop.tensor2tensor_config import Unsupported, complete
 from universal_transformer.nn.recurrence import Recurrence, Trace
 
 TOLERANCE = 1e-4  # absolute for outputs; for gradients relative to the largest of the case
@@ -134,7 +134,8 @@ def run_model(case: Case) -> Ran:
         if encoder:
             spaces = model.config.tensor2tensor.num_target_spaces  # 0: the model has no embedding of them
             space = int(case.arrays.get("in/target_space_id", 0)) if spaces else 0
-            logits = model(case.ids("in/inputs"), targets, target_space=space).logits
+            with model.source.problem(space):
+                logits = model(case.ids("in/inputs"), targets).logits
         else:
             logits = model(targets).logits
     outputs["logits"] = logits[:, :, None, None]
@@ -246,7 +247,7 @@ def check(path: Path) -> Result:
     try:
         ran = runner(case)
         add_halting(case, ran)
-    except t2t.Unsupported as error:
+    except Unsupported as error:
         return Result(case.name, case.kind, "unsupported", str(error))
     except UserError as error:
         return Result(case.name, case.kind, "DIFFERS", str(error))

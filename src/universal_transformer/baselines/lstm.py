@@ -149,6 +149,8 @@ class LstmEncoder(nn.Module):
 class LstmDecoder(nn.Module):
     """Targets shifted right, embedded, decoded by an LSTM with attention to the source, if there is one."""
 
+    reach: int | None = None  # it can write any number of tokens
+
     def __init__(self, config: LstmConfig, *, embedding: TokenInput, attention: bool) -> None:
         super().__init__()
         self.config = config

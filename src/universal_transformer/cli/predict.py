@@ -124,7 +124,7 @@ def parser() -> Parser:
         help="temperature of sampling (default: 0, which takes the most probable token; 1 for pictures)",
     )
     parser.add_argument(
-        "--top-k", type=whole(0), default=0, metavar="K", help="sample from the K likeliest tokens (0: all)"
+        "--top-k", type=whole(1), metavar="K", help="sample from the K likeliest tokens (by default all)"
     )
     parser.add_argument(
         "--top-p",

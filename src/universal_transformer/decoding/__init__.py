@@ -5,7 +5,6 @@ from universal_transformer.decoding.continuous import Request, generate_stream
 from universal_transformer.decoding.frame_generation import GeneratedFrames, generate_frames
 from universal_transformer.decoding.options import Beams, DecodingOptions
 from universal_transformer.decoding.sampling import generate
-from universal_transformer.decoding.search import answer, search
 from universal_transformer.models.generated import GREEDY, Generated, Sampling
 
 __all__ = [
@@ -16,10 +15,8 @@ __all__ = [
     "GeneratedFrames",
     "Request",
     "Sampling",
-    "answer",
     "beam_search",
     "generate",
     "generate_frames",
     "generate_stream",
-    "search",
 ]

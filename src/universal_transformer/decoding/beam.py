@@ -9,16 +9,12 @@ from dataclasses import dataclass, field
 import torch
 
 from universal_transformer.axes import Float, Int, Tensor
-from universal_transformer.decoding.generation import GenerationBatch, Source, evaluating, start_generation
+from universal_transformer.decoding.generation import GenerationBatch, evaluating, start_generation
+from universal_transformer.decoding.ids import Source
 from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.models.generated import Generated
+from universal_transformer.models.generated import Generated, score_divisor
 from universal_transformer.models.model import Model
-
-
-def score_divisor(length: int, *, length_penalty: float) -> float:
-    """``lp(y) = ((5 + length) / 6)^length_penalty``."""
-    return ((5 + length) / 6) ** length_penalty
 
 
 @dataclass
@@ -32,24 +28,27 @@ class BestSequences:
     ended: list[Generated] = field(default_factory=list)
     cut: list[Generated] = field(default_factory=list)
 
-    def worst(self) -> float:
-        """The penalised score that a better sequence must exceed; minus infinity while there are too few results."""
-        return self.ended[-1].penalised_score if len(self.ended) == self.num_results else float("-inf")
+    def exceeds_worst(self, log_probability: float, *, length: int) -> bool:
+        """Whether a sequence of ``length`` tokens, with its end, would be one of the results."""
+        if len(self.ended) < self.num_results:
+            return log_probability > float("-inf")
+        divisor = score_divisor(length, length_penalty=self.length_penalty)
+        return log_probability / divisor > self.ended[-1].penalised_score
 
-    def add(self, tokens: list[int], *, scores: list[float], steps: list[float], finished: bool) -> None:
-        """Insert a sequence, and remove the worst one beyond ``num_results``; ``scores`` and ``steps`` of its tokens
-        include those of its end.
+    def add(self, parts: list[list[float]], *, finished: bool) -> None:
+        """Insert a sequence, and remove the worst one beyond ``num_results``; ``parts``: token, score and steps of each
+        token, its end included.
         """
-        group, score = self.ended if finished else self.cut, sum(scores)
+        tokens, scores, steps = (list(part) for part in zip(*parts, strict=True))
+        group = self.ended if finished else self.cut
         group.append(
             Generated(
-                tokens=tokens,
-                score=score,
-                penalised_score=score / score_divisor(len(scores), length_penalty=self.length_penalty),
+                tokens=[int(token) for token in tokens[: len(tokens) - finished]],
                 finished=finished,
                 token_scores=scores,
                 token_steps=steps,
                 source_steps=self.source_steps,
+                length_penalty=self.length_penalty,
             )
         )
         group.sort(key=lambda other: -other.penalised_score)
@@ -58,29 +57,24 @@ class BestSequences:
 
 @dataclass
 class Hypotheses:
-    """The hypotheses that have not ended, equally many for each row that is still searched, in row order."""
+    """The hypotheses that have not ended, equally many for each row that is still searched, in row order.
 
-    tokens: Int[Tensor, "rows beams length"]
+    ``parts``: each token, its score and its steps.
+    """
+
     log_probability: Float[Tensor, "rows beams"]
-    scores: Float[Tensor, "rows beams length"]
-    steps: Float[Tensor, "rows beams length"]
+    parts: Float[Tensor, "rows beams length 3"]
 
     @property
     def length(self) -> int:
         """Tokens of each hypothesis."""
-        return self.tokens.shape[2]
-
-    def of(self, row: int, beam: int) -> tuple[list[int], list[float], list[float]]:
-        """Return the tokens of one hypothesis, with their scores and steps."""
-        parts = (self.tokens, self.scores, self.steps)
-        tokens, scores, steps = (part[row, beam].tolist() for part in parts)
-        return tokens, scores, steps
+        return self.parts.shape[2]
 
 
 def beam_search(
     model: Model, source: Source, options: DecodingOptions = DEFAULTS, *, num_results: int = 1
 ) -> list[list[Generated]]:
-    """Return the ``num_results`` best sequences found for each row of ``source``, best first.
+    """The ``num_results`` best sequences found for each row of ``source``, best first.
 
     At every length the likeliest hypotheses that have not ended are continued, ``options.beams`` of them, and each of
     them followed by the end token is a candidate for the results. A row is done when no running hypothesis can exceed
@@ -109,12 +103,7 @@ def beam_search(
 def _search(batch: GenerationBatch, best: list[BestSequences], *, beams: int) -> None:
     """Search until every row is done. Rows that are done are removed from the batch."""
     rows, start = len(best), batch.log_probabilities
-    running = Hypotheses(
-        tokens=torch.zeros(rows, 1, 0, dtype=torch.long, device=start.device),
-        log_probability=start.new_zeros(rows, 1),
-        scores=start.new_zeros(rows, 1, 0),
-        steps=batch.steps.new_zeros(rows, 1, 0),
-    )
+    running = Hypotheses(start.new_zeros(rows, 1), start.new_zeros(rows, 1, 0, 3, dtype=torch.float64))
     while best:
         _add_ended(batch, running, best)
         running, parents, chosen = _extend(batch, running, beams=beams)
@@ -123,60 +112,50 @@ def _search(batch: GenerationBatch, best: list[BestSequences], *, beams: int) ->
         for place, row in enumerate(best):
             if running.length == row.limit:
                 _add_cut(running, row, place=place)
-            elif highest[place] / score_divisor(row.limit, length_penalty=row.length_penalty) > row.worst():
+            elif row.exceeds_worst(highest[place], length=row.limit):
                 open_rows.append(place)
         best = [best[place] for place in open_rows]
         if not best:
             return
         index = torch.tensor(open_rows, device=chosen.device)
-        running = Hypotheses(*(part[index] for part in vars(running).values()))
+        running = Hypotheses(running.log_probability[index], running.parts[index])
         batch.keep(parents[index].flatten())
         batch.advance(chosen[index].flatten())
 
 
 def _add_ended(batch: GenerationBatch, running: Hypotheses, best: list[BestSequences]) -> None:
     """Add every running hypothesis, followed by the end token, to the results of its row if it is good enough."""
-    ending = batch.log_probabilities[:, batch.model.config.vocabulary.end_id].view_as(running.log_probability)
-    steps = batch.steps.view_as(ending).to(ending.dtype)
-    parts = torch.stack((running.log_probability + ending, ending, steps), dim=-1).tolist()
+    end_id = batch.model.config.vocabulary.end_id
+    ending = batch.log_probabilities[:, end_id].view_as(running.log_probability)
+    totals, scores = (running.log_probability + ending).tolist(), ending.tolist()
+    steps = batch.steps.view_as(ending).tolist()
     for place, row in enumerate(best):
-        divisor = score_divisor(running.length + 1, length_penalty=row.length_penalty)
-        for beam, (total, score, made) in enumerate(parts[place]):
-            if total / divisor > row.worst():
-                tokens, scores, steps_before = running.of(place, beam)
-                row.add(tokens, scores=[*scores, score], steps=[*steps_before, made], finished=True)
+        for beam, total in enumerate(totals[place]):
+            if row.exceeds_worst(total, length=running.length + 1):
+                end = [float(end_id), scores[place][beam], steps[place][beam]]
+                row.add([*running.parts[place, beam].tolist(), end], finished=True)
 
 
 def _add_cut(running: Hypotheses, row: BestSequences, *, place: int) -> None:
     """Add the hypotheses of a row that has reached its limit."""
     for beam, total in enumerate(running.log_probability[place].tolist()):
         if total > float("-inf"):
-            tokens, scores, steps = running.of(place, beam)
-            row.add(tokens, scores=scores, steps=steps, finished=False)
+            row.add(running.parts[place, beam].tolist(), finished=False)
 
 
 def _extend(
     batch: GenerationBatch, running: Hypotheses, *, beams: int
 ) -> tuple[Hypotheses, Int[Tensor, "rows chosen"], Int[Tensor, "rows chosen"]]:
-    """Return the likeliest continuations that do not end, the row of the batch that each extends, and its new token."""
-    rows, width, length = running.tokens.shape
-    classes = batch.log_probabilities.shape[1]
+    """The likeliest continuations that do not end, the row of the batch that each extends, and its new token."""
+    rows, width = running.log_probability.shape
     going_on = batch.log_probabilities.clone()
     going_on[:, batch.model.config.vocabulary.end_id] = float("-inf")
+    classes = going_on.shape[1]
     totals = running.log_probability.unsqueeze(2) + going_on.view(rows, width, classes)
     log_probability, flat = totals.flatten(1).topk(min(beams, width * classes), dim=1)
     beam, chosen = flat // classes, flat % classes
+    scores, steps = going_on.view(rows, -1).gather(1, flat), batch.steps.view(rows, width).gather(1, beam)
+    new = torch.stack((chosen.double(), scores.double(), steps.double()), dim=-1)
+    before = running.parts.gather(1, beam[:, :, None, None].expand(-1, -1, running.length, 3))
     first = torch.arange(rows, device=beam.device).unsqueeze(1) * width
-
-    def longer(parts: Tensor, last: Tensor) -> Tensor:
-        parents = parts.gather(1, beam.unsqueeze(2).expand(-1, -1, length))
-        return torch.cat((parents, last.unsqueeze(2)), dim=2)
-
-    scores = going_on[(first + beam).flatten(), chosen.flatten()].view_as(log_probability)
-    extended = Hypotheses(
-        tokens=longer(running.tokens, chosen),
-        log_probability=log_probability,
-        scores=longer(running.scores, scores),
-        steps=longer(running.steps, batch.steps.view(rows, width).gather(1, beam)),
-    )
-    return extended, first + beam, chosen
+    return Hypotheses(log_probability, torch.cat((before, new.unsqueeze(2)), dim=2)), first + beam, chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from zlib import crc32
 
@@ -10,11 +11,10 @@ import torch
 
 from universal_transformer.axes import Tensor
 from universal_transformer.data.example import Frames
-from universal_transformer.decoding.generation import Source, evaluating, steps_of
-from universal_transformer.decoding.ids import lengths_of, sources_of
+from universal_transformer.decoding.generation import evaluating, steps_of
+from universal_transformer.decoding.ids import Source, lengths_of, sources_of
 from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.inputs import padding_of
 from universal_transformer.models.model import Model
 
@@ -42,7 +42,7 @@ class GeneratedFrames:
 
 
 def generate_frames(model: Model, source: Source, options: DecodingOptions = DEFAULTS) -> list[GeneratedFrames]:
-    """Return the frames that the model writes for each row of ``source``, those of whole positions.
+    """The frames that the model writes for each row of ``source``, those of whole positions.
 
     A row ends with the position that the model says is its last one (`STOPS`), or with the last one of which no frame
     is beyond ``options.max_new_tokens`` (None: ``config.generation.limit`` of the length of its source), but has one
@@ -51,12 +51,12 @@ def generate_frames(model: Model, source: Source, options: DecodingOptions = DEF
     frames that are not finite.
     """
     config = model.config
-    assert isinstance(config, ModelConfig)
     with evaluating(model):
         given = sources_of(source, model=model)
         lengths = lengths_of(given, padding_id=config.vocabulary.padding_id)
         frames = [options.max_new_tokens or config.generation.limit(one) for one in lengths]
-        limits = [_most_positions(limit, config=config) for limit in frames]
+        reach = model.target.reach or math.inf
+        limits = [max(1, min(limit // config.outputs.stride, reach)) for limit in frames]
         state = model.start(given, capacity=max(limits), depth=options.depth)
         source_steps = steps_of(state.trace, real=~padding_of(given, config=config))
         rows = [GeneratedFrames(source_steps=steps) for steps in source_steps]
@@ -74,7 +74,8 @@ def generate_frames(model: Model, source: Source, options: DecodingOptions = DEF
                 row.parts.append(part)
                 row.steps += steps[place]
                 row.finished = ends[place]
-            kept = [place for place, number in enumerate(running) if _goes_on(rows[number], limit=limits[number])]
+            unfinished = [not rows[number].finished and len(rows[number].parts) < limits[number] for number in running]
+            kept = [place for place, goes_on in enumerate(unfinished) if goes_on]
             running, before = [running[place] for place in kept], written[kept, -1:]
             if running and len(kept) < len(written):
                 state.reorder(torch.tensor(kept, device=before.device))
@@ -82,18 +83,7 @@ def generate_frames(model: Model, source: Source, options: DecodingOptions = DEF
 
 
 def _generator(source: Tensor, *, padding_id: int) -> torch.Generator:
-    """Return a generator whose seed is a function of what one row of sources holds, without its padding."""
+    """A generator whose seed is a function of what one row of sources holds, without its padding."""
     real = ~source.isnan().all(dim=-1) if source.is_floating_point() else source != padding_id
     content = source[real].cpu().numpy().tobytes()
     return torch.Generator().manual_seed(crc32(content))
-
-
-def _most_positions(frames: int, *, config: ModelConfig) -> int:
-    """How many positions write at most so many frames, within a learned table of positions; 1 at least."""
-    most = max(1, frames // config.outputs.stride)
-    learned = config.coordinates.position == "learned"
-    return min(most, config.coordinates.max_positions) if learned else most
-
-
-def _goes_on(row: GeneratedFrames, *, limit: int) -> bool:
-    return not row.finished and len(row.parts) < limit

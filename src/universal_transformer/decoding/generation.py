@@ -12,21 +12,18 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pad_sequence
 
 from universal_transformer.axes import Bool, Float, Int, Tensor
-from universal_transformer.data.example import Frames
-from universal_transformer.decoding.ids import lengths_of, prompts_of, sources_of
+from universal_transformer.decoding.ids import Source, lengths_of, prompts_of, sources_of
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import PackedLinear, packed
-from universal_transformer.models.config import BaseConfig, ModelConfig
+from universal_transformer.models.config import BaseConfig
 from universal_transformer.models.inputs import padding_of
 from universal_transformer.models.model import GenerationState, Model
 from universal_transformer.models.target import TargetSide
 from universal_transformer.nn.trace import Trace
-
-Source = Tensor | Sequence[Sequence[int] | Tensor | Frames]
-"""Ids of sources or prompts: [batch, position], padded, or one list for each row; or frames, an array for each row."""
 
 
 @contextmanager
@@ -84,7 +81,7 @@ def check_model(model: Model) -> None:
 
 
 def prepared(model: Model) -> Model:
-    """Return a copy of ``model`` that shares its parameters and whose matrices are packed for fast products on a CPU.
+    """A copy of ``model`` that shares its parameters and whose matrices are packed for fast products on a CPU.
 
     The model itself is returned where nothing can be packed, or where it is packed already. The packed matrices do not
     follow later changes of the weights.
@@ -140,16 +137,21 @@ def start_generation(
     if model.source is not None:
         source = sources_of(source, model=model)
         lengths = lengths_of(source, padding_id=config.vocabulary.padding_id)
-        limits = _limits(lengths, [1] * len(lengths), max_new_tokens=options.max_new_tokens, config=config)
+        limits = _limits(lengths, [1] * len(lengths), model=model, max_new_tokens=options.max_new_tokens)
         state = model.start(source, capacity=max(limits) if reserve else 1, depth=options.depth)
         source_steps = steps_of(state.trace, real=~padding_of(source, config=config))
         tokens, padding = torch.full((len(lengths), 1), config.start_id, device=source.device), None
     else:
-        prompts = prompts_of(source, model=model)
-        tokens, padding = _pad_left(prompts, model=model)
+        prompts = [torch.tensor(prompt) for prompt in prompts_of(source, model=model)]
         lengths = [len(prompt) for prompt in prompts]
-        limits = _limits(lengths, lengths, max_new_tokens=options.max_new_tokens, config=config)
-        capacity = tokens.shape[1] + (max(limits) - 1 if reserve else 0)
+        device = next(model.parameters()).device
+        tokens = pad_sequence(
+            prompts, batch_first=True, padding_value=config.vocabulary.padding_id, padding_side="left"
+        ).to(device)
+        longest = tokens.shape[1]
+        padding = torch.arange(longest, device=device) < longest - torch.tensor(lengths, device=device).unsqueeze(1)
+        limits = _limits(lengths, lengths, model=model, max_new_tokens=options.max_new_tokens)
+        capacity = longest + (max(limits) - 1 if reserve else 0)
         state = model.start(batch=len(prompts), capacity=capacity, depth=options.depth)
         source_steps = [[] for _ in prompts]
     logits = model.advance(tokens, state, padding=padding)[:, -1]
@@ -157,19 +159,18 @@ def start_generation(
     return GenerationBatch(model, state, first, _last_steps(state, first), limits, source_steps)
 
 
-def free_positions(config: BaseConfig, *, fed: int) -> int | None:
+def free_positions(model: Model, *, fed: int) -> int | None:
     """New tokens for which a learned table of positions has entries, after ``fed`` tokens; None without a table."""
-    if not isinstance(config, ModelConfig) or config.coordinates.position != "learned":
-        return None
-    return config.coordinates.max_positions - fed + 1  # the last new token is not fed
+    reach: int | None = None if model.at_once else model.target.reach
+    return None if reach is None else reach - fed + 1  # the last new token is not fed
 
 
-def _limits(lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int | None, config: BaseConfig) -> list[int]:
+def _limits(lengths: Sequence[int], fed: Sequence[int], *, model: Model, max_new_tokens: int | None) -> list[int]:
     """New tokens that each row may get after its ``fed`` tokens (start token included)."""
-    wanted = [config.generation.limit(length) if max_new_tokens is None else max_new_tokens for length in lengths]
     limits = []
-    for row, (given, limit) in enumerate(zip(fed, wanted, strict=True)):
-        free = free_positions(config, fed=given)
+    for row, (length, given) in enumerate(zip(lengths, fed, strict=True)):
+        limit = model.config.generation.limit(length) if max_new_tokens is None else max_new_tokens
+        free = free_positions(model, fed=given)
         if free is not None and (free < 1 or (max_new_tokens is not None and limit > free)):
             asked = f" and max_new_tokens={max_new_tokens}" if max_new_tokens is not None else ""
             raise UserError(
@@ -179,18 +180,6 @@ def _limits(lengths: Sequence[int], fed: Sequence[int], *, max_new_tokens: int |
             )
         limits.append(limit if free is None else min(limit, free))
     return limits
-
-
-def _pad_left(
-    prompts: Sequence[Sequence[int]], *, model: Model
-) -> tuple[Int[Tensor, "batch prompt"], Bool[Tensor, "batch prompt"]]:
-    """Return one tensor of all prompts, aligned at their ends, and its padding mask."""
-    padding_id = model.config.vocabulary.padding_id
-    longest = max(map(len, prompts))
-    rows = [[padding_id] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
-    blanks = [[place < longest - len(prompt) for place in range(longest)] for prompt in prompts]
-    device = next(model.parameters()).device
-    return torch.tensor(rows, device=device), torch.tensor(blanks, device=device)
 
 
 def steps_of(trace: Trace | None, *, real: Bool[Tensor, "batch position"]) -> list[list[float]]:

@@ -1,40 +1,43 @@
-"""Greedy search and sampling.
+"""Generation: greedy search, sampling, and the best sequences of a beam search.
 
 The next token is drawn from ``p(v) ∝ softmax(z / τ)(v)`` for ``v`` in a set of likely tokens and 0 outside of it:
 ``τ`` is the temperature, and the set holds the ``top_k`` likeliest tokens, cut to the smallest part of them whose
 probabilities sum to at least ``top_p`` (the nucleus; Holtzman et al. 2020). ``τ = 0`` takes the likeliest token.
 """
 
+import dataclasses
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from universal_transformer.axes import Float, Int, Tensor
-from universal_transformer.decoding.generation import Source, evaluating, next_log_probabilities, start_generation
-from universal_transformer.decoding.ids import sources_of
+from universal_transformer.decoding.beam import beam_search
+from universal_transformer.decoding.generation import evaluating, next_log_probabilities, start_generation
+from universal_transformer.decoding.ids import Source, are_texts, encoded, sources_of
 from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.models.generated import Generated, Sampling
+from universal_transformer.models.generated import LENGTH_PENALTY, Generated, Sampling
 from universal_transformer.models.model import Model
 
 
 def filtered_distribution(
-    logits: Float[Tensor, "rows classes"], *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0
+    logits: Float[Tensor, "rows classes"], *, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0
 ) -> Float[Tensor, "rows classes"]:
     """``p(v) = softmax(z / τ)(v) / Z`` for ``v`` in ``K ∩ N``, else 0, in float64.
 
     ``z`` are ``logits`` (log-probabilities do as well), ``τ`` is ``temperature > 0``. ``K`` holds the ``top_k``
-    likeliest tokens (0: all), lower ids first among equals. ``N``, the nucleus, is the smallest set of likeliest
+    likeliest tokens (None: all), lower ids first among equals. ``N``, the nucleus, is the smallest set of likeliest
     tokens of ``K`` whose share of K's probability is at least ``top_p``. ``Z`` makes the sum 1.
     """
     scaled = logits.double()
     if temperature != 1.0:
         scaled = (scaled - scaled.amax(dim=-1, keepdim=True)) / temperature
-    if not top_k and top_p == 1.0:
+    if top_k is None and top_p == 1.0:
         return scaled.softmax(dim=-1)
     ranked, order = scaled.sort(dim=-1, descending=True, stable=True)
-    if 0 < top_k < ranked.shape[-1]:
+    if top_k is not None:
         ranked[..., top_k:] = float("-inf")
     probability = ranked.softmax(dim=-1)
     if top_p < 1.0:
@@ -56,37 +59,46 @@ def pick(probability: Float[Tensor, "rows classes"], draws: Float[Tensor, "rows"
 
 def generate(
     model: Model,
-    source: Source,
+    source: Source | Sequence[str],
     options: DecodingOptions = DEFAULTS,
     *,
     indices: Sequence[int] | None = None,
 ) -> list[Generated]:
-    """Return one generated sequence for each row of ``source``.
+    """The best sequence that is found for each row of ``source``.
 
     ``source`` holds the source ids of an EncoderDecoder, or the prompts of a LanguageModel, which get the start token
     if they do not begin with it; only the continuation is returned. It is a tensor ``[batch, position]``, padded, or a
-    list of ids for each row. A row ends with the end token or after ``options.max_new_tokens`` (end token included; by
-    default as many as the configuration's :meth:`~universal_transformer.models.config.GenerationConfig.limit` allows).
-    ``indices`` are the numbers of the rows (by default 0, 1, 2 …). The draws for a row depend on the seed and on its
-    number alone, so that the other rows of the batch do not change them.
+    list of ids for each row, or, for a model with a codec, a list of texts. A row ends with the end token or after
+    ``options.max_new_tokens`` (end token included; by default as many as the configuration's
+    :meth:`~universal_transformer.models.config.GenerationConfig.limit` allows). ``indices`` are the numbers of the rows
+    (by default 0, 1, 2 …). The draws for a row depend on the seed and on its number alone, so that the other rows of
+    the batch do not change them.
 
     Raises UserError for no rows, an empty source, sources of another type or shape than the model reads, ids outside of
-    the vocabulary, ``max_new_tokens`` beyond a learned table of positions, more or fewer ``indices`` than rows, several
-    beams, a depth, threshold or exit that does not fit the model, a model that cannot generate, and logits that are not
-    finite.
+    the vocabulary, ``max_new_tokens`` beyond a learned table of positions, more or fewer ``indices`` than rows, a
+    depth, threshold or exit that does not fit the model, a model that cannot generate, and logits that are not finite.
     """
+    rows: Any = source
+    if texts := are_texts(source):
+        rows = encoded(rows, model=model)
     if options.num_beams > 1:
-        raise UserError(f"beams={options.num_beams}: generate takes one sequence for each row; call beam_search")
-    sampling = options.sampling
-    if model.at_once:
-        options.depth.check(model.config, name=type(model).__name__)
-        return _at_once(model, source, options, indices=indices)
+        found = [best for best, *_ in beam_search(model, rows, options)]
+    elif options.length_penalty != LENGTH_PENALTY:
+        raise UserError(f"length_penalty={options.length_penalty} is for a beam search: give 2 beams or more")
+    else:
+        found = (_at_once if model.at_once else _token_by_token)(model, rows, options, indices=indices)
+    return [dataclasses.replace(row, text=model.codec.render(row.tokens)) for row in found] if texts else found
+
+
+def _token_by_token(
+    model: Model, source: Source, options: DecodingOptions, *, indices: Sequence[int] | None
+) -> list[Generated]:
     with evaluating(model):
         batch = start_generation(model, source, options)
-        rows = _continuations(batch.limits, sampling=sampling, indices=indices)
+        rows = continuations(batch.limits, sampling=options.sampling, numbers=indices)
         inside, end_id = rows, model.config.vocabulary.end_id
         while True:
-            chosen = extend(inside, batch.log_probabilities, batch.steps, sampling=sampling, end_id=end_id)
+            chosen = extend(inside, batch.log_probabilities, batch.steps, sampling=options.sampling, end_id=end_id)
             running = [place for place, row in enumerate(inside) if not row.done]
             if not running:
                 break
@@ -102,29 +114,20 @@ def _at_once(
     model: Model, source: Source, options: DecodingOptions, *, indices: Sequence[int] | None
 ) -> list[Generated]:
     """The same for a model that predicts all tokens at once: each token is chosen independently."""
-    source, sampling, limit = sources_of(source, model=model), options.sampling, options.max_new_tokens
+    options.depth.check(model.config, name=type(model).__name__)
+    source, limit = sources_of(source, model=model), options.max_new_tokens
     with evaluating(model):
         logits, inside = model.output_logits(source)
     limits = [places if limit is None else min(limit, places) for places in inside.sum(dim=1).tolist()]
-    rows = _continuations(limits, sampling=sampling, indices=indices)
+    rows = continuations(limits, sampling=options.sampling, numbers=indices)
     no_steps = logits.new_zeros(len(rows))
     for place in range(max(limits)):
         done = torch.tensor([row.done for row in rows], device=logits.device)
         if bool(done.all()):
             break
         following = next_log_probabilities(logits[:, place], config=model.config, done=done)
-        extend(rows, following, no_steps, sampling=sampling, end_id=model.config.vocabulary.end_id)
+        extend(rows, following, no_steps, sampling=options.sampling, end_id=model.config.vocabulary.end_id)
     return [row.result([]) for row in rows]
-
-
-def _continuations(limits: Sequence[int], *, sampling: Sampling, indices: Sequence[int] | None) -> list["Continuation"]:
-    """Return empty continuations, numbered by ``indices`` (by default 0, 1, 2 …)."""
-    numbers = range(len(limits)) if indices is None else indices
-    if len(numbers) != len(limits):
-        raise UserError(f"indices numbers {len(numbers)} rows, but there are {len(limits)}")
-    return [
-        Continuation(limit, number=number, seed=sampling.seed) for limit, number in zip(limits, numbers, strict=True)
-    ]
 
 
 class Continuation:
@@ -153,16 +156,24 @@ class Continuation:
             self.tokens.append(token)
 
     def result(self, source_steps: list[float]) -> Generated:
-        """Return the generated sequence."""
+        """The generated sequence."""
         return Generated(
             tokens=self.tokens,
-            score=sum(self.scores),
-            penalised_score=sum(self.scores),
             finished=self.finished,
             token_scores=self.scores,
             token_steps=self.steps,
             source_steps=source_steps,
         )
+
+
+def continuations(limits: Sequence[int], *, sampling: Sampling, numbers: Sequence[int] | None) -> list[Continuation]:
+    """Empty continuations of these numbers, by default 0, 1, 2 …"""
+    numbers = range(len(limits)) if numbers is None else numbers
+    if len(numbers) != len(limits):
+        raise UserError(f"indices numbers {len(numbers)} rows, but there are {len(limits)}")
+    return [
+        Continuation(limit, number=number, seed=sampling.seed) for limit, number in zip(limits, numbers, strict=True)
+    ]
 
 
 def extend(
@@ -173,7 +184,7 @@ def extend(
     sampling: Sampling,
     end_id: int,
 ) -> Int[Tensor, "rows"]:
-    """Append a token to each row that is not done, and return the tokens; ``steps`` are the depth steps of each."""
+    """Append a token to each row that is not done; the tokens. ``steps``: the depth steps of each."""
     if sampling.temperature == 0.0:
         chosen = log_probabilities.argmax(dim=-1)
     else:

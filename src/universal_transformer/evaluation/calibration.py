@@ -198,7 +198,7 @@ def calibrated(run: Path, options: DecodingOptions, *, model: Path, unlike: str 
     since, and where the calibration does not cover the call: a beam search, sampling, or what the caller names as
     `unlike` the calibration (such as text that a language model writes, because only given text was scored).
     """
-    if options.has_depth or not (run / CALIBRATION).is_file():
+    if options.depth.chosen or not (run / CALIBRATION).is_file():
         return options, ""
     found, place = Calibration.load(run), show_path(run / CALIBRATION)
     if found.chosen is None:

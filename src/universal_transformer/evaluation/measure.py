@@ -143,11 +143,11 @@ def evaluate(
     report = dataclasses.replace(summarise(scorer, sums, trivial, task=task, split=examples.split), baseline=described)
     # neither an exit, nor another threshold, nor a limit below that of training says anything about the halting unit
     own = (
-        options.depth.exit is None
-        and options.depth.halting_threshold is None
+        options.exit is None
+        and options.halting_threshold is None
         and options.step_limit(model) >= model.config.max_steps
     )
-    warnings = collapses(report, model, max_steps=options.depth.max_steps) if own else []
+    warnings = collapses(report, model, max_steps=options.max_steps) if own else []
     return dataclasses.replace(
         report,
         notes=(*task.notes, *notes, *options.notes(model)),

@@ -10,8 +10,9 @@ from itertools import islice
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import PADDING, Example, size
 from universal_transformer.data.tokenizer import END, SPECIAL
-from universal_transformer.decoding import Generated, generate_frames, search
-from universal_transformer.decoding.generation import Source, evaluating, prepared, steps_of
+from universal_transformer.decoding import Generated, beam_search, generate, generate_frames
+from universal_transformer.decoding.generation import evaluating, prepared, steps_of
+from universal_transformer.decoding.ids import Source
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.memory_check import check_batches
@@ -114,7 +115,11 @@ class _Predictor:
             else collate(examples, indices=numbers).to(device_of(model)).source
         )
         assert source is not None
-        found = search(model, source, self.options, indices=numbers, num_results=self.num_choices)
+        if self.options.num_beams > 1:
+            results = min(self.num_choices, self.options.num_beams)
+            found = beam_search(model, source, self.options, num_results=results)
+        else:
+            found = [[row] for row in generate(model, source, self.options, indices=numbers)]
         steps = self._prompt_steps(examples) if self._continues else [best[0].source_steps for best in found]
         return [
             Prediction(

@@ -16,7 +16,7 @@ from universal_transformer.axes import Float, Tensor
 from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import UNKNOWN
-from universal_transformer.decoding import Generated, generate_frames, search
+from universal_transformer.decoding import Generated, generate, generate_frames
 from universal_transformer.decoding.generation import free_positions, steps_of
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
@@ -91,7 +91,7 @@ class Scorer:
             bounds = [min(limit, len(target_ids(one))) for limit, one in zip(limits, examples, strict=True)]
             lengths = limits if self.whole else bounds
             options = dataclasses.replace(options, max_new_tokens=max(lengths))
-        found = [best[0] for best in search(self.model, batch.source, options)]
+        found = generate(self.model, batch.source, options)
         result = []
         for example, whole, limit, length, bound in zip(examples, found, limits, lengths, bounds, strict=True):
             answer, output = cut(whole, length=length), cut(whole, length=bound)
@@ -149,7 +149,7 @@ class Scorer:
         if self.options.max_new_tokens is not None:
             return self.options.max_new_tokens
         limit = self.model.config.generation.limit(len(example.source))
-        free = free_positions(self.model.config, fed=1)
+        free = free_positions(self.model, fed=1)
         return limit if free is None else min(limit, free)
 
     def _tokens(self, examples: Sequence[Example]) -> list[ScoreSums]:
@@ -233,8 +233,7 @@ def cut(output: Generated, *, length: int) -> Generated:
     return dataclasses.replace(
         output,
         tokens=output.tokens[:length],
-        score=sum(scores),
-        penalised_score=sum(scores),
+        length_penalty=0.0,
         finished=output.finished and len(output.tokens) < length,
         token_scores=scores,
         token_steps=output.token_steps[:length],

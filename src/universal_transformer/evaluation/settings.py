@@ -44,12 +44,11 @@ class Setting:
         """Return the options of a call with this depth."""
         match self.rule:
             case "max_steps":
-                depth = dataclasses.replace(options.depth, max_steps=int(self.value))
+                return dataclasses.replace(options, max_steps=int(self.value))
             case "halting_threshold":
-                depth = dataclasses.replace(options.depth, halting_threshold=self.value)
+                return dataclasses.replace(options, halting_threshold=self.value)
             case kind:
-                depth = dataclasses.replace(options.depth, exit=Exit(kind, self.value))
-        return dataclasses.replace(options, depth=depth)
+                return dataclasses.replace(options, exit=Exit(kind, self.value))
 
 
 def settings_of(model: Model, rule: DepthRule) -> tuple[Setting, ...]:

@@ -69,20 +69,17 @@ class Exportable(nn.Module):
     def inputs(self) -> dict[str, Axes]:
         """Names and shapes of the inputs, ids as int64."""
         words = (self.config.vocabulary.max_fact_words,) if self.config.inputs.kind == "facts" else ()
-        sides = {"language_model": ("target",), "classifier": ("source",), "tagger": ("source",)}
-        chosen = sides.get(self.config.architecture, ("source", "target"))
-        return {side: ("batch", side, *words) for side in chosen}
+        sides = {"source": self.model.source, "target": self.model.target}
+        return {name: ("batch", name, *words) for name, side in sides.items() if side is not None}
 
     @property
     def outputs(self) -> dict[str, Axes]:
         """Names and shapes of the outputs, float32."""
-        sides = {"source": "encoder", "target": "decoder"}
-        vocabulary = self.config.vocabulary
-        classes = (vocabulary.target_size or vocabulary.size,)
-        logits = ("target", *classes) if "target" in self.inputs else (vocabulary.num_classes,)
-        if self.config.architecture == "tagger":
-            logits = ("source", *logits)
-        return {"logits": ("batch", *logits), **{f"{sides[name]}_steps": ("batch", name) for name in self.inputs}}
+        sides, vocabulary = {"source": "encoder", "target": "decoder"}, self.config.vocabulary
+        places = {"classifier": (), "tagger": ("source",)}.get(self.config.architecture, ("target",))
+        classes = (vocabulary.target_size or vocabulary.size) if "target" in self.inputs else vocabulary.num_classes
+        steps: dict[str, Axes] = {f"{sides[name]}_steps": ("batch", name) for name in self.inputs}
+        return {"logits": ("batch", *places, classes), **steps}
 
     def examples(self, *, lengths: dict[str, int], rows: int, seed: int = 0) -> tuple[Tensor, ...]:
         """Random ids for every input, every second row shorter by half and padded."""

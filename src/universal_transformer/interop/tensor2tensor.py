@@ -8,8 +8,7 @@ The authors' code (tensor2tensor, Apache-2.0) stores a model as variables with n
 
 - :func:`load` a whole model with its embeddings: an encoder-decoder, or a language model when there is no encoder;
 - :func:`load_body` the part between embeddings and logits;
-- :func:`load_encoder`, :func:`load_decoder` one recurrence;
-- :func:`config_from_hparams` the configuration alone.
+- :func:`load_encoder`, :func:`load_decoder` one recurrence.
 
 Every variable must belong to a parameter and every parameter to a variable. The error names what is missing or left
 over. Training state (``global_step``, slots of optimisers) is ignored. The results equal those of the last official
@@ -17,8 +16,10 @@ version; before September 2018 basic and global halting mixed states differently
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,40 +28,24 @@ from torch.nn.functional import pad
 
 from universal_transformer.axes import Bool, Float, Padding, States, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.interop.tensor2tensor_config import OfficialConfig
-from universal_transformer.interop.tensor2tensor_hparams import Unsupported, complete, config_from_hparams
-from universal_transformer.interop.tensor2tensor_models import (
+from universal_transformer.interop.tensor2tensor_config import OfficialConfig, complete, config_from_hparams
+from universal_transformer.interop.tensor2tensor_parts import (
+    OfficialBuilder,
     OfficialEncoderDecoder,
     OfficialLanguageModel,
-    check_space,
+    OfficialRecurrence,
+    space_table,
+    with_problem,
 )
-from universal_transformer.interop.tensor2tensor_names import (
-    Variable,
-    model_variables,
-    recurrence_variables,
-    space_variable,
-)
-from universal_transformer.interop.tensor2tensor_parts import OfficialBuilder, OfficialRecurrence
 from universal_transformer.models.components import Architecture
 from universal_transformer.models.positions.numbering import default_positions, without_padding
-from universal_transformer.models.pretrained import check_tensors
+from universal_transformer.models.pretrained import check_shapes
 from universal_transformer.nn.context import Context, ProjectedSource, key_mask
 from universal_transformer.nn.trace import Trace
 from universal_transformer.typed import replaced
 
-__all__ = [
-    "Body",
-    "Unsupported",
-    "config_from_hparams",
-    "load",
-    "load_body",
-    "load_decoder",
-    "load_encoder",
-    "official_variables",
-    "side_context",
-]
-
 Variables = Mapping[str, np.ndarray]
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
 MODEL_SCOPE = re.compile(
     r"(?:[^/]+/)?(?:body/)?((?:encoder|decoder|target_space_embedding|symbol_modality_\d+_\d+)/.+)"
 )
@@ -69,7 +54,70 @@ TRAINING_STATE = re.compile(
     r"|(?:training|losses_avg|train_stats)/.*"
     r"|.*/(?:(?:Lazy|Multistep)?Adam(?:Optimizer)?|Adafactor|Momentum|Adagrad|RMSProp|ExponentialMovingAverage)(?:_\d+)?"
 )
-TABLE = re.compile(r"symbol_modality_(\d+)_\d+/(shared|input_emb|target_emb|softmax)/weights_(\d+)")
+TABLE = re.compile(r"symbol_modality_(\d+)_\d+/(shared|input_emb|target_emb|softmax)/weights_\d+")
+
+LAYER = re.compile(r"(blocks|before|after)\.(\d+)\.")
+LAYERS = {"blocks": "rec_layer", "before": "before_ut_layer", "after": "after_ut_layer"}
+"""List of blocks of a side -> official name of one of them."""
+NAMES = {
+    "coordinates.step.weight": "{scope}/layer_embedding",
+    "coordinates.join.weight": "{scope}/dense/kernel",
+    "halting.weight": "{scope}/sigmoid_activation_for_pondering/dense/kernel",
+    "halting.bias": "{scope}/sigmoid_activation_for_pondering/dense/bias",
+    "closing_norm.weight": "{side}/{norm}/layer_norm/layer_norm_scale",
+    "closing_norm.bias": "{side}/{norm}/layer_norm/layer_norm_bias",
+    "attention.query_key_value.weight": "{scope}/self_attention/multihead_attention/qkv/kernel",
+    "attention.output.weight": "{scope}/self_attention/multihead_attention/output_transform/kernel",
+    "after_attention.norm.weight": "{scope}/self_attention/{norm}/layer_norm/layer_norm_scale",
+    "after_attention.norm.bias": "{scope}/self_attention/{norm}/layer_norm/layer_norm_bias",
+    "cross_attention.query.weight": "{scope}/encdec_attention/multihead_attention/q/kernel",
+    "cross_attention.key_value.weight": "{scope}/encdec_attention/multihead_attention/kv/kernel",
+    "cross_attention.output.weight": "{scope}/encdec_attention/multihead_attention/output_transform/kernel",
+    "after_cross_attention.norm.weight": "{scope}/encdec_attention/{norm}/layer_norm/layer_norm_scale",
+    "after_cross_attention.norm.bias": "{scope}/encdec_attention/{norm}/layer_norm/layer_norm_bias",
+    "transition.inner.weight": "{scope}/ffn/conv1/kernel",
+    "transition.inner.bias": "{scope}/ffn/conv1/bias",
+    "transition.outer.weight": "{scope}/ffn/conv2/kernel",
+    "transition.outer.bias": "{scope}/ffn/conv2/bias",
+    "transition.first.depthwise.weight": "{scope}/ffn/sepconv_relu_sepconv/conv1_single/depthwise_kernel",
+    "transition.first.pointwise.weight": "{scope}/ffn/sepconv_relu_sepconv/conv1_single/pointwise_kernel",
+    "transition.first.pointwise.bias": "{scope}/ffn/sepconv_relu_sepconv/conv1_single/bias",
+    "transition.second.depthwise.weight": "{scope}/ffn/sepconv_relu_sepconv/conv2_single/depthwise_kernel",
+    "transition.second.pointwise.weight": "{scope}/ffn/sepconv_relu_sepconv/conv2_single/pointwise_kernel",
+    "transition.second.pointwise.bias": "{scope}/ffn/sepconv_relu_sepconv/conv2_single/bias",
+    "after_transition.norm.weight": "{scope}/ffn/{norm}/layer_norm/layer_norm_scale",
+    "after_transition.norm.bias": "{scope}/ffn/{norm}/layer_norm/layer_norm_bias",
+}
+"""Parameter of a side, or of a block of it -> official name; ``qkv`` and ``kv`` stand for one variable a letter."""
+FUSED = re.compile(r"(?<=/)(qkv|kv)(?=/)")
+TABLES = {"source.input": "input_emb", "target.embedding": "target_emb", "target.output": "softmax"}
+"""Table of a model -> official name, where source and target do not share one scope."""
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "target_space_embedding/kernel": lambda part: part,
+    "depthwise_kernel": lambda part: part.permute(2, 1, 0).unsqueeze(-1),
+    "pointwise_kernel": lambda part: part.t()[None, None],
+    "kernel": lambda part: part.t(),
+    "layer_embedding": lambda part: part[:, None, None],
+}
+"""End of an official name -> our axes in the official order, for instance ``[out, in]`` as ``[in, out]``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """One official variable: one of equal parts of the rows of a parameter of ours, with the axes in another order."""
+
+    name: str
+    parameter: Tensor
+    part: int = 0
+    parts: int = 1
+
+    def official(self, tensor: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """The part of ``tensor`` (the parameter's value or gradient) that is this variable, in the official layout.
+
+        It is a view: what is written into it is written into ``tensor``.
+        """
+        rows = tensor.tensor_split(self.parts)[self.part]
+        return next((layout(rows) for end, layout in LAYOUTS.items() if self.name.endswith(end)), rows)
 
 
 class Body(nn.Module):
@@ -83,16 +131,14 @@ class Body(nn.Module):
         self.config = config
         self.encoder = OfficialBuilder(config, decoder=False).build() if encoder else None
         self.decoder = OfficialBuilder(config, decoder=True, cross_attention=encoder).build() if decoder else None
-        self.space = None
-        if encoder and config.tensor2tensor.num_target_spaces:
-            self.space = nn.Parameter(torch.zeros(config.tensor2tensor.num_target_spaces, config.sizes.width))
+        self.space = space_table(config) if encoder else None
 
     def encode(self, inputs: States, *, target_space: int = 0) -> tuple[States, Padding | None, Trace]:
         """The encoder's last states, the padding of the inputs, and the trace."""
         assert self.encoder is not None
         padding = without_padding((inputs == 0).all(dim=-1))
         if self.space is not None:
-            inputs = inputs + self.space[check_space(target_space, spaces=len(self.space))]
+            inputs = with_problem(inputs, self.space, number=target_space)
         states, trace = self.encoder(inputs, side_context(self.encoder, inputs, padding=padding))
         return states, padding, trace
 
@@ -130,24 +176,38 @@ def side_context(
     )
 
 
-def official_variables(
-    model: OfficialEncoderDecoder | OfficialLanguageModel | Body | OfficialRecurrence,
-    *,
-    num_shards: int = 1,
-    shared: bool = True,
-) -> Iterator[Variable]:
-    """Each official variable of ``model``: its name, and where its numbers (and gradients) are.
+def official_variables(model: nn.Module, *, num_shards: int = 1, shared: bool = True) -> Iterator[Variable]:
+    """Each official variable of a model, a :class:`Body` or a side: its name and where its numbers (and gradients) are.
 
-    ``num_shards`` and ``shared`` are ``symbol_modality_num_shards``, and whether source and target embed alike.
+    ``num_shards``: parts of each table (``symbol_modality_num_shards``). ``shared``: source and target embed alike.
     """
-    if isinstance(model, OfficialEncoderDecoder | OfficialLanguageModel):
-        yield from model_variables(model, num_shards=num_shards, shared=shared)
-        return
-    if isinstance(model, Body) and model.space is not None:
-        yield space_variable(model.space)
-    for side in (model.encoder, model.decoder) if isinstance(model, Body) else (model,):
-        if side is not None:
-            yield from recurrence_variables(side)
+    for path, parameter in model.named_parameters():
+        module = path.rpartition(".")[0]
+        if module in TABLES:
+            scope = "shared" if shared and module != "target.output" else TABLES[module]
+            size, width = parameter.shape
+            for part in range(num_shards):
+                name = f"symbol_modality_{size}_{width}/{scope}/weights_{part}"
+                yield Variable(name, parameter, part, num_shards)
+        elif path in ("space", "source.space"):
+            yield Variable("target_space_embedding/kernel", parameter)
+    for side in model.modules():
+        if isinstance(side, OfficialRecurrence):
+            yield from _side_variables(side)
+
+
+def _side_variables(side: OfficialRecurrence) -> Iterator[Variable]:
+    name = "decoder" if side.decoder else "encoder"
+    norm = "layer_postprocess" if side.closing_norm is None else "layer_prepostprocess"
+    for path, parameter in side.named_parameters():
+        scope, inside = f"{name}/universal_transformer_{'act' if side.halting.decides else 'basic'}", path
+        if layer := LAYER.match(path):
+            scope, inside = f"{scope}/{LAYERS[layer[1]]}_{layer[2]}", path[layer.end() :]
+        official = NAMES[inside].format(side=name, scope=scope, norm=norm)
+        fused = FUSED.search(official)
+        names = [official] if fused is None else [FUSED.sub(letter, official) for letter in fused[1]]
+        for part, variable in enumerate(names):
+            yield Variable(variable, parameter, part, len(names))
 
 
 def _strip(variables: Variables) -> dict[str, np.ndarray]:
@@ -164,34 +224,28 @@ def _strip(variables: Variables) -> dict[str, np.ndarray]:
     return stripped
 
 
-@torch.no_grad()
-def _fill(wanted: Iterator[Variable], variables: dict[str, np.ndarray]) -> None:
-    """Copy every variable to its place. UserError when one is missing, left over, wrongly shaped or not finite."""
-    places = _compared(wanted, variables)
-    for name, variable in places.items():
-        value, place = np.asarray(variables[name]), variable.official(variable.parameter)
+def _filled(build: Callable[[], AnyModule], variables: dict[str, np.ndarray], **naming: Any) -> AnyModule:
+    """The module of ``build`` with all ``variables`` in their places, in evaluation mode.
+
+    Memory is taken after names and shapes have been compared. UserError for a variable that is missing, left over,
+    wrongly shaped or not finite.
+    """
+    with torch.device("meta"):
+        places = list(official_variables(build(), **naming))
+    wanted = {place.name: tuple(place.official(place.parameter).shape) for place in places}
+    check_shapes({name: np.shape(value) for name, value in variables.items()}, wanted, name="official variables")
+    module = build()
+    for variable in official_variables(module, **naming):
+        value = np.asarray(variables[variable.name])
         if not np.issubdtype(value.dtype, np.floating):
-            raise UserError(f"official variable {name} holds {value.dtype}, floating point is needed")
+            raise UserError(f"official variable {variable.name} holds {value.dtype}, floating point is needed")
         with np.errstate(over="ignore"):  # a large number of float64 is infinite in float32
-            value = value.astype(torch.empty(0, dtype=place.dtype).numpy().dtype)
+            value = np.ascontiguousarray(value, dtype=np.float32)
         if not np.isfinite(value).all():
-            raise UserError(f"official variable {name} holds values that are not finite")
-        place.copy_(torch.from_numpy(np.ascontiguousarray(value)))
-
-
-def _compared(wanted: Iterator[Variable], variables: dict[str, np.ndarray]) -> dict[str, Variable]:
-    """Return the variables of a model by name. UserError when one is missing, left over or wrongly shaped."""
-    places = {variable.name: variable for variable in wanted}
-    message = "{} official variables for these hyper-parameters"
-    check_tensors(set(variables), set(places), message=message)
-    for name, variable in places.items():
-        value, place = np.asarray(variables[name]), variable.official(variable.parameter)
-        if value.shape != tuple(place.shape):
-            raise UserError(
-                f"official variable {name} has shape {list(value.shape)}, "
-                f"the hyper-parameters ask for {list(place.shape)}"
-            )
-    return places
+            raise UserError(f"official variable {variable.name} holds values that are not finite")
+        with torch.no_grad():
+            variable.official(variable.parameter).copy_(torch.from_numpy(value))
+    return module.eval()
 
 
 def _has(variables: dict[str, np.ndarray], scope: str) -> bool:
@@ -199,17 +253,14 @@ def _has(variables: dict[str, np.ndarray], scope: str) -> bool:
 
 
 def _vocabularies(
-    names: list[str], *, shared: bool, encoder: bool, source_vocabulary_size: int | None
+    tables: list[re.Match[str]], *, shared: bool, encoder: bool, source_vocabulary_size: int | None
 ) -> tuple[int, int]:
     """Sizes of the source and the target vocabulary, read from the names of the embeddings."""
-    sizes: dict[str, set[int]] = {"shared": set(), "input_emb": set(), "target_emb": set(), "softmax": set()}
-    for name in names:
-        table = TABLE.fullmatch(name)
-        if table is not None:
-            sizes[table.group(2)].add(int(table.group(1)))
+    sizes: dict[str, set[int]] = defaultdict(set)
+    for table in tables:
+        sizes[table[2]].add(int(table[1]))
     source, target = (sizes["shared"],) * 2 if shared else (sizes["input_emb"], sizes["target_emb"])
-    if sizes["softmax"]:
-        target = target & sizes["softmax"]
+    target = target & (sizes["softmax"] or target)
     if not encoder:
         source = target
     elif source_vocabulary_size is not None:
@@ -229,16 +280,7 @@ def _vocabularies(
             f"embeddings of {' and '.join(map(str, sorted(source | target)))} words: "
             "source_vocabulary_size must say which is the source's"
         )
-    return next(iter(source)), next(iter(target))
-
-
-def _num_shards(names: list[str], full: Mapping[str, Any]) -> int:
-    """Parts of each embedding: the hyper-parameter, or as many as there are."""
-    tables = [table for name in names if (table := TABLE.fullmatch(name)) is not None]
-    count: int = full.get("symbol_modality_num_shards") or 1 + max(int(table.group(3)) for table in tables)
-    if not 1 <= count <= len(tables):
-        raise UserError(f"symbol_modality_num_shards={count}: the embeddings have {len(tables)} variables in all")
-    return count
+    return min(source), min(target)
 
 
 def load(
@@ -255,21 +297,17 @@ def load(
     """
     full, inside = complete(hparams), _strip(variables)
     encoder = _has(inside, "encoder")
-    architecture = OfficialEncoderDecoder if encoder else OfficialLanguageModel
     config = config_from_hparams(hparams, architecture="encoder_decoder" if encoder else "language_model")
+    tables = [table for name in inside if (table := TABLE.fullmatch(name)) is not None]
     shared = bool(full["shared_embedding_and_softmax_weights"] or full["shared_embedding"])
     source, target = _vocabularies(
-        list(inside), shared=shared, encoder=encoder, source_vocabulary_size=source_vocabulary_size
+        tables, shared=shared, encoder=encoder, source_vocabulary_size=source_vocabulary_size
     )
     own_table = encoder and (source != target or not shared)
-    sizes = {"vocabulary.size": source, "vocabulary.target_size": target if own_table else 0}
-    config = replaced(config, sizes)
-    num_shards = _num_shards(list(inside), full)
-    with torch.device("meta"):  # names and shapes are compared before memory is taken
-        _compared(official_variables(architecture(config), num_shards=num_shards, shared=shared), inside)
-    model = architecture(config)
-    _fill(official_variables(model, num_shards=num_shards, shared=shared), inside)
-    return model.eval()
+    config = replaced(config, {"vocabulary.size": source, "vocabulary.target_size": target if own_table else 0})
+    num_shards = max(Counter(table[0].rpartition("_")[0] for table in tables).values())
+    architecture = OfficialEncoderDecoder if encoder else OfficialLanguageModel
+    return _filled(lambda: architecture(config), inside, num_shards=num_shards, shared=shared)
 
 
 def load_body(variables: Variables, hparams: Mapping[str, Any]) -> Body:
@@ -280,9 +318,7 @@ def load_body(variables: Variables, hparams: Mapping[str, Any]) -> Body:
         raise UserError("no official variables of an encoder or a decoder: their names contain /encoder/ or /decoder/")
     one_side: Architecture = "classifier" if encoder else "language_model"
     config = config_from_hparams(hparams, architecture="encoder_decoder" if encoder and decoder else one_side)
-    body = Body(config, encoder=encoder, decoder=decoder)
-    _fill(official_variables(body), inside)
-    return body.eval()
+    return _filled(lambda: Body(config, encoder=encoder, decoder=decoder), inside)
 
 
 def _load_side(variables: Variables, hparams: Mapping[str, Any], *, decoder: bool) -> OfficialRecurrence:
@@ -291,9 +327,7 @@ def _load_side(variables: Variables, hparams: Mapping[str, Any], *, decoder: boo
     if config.coordinates.injection == "input":  # added where the input is prepared, which is not here
         config = replaced(config, {"coordinates.position": "none", "coordinates.injection": "every_step"})
     looks = decoder and _has(inside, "encdec_attention")
-    side = OfficialBuilder(config, decoder=decoder, cross_attention=looks).build()
-    _fill(official_variables(side), inside)
-    return side.eval()
+    return _filled(OfficialBuilder(config, decoder=decoder, cross_attention=looks).build, inside)
 
 
 def load_encoder(variables: Variables, hparams: Mapping[str, Any]) -> OfficialRecurrence:

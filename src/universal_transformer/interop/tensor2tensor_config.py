@@ -1,28 +1,20 @@
-"""The configuration of a model with choices that exist for official checkpoints (tensor2tensor) only. Needs no torch.
-
-=========================== ==========================================================================================
-choice                      what it changes
-=========================== ==========================================================================================
-``scale_step_table``        ``τ_t = √c E[t]`` with c channels
-``concatenate_coordinates`` ``X = W [H; π; τ]`` in place of ``H + π + τ``
-``shift_positions_by_step`` the position signal of step t is ``π_{i + trunc(n t / T)}``, of n positions
-``plain_layers_…``          blocks that are applied once, before and after the recurrence
-``zero_padding``            the feed-forward transition is 0 at padding
-``ponder_padding``          padding takes steps like any other position
-``num_target_spaces``       ``H^0 + s``, a learned vector s for each problem
-=========================== ==========================================================================================
+"""The hyper-parameters of official checkpoints (tensor2tensor) as a configuration of ours, which has choices that exist
+for these alone. Needs no torch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from universal_transformer.models.components import ENCODERS, OutputsConfig
+from universal_transformer.errors import UserError
+from universal_transformer.files import show
+from universal_transformer.models.components import ENCODERS, Architecture, OutputsConfig
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import CoordinatesConfig, HaltingConfig, StepConfig
+from universal_transformer.nn.config import CoordinatesConfig, HaltingConfig, Sizes, StepConfig
 from universal_transformer.rules.choices import Refusals
-from universal_transformer.typed import Count
+from universal_transformer.typed import Count, NumberOf, replaced, typed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,21 +22,21 @@ class Tensor2TensorConfig:
     """Choices that exist for official checkpoints only. The defaults switch all of them off."""
 
     scale_step_table: bool = False
-    """Multiply a learned step table by the square root of its width."""
+    """``τ_t = √c E[t]`` of a learned step table with c channels."""
     concatenate_coordinates: bool = False
-    """Concatenate coordinates to the state and project back, instead of adding them."""
+    """``X = W [H; π; τ]`` in place of ``H + π + τ``."""
     shift_positions_by_step: bool = False
-    """Positions start at ``trunc(length * t / T)`` at step t."""
+    """The position signal of step t is ``π_{i + trunc(n t / T)}``, of n positions."""
     plain_layers_before: Count = 0
-    """Ordinary layers before the recurrence."""
+    """Blocks that are applied once, before the recurrence."""
     plain_layers_after: Count = 0
-    """Ordinary layers after the recurrence."""
+    """Blocks that are applied once, after the recurrence."""
     zero_padding: bool = False
     """The feed-forward transition of the encoder gives 0 at padding (the pad remover)."""
     ponder_padding: bool = False
     """Padding takes steps like any other position."""
     num_target_spaces: Count = 0
-    """Rows of an embedding of the problem, added to every source position. 0: none."""
+    """Learned vectors s, one for each problem: ``H^0 + s`` at every source position. 0: none."""
     start_is_padding: bool = False
     """The token before the first target token has the id of padding."""
     allow_look_ahead: bool = False
@@ -80,11 +72,6 @@ class OfficialConfig(ModelConfig):
         return shifted or super().looks_ahead
 
     @property
-    def may_look_ahead(self) -> bool:
-        """Whether such a decoder is accepted: it can score targets, but not generate."""
-        return self.tensor2tensor.allow_look_ahead
-
-    @property
     def ponders_padding(self) -> bool:
         """Whether padding takes steps like any other position."""
         return self.tensor2tensor.ponder_padding
@@ -106,16 +93,29 @@ class OfficialConfig(ModelConfig):
             )
         return super().unread_states
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values, and the kind, which files of a `ModelConfig` need not have."""
-        return {"kind": self.kind, **super().to_dict()}
-
     def rules(self) -> Refusals:
         """The rules for combinations of fields."""
-        yield from self._shift_rules()
-        yield from super().rules()
         chosen, group = self.coordinates, self.tensor2tensor
-        every_step = chosen.injection == "every_step"
+        every_step, shifted = chosen.injection == "every_step", "tensor2tensor.shift_positions_by_step"
+        if group.shift_positions_by_step:
+            yield (
+                shifted,
+                not every_step or chosen.position not in ("sinusoidal", "learned"),
+                "shifts the signal that is added at every step: needs coordinates.position sinusoidal or learned, and "
+                'coordinates.injection="every_step"',
+            )
+            yield "coordinates.from_end", chosen.from_end, "positions that are shifted by step have no fixed end"
+            yield shifted, self.depth.max_steps == "length", "needs a number of steps"
+            picture = self.outputs.kind == "raster" or self.inputs.kind == "patches"
+            yield shifted, picture, "rows and columns are not shifted"
+            yield (
+                shifted,
+                self.looks_ahead and not group.allow_look_ahead,
+                "lets a causal decoder depend on the length of later tokens: use it with a classifier, or set "
+                "tensor2tensor.allow_look_ahead to score official checkpoints that were trained so",
+            )
+        for path, wrong, remedy in super().rules():
+            yield path, wrong and not (path == "halting.scope" and group.allow_look_ahead), remedy
         yield (
             "tensor2tensor.plain_layers_before",
             group.plain_layers_before > 0 and every_step and chosen.position in ("learned", "grid"),
@@ -128,30 +128,6 @@ class OfficialConfig(ModelConfig):
         yield "step.residual", joined, "coordinates are concatenated to the state, not added: leave it out"
         frames = self.outputs.kind == "frames"
         yield "outputs.kind", frames, "official models write tokens: leave the choices of tensor2tensor out"
-
-    def _shift_rules(self) -> Refusals:
-        """What positions that are shifted at every step need."""
-        chosen, path = self.coordinates, "tensor2tensor.shift_positions_by_step"
-        if not self.tensor2tensor.shift_positions_by_step:
-            return
-        fits = chosen.injection == "every_step" and chosen.position in ("sinusoidal", "learned")
-        yield (
-            path,
-            not fits,
-            "shifts the signal that is added at every step: needs coordinates.position sinusoidal or learned, and "
-            'coordinates.injection="every_step"',
-        )
-        end = "needs shift_positions_by_step=False: shifted positions have no fixed end"
-        yield "coordinates.from_end", chosen.from_end, end
-        yield path, self.depth.max_steps == "length", "needs a number of steps"
-        picture = self.outputs.kind == "raster" or self.inputs.kind == "patches"
-        yield path, picture, "rows and columns are not shifted"
-        yield (
-            path,
-            self.looks_ahead and not self.may_look_ahead,
-            "lets a causal decoder depend on the length of later tokens: use it with a classifier, or set "
-            "tensor2tensor.allow_look_ahead to score official checkpoints that were trained so",
-        )
 
 
 PRESET = OfficialConfig(
@@ -168,3 +144,168 @@ PRESET = OfficialConfig(
     ),
 )
 """The choices of the authors' code."""
+
+
+class Unsupported(UserError):  # noqa: N818 - not every refusal is a mistake
+    """An official model that this package does not have: the message names the hyper-parameter and its value."""
+
+
+DEFAULTS: dict[str, Any] = {
+    "act_epsilon": 0.01,
+    "act_halting_bias_init": 1.0,
+    "act_loss_weight": 0.01,
+    "add_position_timing_signal": True,
+    "add_step_timing_signal": True,
+    "attention_dropout": 0.0,
+    "layer_prepostprocess_dropout": 0.0,
+    "layer_postprocess_sequence": "da",
+    "layer_preprocess_sequence": "n",
+    "mix_with_transformer": "none",
+    "multiply_embedding_mode": "sqrt_depth",
+    "norm_epsilon": 1e-6,
+    "num_inrecurrence_layers": 1,
+    "num_mixedin_layers": 2,
+    "relu_dropout": 0.0,
+    "shared_embedding": False,
+    "shared_embedding_and_softmax_weights": True,
+    "use_pad_remover": True,
+    "use_target_space_embedding": True,
+}
+"""What ``universal_transformer_base`` gives to the hyper-parameters that are read, those of ``KINDS`` left out."""
+NORMS: dict[tuple[str, str], str] = {
+    ("n", "da"): "pre",
+    ("n", "a"): "pre",
+    ("none", "dan"): "post",
+    ("none", "an"): "post",
+}
+"""Norm before or after, by ``layer_preprocess_sequence`` and ``layer_postprocess_sequence``."""
+KINDS: dict[str, tuple[Any, ...]] = {
+    "act_type": ("basic", "accumulated", "global"),
+    "add_or_concat_timing_signal": ("add", "concat"),
+    "add_sru": (False,),
+    "attention_key_channels": (0,),
+    "attention_value_channels": (0,),
+    "causal_decoder_self_attention": (True,),
+    "ffn_layer": ("dense_relu_dense", "conv_hidden_relu"),  # two names of one layer
+    "hard_attention_k": (0,),
+    "norm_type": ("layer",),
+    "pos": ("timing", "none"),
+    "position_start_index": ("none", "step"),
+    "prepend_mode": ("none",),
+    "proximity_bias": (False,),
+    "recurrence_type": ("basic", "act"),
+    "self_attention_type": ("dot_product",),
+    "step_timing_signal_type": ("learned", "sinusoid"),
+    "transformer_ffn_type": ("fc", "sepconv"),
+    "unidirectional_encoder": (False,),
+}
+"""Hyper-parameters that name a way to compute, with the ways that are supported, first the default."""
+ASKED_IF: dict[str, tuple[str, Any]] = {
+    "act_type": ("recurrence_type", "act"),
+    "step_timing_signal_type": ("add_step_timing_signal", True),
+    "position_start_index": ("add_position_timing_signal", True),
+    "pos": ("add_position_timing_signal", False),
+    "ffn_layer": ("transformer_ffn_type", "fc"),
+}
+"""A hyper-parameter that is read only when another has a certain value."""
+
+
+def complete(hparams: Mapping[str, Any]) -> dict[str, Any]:
+    """``hparams`` with the defaults filled in, and 0 or "none" in place of None.
+
+    The names and their meaning are those of tensor2tensor's ``universal_transformer.py`` at commit ``bafdc1b`` (2023),
+    the last one.
+    """
+    if not isinstance(hparams, Mapping):
+        raise UserError(f"hyper-parameters: found {show(hparams)}; expected an object of names and values")
+    full = {**DEFAULTS, **{name: values[0] for name, values in KINDS.items()}}
+    for name, default in full.items():
+        none = {int: 0, str: "none"}.get(type(default))
+        kind: Any = type(default) if none is None else (NumberOf if none == 0 else str) | None
+        value = typed(hparams.get(name, default), kind, where="hyper-parameters", field=name)
+        full[name] = value if none is None else value or none
+    full = {**hparams, **full}
+    for name in ("attention_key_channels", "attention_value_channels"):  # 0 means hidden_size
+        full[name] = 0 if full[name] == full.get("hidden_size") else full[name]
+    full.setdefault("num_rec_steps", full.get("num_hidden_layers"))
+    return full
+
+
+def _check(full: Mapping[str, Any]) -> None:
+    """Unsupported, naming hyper-parameter and value, unless our model computes the same; UserError without a size."""
+    for name, allowed in KINDS.items():
+        condition, wanted = ASKED_IF.get(name, (name, full[name]))
+        if full[condition] == wanted and full[name] not in allowed:
+            raise Unsupported(f"{name}={full[name]!r} is not supported: only {', '.join(map(repr, allowed))}")
+    before, after = full["layer_preprocess_sequence"], full["layer_postprocess_sequence"]
+    if (before, after) not in NORMS:
+        raise Unsupported(
+            f"layer_preprocess_sequence={before!r} with layer_postprocess_sequence={after!r} is not supported: only "
+            + " or ".join(f"{first!r} with {second!r}" for first, second in NORMS)
+        )
+    positions = full["add_position_timing_signal"]
+    if full["add_or_concat_timing_signal"] == "concat" and full["add_step_timing_signal"] and not positions:
+        raise Unsupported(
+            "add_or_concat_timing_signal='concat' without add_position_timing_signal is not supported: "
+            "the official code does not project the state back then"
+        )
+    if full["mix_with_transformer"] != "none" and positions and not full["num_mixedin_layers"]:
+        raise Unsupported("num_mixedin_layers=0 with mix_with_transformer is not supported: at least 1")
+    steps = "num_rec_steps" if full["recurrence_type"] == "basic" else "act_max_steps"
+    missing = [name for name in ("hidden_size", "filter_size", "num_heads", steps) if full.get(name) is None]
+    if missing:
+        raise UserError(f"the official hyper-parameters lack {', '.join(missing)}")
+
+
+def config_from_hparams(
+    hparams: Mapping[str, Any], *, architecture: Architecture = "encoder_decoder"
+) -> OfficialConfig:
+    """The configuration that computes what the official code computes with ``hparams``: `PRESET` but for these fields.
+
+    Token ids are the official ones: 0 is padding and precedes the first target token, 1 ends a text. Global
+    halting and the start index "step" let a decoder depend on later tokens; official checkpoints have them, so they are
+    allowed here (``allow_look_ahead``).
+
+    Raises Unsupported, naming hyper-parameter and value, where there is no equal configuration.
+    """
+    full = complete(hparams)
+    _check(full)
+    halts = full["recurrence_type"] != "basic"
+    every_step = full["add_position_timing_signal"]
+    step_signal = {"learned": "learned", "sinusoid": "sinusoidal"}.get(full["step_timing_signal_type"], "none")
+    shifted = every_step and full["position_start_index"] == "step"
+    together = halts and full["act_type"] == "global"
+    mixed = full["mix_with_transformer"]  # the official code looks for words in it
+    fields = {
+        "architecture": architecture,
+        "vocabulary.end_id": 1,
+        "inputs.scale_embeddings": full["multiply_embedding_mode"] == "sqrt_depth",
+        "outputs.tie_output": full["shared_embedding_and_softmax_weights"],
+        "sizes": Sizes(width=full["hidden_size"], filter_width=full["filter_size"], num_heads=full["num_heads"]),
+        "coordinates.position": "sinusoidal" if every_step or full["pos"] == "timing" else "none",
+        "coordinates.step": step_signal if full["add_step_timing_signal"] else "none",
+        "coordinates.injection": "every_step" if every_step else "input",
+        "attention.dropout": full["attention_dropout"],
+        "transition.kind": {"fc": "feed_forward", "sepconv": "separable_convolution"}[full["transformer_ffn_type"]],
+        "transition.dropout": full["relu_dropout"],
+        "step.norm": NORMS[full["layer_preprocess_sequence"], full["layer_postprocess_sequence"]],
+        "step.norm_epsilon": full["norm_epsilon"],
+        "step.dropout": full["layer_prepostprocess_dropout"],
+        "step.blocks": full["num_inrecurrence_layers"],
+        "depth.max_steps": full["act_max_steps" if halts else "num_rec_steps"],
+        "halting.side": "both" if halts else "none",
+        "halting.threshold": 1.0 - full["act_epsilon"],
+        "halting.bias": full["act_halting_bias_init"],
+        "halting.output": "mean" if full["act_type"] == "accumulated" else "interpolate",
+        "halting.scope": "sequence" if together else "position",
+        "tensor2tensor.scale_step_table": full["add_step_timing_signal"] and step_signal == "learned",
+        "tensor2tensor.concatenate_coordinates": every_step and full["add_or_concat_timing_signal"] == "concat",
+        "tensor2tensor.shift_positions_by_step": shifted,
+        "tensor2tensor.plain_layers_before": full["num_mixedin_layers"] if "before_ut" in mixed else 0,
+        "tensor2tensor.plain_layers_after": full["num_mixedin_layers"] if "after_ut" in mixed else 0,
+        "tensor2tensor.zero_padding": full["use_pad_remover"],
+        "tensor2tensor.allow_look_ahead": shifted or together,
+    }
+    if architecture == "language_model" or not full["use_target_space_embedding"]:
+        fields["tensor2tensor.num_target_spaces"] = 0
+    return replaced(PRESET, fields)

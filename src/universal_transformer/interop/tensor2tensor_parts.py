@@ -1,20 +1,25 @@
 """What official checkpoints (tensor2tensor) compute differently, each a subclass of a part of ours.
 
-:class:`OfficialBuilder` puts them together, as `tensor2tensor_config.py` says.
+`tensor2tensor_config.py` has the choices. :class:`OfficialBuilder` puts a recurrence together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
 
-from universal_transformer.axes import Float, Padding, States, Tensor
+from universal_transformer.axes import Float, Int, Padding, Positions, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.interop.tensor2tensor_config import OfficialConfig
 from universal_transformer.models.depth import RecurrenceBuilder
+from universal_transformer.models.positions.numbering import default_positions
+from universal_transformer.models.source import Source, SourceSide
+from universal_transformer.models.target import TargetSide
+from universal_transformer.models.universal import Classifier, EncoderDecoder, LanguageModel, Tagger
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.context import Context, PositionEncoding, Slot
 from universal_transformer.nn.coordinates import Coordinates, PositionEncoder, SinusoidalPositions, StepEncoder
@@ -153,9 +158,7 @@ class OfficialBuilder(RecurrenceBuilder):
     config: OfficialConfig
 
     def build(self) -> OfficialRecurrence:
-        made = super().build()
-        assert isinstance(made, OfficialRecurrence)
-        return made
+        return cast("OfficialRecurrence", super().build())
 
     def recurrence(self, coordinates: Coordinates, blocks: list[Block], **options: Any) -> OfficialRecurrence:
         chosen, attention = self.config.tensor2tensor, coordinates.position.self_attention
@@ -164,13 +167,14 @@ class OfficialBuilder(RecurrenceBuilder):
             blocks,
             before=[self.block(attention) for _ in range(chosen.plain_layers_before)],
             after=[self.block(attention) for _ in range(chosen.plain_layers_after)],
-            plain_positions=self._plain_positions(),
+            plain_positions=self.plain_positions(),
             ponders_padding=chosen.ponder_padding,
             decoder=self.decoder,
             **options,
         )
 
-    def _plain_positions(self) -> Coordinates | None:
+    def plain_positions(self) -> Coordinates | None:
+        """The positions of layers around the recurrence."""
         chosen = self.config.coordinates
         if chosen.injection != "every_step" or chosen.position != "sinusoidal":
             return None
@@ -198,3 +202,84 @@ class OfficialBuilder(RecurrenceBuilder):
             join=nn.Linear(joined, width, bias=False) if joins else None,
             shifted=group.shift_positions_by_step,
         )
+
+
+def space_table(config: OfficialConfig) -> nn.Parameter | None:
+    """One vector for each problem, where there are several."""
+    spaces = config.tensor2tensor.num_target_spaces
+    return nn.Parameter(torch.zeros(spaces, config.sizes.width)) if spaces else None
+
+
+def with_problem(states: States, table: nn.Parameter | None, *, number: int) -> States:
+    """``H^0 + s``; UserError unless there is a problem of this number, or it is 0 where there are none."""
+    spaces = 0 if table is None else len(table)
+    if type(number) is not int or not 0 <= number < max(1, spaces):
+        allowed = f"0 to {spaces - 1}" if spaces else "none but 0, because this model has no embedding of problems"
+        raise UserError(f"target_space={number}: allowed are {allowed} (tensor2tensor.num_target_spaces={spaces})")
+    return states if table is None else states + table[number]
+
+
+class OfficialSource(SourceSide):
+    """A source to each position of which the vector of a problem is added: ``target_space`` is its number."""
+
+    config: OfficialConfig
+    recurrence: OfficialRecurrence
+
+    def __init__(self, config: OfficialConfig) -> None:
+        super().__init__(config)
+        self.space, self.target_space = space_table(config), 0
+
+    @contextmanager
+    def problem(self, target_space: int) -> Iterator[None]:
+        """Sources inside are of this problem: ``with model.source.problem(5): model.generate(source)``."""
+        before, self.target_space = self.target_space, target_space
+        try:
+            yield
+        finally:
+            self.target_space = before
+
+    def embed(self, source: Source) -> States:
+        return with_problem(super().embed(source), self.space, number=self.target_space)
+
+    def positions(self, source: Source, *, drawn: Positions | None = None) -> Positions:
+        """Positions of the tokens; where padding ponders, it is counted like them."""
+        if drawn is None and self.config.ponders_padding:
+            drawn = default_positions(self.length(source), padding=None, device=source.device)
+        return super().positions(source, drawn=drawn)
+
+
+class OfficialTarget(TargetSide):
+    """A target in which no token is padding, where padding ponders."""
+
+    recurrence: OfficialRecurrence
+
+    def padding(self, labels: Int[Tensor, "batch target"]) -> Padding | None:
+        return None if self.config.ponders_padding else super().padding(labels)
+
+
+class OfficialEncoderDecoder(EncoderDecoder):
+    """An encoder-decoder whose source is of one of several problems (`OfficialSource.problem`)."""
+
+    config_kind, source_side, target_side = OfficialConfig, OfficialSource, OfficialTarget
+    config: OfficialConfig
+    source: OfficialSource
+    target: OfficialTarget
+
+
+class OfficialLanguageModel(LanguageModel):
+    """The decoder alone."""
+
+    config_kind, target_side = OfficialConfig, OfficialTarget
+    target: OfficialTarget
+
+
+class OfficialClassifier(Classifier):
+    """The encoder alone, and one class."""
+
+    config_kind, source_side = OfficialConfig, OfficialSource
+
+
+class OfficialTagger(Tagger):
+    """The encoder alone, and one class for each position."""
+
+    config_kind, source_side = OfficialConfig, OfficialSource

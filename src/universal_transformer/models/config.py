@@ -216,11 +216,6 @@ class ModelConfig(BaseConfig):
         return self.architecture not in ENCODERS and sequence
 
     @property
-    def may_look_ahead(self) -> bool:
-        """Whether such a decoder is accepted: it can score targets, but not generate."""
-        return False
-
-    @property
     def ponders_padding(self) -> bool:
         """Whether padding takes steps like any other position."""
         return False
@@ -344,8 +339,8 @@ def _rules(config: ModelConfig) -> Refusals:
     yield "outputs.pooling", every, "a tagger reads each position by itself: leave it out"
     words = "the classes of a pointer are the tokens of its vocabulary"
     yield "vocabulary.num_classes", pointer and classes, words
-    ahead = config.looks_ahead and not config.may_look_ahead
-    yield "halting.scope", ahead, "lets a causal decoder depend on later tokens: use it with a classifier"
+    ahead = "lets a causal decoder depend on later tokens: use it with a classifier"
+    yield "halting.scope", config.looks_ahead, ahead
 
 
 def _size_rules(config: ModelConfig) -> Refusals:

@@ -61,6 +61,11 @@ class DecoderSide(nn.Module):
         """States to logits, for the exits that read what a model predicts."""
         return None
 
+    @property
+    def reach(self) -> int | None:
+        """How many positions it can write; None: any number."""
+        return self.recurrence.coordinates.position.reach
+
     def depth(self, call: Call) -> Depth:
         """The depth of a call; each position exits by itself."""
         chosen = call.depth

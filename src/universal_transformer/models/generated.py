@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from universal_transformer.errors import UserError
-from universal_transformer.typed import Count, NonNegative, Range, check
+from universal_transformer.typed import AtLeastOne, NonNegative, Range, check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,8 +15,8 @@ class Sampling:
 
     temperature: NonNegative = 0.0
     """0 takes the likeliest token; 1 draws from the model's distribution; larger values flatten the distribution."""
-    top_k: Count = 0
-    """Draw from this number of likeliest tokens; 0: from all tokens."""
+    top_k: AtLeastOne | None = None
+    """Draw from this number of likeliest tokens; None: from all tokens."""
     top_p: Annotated[float, Range(0, 1, above=True)] = 1.0
     """Draw from the smallest set of likeliest tokens whose probability is at least this; 1: from all tokens."""
     seed: Annotated[int, Range(0)] = 0
@@ -24,7 +24,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         check(self)
-        for name, none in (("top_k", 0), ("top_p", 1.0)):
+        for name, none in (("top_k", None), ("top_p", 1.0)):
             if self.temperature == 0.0 and (value := getattr(self, name)) != none:
                 raise UserError(f"{name}={value}: it is for sampling: give a temperature too, 1 for the model's own")
 
@@ -35,16 +35,17 @@ LENGTH_PENALTY = 0.6
 """Default exponent α of the length penalty of a beam search (Wu et al. 2016, section 7)."""
 
 
+def score_divisor(length: int, *, length_penalty: float) -> float:
+    """``lp(y) = ((5 + length) / 6)^length_penalty``; the end token counts."""
+    return ((5 + length) / 6) ** length_penalty
+
+
 @dataclass(frozen=True, kw_only=True)
 class Generated:
     """One generated sequence. ``token_scores`` and ``token_steps`` have one value more than ``tokens`` if it ended."""
 
     tokens: list[int]
     """Token ids, without the end token."""
-    score: float
-    """Natural logarithm of the probability that the model gives to the sequence: the sum of ``token_scores``."""
-    penalised_score: float
-    """What sequences are ranked by: in a beam search the score over the length penalty, elsewhere the score."""
     finished: bool
     """Whether it ended with the end token; False for a sequence that was cut at its limit."""
     token_scores: list[float]
@@ -55,6 +56,18 @@ class Generated:
     """Depth steps of the encoder for each source position; empty without an encoder, and without depth."""
     text: str | None = None
     """The sequence as text, where the source was text."""
+    length_penalty: float = 0.0
+    """Exponent α of the length penalty of a beam search."""
+
+    @property
+    def score(self) -> float:
+        """Natural logarithm of the probability that the model gives to the sequence: the sum of ``token_scores``."""
+        return sum(self.token_scores)
+
+    @property
+    def penalised_score(self) -> float:
+        """What sequences are ranked by: ``log p(y | x) / lp(y)``."""
+        return self.score / score_divisor(len(self.token_scores), length_penalty=self.length_penalty)
 
     @property
     def steps(self) -> float:

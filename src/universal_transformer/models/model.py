@@ -190,9 +190,11 @@ class Model(Pretrained):
             beams=beams,
             sampling=sampling,
             max_new_tokens=max_new_tokens,
-            depth=DepthOptions(max_steps=max_steps, halting_threshold=halting_threshold, exit=exit),
+            max_steps=max_steps,
+            halting_threshold=halting_threshold,
+            exit=exit,
         )
-        found: list[Generated] = decoding.answer(self, source, options)
+        found: list[Generated] = decoding.generate(self, source, options)
         return found
 
     def start(
