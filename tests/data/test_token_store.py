@@ -7,9 +7,9 @@ from threading import Event
 import numpy as np
 import pytest
 
-from universal_transformer.data import token_store
-from universal_transformer.data.token_store import open_or_make, open_store, smallest_kind
+from universal_transformer.data.token_store import MemoryWriter, open_or_make, open_store, smallest_kind
 from universal_transformer.errors import UserError
+from universal_transformer.manifest import MANIFEST, encode_manifest, entry_of
 
 
 def make(writer):
@@ -17,8 +17,8 @@ def make(writer):
     writer.append("tokens", np.arange(250, 256), kind="uint8")
     writer.append("offsets", np.array([0, 2**40]), kind="int64")
     (writer.folder / "words.txt").write_text("a b\n")
-    writer.notes.append("a note")
-    writer.held_out["test"] = [{"text": "é"}]
+    writer.index.notes = ("a note",)
+    writer.index.held_out["test"] = [{"text": "é"}]
 
 
 def never(writer):
@@ -89,24 +89,34 @@ def test_every_damaged_byte_is_refused_in_one_line(tmp_path):
     assert open_store(folder).digest == open_store(whole).digest
 
 
-def test_an_index_cannot_name_files_outside_or_another_format(tmp_path):
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arrays": {"tokens": "object"}}, "arrays.tokens"),
+        ({"arrays": {"nowhere": "int64"}}, "nowhere"),
+        ({"arrays": {"tokens": "int64"}}, "multiple of the data-type size"),
+        ({"notes": [1]}, "notes"),
+    ],
+)
+def test_an_index_cannot_have_other_types(tmp_path, changes, message):
     folder = open_or_make(tmp_path / "a", make).folder
-    (tmp_path / "secret").write_bytes(b"12345678901")
     path = folder / "index.json"
-    content = json.loads(path.read_text())["content"]
-    digest = token_store.sha256(tmp_path / "secret")
-    for changes, message in (
-        ({"files": {**content["files"], "../secret": digest}}, "'../secret' is missing, or no regular file"),
-        ({"format": 9}, "format 9, this version reads 1"),
-        ({"arrays": {"tokens": {"kind": "object", "count": 1}}}, "arrays.tokens.kind"),
-        ({"arrays": {"tokens": {"kind": "int64", "count": 11}}}, "11 bytes; expected 11 numbers int64"),
-        ({"arrays": {"../secret": {"kind": "uint8", "count": 11}}}, "'../secret' is an array without a file"),
-    ):
-        changed = content | changes
-        fields = {"sha256": token_store._content_digest(changed), "content": changed}
-        path.write_text(json.dumps(fields))
-        with pytest.raises(UserError, match=message):
-            open_store(folder)
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    entries = {path.name: entry_of(path.read_bytes()) for path in folder.iterdir() if path.name != MANIFEST}
+    (folder / MANIFEST).write_bytes(encode_manifest(entries))
+    with pytest.raises(UserError, match=f"{message}.*remove the folder"):
+        open_store(folder)
+
+
+def test_a_store_in_memory_has_the_same_arrays(tmp_path):
+    def of_ten(writer):
+        for first in (0, 5):
+            writer.append("tokens", np.arange(first, first + 5), kind="uint8")
+
+    of_ten(memory := MemoryWriter())
+    disk = open_or_make(tmp_path / "a", of_ten)
+    assert memory.store().arrays["tokens"].tolist() == disk.arrays["tokens"].tolist() == list(range(10))
+    assert memory.store().arrays["tokens"].dtype == disk.arrays["tokens"].dtype
 
 
 def test_nothing_is_left_of_a_store_that_is_not_whole(tmp_path):

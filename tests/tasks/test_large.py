@@ -193,13 +193,17 @@ def test_a_saved_run_is_evaluated_without_the_training_file(tmp_path, data):
 @pytest.mark.parametrize(
     ("lines", "changes", "message"),
     [
-        ([" ", ""], {}, "a.txt: all lines are blank"),
+        ([" ", ""], {}, "a.txt:2: all lines up to here are blank"),
         (
             ["one", "two"],
             {},
-            "too few lines, too long ones or blank ones at the end, to hold some out for validation and test: name",
+            "a.txt:2: the last line; too few lines, or too long ones, to hold out for validation and test: name",
         ),
-        ([*"abcdefgh" * 9, *[""] * 20], {}, "blank ones at the end, to hold some out for validation and test"),
+        (
+            [*"abcdefgh" * 9, *[""] * 20, "a"],
+            {},
+            "a.txt:84: the lines .* held out for validation are blank: name a file",
+        ),
         (["a" * 3_000_000], {}, "a.txt:1: a line of more than 1,000,000 characters"),
         (["a\0b"], {}, "a.txt:1: a NUL character"),
     ],

@@ -30,8 +30,14 @@ class Survey(Generic[Item]):
     """The last items, of at most `TAIL` characters."""
 
 
-def survey(items: Iterable[Item], *, size: Callable[[Item], int]) -> Survey[Item]:
-    """Look at all items; `size` returns the characters of one. The memory is that of sample and tail."""
+def survey(items: Iterable[Item], *, size: Callable[[Item], int], whole: bool = False) -> Survey[Item]:
+    """Look at all items; `size` returns the characters of one. The memory is that of sample and tail.
+
+    Of a `whole` source, which fits in memory, both are all items.
+    """
+    if whole:
+        everything = list(items)
+        return Survey(len(everything), sum(map(size, everything)), everything, 1, everything)
     count = characters = sampled = kept = 0
     stride = 1
     sample: list[Item] = []

@@ -1,15 +1,13 @@
-"""Arrays of whole numbers in files that are mapped into memory, made once and then opened by every run.
+"""Arrays of whole numbers: in memory, or in files that are mapped into memory, made once and opened by every run.
 
-A store is a folder: a file of plain numbers for each array, other files (a tokenizer), and ``index.json`` with the type
-and length of each array, the SHA-256 of each file, and that of the index itself. It is written under another name
-and renamed when it is whole. Nothing of it is read without these checks.
+A store on disk is a folder: a file of plain numbers for each array, other files (a tokenizer), ``index.json`` with the
+types of the arrays, and the manifest of all files. It is written under another name and renamed when it is whole.
+Nothing of it is read before its content is compared with the manifest.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import json
 import os
 import shutil
 import tempfile
@@ -17,16 +15,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, get_args
+from typing import BinaryIO, Literal, Protocol, get_args
 
 import numpy as np
 
 from universal_transformer.data.download import sha256
 from universal_transformer.errors import UserError
-from universal_transformer.files import open_regular, read_json, show, show_path, sync_folder, write_json
-from universal_transformer.typed import NumberOf, check_names, typed
+from universal_transformer.files import open_regular, read_json, show_path, sync_folder, write_bytes, write_json
+from universal_transformer.manifest import MANIFEST, FileEntry, check_content, encode_manifest, read_manifest
+from universal_transformer.typed import typed
 
-FORMAT = 1
 INDEX = "index.json"
 LOCK = "lock"
 KEPT = 3
@@ -34,65 +32,78 @@ KEPT = 3
 Kind = Literal["uint8", "uint16", "int32", "int64"]
 
 
-@dataclass(frozen=True)
-class StoredArray:
-    """The type and the length of an array."""
-
-    kind: Kind
-    count: NumberOf
-
-
-@dataclass(frozen=True)
+@dataclass
 class StoreIndex:
     """The content of ``index.json``."""
 
-    format: int
-    arrays: dict[str, StoredArray]
-    files: dict[str, str]
-    """SHA-256 of every file but the index, by name."""
-    notes: tuple[str, ...]
-    held_out: dict[str, list[dict[str, str | list[str]]]]
+    arrays: dict[str, Kind] = field(default_factory=dict)
+    """Type of the numbers of each array."""
+    notes: tuple[str, ...] = ()
+    held_out: dict[str, list[dict[str, str | list[str]]]] = field(default_factory=dict)
     """Rows that are in no array, by part."""
 
 
 @dataclass(frozen=True)
 class TokenStore:
-    """An opened store; its arrays are mapped, and read from disk as they are used."""
+    """Arrays with what belongs to them; those on disk are mapped, and read as they are used."""
 
-    folder: Path
     index: StoreIndex
     arrays: Mapping[str, np.ndarray]
+    folder: Path | None = None
+    """None for a store in memory."""
 
     @property
     def digest(self) -> str:
-        """A text that changes with any number of any array."""
-        return " ".join(f"{name} {self.index.files[name]}" for name in sorted(self.arrays))
+        """A text that changes with any number of any array on disk."""
+        assert self.folder is not None
+        entries = read_manifest(self.folder)
+        return " ".join(f"{name} {entries[name].sha256}" for name in sorted(self.arrays))
 
 
-@dataclass
-class StoreWriter:
-    """Writes the files of a store. Arrays grow by `append`; other files may be written into `folder`."""
+class StoreWriter(Protocol):
+    """Makes a store: arrays grow by `append`, and the notes and rows of `index` are kept with them."""
 
-    folder: Path
-    notes: list[str] = field(default_factory=list)
-    held_out: dict[str, list[dict[str, str | list[str]]]] = field(default_factory=dict)
-    _arrays: dict[str, StoredArray] = field(default_factory=dict)
-    _files: dict[str, BinaryIO] = field(default_factory=dict)
+    index: StoreIndex
 
     def append(self, name: str, values: np.ndarray, *, kind: Kind) -> None:
         """Add numbers to the end of an array."""
+
+
+@dataclass
+class MemoryWriter:
+    """Collects the arrays of a store in memory."""
+
+    index: StoreIndex = field(default_factory=StoreIndex)
+    _parts: dict[str, list[np.ndarray]] = field(default_factory=dict)
+
+    def append(self, name: str, values: np.ndarray, *, kind: Kind) -> None:
+        self._parts.setdefault(name, []).append(values.astype(kind))
+
+    def store(self) -> TokenStore:
+        """Return the store of everything that was appended."""
+        return TokenStore(self.index, {name: np.concatenate(parts) for name, parts in self._parts.items()})
+
+
+@dataclass
+class DiskWriter:
+    """Writes the files of a store; other files may be written into `folder`."""
+
+    folder: Path
+    index: StoreIndex = field(default_factory=StoreIndex)
+    _files: dict[str, BinaryIO] = field(default_factory=dict)
+
+    def append(self, name: str, values: np.ndarray, *, kind: Kind) -> None:
         if name not in self._files:
             self._files[name] = (self.folder / name).open("wb")
-            self._arrays[name] = StoredArray(kind, 0)
+            self.index.arrays[name] = kind
         self._files[name].write(values.astype(kind).tobytes())
-        self._arrays[name] = StoredArray(kind, self._arrays[name].count + len(values))
 
     def finish(self) -> None:
-        """Write the index; every file is on the disk afterwards."""
+        """Write index and manifest; every file is on the disk afterwards."""
         self.close()
-        files = {path.name: _sync(path) for path in sorted(self.folder.iterdir())}
-        content = StoreIndex(FORMAT, self._arrays, files, tuple(self.notes), self.held_out)
-        write_json(self.folder / INDEX, {"sha256": _content_digest(asdict(content)), "content": asdict(content)})
+        write_json(self.folder / INDEX, asdict(self.index))
+        entries = {path.name: _sync(path) for path in sorted(self.folder.iterdir())}
+        write_bytes(self.folder / MANIFEST, encode_manifest(entries))
 
     def close(self) -> None:
         """Close all files."""
@@ -107,7 +118,7 @@ def smallest_kind(size: int) -> Kind:
     return next(kind for kind in kinds if size - 1 <= np.iinfo(kind).max)
 
 
-def open_or_make(folder: Path, make: Callable[[StoreWriter], None]) -> TokenStore:
+def open_or_make(folder: Path, make: Callable[[DiskWriter], None]) -> TokenStore:
     """Open the store `folder`, which `make` writes if it is not there; other processes wait for the one that does.
 
     The same parent folder has the other stores of the same source; `KEPT` of all remain. UserError
@@ -129,11 +140,11 @@ def open_or_make(folder: Path, make: Callable[[StoreWriter], None]) -> TokenStor
     return open_store(folder)
 
 
-def _make(folder: Path, make: Callable[[StoreWriter], None]) -> None:
+def _make(folder: Path, make: Callable[[DiskWriter], None]) -> None:
     for left in folder.parent.glob(".*.partial"):  # of a killed process: the lock is ours
         shutil.rmtree(left)
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
-    writer = StoreWriter(staging)
+    writer = DiskWriter(staging)
     try:
         make(writer)
         writer.finish()
@@ -146,7 +157,7 @@ def _make(folder: Path, make: Callable[[StoreWriter], None]) -> None:
 
 
 def _remove_others(folder: Path) -> None:
-    stores = [path.parent for path in folder.parent.glob(f"*/{INDEX}") if path.parent != folder]
+    stores = [path.parent for path in folder.parent.glob(f"*/{MANIFEST}") if path.parent != folder]
     for old in sorted(stores, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT - 1 :]:
         shutil.rmtree(old)
 
@@ -162,48 +173,24 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def open_store(folder: Path) -> TokenStore:
-    """Map the arrays of a store after every check; anything that `StoreWriter` did not write is a UserError."""
+    """Map the arrays of a store after every check; anything that `DiskWriter` did not write is a UserError."""
     try:
-        index = _read_index(folder / INDEX)
-        for name, digest in index.files.items():
-            if Path(name).name != name or not (path := folder / name).is_file() or path.is_symlink():
-                raise UserError(f"{show_path(folder)}: {show(name)} is missing, or no regular file")
-            if sha256(path) != digest:
-                raise UserError(f"{show_path(path)}: other content than was written")
-        if strange := index.arrays.keys() - index.files.keys():
-            raise UserError(f"{show_path(folder)}: {show(min(strange))} is an array without a file")
-        arrays = {name: _mapped(folder / name, array) for name, array in index.arrays.items()}
-    except UserError as error:
+        check_content(folder)
+        index: StoreIndex = typed(read_json(folder / INDEX), StoreIndex, where=show_path(folder / INDEX))
+        arrays = {name: _mapped(folder / name, kind) for name, kind in index.arrays.items()}
+    except (UserError, OSError, ValueError) as error:
         raise UserError(f"{error}; remove the folder {show_path(folder)}: it is made again from the data") from error
-    return TokenStore(folder, index, arrays)
+    return TokenStore(index, arrays, folder)
 
 
-def _read_index(path: Path) -> StoreIndex:
-    name = show_path(path)
-    fields = read_json(path)
-    check_names(fields, expected={"sha256", "content"}, where=name)
-    if not isinstance(fields["content"], dict) or fields["sha256"] != _content_digest(fields["content"]):
-        raise UserError(f"{name}: other content than was written")
-    index: StoreIndex = typed(fields["content"], StoreIndex, where=name)
-    if index.format != FORMAT:
-        raise UserError(f"{name}: format {index.format}, this version reads {FORMAT}")
-    return index
+def _mapped(path: Path, kind: Kind) -> np.ndarray:
+    if not path.stat().st_size:
+        return np.empty(0, dtype=kind)  # an empty file cannot be mapped
+    return np.memmap(path, dtype=kind, mode="r")
 
 
-def _mapped(path: Path, array: StoredArray) -> np.ndarray:
-    if path.stat().st_size != array.count * np.dtype(array.kind).itemsize:
-        raise UserError(f"{show_path(path)}: {path.stat().st_size} bytes; expected {array.count} numbers {array.kind}")
-    if not array.count:
-        return np.empty(0, dtype=array.kind)  # an empty file cannot be mapped
-    return np.memmap(path, dtype=array.kind, mode="r", shape=(array.count,))
-
-
-def _content_digest(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _sync(path: Path) -> str:
-    """Wait until the disk has a file; return its SHA-256."""
+def _sync(path: Path) -> FileEntry:
+    """Wait until the disk has a file; return its entry in the manifest."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
-    return sha256(path)
+    return FileEntry(sha256=sha256(path), bytes=path.stat().st_size)

@@ -33,9 +33,9 @@ from universal_transformer.data.tokenizer import END, START
 from universal_transformer.data.treebank import CLOSERS, SENTENCE_ENDS
 from universal_transformer.errors import UserError
 from universal_transformer.files import read_lines, show, show_path
+from universal_transformer.tasks.large_text import blocks
 from universal_transformer.tasks.lazy import LazyExamples
 from universal_transformer.tasks.task import Codec, Saved, Task
-from universal_transformer.tasks.text import blocks
 from universal_transformer.tasks.word_codecs import (
     FIRST_WORD,
     ReadingCodec,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from universal_transformer.data.download import data_folder
 from universal_transformer.data.text_sources import signature
-from universal_transformer.data.token_store import StoreWriter, TokenStore, open_or_make
+from universal_transformer.data.token_store import DiskWriter, TokenStore, open_or_make
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
@@ -24,7 +24,7 @@ STORES = "tokens"
 Item = TypeVar("Item")
 
 
-def source_store(sources: Sequence[str], key: Sequence[Any], make: Callable[[StoreWriter], None]) -> TokenStore:
+def source_store(sources: Sequence[str], key: Sequence[Any], make: Callable[[DiskWriter], None]) -> TokenStore:
     """Open the store of training sources with this key, or make it; UserError if a source changes meanwhile.
 
     The key has every value but the sources that `make` depends on. The stores of the same sources are in one folder.
@@ -35,7 +35,7 @@ def source_store(sources: Sequence[str], key: Sequence[Any], make: Callable[[Sto
     except OSError as error:
         raise UserError(f"{show_path(error.filename or named[0])}: {error.strerror}") from error
 
-    def checked(writer: StoreWriter) -> None:
+    def checked(writer: DiskWriter) -> None:
         make(writer)
         if [signature(source, part="train") for source in named] != before:
             raise UserError(f"{show_path(named[0])}: it has changed while it was read; begin again")

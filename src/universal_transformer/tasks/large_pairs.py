@@ -18,7 +18,7 @@ from universal_transformer.data.example import Example
 from universal_transformer.data.survey import batches, survey
 from universal_transformer.data.text_sources import source_rows
 from universal_transformer.data.text_table import Columns, TextRow, header_note, is_header, is_whole, no_rows
-from universal_transformer.data.token_store import StoreWriter, TokenStore, smallest_kind
+from universal_transformer.data.token_store import DiskWriter, TokenStore, smallest_kind
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path
@@ -73,7 +73,7 @@ def map_pairs(
     """
     name, columns = show_path(pairs.source), pairs.columns.names
 
-    def make(writer: StoreWriter) -> None:
+    def make(writer: DiskWriter) -> None:
         progress = Reading(pairs.source)
         found = survey(progress.seen(pairs.rows(), size=_size, what="first look"), size=_size)
         held = _HeldOut(share=min(pairs.held_out, HELD_OUT_ROWS / max(1, found.count)), seed=pairs.seed)
@@ -96,9 +96,9 @@ def map_pairs(
                 "file with --data.validation, or raise --data.max-length"
             )
         if pairs.held_out:
-            writer.held_out = {"validation": [pairs.columns.written(row) for row in held.rows]}
+            writer.index.held_out = {"validation": [pairs.columns.written(row) for row in held.rows]}
         notes = learned_note(len(found.sample), found.count, what="rows")
-        writer.notes = [*notes, *encoder.notes(name, count=found.count), *held.notes(name)]
+        writer.index.notes = (*notes, *encoder.notes(name, count=found.count), *held.notes(name))
 
     settings = [*key, *columns, pairs.columns.group, pairs.held_out, pairs.seed]
     return source_store([pairs.source, pairs.target], settings, make)
@@ -136,7 +136,7 @@ class _RowEncoder:
     """Writes rows as tokens and offsets, without those that are too long."""
 
     codec: PairTokenizers
-    writer: StoreWriter
+    writer: DiskWriter
     blank: int = 0
     header: TextRow | None = None
     """The first row that looks like the names of the columns."""

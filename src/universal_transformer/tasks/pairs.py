@@ -182,8 +182,7 @@ class PairsData:
         if self.synthetic == "none":
             check_file("train", self.train, needs=("source<TAB>target lines", "JSON lines", "the source side"))
         if is_large(self.train, self.train_target, limit=self.memory_mb):
-            store = self._store()
-            codec = PairsCodec.load(store.folder)
+            codec, store = self._stored()
             train = mapped_pairs(store, padding_id=codec.source.padding_id)
             found = self._tables.encode_others(store, train, partial(self.encode, codec))
             return self._task(codec, found)
@@ -202,12 +201,12 @@ class PairsData:
 
     def _mapped_again(self, codec: PairsCodec) -> Examples:
         """Return the pairs of the store of the training file; UserError if it is not encoded with the saved codec."""
-        store = self._store()
-        found = PairsCodec.load(store.folder)
+        found, store = self._stored()
         check_same([found.source, found.target], [codec.source, codec.target], source=self.train)
         return mapped_pairs(store, padding_id=codec.source.padding_id)
 
-    def _store(self) -> TokenStore:
+    def _stored(self) -> tuple[PairsCodec, TokenStore]:
+        """Open the store of the training pairs, or make it."""
         pairs = PairsSource(
             source=self.train,
             target=self.train_target,
@@ -216,7 +215,9 @@ class PairsData:
             seed=self.seed,
         )
         choice = choice_key(self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
-        return map_pairs(pairs, learn=self.learn, key=[*choice, self.shared_vocabulary, self.max_length])
+        store = map_pairs(pairs, learn=self.learn, key=[*choice, self.shared_vocabulary, self.max_length])
+        assert store.folder is not None
+        return PairsCodec.load(store.folder), store
 
     @property
     def _tables(self) -> OwnTables:

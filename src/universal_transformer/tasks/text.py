@@ -7,7 +7,7 @@ from the start token alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,31 +15,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from universal_transformer.data.example import PADDING, Example
+from universal_transformer.data.example import Example
 from universal_transformer.data.text_sources import IN_MEMORY, is_large, source_lines
 from universal_transformer.data.text_table import check_file
 from universal_transformer.data.token_store import TokenStore
 from universal_transformer.data.tokenizer import KINDS, Tokenizer
-from universal_transformer.data.tokenizer_files import check_choice, choice_key, make_tokenizer, saved_tokenizer
+from universal_transformer.data.tokenizer_files import check_choice, choice_key, make_tokenizer
 from universal_transformer.errors import UserError
 from universal_transformer.files import MAX_WRITTEN_LINE, parse_json, read_lines, show, show_path
 from universal_transformer.tasks.codecs import SavedCodec, special_ids, token_fields
 from universal_transformer.tasks.large import check_same
-from universal_transformer.tasks.large_text import TOKENIZER, map_text, mapped_blocks
-from universal_transformer.tasks.lazy import DeferredExamples, Examples, LazyExamples, MappedExamples
+from universal_transformer.tasks.large_text import blocks, map_text, read_text, stored_blocks
+from universal_transformer.tasks.lazy import DeferredExamples, Examples, LazyExamples
 from universal_transformer.tasks.task import Codec, HeldOut, Saved, Task
 from universal_transformer.typed import AtLeastTwo, NumberOf, Share, check
 
 LINES_AT_ONCE = 10_000
-
-
-def blocks(tokens: np.ndarray, *, length: int, padding_id: int = PADDING) -> LazyExamples:
-    """Return examples of `length` tokens each (the last may be shorter) from one array."""
-
-    def make(index: int) -> Example:
-        return Example((), tuple(tokens[index * length : (index + 1) * length].tolist()), padding_id=padding_id)
-
-    return LazyExamples(make, count=-(-len(tokens) // length))
 
 
 @dataclass(frozen=True)
@@ -60,9 +51,9 @@ class TextCodec(SavedCodec):
         tokens = _encode(lines, self.tokenizer)
         return blocks(tokens, length=self.block_length, padding_id=self.tokenizer.padding_id)
 
-    def mapped(self, store: TokenStore) -> MappedExamples:
+    def stored(self, store: TokenStore) -> LazyExamples:
         """Return the text of a store as such examples."""
-        return mapped_blocks(store, length=self.block_length, padding_id=self.tokenizer.padding_id)
+        return stored_blocks(store, length=self.block_length, padding_id=self.tokenizer.padding_id)
 
     @property
     def tokens_by_side(self) -> Mapping[str, Sequence[str]]:
@@ -148,41 +139,24 @@ class TextData:
     def load(self) -> Task:
         """Read the files, learn the tokeniser from the training text, cut all text into blocks."""
         check_file("train", self.train, needs=("UTF-8 text", "a folder of it"))
-        if is_large(self.train, limit=self.memory_mb):
-            return self._load_large()
-        parts, notes = self._split()
-        codec = self._codec(self._learn(parts["train"]))
-        examples = {part: codec.blocks(lines) for part, lines in parts.items()}
-        held_out = {part: [{"text": line} for line in parts[part]] for part in self._held_out}
-        return self._task(codec, examples, notes, held_out=held_out)
-
-    def _load_large(self) -> Task:
-        """Open the tokens of the training text, or make them; other text is read and encoded."""
-        store = self._store()
-        codec = self._codec(saved_tokenizer(store.folder, TOKENIZER))
+        tokenizer, store = self._encoded(self._learn)
+        codec = TextCodec(tokenizer=tokenizer, block_length=self.block_length)
         parts = {part: _read(getattr(self, part), part=part) for part in self._named}
         parts |= {part: [str(row["text"]) for row in rows] for part, rows in store.index.held_out.items()}
         examples: dict[str, Examples] = {part: codec.blocks(lines) for part, lines in parts.items()}
-        examples["train"] = codec.mapped(store)
-        notes = [
-            f"{part}: {len(parts[part]):,} of the last lines of {show_path(self.train)}"
-            for part in reversed(self._held_out)
-        ]
-        return self._task(codec, examples, [*store.index.notes, *notes], held_out=store.index.held_out)
+        examples["train"] = codec.stored(store)
+        return self._task(codec, examples, store.index.notes, held_out=store.index.held_out)
 
-    def _store(self) -> TokenStore:
-        return map_text(
-            self.train,
-            learn=self._learn,
-            key=choice_key(self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case),
-            held_out={part: getattr(self, f"{part}_fraction") for part in self._held_out},
-        )
+    def _encoded(self, learn: Callable[[Sequence[str]], Tokenizer]) -> tuple[Tokenizer, TokenStore]:
+        """Encode the training text, or open its store; `learn` returns the tokenizer of the lines to train on."""
+        held_out = {part: getattr(self, f"{part}_fraction") for part in self._held_out}
+        if not is_large(self.train, limit=self.memory_mb):
+            return read_text(self.train, learn=learn, held_out=held_out)
+        key = choice_key(self.tokenizer, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
+        return map_text(self.train, learn=self._learn, key=key, held_out=held_out)
 
     def _learn(self, lines: Sequence[str]) -> Tokenizer:
         return make_tokenizer(self.tokenizer, lines, vocabulary_size=self.vocabulary_size, lower_case=self.lower_case)
-
-    def _codec(self, tokenizer: Tokenizer) -> TextCodec:
-        return TextCodec(tokenizer=tokenizer, block_length=self.block_length)
 
     def reload(self, saved: Saved) -> Task:
         """Read the test text and encode it with the saved codec; other text is read when it is asked for."""
@@ -190,15 +164,12 @@ class TextData:
         assert isinstance(codec, TextCodec)
 
         def read(part: str) -> LazyExamples:
-            path = getattr(self, part)
-            if part == "train" and is_large(path, limit=self.memory_mb):
-                store = self._store()
-                check_same([saved_tokenizer(store.folder, TOKENIZER)], [codec.tokenizer], source=path)
-                return codec.mapped(store)
-            if path and (part != "train" or not self._held_out):
-                return codec.blocks(_read(path, part=part))
             if part == "train":
-                return codec.blocks(self._split()[0][part])
+                tokenizer, store = self._encoded(lambda _: codec.tokenizer)
+                check_same([tokenizer], [codec.tokenizer], source=self.train)
+                return codec.stored(store)
+            if path := getattr(self, part):
+                return codec.blocks(_read(path, part=part))
             return codec.blocks(_read_rows(saved.rows(part)))
 
         examples: dict[str, Examples] = {
@@ -241,31 +212,6 @@ class TextData:
     def _named(self) -> list[str]:
         """Parts with a file of their own, but for training."""
         return [part for part in ("validation", "test") if getattr(self, part)]
-
-    def _split(self) -> tuple[dict[str, list[str]], list[str]]:
-        """Return the lines of all parts and notes; without a file they are the last training lines."""
-        lines, notes = _read(self.train, part="train"), []
-        while not lines[-1].strip():
-            lines.pop()
-        parts = {part: _read(getattr(self, part), part=part) for part in self._named}
-        sizes = {part: max(round(getattr(self, f"{part}_fraction") * len(lines)), 1) for part in self._held_out}
-        if sum(sizes.values()) >= len(lines):
-            raise UserError(
-                f"{show_path(self.train)}:{len(lines)}: the last line; too few lines to hold some out for "
-                f"{' and '.join(sizes)}: name a file with --data.{' and --data.'.join(sizes)}"
-            )
-        where = f"lines of {show_path(self.train)}"
-        for part in reversed(sizes):  # the test is cut off first, and so has the last lines
-            parts[part] = lines[-sizes[part] :]
-            del lines[-sizes[part] :]
-            if not any(map(str.strip, parts[part])):
-                raise UserError(
-                    f"{show_path(self.train)}:{len(lines) + 1}: the lines from here on that would be held out for "
-                    f"{part} are blank: name a file with --data.{part}"
-                )
-            notes.append(f"{part}: the last {sizes[part]:,} {where}")
-            where = f"lines before those of the {part}"
-        return {"train": lines, **parts}, notes
 
 
 def _read_rows(path: Path) -> list[str]:
