@@ -198,11 +198,14 @@ def spread(module, *, logit=-0.4):
 
 
 def count_rows(module):
-    """A list that receives the number of rows of each call of the first block's transition. A hook would count rows of
-    the plain loop alone."""
-    rows, transition = [], module.blocks[0].transition
-    kernel = transition.kernel
-    transition.kernel = lambda states, *parts: rows.append(states[..., 0].numel()) or kernel(states, *parts)
+    """A list that receives the number of rows of each step. A hook would count rows of the plain loop alone."""
+    rows, advance = [], module.advance
+
+    def counted(was, context, *, step):
+        rows.append(was.steps.numel())
+        return advance(was, context, step=step)
+
+    module.advance = counted
     return rows
 
 

@@ -4,11 +4,11 @@ import pytest
 
 from small_models import small
 from small_task_models import model_for
+from universal_transformer import memory
 from universal_transformer.decoding import DecodingOptions, Request, beam_search, generate, generate_stream
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.evaluation.prediction import predict
-from universal_transformer.execution import memory
 
 STEPS = "max_steps: expected a whole number, at least 1 or None, found"
 THRESHOLD = "halting_threshold: expected a number, more than 0 and at most 1 or None, found"

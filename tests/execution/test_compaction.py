@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from small import WIDTH, coordinates, go, right_padding, small_recurrence
-from universal_transformer.execution import policy
 from universal_transformer.execution.compaction import CompactLoop, install
 from universal_transformer.nn.recurrence import depth_loop
 
@@ -149,15 +148,13 @@ def test_rotary_positions_to_the_source_and_in_several_blocks(padded, step, bloc
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize(("batch", "padded"), [(1, False), (1, True), (4, True), (12, False)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_any_number_of_sequences_any_padding_short_or_long(norm, batch, padded, causal, runs, monkeypatch):
+def test_any_number_of_sequences_any_padding(norm, batch, padded, causal, runs):
     module = small_recurrence(decoder=causal, norm=norm, halting=True, max_steps=9)
     states = torch.randn(batch, 7, WIDTH, dtype=torch.float64)
     padding = right_padding([7 - row % 5 for row in range(1, batch + 1)], 7) if padded else None
-    for keys in (policy.SEPARATE_FROM_KEYS, 2):
-        monkeypatch.setattr(policy, "SEPARATE_FROM_KEYS", keys)
-        ours, masked = both(module, states, None, padding=padding, hidden=None, learn=True)
-        torch.testing.assert_close(ours, masked, **NEAR[torch.float64])
-    assert len(runs) == 2
+    ours, masked = both(module, states, None, padding=padding, hidden=None, learn=True)
+    torch.testing.assert_close(ours, masked, **NEAR[torch.float64])
+    assert len(runs) == 1
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "rotary"])

@@ -9,8 +9,8 @@ from torch.nn.utils.parametrizations import weight_norm
 from small_models import small
 from universal_transformer.decoding import DecodingOptions, generate
 from universal_transformer.execution import policy
-from universal_transformer.execution.as_built import changed_module
 from universal_transformer.execution.compaction import CompactLoop
+from universal_transformer.execution.policy import changed_module
 from universal_transformer.nn.recurrence import Recurrence
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The .grad attribute")  # the compiler's

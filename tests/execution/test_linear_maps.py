@@ -4,17 +4,12 @@ import pytest
 import torch
 from torch import nn
 from torch.func import functional_call, grad
-from torch.nn.utils import prune
 
 from configs import config_of
-from small import context
 from small_models import SIZES
 from universal_transformer.decoding import generate
 from universal_transformer.decoding.options import DecodingOptions
-from universal_transformer.execution.kernels import install_kernels
 from universal_transformer.models.universal import Classifier, LanguageModel
-from universal_transformer.nn.config import Sizes, TransitionConfig
-from universal_transformer.nn.transition import FeedForward
 from universal_transformer.torch_private import is_unchanged
 
 
@@ -47,34 +42,6 @@ def test_a_module_with_a_hook_is_not_unchanged():
     assert is_unchanged(hooked)
     hooked.register_forward_hook(lambda *_: None)
     assert not is_unchanged(hooked)
-
-
-@pytest.mark.parametrize("name", ["inner", "outer"])
-def test_a_replaced_map_of_the_transition_counts_with_and_without_gradients(name):
-    module = FeedForward(Sizes(width=8, filter_width=12), TransitionConfig())
-    install_kernels(module)
-    adapt(module, name)
-    states = torch.randn(3, 8)
-    with torch.no_grad():
-        expected = module.outer(module.inner(states).relu())
-        torch.testing.assert_close(module(states, context()), expected)
-    torch.testing.assert_close(module(states, context()), expected)
-
-
-def test_a_pruned_map_is_trained_for_several_updates():
-    module = FeedForward(Sizes(width=8, filter_width=12), TransitionConfig())
-    install_kernels(module)
-    prune.l1_unstructured(module.inner, "weight", amount=0.5)
-    for _ in range(2):
-        module(torch.randn(3, 8), context()).sum().backward()
-
-
-def test_hooks_of_the_transition_are_called_in_training():
-    module, seen = FeedForward(Sizes(width=8, filter_width=12), TransitionConfig()), []
-    install_kernels(module)
-    module.inner.register_forward_hook(lambda *_: seen.append("inner"))
-    module(torch.randn(3, 8), context())
-    assert seen == ["inner"]
 
 
 @pytest.mark.parametrize("name", ["query_key_value", "output"])

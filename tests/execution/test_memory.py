@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from universal_transformer import memory
 from universal_transformer.errors import UserError
-from universal_transformer.execution import memory
 from universal_transformer.execution.cache import KeyValueCache
-from universal_transformer.execution.memory import check_memory, free_bytes, show_bytes
+from universal_transformer.memory import check_memory, free_bytes, show_bytes
 
 CPU = torch.device("cpu")
 

@@ -10,8 +10,7 @@ from configs import config_of, with_fields
 from small import FILTER, WIDTH, context, right_padding, stir
 from small_models import SIZES, small
 from universal_transformer.errors import UserError
-from universal_transformer.execution.as_built import changed_module
-from universal_transformer.execution.policy import row_obstacle
+from universal_transformer.execution.policy import changed_module, row_obstacle
 from universal_transformer.interop.tensor2tensor_config import (
     PRESET,
     OfficialConfig,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.tensors import device_of
-from universal_transformer.execution.memory import check_memory
+from universal_transformer.memory import check_memory
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Model
 

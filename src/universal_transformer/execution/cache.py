@@ -2,12 +2,25 @@
 
 A decoder that applies its block at ``T`` depth steps has ``T`` sets of keys and values for each position, one *slot*
 for each application of a block, in order: slot ``step * blocks_per_step + block``.
+
+A position that halted after ``N`` steps keeps its state. What others attend to at the deeper steps follows from one
+projection (``projection.py``), and each of the slots ``N … T - 1`` receives it. In the second and later blocks of a
+step they attend to what entered these at step ``N``, so that the slots receive what slot ``N - 1`` holds. So attention
+at step ``t`` reads one slot and does not depend on which positions have halted.
 """
 
-from universal_transformer.axes import Float, Int, Tensor
+import torch
+from torch import nn
+
+from universal_transformer.axes import Float, Index, Int, KeysAndValues, Rows, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.execution.memory import check_memory
+from universal_transformer.execution import policy
+from universal_transformer.execution.projection import HaltedProjection
+from universal_transformer.execution.rows import Alone, Angles, BatchLayout, StepOfRows, rotate_rows
+from universal_transformer.memory import check_memory
+from universal_transformer.nn.attention import SelfAttention
 from universal_transformer.nn.context import AllHeads
+from universal_transformer.nn.recurrence import Recurrence
 
 
 class KeyValueCache:
@@ -18,6 +31,9 @@ class KeyValueCache:
     not make it smaller: later positions attend to a halted position at every step. UserError when it does not fit into
     the free memory.
     """
+
+    projection: HaltedProjection | None = None
+    """The projection of halted positions that its entries were computed with."""
 
     def __init__(
         self,
@@ -94,3 +110,125 @@ class KeyValueCache:
         self.entries = self.entries[:, index]
         if self.inputs is not None:
             self.inputs = self.inputs[:, index]
+
+
+class CacheStore:
+    """The part of a :class:`KeyValueCache` that belongs to one block of a step, by (step, sequence, position).
+
+    ``first``: the slot of step 0; ``stride``: the slots from a step to the next. ``projection``: of the first block.
+    Where rows are at different steps, one slot after the last step receives what no step reads.
+    """
+
+    def __init__(
+        self,
+        cache: KeyValueCache,
+        attention: SelfAttention,
+        projection: HaltedProjection | None,
+        *,
+        depth: int,
+        first: int = 0,
+        stride: int = 1,
+    ) -> None:
+        self.cache, self.attention, self.projection = cache, attention, projection
+        self.depth, self.first, self.stride = depth, first, stride
+        self.sequences, self.capacity = cache.entries.shape[1:3]
+
+    @property
+    def flat(self) -> Tensor:
+        """The entries of all slots, sequences and positions. A view that was made before a position is appended with
+        gradients could not be written to.
+        """
+        return self.cache.entries.view(-1, self.cache.entries.shape[3])
+
+    def slot(self, step: int | Index, sequence: Index) -> Index:
+        """Number of the slot of each row at a step: one number for step and sequence."""
+        if isinstance(step, int):
+            return sequence + (self.first + step * self.stride) * self.sequences
+        return torch.add(sequence, step * self.stride + self.first, alpha=self.sequences)
+
+    def attend(self, states: Rows, at: StepOfRows, *, seen: Rows | None) -> Rows:
+        """Self-attention of rows, whose keys and values (of ``seen``, if given) are written first."""
+        attention, layout, width = self.attention, at.layout, states.shape[1]
+        projected = attention.query_key_value(states)
+        both = (projected if seen is None else attention.query_key_value(seen))[:, width:]
+        query = projected[:, :width]
+        if attention.rotates:
+            query = rotate_rows(query, at.angles, num_heads=attention.num_heads)
+        slot = self.slot(at.step, layout.sequence)
+        self._write(torch.add(layout.position, slot, alpha=self.capacity), self._rotated(both, at.angles))
+        if isinstance(layout, Alone):
+            return attention.output(self._of_each(query, slot, layout))
+        assert isinstance(at.step, int)
+        stored, hidden = layout.stored + layout.length, at.context.stored_padding
+        key, value = self.cache.heads(self.first + at.step * self.stride, stored=stored)
+        mask, dropout = None if hidden is None else ~hidden[:, None, None, :], attention.active_dropout
+        mixed = layout.attend(query, key, value, mask=mask, causal=layout.length > 1, dropout=dropout)
+        return attention.output(mixed)
+
+    def _write(self, entry: Int[Tensor, "entry"], both: KeysAndValues) -> None:
+        self.flat.index_copy_(0, entry, both.to(self.cache.entries.dtype))
+
+    def _rotated(self, both: KeysAndValues, angles: Angles | None) -> KeysAndValues:
+        """Keys and values, the keys rotated by the angles of their rows where positions are rotary."""
+        if not self.attention.rotates:
+            return both
+        key, value = both.chunk(2, dim=1)
+        return torch.cat((rotate_rows(key, angles, num_heads=self.attention.num_heads), value), dim=1)
+
+    def _of_each(self, query: Rows, slot: Index, layout: Alone) -> Rows:
+        """Attention of each row over the positions up to its own in its slot, some rows at a time on a CPU."""
+        heads, stored, size = self.attention.num_heads, int(layout.position.max()) + 1, len(query)
+        if query.device.type == "cpu":
+            size = max(1, min(size, policy.MOST_GATHERED // (2 * query.shape[1] * stored)))
+        visible = torch.arange(stored, device=query.device) <= layout.position.view(-1, 1, 1, 1)
+        slots, mixed = self.cache.entries.flatten(0, 1)[:, :stored], list[Tensor]()
+        parts = (torch.split(part, size) for part in (query, slot, visible))
+        for queries, numbers, mask in zip(*parts, strict=True):
+            both = slots.index_select(0, numbers).view(len(numbers), stored, 2 * heads, -1).transpose(1, 2)
+            mixed.append(layout.attend(queries, both[:, :heads], both[:, heads:], mask=mask))
+        return torch.cat(mixed)
+
+    def write_deeper(
+        self, base: Rows, *, step: int | Index, layout: BatchLayout | Alone, angles: Angles | None
+    ) -> None:
+        """Write keys and values of halted rows with ``b = h + π``, which made ``step`` steps, to all deeper steps.
+
+        Without a projection they are those of the last step, whose keys are rotated already.
+        """
+        if isinstance(step, int):
+            steps: Int[Tensor, "row seen"] = torch.arange(step, self.depth, device=base.device).expand(len(base), -1)
+            known = steps
+        else:
+            # rows that made different numbers of steps are written equally often, the surplus to the last slot
+            number = torch.arange(1, self.depth + 1, device=base.device)
+            steps = torch.maximum(number, step.unsqueeze(1))
+            known = steps.clamp(max=self.depth - 1)
+        if not steps.numel():
+            return
+        if self.projection is None:
+            last = torch.add(layout.position, self.slot(step - 1, layout.sequence), alpha=self.capacity)
+            both = self.flat.index_select(0, last).unsqueeze(1).expand(-1, steps.shape[1], -1).flatten(0, 1)
+        else:
+            repeated = None if angles is None else angles.repeat_interleave(steps.shape[1], dim=1)
+            both = self._rotated(self.projection.whole(base, steps=known).flatten(0, 1), repeated)
+        entry = torch.add(layout.position, layout.sequence, alpha=self.capacity).unsqueeze(1)
+        entry = torch.add(entry, steps * self.stride + self.first, alpha=self.sequences * self.capacity)
+        self._write(entry.flatten(), both)
+
+
+def cache_stores(recurrence: Recurrence, cache: KeyValueCache, *, depth: int) -> dict[nn.Module, CacheStore]:
+    """The cache by depth step, for the attention of each block of a step."""
+    if cache.projection is None:
+        signals = recurrence.coordinates.signals(depth, like=cache.entries)
+        cache.projection = HaltedProjection(recurrence.blocks[0], signals=signals)
+    return {
+        block.attention: CacheStore(
+            cache,
+            block.attention,
+            None if number else cache.projection,
+            depth=depth,
+            first=number,
+            stride=recurrence.blocks_per_step,
+        )
+        for number, block in enumerate(recurrence.blocks)
+    }

@@ -7,11 +7,13 @@ CPU; ``docs/performance.md`` has the tables. Other modules read the constants as
 import math
 
 import torch
+from torch import nn
 
-from universal_transformer.execution.as_built import changed_module
 from universal_transformer.nn.context import Context
+from universal_transformer.nn.coordinates import PositionEncoder, StepEncoder
 from universal_transformer.nn.halting import Rule
 from universal_transformer.nn.recurrence import Recurrence
+from universal_transformer.torch_private import has_global_hooks, is_unchanged
 
 COMPACT_BELOW = 0.75
 """Share of running positions below which halted ones are left out in training and with a cache: above it, moving rows
@@ -27,18 +29,49 @@ GRADIENT_FACTOR = 4
 ROTARY_FACTOR = 2
 """And with rotary positions, where queries and keys are rotated in each step: without it 4 x 16 positions of width 128
 with 0.8 of the steps take 1.1 times the time of the masked loop, and with it 1.04 times at most."""
-SEPARATE_FROM_KEYS = 256
-"""Number of keys from which a CPU computes the attention of running rows for each sequence alone instead of padding
-the queries. In inference at width 128: 1.0 to 1.7 times as fast for 4 and 8 sequences of 256 and 512 keys."""
-SEPARATE_UP_TO = 3
-"""Number of sequences with running rows up to which it does so for any number of keys: 1.0 to 1.3 times as fast for 3
-sequences of 64 keys, 0.9 to 1.0 times for sixteen."""
-FLOAT32_UP_TO_KEYS = 512
-"""Number of keys up to which attention in float32 is faster on a CPU than in 16 bits, forward and backward: 12 ms
-instead of 23 (16 x 64), 3 ms instead of 16 (64 x 20)."""
 MOST_GATHERED = 2**19
 """Numbers that rows at different steps attend to together on a CPU: a larger copy does not stay in its cache. Attention
 of 64 rows takes 1.4 ms instead of 2.5 (width 512), and 3.8 ms instead of 11.8 with 400 positions."""
+
+
+KNOWN = frozenset({nn.Linear, nn.LayerNorm, nn.Dropout, nn.ModuleList})
+"""Classes of torch whose modules fast execution computes by their parameters."""
+
+
+def changed_module(recurrence: Recurrence) -> str | None:
+    """What a user has changed of a recurrence that is being computed, as a reason; None if all is as it was built.
+
+    Fast execution does not call every module, and calls others with rows in place of a batch. A user who hooks,
+    replaces, wraps or parametrizes a module wants each call of it to mean what it says, so that the plain loop runs.
+    """
+    if has_global_hooks():
+        return "hooks are called for all modules"
+    if (found := _changed(recurrence, whole=False)) is None:
+        return None
+    name, kind = found
+    return f"{name} ({kind}) is not as it was built: replaced, wrapped, hooked or parametrized"
+
+
+def _changed(module: nn.Module, *, whole: bool) -> tuple[str, str] | None:
+    """Name and class of the first module inside ``module`` that is not as built.
+
+    Its class is in ``KNOWN`` or says so itself, where a subclass inherits nothing: ``by_rows`` (fast execution knows
+    it), or ``pointwise`` and the protocols of rules, positions and steps. The latter are called as a ``whole``, and
+    their parts may be of any class.
+    """
+    for name, part in module._modules.items():
+        if part is None:
+            continue
+        kind, inside = type(part), whole
+        if not whole and kind not in KNOWN and not kind.__dict__.get("by_rows"):
+            inside = "pointwise" in kind.__dict__ or issubclass(kind, Rule | PositionEncoder | StepEncoder)
+            if not inside:
+                return name, kind.__name__
+        if not is_unchanged(part):
+            return name, kind.__name__
+        if part._modules and (found := _changed(part, whole=inside)) is not None:
+            return f"{name}.{found[0]}", found[1]
+    return None
 
 
 def row_obstacle(recurrence: Recurrence, rule: Rule) -> str | None:

@@ -37,6 +37,12 @@ class Projected(NamedTuple):
         variance = None if self.variance is None else self.variance.index_select(0, index)
         return Projected(self.rows.index_select(0, index), variance)
 
+    def put(self, index: Int[Tensor, "kept"], new: "Projected") -> None:
+        """Overwrite the rows ``index``."""
+        for mine, theirs in zip(self, new, strict=True):
+            if mine is not None and theirs is not None:
+                mine.index_copy_(0, index, theirs)
+
 
 def read(
     rows: KeysAndValues,

@@ -1,15 +1,18 @@
 """Rows: positions that still run, where they stand in a batch, and their attention over their own sequences."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
+from torch import nn
 
 from universal_transformer.axes import Bool, Float, Index, Int, PerRow, Rows, States, Tensor
-from universal_transformer.execution import policy
 from universal_transformer.execution.kernels import attend
-from universal_transformer.nn.context import PositionEncoding
+from universal_transformer.nn.attention import CrossAttention, SelfAttention
+from universal_transformer.nn.context import Context, PositionEncoding
+from universal_transformer.nn.halting import Progress
 
 BatchKeys = Float[Tensor, "batch heads key head"]
 Mask = Bool[Tensor, "batch 1 1 key"]
@@ -17,28 +20,44 @@ Angles = Float[Tensor, "2 row half"]
 """Cosines and sines of rotary positions, one for each row."""
 
 
-def angles_at(rotary: Float[Tensor, "2 rows 1 position half"], index: Index, *, batch: int) -> Angles:
-    """The angles of positions with the flat indices ``index`` in a batch."""
-    rows, length = rotary.shape[1], rotary.shape[3]
-    return rotary.flatten(1, 3).index_select(1, index if rows == batch else index % length)
-
-
 def indices_of(marked: Bool[Tensor, "row"], *, count: int) -> Int[Tensor, "count"]:
     """Indices of the ``count`` rows that are marked, without a device synchronisation."""
     return torch.nonzero_static(marked, size=count).squeeze(1)
 
 
-def rotate_rows(states: Rows, angles: Angles, *, num_heads: int) -> Rows:
-    """Rotate each head of each row by the angles of the row: ``nn.coordinates.rotate`` for rows."""
+def rotate_rows(states: Rows, angles: Angles | None, *, num_heads: int) -> Rows:
+    """Rotate each head of each row by the angles of the row, as `models/positions/rotary.py` does with a batch."""
+    assert angles is not None, "rotary queries and keys need their positions"
     cosine, sine = angles.to(states.dtype).unsqueeze(2)
     first, second = states.view(len(states), num_heads, -1).chunk(2, dim=-1)
     return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1).flatten(1)
 
 
+def rows_of(now: Progress, take: Callable[[Tensor], Tensor]) -> Progress:
+    """The rows that ``take`` makes of what each position has. All of them run."""
+    return replace(
+        now.carried(),
+        states=take(now.states),
+        output=None if now.output is None else take(now.output),
+        running=None,
+        steps=take(now.steps),
+        halted=take(now.halted),
+        remainder=take(now.remainder),
+        inputs=(),
+        memory=tuple(map(take, now.memory)),
+        shown=None if now.shown is None else take(now.shown),
+    )
+
+
+def choose(now: Progress, kept: Index) -> Progress:
+    """Only the rows ``kept``."""
+    return rows_of(now, lambda part: part.index_select(0, kept))
+
+
 @dataclass(frozen=True)
 class BatchLayout:
-    """Where the running positions of a batch stand: flat indices ``sequence * length + position`` in order, and the
-    number of them in each sequence, on the host.
+    """Where rows stand in a batch: flat indices ``sequence * length + position`` in order, and the number of rows in
+    each sequence, on the host.
 
     A cache holds ``stored`` keys of each sequence before those of the positions.
     """
@@ -47,12 +66,6 @@ class BatchLayout:
     counts: tuple[int, ...]
     length: int
     stored: int = 0
-
-    @classmethod
-    def of(cls, running: Bool[Tensor, "batch position"], *, counts: list[int], stored: int = 0) -> "BatchLayout":
-        """The layout of the positions that run, ``counts`` of each sequence."""
-        index = indices_of(running.flatten(), count=sum(counts))
-        return cls(index, tuple(counts), running.shape[1], stored)
 
     @cached_property
     def sequence(self) -> Int[Tensor, "row"]:
@@ -63,6 +76,17 @@ class BatchLayout:
     def position(self) -> Int[Tensor, "row"]:
         """The position of each row in its sequence, after the stored ones."""
         return self.index % self.length + self.stored
+
+    @cached_property
+    def place(self) -> Int[Tensor, "row"] | None:
+        """Where rows stand when all sequences have as many as the one with most; None where all have."""
+        batch, most = len(self.counts), max(self.counts)
+        if batch * most == len(self.index):
+            return None
+        rank = torch.arange(len(self.index), device=self.index.device)
+        counts = self.index.new_zeros(batch).index_add_(0, self.sequence, torch.ones_like(rank))
+        missing = most * torch.arange(batch, device=rank.device) - (counts.cumsum(0) - counts)
+        return rank + missing[self.sequence]
 
     def choose(self, staying: Bool[Tensor, "row"]) -> tuple["BatchLayout", Int[Tensor, "kept"]]:
         """The layout of the rows that stay, and their numbers among these; one device synchronisation."""
@@ -79,13 +103,13 @@ class BatchLayout:
 
     def encoding(self, whole: PositionEncoding) -> PositionEncoding:
         """The position, the signal and the angles of each row; one sequence may serve the whole batch."""
-        batch, signal, rotary = len(self.counts), whole.signal, whole.rotary
+        signal, rotary = whole.signal, whole.rotary
         if signal is not None:
-            signal = signal.flatten(0, 1).index_select(
-                0, self.index if len(signal) == batch else self.index % self.length
-            )
+            index = self.index if len(signal) == len(self.counts) else self.index % self.length
+            signal = signal.flatten(0, 1).index_select(0, index)
         if rotary is not None:
-            rotary = angles_at(rotary, self.index, batch=batch)
+            index = self.index if rotary.shape[1] == len(self.counts) else self.index % self.length
+            rotary = rotary.flatten(1, 3).index_select(1, index)
         return PositionEncoding(self.position, signal, rotary)
 
     def mean(self, values: PerRow) -> PerRow:
@@ -109,78 +133,96 @@ class BatchLayout:
         causal: bool = False,
         dropout: float = 0.0,
     ) -> Rows:
-        """Attention of each row over the keys of its own sequence.
+        """Attention of each row over the keys of its own sequence. Queries of each sequence are padded with zeros to
+        the sequence that has most of them.
 
         ``mask``: keys that may be attended to. ``causal``: none after the row's own position.
         """
-        active = len(self.counts) - self.counts.count(0)
-        pays = keys.shape[2] >= policy.SEPARATE_FROM_KEYS or active <= policy.SEPARATE_UP_TO
-        separate = query.device.type == "cpu" and pays
-        compute = self._one_by_one if active == 1 or separate else self._padded
-        return compute(query, keys, values, mask=mask, causal=causal, dropout=dropout)
-
-    def _one_by_one(
-        self,
-        query: Rows,
-        keys: BatchKeys,
-        values: BatchKeys,
-        *,
-        mask: Mask | None,
-        causal: bool,
-        dropout: float,
-    ) -> Rows:
-        results, first = list[Tensor](), 0
-        heads, head = keys.shape[1], keys.shape[3]
-        for row, count in enumerate(self.counts):
-            if not count:
-                continue
-            queries = query[first : first + count].view(1, count, heads, head).transpose(1, 2)
-            visible = None if mask is None else mask[row : row + 1]
-            if causal:
-                position = self.position[first : first + count]
-                earlier = _earlier(position, keys.shape[2])
-                visible = earlier if visible is None else visible & earlier
-            result = attend(queries, keys[row : row + 1], values[row : row + 1], mask=visible, dropout=dropout)
-            results.append(result.transpose(1, 2).reshape(count, -1))
-            first += count
-        return results[0] if len(results) == 1 else torch.cat(results)
-
-    def _padded(
-        self,
-        query: Rows,
-        keys: BatchKeys,
-        values: BatchKeys,
-        *,
-        mask: Mask | None,
-        causal: bool,
-        dropout: float,
-    ) -> Rows:
-        """Queries of each sequence are padded with zeros to the sequence that has most of them."""
-        rows, most, width = len(self.counts), max(self.counts), query.shape[1]
-        slot = None
-        if rows * most > len(query):
-            slot = self._slots(most)
-            query = query.new_zeros(rows * most, width).index_copy(0, slot, query)
+        batch, most, place = len(self.counts), max(self.counts), self.place
+        if place is not None:
+            query = query.new_zeros(batch * most, query.shape[1]).index_copy(0, place, query)
         visible: Tensor | None = mask
         if causal:
             position = self.position
-            if slot is not None:
-                position = position.new_zeros(rows * most).index_copy(0, slot, position)
-            earlier = _earlier(position.view(rows, most), keys.shape[2]).unsqueeze(1)
+            if place is not None:
+                position = position.new_zeros(batch * most).index_copy(0, place, position)
+            earlier = torch.arange(keys.shape[2], device=query.device) <= position.view(batch, 1, most, 1)
             visible = earlier if mask is None else mask & earlier
-        queries = query.view(rows, most, keys.shape[1], keys.shape[3]).transpose(1, 2)
-        result = attend(queries, keys, values, mask=visible, dropout=dropout)
-        flat = result.transpose(1, 2).reshape(rows * most, width)
-        return flat if slot is None else flat.index_select(0, slot)
-
-    def _slots(self, most: int) -> Int[Tensor, "row"]:
-        """Where rows stand when each sequence has ``most`` rows."""
-        rank = torch.arange(len(self.index), device=self.index.device)
-        counts = self.index.new_zeros(len(self.counts)).index_add_(0, self.sequence, torch.ones_like(rank))
-        missing = most * torch.arange(len(self.counts), device=rank.device) - (counts.cumsum(0) - counts)
-        return rank + missing[self.sequence]
+        queries = query.view(batch, most, keys.shape[1], keys.shape[3]).transpose(1, 2)
+        mixed = attend(queries, keys, values, mask=visible, dropout=dropout).transpose(1, 2).reshape(query.shape)
+        return mixed if place is None else mixed.index_select(0, place)
 
 
-def _earlier(position: Int[Tensor, "*rows"], keys: int) -> Bool[Tensor, "*rows key"]:
-    """Keys that stand no later than each position."""
-    return torch.arange(keys, device=position.device) <= position.unsqueeze(-1)
+@dataclass(frozen=True)
+class Alone:
+    """Rows of which no two are in the same sequence."""
+
+    sequence: Index
+    position: Index
+
+    def mean(self, values: PerRow) -> PerRow:
+        """A row is alone."""
+        return values
+
+    def apply(self, function: Callable[[States], Tensor], states: Rows) -> Float[Tensor, "row classes"]:
+        """A row is alone."""
+        return function(states.unsqueeze(1))
+
+    def attend(
+        self, query: Rows, keys: BatchKeys, values: BatchKeys, *, mask: Mask | None, dropout: float = 0.0
+    ) -> Rows:
+        """Attention of each row over keys of its own."""
+        queries = query.view(len(query), keys.shape[1], 1, keys.shape[3])
+        return attend(queries, keys, values, mask=mask, dropout=dropout).flatten(1)
+
+
+class Changed(NamedTuple):
+    """Rows whose states are new (None: all of a batch), and ``b = h + π`` of these."""
+
+    rows: Index | None
+    base: Rows
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Keys and values that the rows of a block attend to."""
+
+    def attend(self, states: Rows, at: "StepOfRows", *, seen: Rows | None) -> Rows:
+        """Self-attention of the rows at a step; ``seen``: what others see of them, where it is not ``states``."""
+
+
+class StepOfRows(NamedTuple):
+    """The attention of rows at a step: :class:`~universal_transformer.nn.context.RowAttention`.
+
+    ``context``: that of the rows, whose ``sequences`` are their layout. ``step``: of all rows, or of each.
+    """
+
+    context: Context
+    stores: Mapping[nn.Module, Store]
+    step: int | Index
+    changed: Changed | None = None
+
+    @property
+    def layout(self) -> BatchLayout | Alone:
+        """Where the rows stand."""
+        assert isinstance(self.context.sequences, BatchLayout | Alone)
+        return self.context.sequences
+
+    @property
+    def angles(self) -> Angles | None:
+        """The angles of the rows, where positions are rotary."""
+        return self.context.encoding.rotary
+
+    def attend(self, attention: SelfAttention, states: Rows, *, seen: Rows | None, slot: int | Index) -> Rows:
+        """Self-attention of each row over its sequence."""
+        del slot
+        return self.stores[attention].attend(states, self, seen=seen)
+
+    def attend_source(self, attention: CrossAttention, states: Rows, *, layer: int) -> Rows:
+        """Attention of each row to the source of its sequence."""
+        assert self.context.source is not None
+        query, (key, value, mask) = attention.query(states), self.context.source[layer]
+        if attention.rotates:
+            query = rotate_rows(query, self.angles, num_heads=attention.num_heads)
+        mixed = self.layout.attend(query, key, value, mask=mask, dropout=attention.active_dropout)
+        return attention.output(mixed)

@@ -6,34 +6,17 @@ all positions.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import linear
 
 from universal_transformer.axes import Float, Index, KeysAndValues, Rows, Tensor
 from universal_transformer.execution.projection import HaltedProjection, Projected, read
-from universal_transformer.execution.rows import Angles, BatchKeys, BatchLayout, rotate_rows
+from universal_transformer.execution.rows import Angles, BatchKeys, BatchLayout, StepOfRows, rotate_rows
 from universal_transformer.nn.attention import SelfAttention
 from universal_transformer.nn.context import Context
 from universal_transformer.torch_private import backward_pass
-
-
-@runtime_checkable
-class StepOfRows(Protocol):
-    """The rows that attend at a step: ``number`` counts the steps of rows alone, from 0."""
-
-    step: int
-    number: int
-    layout: BatchLayout
-    angles: Angles | None
-
-
-class Changed(NamedTuple):
-    """Rows whose states are new, and ``b = h + π`` of these."""
-
-    rows: Index | None
-    base: Rows
 
 
 class Write(NamedTuple):
@@ -44,7 +27,7 @@ class Write(NamedTuple):
 
 
 class BatchStore:
-    """Keys and values that the running positions of a batch attend to.
+    """Keys and values that the running positions of a batch attend to, from step ``begin`` on.
 
     In the first block of a step, they are those of the rows that the step before has changed, the first time of all
     rows. In each later block they are those of the states that attend, and ``halted`` has the states with which halted
@@ -58,17 +41,18 @@ class BatchStore:
         *,
         batch: int,
         context: Context,
+        begin: int,
         halted: Rows | None = None,
     ) -> None:
         self.attention, self.projection = attention, projection
-        self.batch, self.mask, self.causal, self.encoding = batch, context.mask, context.causal, context.encoding
+        self.batch, self.context, self.begin = batch, context, begin
         self.dropout, self.rotates = attention.active_dropout, attention.rotates
         self.constant = self._constant()
         # the query's map is a part of one matrix, taken once so that its gradient is added once
         width, joint = attention.query_key_value.in_features, attention.query_key_value
         self.weight, self.bias = joint.weight[:width], None if joint.bias is None else joint.bias[:width]
-        self.entries: Projected | None = None
         self.halted = None if halted is None else projection.project(halted).rows
+        self.entries: Projected | None = None
         self.tape: list[Write | None] = []
         self.made = 0
         """How many of the writes on the tape are in the store."""
@@ -87,67 +71,60 @@ class BatchStore:
         constant = projection.part if projection.constant is None else projection.constant
         return linear(constant.chunk(2, dim=-1)[1], output.weight, output.bias)
 
-    def attend(self, states: Rows, at: StepOfRows, *, changed: Changed | None) -> Rows:
-        """Self-attention of running rows at a step.
-
-        ``changed``: the rows whose states the step before has changed (None: all), and ``b = h + π`` of these.
-        """
+    def attend(self, states: Rows, at: StepOfRows, *, seen: Rows | None) -> Rows:
+        """Self-attention of running rows at a step, after which ``at.changed`` has what others see of them."""
+        del seen
+        assert isinstance(at.step, int)
         query = linear(states, self.weight, self.bias)
         part, needs_shift = self.projection.at(at.step), self.dropout or self.rotates
         shift = self.projection.shift(at.step) if needs_shift else None
-        if changed is None:
-            (rows, variance), index = self._entering(states, at)
-        else:
-            (rows, variance), index = self.projection.project(changed.base), changed.rows
+        (rows, variance), index = self._written(states, at)
+        assert isinstance(at.layout, BatchLayout)
+        call = StepOfStore(self, at.step, index, at.layout, at.angles)
         if torch.is_grad_enabled() and (query.requires_grad or rows.requires_grad):
             apply: Callable[..., Tensor] = StoredAttention.apply
-            result = apply(query, rows, variance, part, shift, StepOfStore(self, at, index))
+            result = apply(query, rows, variance, part, shift, call)
         else:
-            self.write(at.number, index, Projected(rows, variance), keep=False)
-            key, value = self.heads(self.read(at.step, part))
-            result = self.mix(query, key, value, shift, at)
+            self.write(at.step, index, Projected(rows, variance), keep=False)
+            result = call.mix(query, *self.heads(self.read(at.step, part)), shift)
         bias = self.constant if self.constant is None or self.constant.dim() == 1 else self.constant[at.step]
         return linear(result, self.attention.output.weight, bias)
 
-    def _entering(self, states: Rows, at: StepOfRows) -> tuple[Projected, Index | None]:
-        """Keys and values of the rows that enter a later block of a step; the first time with those of all others."""
+    def _written(self, states: Rows, at: StepOfRows) -> tuple[Projected, Index | None]:
+        """Keys and values that a step writes, and at which rows (None: all)."""
+        if self.halted is None:
+            assert at.changed is not None
+            return self.projection.project(at.changed.base), at.changed.rows
+        assert isinstance(at.layout, BatchLayout)
         rows, index = linear(states, self.projection.weight, self.projection.bias), at.layout.index
-        if at.number:
-            return Projected(rows, None), index
-        assert self.halted is not None
-        return Projected(self.halted.index_copy(0, index, rows), None), None
+        if at.step == self.begin:
+            return Projected(self.halted.index_copy(0, index, rows), None), None
+        return Projected(rows, None), index
 
-    def write(self, number: int, index: Index | None, new: Projected, *, keep: bool) -> None:
+    def write(self, step: int, index: Index | None, new: Projected, *, keep: bool) -> None:
         """Overwrite rows, or make sure that it is done where a checkpointed step is computed again; with ``keep``, so
         that it can be undone.
         """
-        if number < len(self.tape):
-            self.go_to(number + 1)
+        if step - self.begin < len(self.tape):
+            self.go_to(step)
             return
         if self.entries is None or index is None:
             self.entries = Projected(new.rows.detach(), None if new.variance is None else new.variance.detach())
             self.tape.append(None)
         else:
             self.tape.append(Write(index, self.entries.choose(index)) if keep else None)
-            self._put(index, new)
+            self.entries.put(index, new)
         self.made = len(self.tape)
 
-    def _put(self, index: Index, new: Projected) -> None:
+    def go_to(self, step: int) -> None:
+        """Undo writes or make them again, until those up to ``step`` are in the store."""
         assert self.entries is not None
-        for part, rows in zip(self.entries, new, strict=True):
-            if part is not None and rows is not None:
-                part.index_copy_(0, index, rows)
-
-    def go_to(self, count: int) -> None:
-        """Undo writes or make them again, until the first ``count`` of the tape are in the store."""
-        assert self.entries is not None
-        while self.made != count:
-            place = self.made - 1 if self.made > count else self.made
+        while (more := step + 1 - self.begin - self.made) != 0:
+            place = self.made if more > 0 else self.made - 1
             if (write := self.tape[place]) is not None:
-                present = self.entries.choose(write.at)
-                self._put(*write)
-                self.tape[place] = Write(write.at, present)
-            self.made += 1 if self.made < count else -1
+                self.tape[place] = Write(write.at, self.entries.choose(write.at))
+                self.entries.put(*write)
+            self.made += 1 if more > 0 else -1
 
     def read(self, step: int, part: Tensor | None) -> KeysAndValues:
         """Keys and values as ``step`` sees them."""
@@ -164,18 +141,6 @@ class BatchStore:
         both = rows.view(self.batch, -1, 2, self.attention.num_heads, rows.shape[1] // 2 // self.attention.num_heads)
         key, value = both.unbind(2)
         return key.transpose(1, 2), value.transpose(1, 2)
-
-    def mix(self, query: Rows, key: BatchKeys, value: BatchKeys, shift: Tensor | None, at: StepOfRows) -> Rows:
-        """Attention itself."""
-        if shift is not None:
-            of_keys, of_values = shift.view(2, key.shape[1], 1, -1)
-            key = key + of_keys if self.rotates else key
-            value = value + of_values if self.dropout else value
-        if self.rotates:
-            assert at.angles is not None
-            query = rotate_rows(query, at.angles, num_heads=key.shape[1])
-            key = self.attention.place(key, self.encoding)
-        return at.layout.attend(query, key, value, mask=self.mask, causal=self.causal, dropout=self.dropout)
 
     def accumulate(self, key: BatchKeys, value: BatchKeys, part: Tensor | None, *, step: int) -> Tensor | None:
         """Add gradients of keys and values at ``step`` to the gradients of the stored rows.
@@ -222,8 +187,22 @@ class StepOfStore(NamedTuple):
     """A step of rows in a store, and the rows that it writes (None: all)."""
 
     store: BatchStore
-    at: StepOfRows
+    step: int
     rows: Index | None
+    layout: BatchLayout
+    angles: Angles | None
+
+    def mix(self, query: Rows, key: BatchKeys, value: BatchKeys, shift: Tensor | None = None) -> Rows:
+        """Attention itself, of keys and values that miss ``shift``."""
+        store, context = self.store, self.store.context
+        if shift is not None:
+            of_keys, of_values = shift.view(2, key.shape[1], 1, -1)
+            key = key + of_keys if store.rotates else key
+            value = value + of_values if store.dropout else value
+        if store.rotates:
+            query = rotate_rows(query, self.angles, num_heads=key.shape[1])
+            key = store.attention.place(key, context.encoding)
+        return self.layout.attend(query, key, value, mask=context.mask, causal=context.causal, dropout=store.dropout)
 
 
 class StoredAttention(torch.autograd.Function):
@@ -243,37 +222,36 @@ class StoredAttention(torch.autograd.Function):
         shift: Tensor | None,
         call: StepOfStore,
     ) -> Tensor:
-        store, at, index = ctx.call = call
-        store.write(at.number, index, Projected(rows, variance), keep=True)
+        ctx.call, store = call, call.store
+        store.write(call.step, call.rows, Projected(rows, variance), keep=True)
         ctx.random = _random_state(query.device) if store.dropout else None
         ctx.save_for_backward(query, part, shift)
-        key, value = store.heads(store.read(at.step, part))
-        return store.mix(query, key, value, shift, at)
+        return call.mix(query, *store.heads(store.read(call.step, part)), shift)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError(
-                "gradients of gradients are not computed where halted positions are left out: set "
-                'execution.halting_execution="masked" in the configuration of the model'
+                "gradients of gradients are not computed where halted positions are left out: call "
+                'model.use_halting_execution("masked"), and the model inside torch.nn.attention.sdpa_kernel('
+                "torch.nn.attention.SDPBackend.MATH)"
             )
         call: StepOfStore = ctx.call
-        store, at, index = call
+        store = call.store
         if store.backward_pass != (current := backward_pass()):
             store.backward_pass, store.gradients = current, None
-        store.go_to(at.number + 1)
+        store.go_to(call.step)
         query, part, shift = ctx.saved_tensors
-        with torch.no_grad():
-            inputs = [query, *store.heads(store.read(at.step, part)), *([] if shift is None else [shift])]
+        inputs = [query, *store.heads(store.read(call.step, part)), *([] if shift is None else [shift])]
+        leaves = [tensor.detach().requires_grad_() for tensor in inputs]
         devices = [query.device] if query.device.type == "cuda" else []
-        with torch.enable_grad(), torch.random.fork_rng(devices=devices, enabled=bool(store.dropout)):
+        with torch.enable_grad(), torch.random.fork_rng(devices=devices, enabled=ctx.random is not None):
             if ctx.random is not None:
                 _set_random_state(query.device, ctx.random)
-            leaves = [each.detach().requires_grad_() for each in inputs]
-            result = store.mix(leaves[0], leaves[1], leaves[2], None if shift is None else leaves[3], at)
+            result = call.mix(*leaves)
         query, key, value, *others = torch.autograd.grad(result, leaves, grads[0])
-        part_gradient = store.accumulate(key, value, part, step=at.step)
-        new = store.take(index)
+        part_gradient = store.accumulate(key, value, part, step=call.step)
+        new = store.take(call.rows)
         return query, *new, part_gradient, (others[0] if others else None), None
 
 

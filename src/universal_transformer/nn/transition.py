@@ -7,8 +7,6 @@ A transition is a module ``Transition(sizes, config, causal=...)``. It is called
 and the slot of the block application. An attribute ``pointwise`` that is True promises that positions do not interact.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
 
@@ -33,8 +31,6 @@ class FeedForward(nn.Module):
     """:func:`feed_forward` with its parameters."""
 
     pointwise = True
-    kernel: Callable[[Tensor, nn.Linear, nn.Linear, nn.Dropout], Tensor] = staticmethod(feed_forward)
-    """The function that computes it."""
 
     def __init__(self, sizes: Sizes, config: TransitionConfig, *, causal: bool = False) -> None:
         super().__init__()
@@ -47,4 +43,4 @@ class FeedForward(nn.Module):
         self, states: Float[Tensor, "*rows width"], context: Context, *, slot: Slot = 0
     ) -> Float[Tensor, "*rows width"]:
         del context, slot
-        return self.kernel(states, self.inner, self.outer, self.dropout)
+        return feed_forward(states, self.inner, self.outer, self.dropout)
