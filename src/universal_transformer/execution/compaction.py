@@ -92,7 +92,8 @@ class CompactLoop:
             record.add(layout.index, now)
             if number == self.last_step:
                 break
-            assert (running := now.running) is not None
+            running = now.running
+            assert running is not None
             changed = Changed(layout.index, self._placed(now.seen, call))
             further, kept = layout.choose(running)
             if further is layout:
