@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -39,7 +39,7 @@ class Example:
     """What was changed when the source was read, one sentence each."""
     unknown: tuple[str, ...] = ()
     """Of an input to predict: its parts that the codec does not know, as they were written, each once."""
-    written: tuple[str, str] | None = None
+    written: tuple[str, str] | None = field(default=None, compare=False)
     """Source and target as they were written, where answers are compared with texts; the ids may lack some words."""
     padding_id: int = PADDING
     """The id that fills its rows of ids in a batch: that of the tokenizer which made them."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol, get_args
+from typing import BinaryIO, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
@@ -60,6 +60,7 @@ class TokenStore:
         return " ".join(f"{name} {entries[name].sha256}" for name in sorted(self.arrays))
 
 
+@runtime_checkable
 class StoreWriter(Protocol):
     """Makes a store: arrays grow by `append`, and the notes and rows of `index` are kept with them."""
 
