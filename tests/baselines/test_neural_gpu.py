@@ -59,11 +59,11 @@ def oracle(model, tokens):
     places = math.ceil(len(tokens) * config.output_ratio) + config.output_extra
     image = torch.zeros(config.width, config.image_width, places, dtype=torch.float64)
     for place, token in enumerate(tokens):
-        image[:, 0, place] = model.input.weight[token] * config.width**0.5
+        image[:, 0, place] = model.source.input.weight[token] * config.width**0.5
     for _ in range(places):
-        for module in model.units:
+        for module in model.source.units:
             image = unit(module, image)
-    return torch.stack([model.output.weight @ image[:, 0, k] + model.output.bias for k in range(places)])
+    return torch.stack([model.source.output.weight @ image[:, 0, k] + model.source.output.bias for k in range(places)])
 
 
 def real(row):
@@ -110,7 +110,7 @@ def test_gates_saturate_with_a_cutoff_and_only_then():
 @torch.no_grad()
 def test_output_is_the_likeliest_symbol_of_each_place_up_to_the_end():
     model = small_neural_gpu()
-    model.output.bias[2] += 0.5
+    model.source.output.bias[2] += 0.5
     logits, inside = model.output_logits(SOURCE)
     logits[..., :2] = float("-inf")  # neither padding nor start is ever written
     found = generate(model, SOURCE)
@@ -185,4 +185,4 @@ def test_places_are_those_of_exact_fractions(hundredths):
     model = small_neural_gpu(output_ratio=hundredths / 100)
     for symbols in (1, 7, 10, 25, 100, 512):
         exact = math.ceil(Fraction(hundredths, 100) * symbols) + model.config.output_extra
-        assert model.num_places(torch.full((1, symbols), 3)).tolist() == [exact]
+        assert model.source.num_places(torch.tensor([symbols])).tolist() == [exact]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -89,7 +88,3 @@ class NeuralGpuConfig(BaseConfig):
             )
         if self.kernel_size % 2 == 0:
             raise refusal("kernel_size", self.kernel_size, "an odd number is needed, so that a kernel has a middle")
-
-    def num_places(self, symbols: int) -> int:
-        """Return the places of a source of so many symbols: ``ceil(output_ratio · symbols) + output_extra``."""
-        return math.ceil(round(symbols * self.output_ratio, 6)) + self.output_extra

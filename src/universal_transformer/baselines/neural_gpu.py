@@ -20,6 +20,7 @@ after its last place is zero at every step, as the border of the image is. So a 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -28,13 +29,10 @@ from torch.nn import functional, init
 from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.baselines.config import NeuralGpuConfig
 from universal_transformer.errors import UserError
-from universal_transformer.models.call import DepthOptions
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput, check_pairs
-from universal_transformer.models.model import Model
+from universal_transformer.models.inputs import TokenInput, check_source, check_tokens
+from universal_transformer.models.model import Call, Model
 from universal_transformer.models.outputs import ModelOutput
-from universal_transformer.nn.context import NOTHING, Kept
-from universal_transformer.rules import Exit
 
 Image = Float[Tensor, "batch width column place"]
 
@@ -74,6 +72,86 @@ class GatedUnit(nn.Module):
         return update * image + (1.0 - update) * candidate
 
 
+@dataclass
+class Places:
+    """What a source becomes: the logits of every place of the output, and how many places and symbols each row has."""
+
+    logits: Float[Tensor, "batch place classes"]
+    places: Int[Tensor, " batch"]
+    symbols: Int[Tensor, " batch"]
+
+
+class NeuralGpuSource(nn.Module):
+    """Source tokens to the logits of all places of the output."""
+
+    def __init__(self, config: NeuralGpuConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.input = TokenInput(config, config.width)
+        self.units = nn.ModuleList(GatedUnit(config) for _ in range(config.num_layers))
+        self.output = nn.Linear(config.width, config.vocabulary.target_size or config.vocabulary.size)
+
+    def check(self, source: Tensor) -> None:
+        """UserError unless ``source`` are token ids."""
+        check_source(source, config=self.config)
+
+    def num_places(self, symbols: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
+        """N of a row: ``ceil(output_ratio · symbols) + output_extra``."""
+        rounded = (symbols.double() * self.config.output_ratio * 1e6).round().div(1e6)  # 1.1 · 10 is more than 11
+        return rounded.ceil().long() + self.config.output_extra
+
+    def forward(self, source: Int[Tensor, "batch source"], call: Call) -> Places:
+        del call
+        config, padding = self.config, source == self.config.vocabulary.padding_id
+        symbols = (~padding).sum(dim=1)
+        places = self.num_places(symbols)
+        # a tensor without values (`ut train --dry-run`) has no padding
+        known = self.num_places(torch.tensor([source.shape[1]], device="cpu")) if source.is_meta else places
+        most = int(known.max())
+        ordered = source.gather(1, padding.long().argsort(dim=1, stable=True))  # padding to the right
+        column = functional.pad(ordered, (0, max(0, most - source.shape[1])), value=config.vocabulary.padding_id)
+        first = self.input(column[:, :most]).transpose(1, 2)
+        image = functional.pad(first.unsqueeze(2), (0, 0, 0, config.image_width - 1))
+        inside = torch.arange(most, device=source.device) < places.unsqueeze(1)
+        alike, shown = bool(inside.all()), inside[:, None, None, :].to(image.dtype)
+        for step in range(most):
+            new = image
+            for unit in self.units:
+                new = unit(new) if alike else unit(new) * shown
+            image = new if alike else torch.where((step < places).view(-1, 1, 1, 1), new, image)
+        return Places(self.output(image[:, :, 0].transpose(1, 2)), places, symbols)
+
+
+class NeuralGpuTarget(nn.Module):
+    """Logits for every label of the target. They depend on the length of the target and not on its tokens."""
+
+    def __init__(self, config: NeuralGpuConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    def check(self, labels: Tensor) -> None:
+        """UserError unless ``labels`` are token ids."""
+        check_tokens(labels, name="target")
+
+    def forward(self, labels: Int[Tensor, "batch target"], encoded: Places, call: Call) -> ModelOutput:
+        """UserError when a target is longer than the output of its source."""
+        del call
+        config, length = self.config, labels.shape[1]
+        real = labels != config.vocabulary.padding_id
+        written = torch.where(real, torch.arange(1, length + 1, device=labels.device), 0).amax(dim=1)
+        if bool((written > encoded.places).any()):
+            row = int((written - encoded.places).argmax())
+            needed, symbols = int(written[row]), int(encoded.symbols[row])
+            raise UserError(
+                f"a target of {needed} symbols, with its end, but a source of {symbols} symbols allows "
+                f"{int(encoded.places[row])}: raise output_ratio={config.output_ratio:g} (to "
+                f"{math.ceil((needed - config.output_extra) / max(1, symbols))}, say) or "
+                f"output_extra={config.output_extra}"
+            )
+        missing = max(0, length - encoded.logits.shape[1])
+        return ModelOutput(functional.pad(encoded.logits, (0, 0, 0, missing))[:, :length])
+
+
 class NeuralGpu(Model):
     """Source tokens to target tokens, all at once.
 
@@ -87,90 +165,20 @@ class NeuralGpu(Model):
 
     def __init__(self, config: NeuralGpuConfig) -> None:
         super().__init__(config)
-        self.input = TokenInput(config, config.width)
-        self.units = nn.ModuleList(GatedUnit(config) for _ in range(config.num_layers))
-        self.output = nn.Linear(config.width, config.vocabulary.target_size or config.vocabulary.size)
+        self.source, self.target = NeuralGpuSource(config), NeuralGpuTarget(config)
         initialise(self)
-        for unit in self.units:
-            assert isinstance(unit, GatedUnit)
+        for unit in self.source.units:
             unit.initialise()
-
-    def num_places(self, source: Int[Tensor, "batch source"]) -> Int[Tensor, " batch"]:
-        """N of each row: ``ceil(output_ratio · symbols) + output_extra``."""
-        symbols = (source != self.config.vocabulary.padding_id).sum(dim=1)
-        # rounded first: 1.1 · 10 is a little more than 11
-        places = (symbols.double() * self.config.output_ratio * 1e6).round().div(1e6).ceil().long()
-        return places + self.config.output_extra
 
     def output_logits(
         self, source: Int[Tensor, "batch source"]
     ) -> tuple[Float[Tensor, "batch place classes"], Bool[Tensor, "batch place"]]:
         """Logits of every place of the output, and which places belong to a row."""
-        places = self.num_places(source)
-        # a tensor without values (`ut train --dry-run`) has no padding
-        most = self.config.num_places(source.shape[1]) if source.is_meta else int(places.max())
-        inside = torch.arange(most, device=source.device) < places.unsqueeze(1)
-        missing = max(0, most - source.shape[1])
-        padding = source == self.config.vocabulary.padding_id
-        symbols = source.gather(1, padding.long().argsort(dim=1, stable=True))  # padding to the right
-        column = functional.pad(symbols, (0, missing), value=self.config.vocabulary.padding_id)
-        first = self.input(column[:, :most]).transpose(1, 2)
-        image = functional.pad(first.unsqueeze(2), (0, 0, 0, self.config.image_width - 1))
-        alike = bool(inside.all())
-        shown = inside[:, None, None, :].to(image.dtype)
-        for step in range(most):
-            new = image
-            for unit in self.units:
-                new = unit(new) if alike else unit(new) * shown
-            image = new if alike else torch.where((step < places).view(-1, 1, 1, 1), new, image)
-        return self.output(image[:, :, 0].transpose(1, 2)), inside
-
-    def check_inputs(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        if len(inputs) != 2:
-            raise UserError(f"{len(inputs)} inputs: {type(self).__name__} takes source and target")
-        check_pairs(*inputs, config=self.config)
-        return inputs
-
-    def forward(
-        self,
-        *inputs: Tensor,
-        positions: tuple[Tensor | None, Tensor | None] = (None, None),
-        max_steps: int | None = None,
-        min_steps: int | None = None,
-        halting_threshold: float | None = None,
-        exit: Exit | None = None,
-        keep: Kept = NOTHING,
-    ) -> ModelOutput:
-        """Logits for every label of the target. They depend on the length of the target and not on its tokens.
-
-        UserError when a target is longer than the output of its source.
-        """
-        del keep
-        chosen = {"max_steps": max_steps, "min_steps": min_steps, "halting_threshold": halting_threshold, "exit": exit}
-        DepthOptions(**chosen).check(self.config, name=type(self).__name__)  # type: ignore[arg-type]
-        self.positions(None, None, positions)
-        source, target = self.check_inputs(*inputs)
-        real = target != self.config.vocabulary.padding_id
-        written = torch.where(real, torch.arange(1, target.shape[1] + 1, device=target.device), 0).amax(dim=1)
-        logits, _ = self.output_logits(source)
-        places = self.num_places(source)
-        if bool((written > places).any()):
-            self._refuse(int((written - places).argmax()), written=written, places=places, source=source)
-        missing = max(0, target.shape[1] - logits.shape[1])
-        return ModelOutput(functional.pad(logits, (0, 0, 0, missing))[:, : target.shape[1]])
-
-    def _refuse(self, row: int, *, written: Tensor, places: Tensor, source: Tensor) -> None:
-        """Raise a UserError that names the fields which allow a longer target."""
-        config, needed = self.config, int(written[row])
-        symbols = int((source[row] != config.vocabulary.padding_id).sum())
-        ratio = math.ceil((needed - config.output_extra) / max(1, symbols))
-        raise UserError(
-            f"a target of {needed} symbols, with its end, but a source of {symbols} symbols allows "
-            f"{int(places[row])}: raise output_ratio={config.output_ratio:g} (to {ratio}, say) or "
-            f"output_extra={config.output_extra}"
-        )
+        encoded: Places = self.source(source, Call())
+        most = encoded.logits.shape[1]
+        return encoded.logits, torch.arange(most, device=source.device) < encoded.places.unsqueeze(1)
 
     def compile_blocks(self) -> None:
         """Compile the gated units, which run n times."""
-        for unit in self.units:
+        for unit in self.source.units:
             unit.compile(dynamic=True)

@@ -51,14 +51,6 @@ def check_source(source: Tensor, *, config: BaseConfig) -> None:
         check_tokens(source, name="source", words=kind == "facts")
 
 
-def check_pairs(source: Tensor, target: Tensor, *, config: BaseConfig) -> None:
-    """UserError unless ``source`` fits the input of ``config``, and ``target`` has token ids of as many rows."""
-    check_source(source, config=config)
-    check_tokens(target, name="target")
-    if source.shape[0] != target.shape[0]:
-        raise UserError(f"{source.shape[0]} sources, but {target.shape[0]} targets: row n of one belongs to row n")
-
-
 def padding_of(source: Tensor, *, config: BaseConfig) -> Padding:
     """Return which positions of a source are padding: no token, no word of a fact, or no frame."""
     if source.is_floating_point():
