@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from paper.results import Result, ResultsFile
+from paper.tables import TABLES
 from universal_transformer.evaluation.collapse import CONSTANT, DEEP, SHALLOW, kind_of_collapse
 from universal_transformer.evaluation.report import Side, StepCounts
 from universal_transformer.files import write_text
 from universal_transformer.kinds import config_from_dict
-from universal_transformer.reproduction.results import Result, ResultsFile
-from universal_transformer.reproduction.tables import TABLES
 
 RESULTS = Path(__file__).parents[1] / "results"
 ALIKE, BETTER = 0.95, 0.02

@@ -22,13 +22,13 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from paper.depth_study import curves
+from paper.results import ResultsFile
 from universal_transformer.evaluation.report import Report
 from universal_transformer.explore.canvas import BLUE, GREEN, INK, MUTED, ORANGE, canvas, clean, png
 from universal_transformer.explore.figures import PAPER_STEPS
 from universal_transformer.files import write_bytes
 from universal_transformer.kinds import config_from_dict
-from universal_transformer.reproduction.depth_study import curves
-from universal_transformer.reproduction.results import ResultsFile
 from universal_transformer.tasks.sudoku import GIVENS
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from torch.distributed.tensor import DTensor
 
-from universal_transformer.bench.peak_memory import peak_bytes
+from benchmarks.peak_memory import peak_bytes
 from universal_transformer.recipes import RECIPES
 from universal_transformer.runs.trainer import train
 from universal_transformer.training.provenance import hardware

@@ -17,12 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from paper.definition import Column
+from paper.rendering import METRICS, groups
+from paper.results import Result, ResultsFile
+from paper.runs import PlannedRun, Runner
+from paper.tables import find_table
 from universal_transformer.evaluation.report import StepCounts
-from universal_transformer.reproduction.definition import Column
-from universal_transformer.reproduction.rendering import METRICS, groups
-from universal_transformer.reproduction.results import Result, ResultsFile
-from universal_transformer.reproduction.runs import PlannedRun, Runner
-from universal_transformer.reproduction.tables import find_table
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import replaced
 

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from universal_transformer.reproduction.results import Result
-from universal_transformer.reproduction.tables import TABLES
+from paper.results import Result
+from paper.tables import TABLES
 from universal_transformer.tasks import BabiData
 from universal_transformer.tasks.babi import TASK_NAMES
 

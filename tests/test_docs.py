@@ -118,10 +118,10 @@ def test_the_readme_prints_what_the_pretrained_models_answer(tmp_path, capsys):
 
 
 def test_the_architecture_page_is_up_to_date():
-    spec = importlib.util.spec_from_file_location("make_architecture", ROOT / "docs" / "make_architecture.py")
+    spec = importlib.util.spec_from_file_location("make_architecture", ROOT / "tools" / "make_architecture.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    assert script.page() == script.PAGE.read_text(encoding="utf-8"), "run python docs/make_architecture.py"
+    assert script.page() == script.PAGE.read_text(encoding="utf-8"), "run python tools/make_architecture.py"
 
 
 def test_the_page_about_the_model_names_fields_that_exist():

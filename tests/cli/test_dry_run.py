@@ -16,7 +16,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from configs import config_of, with_fields
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
-from universal_transformer.bench.update_cost import UpdateCost
 from universal_transformer.cli import dry_run, main
 from universal_transformer.cli.dry_run import (
     BatchShape,
@@ -48,6 +47,7 @@ from universal_transformer.tasks import (
     TranslationData,
     VoiceData,
 )
+from universal_transformer.training.update_cost import UpdateCost
 
 SIZES = {"width": 32, "filter_width": 48, "num_heads": 4, "max_steps": 3, "vocabulary_size": 23}
 VOCABULARY = VocabularyConfig(size=23, num_classes=7)

@@ -169,7 +169,7 @@ PROJECT = Path(__file__).parents[2]
 def test_the_figures_of_the_page_are_drawn(trained, tmp_path, monkeypatch):
     command = ["make_pictures.py", str(trained / "drawing"), "--exit", "confidence:0.3", "--folder", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", command)
-    script(PROJECT / "docs" / "make_pictures.py").main()
+    script(PROJECT / "tools" / "make_pictures.py").main()
     for name in ("pictures.png", "picture_steps.png"):
         with Image.open(tmp_path / name) as picture:
             assert min(picture.size) > 300

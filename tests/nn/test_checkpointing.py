@@ -5,9 +5,9 @@ import copy
 import pytest
 import torch
 
+from benchmarks.peak_memory import peak_bytes
 from configs import config_of
 from small import WIDTH, go, right_padding, small_recurrence
-from universal_transformer.bench.peak_memory import peak_bytes
 from universal_transformer.models.depth import recurrence
 
 CASES = {

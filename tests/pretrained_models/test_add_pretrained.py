@@ -15,7 +15,7 @@ from universal_transformer.files import read_json
 from universal_transformer.pretrained_models import CARD, PAGE, names
 from universal_transformer.pretrained_models.card import page, read_card
 
-SCRIPT = Path(__file__).parents[2] / "experiments" / "add_pretrained.py"
+SCRIPT = Path(__file__).parents[2] / "tools" / "add_pretrained.py"
 TINY = ["--model.sizes.width", "16", "--model.sizes.filter-width", "16", "--training.max-updates", "2"]
 FEW = ["--data.train-examples", "9", "--data.test-examples", "2", "--data.validation-examples", "5"]
 

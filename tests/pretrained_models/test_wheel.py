@@ -3,8 +3,14 @@
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
+
+import pytest
+from setuptools import find_namespace_packages
+
+from universal_transformer.cli import clone, main
 
 ROOT = Path(__file__).parents[2]
 BUILD = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
@@ -22,3 +28,23 @@ def test_a_wheel_has_every_file_of_the_package(tmp_path):
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert held == files
     assert "universal_transformer/pretrained_models/copy/model/model.safetensors" in held
+
+
+def test_the_wheel_has_the_library_alone():
+    """The tables of the paper, the benchmarks, the studies and the tools stand beside it."""
+    chosen = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    assert chosen == {"find": {"where": ["src"]}}
+    packages = find_namespace_packages(str(ROOT / "src"), exclude=["*.egg-info", "*.egg-info.*"])
+    assert {name.partition(".")[0] for name in packages} == {"universal_transformer"}
+    assert all((ROOT / beside).is_dir() for beside in ("paper", "benchmarks", "experiments", "tools"))
+
+
+@pytest.mark.parametrize("command", ["reproduce", "bench"])
+def test_an_installed_package_says_where_its_clone_is(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(clone, "CLONE", tmp_path)
+    assert main([command, "--help"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"ut: ut {command}: not part of the installed package; run it in a clone of ")
+    assert said.count("\n") == 1
+    assert main(["recipes"]) == 0
+    assert "table1" not in capsys.readouterr().out

@@ -177,7 +177,7 @@ def test_the_figure_has_a_column_for_each_digit(run, monkeypatch):
     command = ["make_spectrograms.py", "run", "--exit", "state_change:0.5", "--folder", "."]
     monkeypatch.setattr("sys.argv", command)
     monkeypatch.setattr("universal_transformer.models.components.GenerationConfig.limit", lambda *_: 9)
-    script(PROJECT / "docs" / "make_spectrograms.py").main()
+    script(PROJECT / "tools" / "make_spectrograms.py").main()
     assert (run / "voice.png").read_bytes().startswith(b"\x89PNG")
 
 

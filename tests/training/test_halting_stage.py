@@ -14,8 +14,8 @@ from universal_transformer.cli import main
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.pretrained_models import find
+from universal_transformer.recipes.command import train_command
 from universal_transformer.registry import load_pretrained
-from universal_transformer.reproduction.commands import train_command
 from universal_transformer.runs.journal import read_metrics
 from universal_transformer.runs.trainer import train
 from universal_transformer.tasks import StoriesData

@@ -11,6 +11,7 @@ from importlib import import_module
 
 from universal_transformer import __version__
 from universal_transformer.cli.arguments import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, error_line
+from universal_transformer.cli.clone import from_clone
 from universal_transformer.errors import UserError, suggestion
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -24,13 +25,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "recipes": ("recipes", "list the recipes"),
     "data": ("data", "list, fetch or check data sets"),
     "bench": (
-        "bench",
+        "benchmarks.command",
         "measure this machine: what halting saves, and the speed compared with other libraries",
     ),
-    "reproduce": ("reproduce", "measure a table of the paper, and write it with the paper's figures"),
+    "reproduce": ("paper.command", "measure a table of the paper, and write it with the paper's figures"),
     "demo": ("demo", "train a small model on generated stories in a few minutes, and show its predictions"),
 }
-"""Command -> (module of this package with `run(arguments)`, summary)."""
+"""Command -> (module with `run(arguments)`, summary): of this package, or, with a dot in it, one of a clone."""
 
 _NO_MEMORY = (
     "allocate memory",
@@ -100,8 +101,8 @@ def _dispatch(arguments: list[str]) -> int:
     keep_freed_memory()
     keep_few_kernels()
     module, _ = COMMANDS[name]
-    run = import_module(f"{__name__}.{module}").run
-    return int(run(rest))
+    home = from_clone(module, command=name) if "." in module else import_module(f"{__name__}.{module}")
+    return int(home.run(rest))
 
 
 def keep_freed_memory() -> bool:

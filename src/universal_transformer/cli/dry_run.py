@@ -7,7 +7,7 @@ parameters           the model is built on torch's "meta" device, where tensors 
 operations (FLOPs)   torch counts those of a forward pass of this model; an update costs 3 times as many, because the
                      backward pass costs twice the forward pass. A halting model is counted at its cap on steps, so
                      that its figures are upper bounds
-memory, time         a few real updates of the initial model are made on real batches (`bench.update_cost`), and
+memory, time         a few real updates of the initial model are made on real batches (`training.update_cost`), and
                      dropped. Memory is that of this process then, plus the copies of weights that a run keeps and
                      those of a checkpoint that is being written. A halting model is measured as it halts at the
                      start, and again with all steps
@@ -27,7 +27,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from universal_transformer.bench.update_cost import MeasuredUpdates, UpdateCost
 from universal_transformer.data.example import Example, sizes, target_size
 from universal_transformer.data.sampler import BucketSampler
 from universal_transformer.evaluation.tensors import pick_device
@@ -37,6 +36,7 @@ from universal_transformer.models.model import Call, Model
 from universal_transformer.nn.recurrence import depth_loop
 from universal_transformer.registry import build
 from universal_transformer.training.randomness import repeatable
+from universal_transformer.training.update_cost import MeasuredUpdates, UpdateCost
 from universal_transformer.typed import replaced
 
 if TYPE_CHECKING:

@@ -47,7 +47,6 @@ def parser() -> Parser:
 def score_sample(folder: Path, sample: Sample) -> Figures:
     """Return what the pretrained model in `folder` scores on a sample of its test."""
     from universal_transformer.evaluation.measure import Selection, evaluate
-    from universal_transformer.reproduction.runs import figures_of
     from universal_transformer.runs.opened import load_task, open_run
     from universal_transformer.training.config import RunConfig
 
@@ -56,7 +55,7 @@ def score_sample(folder: Path, sample: Sample) -> Figures:
     fields["data"]["fields"] |= sample.data
     config = RunConfig.from_dict(fields, name=f"the sample of {folder.name}")
     task = load_task(dataclasses.replace(run, config=config))
-    return figures_of(evaluate(run.model, task, Selection(limit=sample.limit)))
+    return evaluate(run.model, task, Selection(limit=sample.limit)).figures
 
 
 def _check(name: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from universal_transformer.cli.arguments import Parser
+from universal_transformer.cli.clone import from_clone, in_clone
 
 if TYPE_CHECKING:
     from universal_transformer.recipes import Recipe
@@ -18,10 +19,9 @@ def run(arguments: list[str]) -> int:
     """Print one line for each recipe and each table; or one for each row of a table."""
     options = parser().parse(arguments)
     from universal_transformer.recipes import MAIN, RECIPES
-    from universal_transformer.reproduction.tables import TABLES, find_table
 
     if options.table:
-        table = find_table(options.table)
+        table = from_clone("paper.tables", command="recipes TABLE").find_table(options.table)
         _show(table.rows)
         trained = dict.fromkeys(recipe().recipe for recipe in table.rows.values())
         print(f"\ntheir recipes for ut train: {', '.join(name for name in trained if name in RECIPES)}")
@@ -29,13 +29,12 @@ def run(arguments: list[str]) -> int:
         return 0
     added = {name: recipe for name, recipe in RECIPES.items() if not recipe.__module__.startswith(PACKAGE)}
     _show({**MAIN, **added})
-    print()
-    width = max(map(len, TABLES))
-    for name, table in TABLES.items():
-        print(f"{name:<{width}}  {len(table.rows):>3} rows  {table.title}")
-    print()
-    print("ut train RECIPE trains one; ut train RECIPE --help shows its fields, --dry-run its cost")
-    print("ut recipes TABLE lists the rows of a table (recipes too: copy-lstm, …); ut reproduce TABLE measures them")
+    print("\nut train RECIPE trains one; ut train RECIPE --help shows its fields, --dry-run its cost")
+    if in_clone("paper"):
+        print()
+        for name, table in from_clone("paper.tables", command="recipes").TABLES.items():
+            print(f"{name:<8}{len(table.rows):>3} rows  {table.title}")
+        print("\nut recipes TABLE lists the rows of one (recipes too: copy-lstm, …); ut reproduce TABLE measures them")
     return 0
 
 

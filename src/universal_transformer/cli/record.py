@@ -18,7 +18,7 @@ def record(path: Path, run: Run, report: Report, *, arguments: list[str]) -> Non
     """
     from universal_transformer.files import from_here, write_json
     from universal_transformer.recipes import RECIPES
-    from universal_transformer.reproduction.commands import train_command
+    from universal_transformer.recipes.command import train_command
     from universal_transformer.runs.folder import METRICS
     from universal_transformer.runs.journal import read_metrics
     from universal_transformer.training.provenance import code_in_use, hardware

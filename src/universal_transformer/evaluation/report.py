@@ -234,6 +234,16 @@ class Report:
         sides = [steps for steps in map(self.steps, get_args(Side)) if steps is not None]
         return sum(s.mean * s.num_positions for s in sides) / max(1, sum(s.num_positions for s in sides))
 
+    @property
+    def figures(self) -> dict[str, dict[str, float]]:
+        """The scores of each group of a test set with its examples and, if there are any, its mean steps."""
+        several, figures = len(self.totals) > 1, dict[str, dict[str, float]]()
+        for row in self.rows:
+            steps = {"mean_steps": row.steps[0].mean} if row.steps else {}
+            name = f"{row.set}, {row.group}" if several and row.group else row.name
+            figures[name] = {**row.metrics, "count": row.count, **steps}
+        return figures
+
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 

@@ -9,7 +9,7 @@ file                     what it holds
 ``model/``               weights, codec, and a manifest with the SHA-256 of each
 ======================== ==========================================================
 
-``experiments/add_pretrained.py`` makes such a folder from a run.
+``tools/add_pretrained.py`` makes such a folder from a run.
 """
 
 from __future__ import annotations

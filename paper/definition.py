@@ -1,0 +1,105 @@
+"""What a table is: rows by name, each a recipe, and grids that show their results next to the paper's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from paper.printed import Cell
+from paper.results import Figures, Result
+from universal_transformer.recipes import RECIPES, Recipe
+
+if TYPE_CHECKING:
+    from universal_transformer.models.model import Model
+    from universal_transformer.tasks.task import Task
+
+Curves = dict[str, dict[int, list[float]]]
+"""Title of a curve -> steps -> the figure of each seed."""
+
+TITLES: dict[str, str] = {
+    "lstm": "LSTM",
+    "transformer": "Transformer",
+    "transformer-small": "Transformer, as many parameters as the UT",
+    "ut": "Universal Transformer",
+    "ut-halting": "UT, dynamic halting",
+    "ut-halting-2x": "UT, dynamic halting, cap of twice the depth",
+    "ut-post-norm": "UT, post-norm with DeepNorm",
+    "neural-gpu": "Neural GPU",
+    "distance-positions": "UT, distance positions",
+}
+"""Model of a row -> its title. "Transformer" has the width and the depth of the UT, and so equal compute."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of a grid: which rows give its figures, and which of their scores."""
+
+    run: str = ""
+    """First part of the names of its rows; the model is the second part."""
+    metrics: tuple[str, ...] = ()
+    """Scores of a cell, in the order of the paper's figures."""
+    group: str = ""
+    """Group of the test set, or test set. For a test set with groups, and if empty: the mean over the groups,
+    weighted by their numbers of examples."""
+    num_tasks: int = 0
+    """If not 0, groups are tasks: the mean is not weighted, and a cell needs this number of tasks."""
+    supports: int = 0
+    """If not 0, the cell shows the steps of positions in questions with this number of supporting facts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Models × columns: the paper's figures, where it has any, and ours below them."""
+
+    title: str
+    models: Mapping[str, str]
+    """Second part of the names of its rows (or the whole beginning, where columns have no `run`) -> title."""
+    columns: Mapping[str, Column]
+    """By title."""
+    printed: Mapping[str, Sequence[Cell]] = field(default_factory=dict)
+    """Model -> the paper's figures, one cell for each column."""
+    source: str = ""
+    """Where the paper prints them."""
+    transposed: bool = False
+    """Show one line for each column."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultTable:
+    """A table of the paper, or one of this project: its rows, and its page as data."""
+
+    name: str
+    title: str
+    """What it measures, in one line."""
+    naming: str
+    """How rows are named, such as COLUMN/MODEL/TASK."""
+    rows: Mapping[str, Recipe]
+    """Name of a row -> the configuration of its runs, with seed 0."""
+    heading: str
+    introduction: str
+    """What the figures are, and how they were measured."""
+    grids: Sequence[Grid]
+    deviations: Sequence[str] = ()
+    """Where the protocol of our runs differs from the paper's, one sentence each."""
+    headline: str = ""
+    """Group of the test set that summarises a run; empty: the mean over all groups."""
+    measure: Callable[[Model, Task], Figures] | None = None
+    """How a trained model is measured, if not by the scores of its task on the test sets."""
+    curves: Callable[[Sequence[Result]], Curves] | None = None
+    """What is plotted."""
+
+
+def titles(*models: str) -> dict[str, str]:
+    """Return some models of rows with their titles."""
+    return {model: TITLES[model] for model in models}
+
+
+def recipe_rows(columns: Mapping[str, str], *, models: Iterable[str]) -> dict[str, Recipe]:
+    """Return COLUMN/MODEL -> recipe; `columns` maps each column to the name of its recipe for the model "ut"."""
+    models = list(models)
+    return {
+        f"{column}/{model}": RECIPES[base if model == "ut" else f"{base}-{model}"]
+        for column, base in columns.items()
+        for model in models
+    }

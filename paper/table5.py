@@ -1,0 +1,74 @@
+"""Tables 5 and 6, learning to execute: {copy, double, reverse} and {program, control, addition} × models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from paper import printed
+from paper.definition import Column, Grid, ResultTable, recipe_rows, titles
+from paper.printed import Cell
+
+_MODELS = titles(
+    "lstm",
+    "transformer",
+    "transformer-small",
+    "ut",
+    "ut-halting",
+    "ut-halting-2x",
+    "ut-post-norm",
+    "distance-positions",
+)
+
+
+def _table(
+    number: int,
+    *,
+    title: str,
+    problems: Sequence[str],
+    printed: Mapping[str, Sequence[Cell]],
+    deviations: Sequence[str] = (),
+) -> ResultTable:
+    return ResultTable(
+        name=f"table{number}",
+        title=f"learning to execute, {title}",
+        naming="PROBLEM/MODEL",
+        rows=recipe_rows({problem: f"lte-{problem}" for problem in problems}, models=_MODELS),
+        heading=f"Table {number}: learning to execute, {title}",
+        introduction="""\
+Scores are of free-running greedy output on sources of the greatest length and nesting; training mixes all lengths and
+nestings, without a curriculum. "Transformer" has the width and the depth of the Universal Transformer; the small one is
+narrower, so that it has as many parameters.""",
+        grids=[
+            Grid(
+                title=title.capitalize(),
+                models=_MODELS,
+                columns={
+                    problem: Column(run=problem, metrics=("character_accuracy", "sequence_accuracy"))
+                    for problem in problems
+                },
+                printed=printed,
+                source=f"paper, table {number}",
+            )
+        ],
+        deviations=deviations,
+    )
+
+
+TABLE5 = _table(
+    5,
+    title="numbers of up to 55 digits",
+    problems=("copy", "double", "reverse"),
+    printed=printed.TABLE5,
+)
+TABLE6 = _table(
+    6,
+    title="programs of nesting 2 and length 5",
+    problems=("program", "control", "addition"),
+    printed=printed.TABLE6,
+    deviations=[
+        "Programs are expressions, the form of the six tasks; the paper does not show its own.",
+        "Numbers are written with the first digit first; in the row distance positions of this version, with the last "
+        "digit first. Its positions begin again after each token that is not a digit, and the transition is a "
+        "convolution. The character accuracy of this row counts from the last digit, too.",
+    ],
+)
