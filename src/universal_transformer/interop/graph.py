@@ -89,6 +89,7 @@ class Exportable(nn.Module):
             size = vocabulary.target_size if name == "target" and vocabulary.target_size else vocabulary.size
             shape = (rows, lengths[name], *(axis for axis in axes if isinstance(axis, int)))
             ids = torch.randint(min(vocabulary.end_id + 1, size - 1), size, shape, generator=generator)
+            ids[ids == vocabulary.padding_id] = int(vocabulary.padding_id == 0)  # another id
             ids[1::2, (lengths[name] + 1) // 2 :] = vocabulary.padding_id
             made.append(ids)
         return tuple(made)
