@@ -7,7 +7,6 @@ from functools import partial
 from paper import printed
 from paper.definition import Column, Grid, ResultTable, titles
 from universal_transformer.evaluation.report import FAILED_ABOVE
-from universal_transformer.models.config import ModelConfig
 from universal_transformer.recipes import RECIPES, Recipe
 from universal_transformer.recipes.variants import norm_after_sums, twice_the_depth
 from universal_transformer.tasks.babi import TASK_NAMES
@@ -40,21 +39,19 @@ def babi_row(*, column: str, model: str, task: str) -> RunConfig:
     """Return the run of one cell, or of one task of a cell: `task` is a number, or "joint" for all 20."""
     size, kind = column.split("-")
     config = RECIPES["babi" if kind == "single" else f"babi-{column}"]()
-    changes: dict[str, object] = {"step.tied": not model.startswith("transformer")}
-    changes["halting.side"] = "both" if model == "ut-halting" else "none"
+    changes: dict[str, object] = {"data.task": task, "data.size": size}
+    changes["model.step.tied"] = not model.startswith("transformer")
+    changes["model.halting.side"] = "both" if model == "ut-halting" else "none"
     if model == "transformer-small":
-        changes |= {f"sizes.{name}": value for name, value in _SMALL[kind].items()}
-    if model == "ut-halting-2x":
-        assert isinstance(config.model, ModelConfig)
-        changes |= twice_the_depth(config.model)
-    model_changes = {f"model.{name}": value for name, value in changes.items()}
-    others: dict[str, object] = {}
+        changes |= {f"model.sizes.{name}": value for name, value in _SMALL[kind].items()}
     if column == "1k-joint":  # of the recorded runs; the recipe has a better one today: notebook/README.md
-        others = {"training.schedule": "cosine", "training.ema_decay": 0.0}
+        changes |= {"training.schedule": "cosine", "training.ema_decay": 0.0}
+    config = replaced(config, changes)
+    if model == "ut-halting-2x":
+        config = twice_the_depth(config)
     if model == "ut-post-norm":
-        others |= norm_after_sums(config, rate=0.5)
-    own = _OF_TASK.get(task, {}) if kind == "single" else {}
-    return replaced(config, {"data.task": task, "data.size": size, **model_changes, **others, **own})
+        config = norm_after_sums(config, rate=0.5)
+    return replaced(config, _OF_TASK.get(task, {}) if kind == "single" else {})
 
 
 def _rows() -> dict[str, Recipe]:

@@ -58,6 +58,6 @@ def test_data_that_a_baseline_cannot_take_are_refused(tmp_path):
     from universal_transformer.recipes import RECIPES
     from universal_transformer.recipes.variants import neural_gpu
 
-    config = neural_gpu(RECIPES["labelled"])()
+    config = neural_gpu(RECIPES["labelled"]())
     with pytest.raises(ValueError, match="a Neural GPU maps a sequence of tokens to another"):
         type(config.data)(train=str(file)).load().configure(config.model)

@@ -2,33 +2,17 @@
 
 >>> from universal_transformer.recipes import RECIPES
 >>> config = RECIPES["stories"]()
+
+A base is its differences from a common start (`start`). Variants are made from bases (`variants`).
 """
 
 from __future__ import annotations
 
-from universal_transformer.recipes import (
-    acting,
-    algorithmic,
-    execute,
-    facts,
-    language,
-    own_files,
-    puzzles,
-    sequences,
-    spoken,
-    translation,
-    vision,
-)
-from universal_transformer.recipes.variants import (
-    Recipe,
-    halting,
-    halting_2x,
-    lstm,
-    neural_gpu,
-    post_norm,
-    small_transformer,
-    transformer,
-)
+from collections.abc import Mapping, Sequence
+
+from universal_transformer.recipes import algorithmic, execute, facts, language, own_files, puzzles, senses, sequences
+from universal_transformer.recipes.start import Recipe
+from universal_transformer.recipes.variants import VARIANTS, variant
 
 MAIN: dict[str, Recipe] = {
     "stories": facts.stories,
@@ -53,137 +37,75 @@ MAIN: dict[str, Recipe] = {
     "parsing": sequences.parsing,
     "summaries": sequences.summaries,
     "records": sequences.records,
-    "speech": spoken.speech,
-    "voice": spoken.voice,
-    "multi30k": translation.multi30k,
-    "pictures": vision.pictures,
-    "pictures-28": vision.pictures_28,
-    "captions-digits": vision.captions_digits,
-    "captions": vision.captions,
-    "control-cartpole": acting.control_cartpole,
+    "speech": senses.speech,
+    "voice": senses.voice,
+    "multi30k": sequences.multi30k,
+    "pictures": senses.pictures,
+    "pictures-28": senses.pictures_28,
+    "captions-digits": senses.captions_digits,
+    "captions": senses.captions,
+    "control-cartpole": senses.control_cartpole,
     "agreement": language.agreement,
     "lambada": language.lambada,
     "lambada-reading": language.lambada_reading,
 }
 """The recipes to start with."""
 
-RECIPES: dict[str, Recipe] = {
-    **MAIN,
-    "pictures-transformer": transformer(vision.pictures),
-    "pictures-transformer-small": small_transformer(vision.pictures, width=64, filter_width=287),
-    "pictures-ut-halting": halting(vision.pictures),
-    "agreement-lstm": lstm(language.agreement),
-    "agreement-transformer": transformer(language.agreement),
-    "agreement-transformer-small": small_transformer(language.agreement, width=80, filter_width=399),
-    "agreement-ut-halting": halting(language.agreement),
-    "agreement-ut-halting-2x": halting_2x(language.agreement),
-    "agreement-ut-post-norm": post_norm(language.agreement),
-    "lambada-lstm": lstm(language.lambada),
-    "lambada-transformer": transformer(language.lambada),
-    "lambada-transformer-small": small_transformer(language.lambada, width=96, filter_width=530),
-    "lambada-ut-halting": halting(language.lambada),
-    "lambada-ut-halting-2x": halting_2x(language.lambada),
-    "lambada-ut-post-norm": post_norm(language.lambada),
+OF_TABLES: dict[str, Recipe] = {
+    "prefix-parity": algorithmic.prefix_parity,
     "lambada-ut-8": language.lambada_ut_8,
     "lambada-ut-9": language.lambada_ut_9,
-    "lambada-reading-lstm": lstm(language.lambada_reading),
-    "lambada-reading-transformer": transformer(language.lambada_reading),
-    "lambada-reading-transformer-small": small_transformer(language.lambada_reading, width=104, filter_width=618),
-    "lambada-reading-ut-halting": halting(language.lambada_reading),
-    "lambada-reading-ut-halting-2x": halting_2x(language.lambada_reading),
-    "lambada-reading-ut-post-norm": post_norm(language.lambada_reading),
-    "copy-lstm": lstm(algorithmic.copy),
-    "copy-transformer": transformer(algorithmic.copy),
-    "copy-transformer-small": small_transformer(algorithmic.copy, width=24, filter_width=224),
-    "copy-ut-halting": halting(algorithmic.copy),
-    "copy-ut-halting-2x": halting_2x(algorithmic.copy),
-    "copy-ut-post-norm": post_norm(algorithmic.copy),
-    "copy-neural-gpu": neural_gpu(algorithmic.copy),
-    "copy-distance-positions": algorithmic.copy_distance_positions,
-    "reverse-lstm": lstm(algorithmic.reverse),
-    "reverse-transformer": transformer(algorithmic.reverse),
-    "reverse-transformer-small": small_transformer(algorithmic.reverse, width=24, filter_width=224),
-    "reverse-ut-halting": halting(algorithmic.reverse),
-    "reverse-ut-halting-2x": halting_2x(algorithmic.reverse),
-    "reverse-ut-post-norm": post_norm(algorithmic.reverse),
-    "reverse-neural-gpu": neural_gpu(algorithmic.reverse),
-    "reverse-distance-positions": algorithmic.reverse_distance_positions,
-    "addition-lstm": lstm(algorithmic.addition),
-    "addition-transformer": transformer(algorithmic.addition),
-    "addition-transformer-small": small_transformer(algorithmic.addition, width=24, filter_width=224),
-    "addition-ut-halting": halting(algorithmic.addition),
-    "addition-ut-halting-2x": halting_2x(algorithmic.addition),
-    "addition-ut-post-norm": post_norm(algorithmic.addition),
-    "addition-neural-gpu": neural_gpu(algorithmic.addition),
-    "addition-distance-positions": algorithmic.addition_distance_positions,
-    "parity-distance-positions": algorithmic.parity_distance_positions,
-    "prefix-parity": algorithmic.prefix_parity,
-    "prefix-parity-distance-positions": algorithmic.prefix_parity_distance_positions,
-    "sorting-distance-positions": algorithmic.sorting_distance_positions,
-    "multiplication-distance-positions": algorithmic.multiplication_distance_positions,
-    "lte-copy-lstm": lstm(execute.lte_copy),
-    "lte-copy-transformer": transformer(execute.lte_copy),
-    "lte-copy-transformer-small": small_transformer(execute.lte_copy, width=48, filter_width=252),
     "lte-copy": execute.lte_copy,
-    "lte-copy-ut-halting": halting(execute.lte_copy),
-    "lte-copy-ut-halting-2x": halting_2x(execute.lte_copy),
-    "lte-copy-ut-post-norm": post_norm(execute.lte_copy),
-    "lte-copy-distance-positions": execute.distance_positions(execute.lte_copy),
-    "lte-double-lstm": lstm(execute.lte_double),
-    "lte-double-transformer": transformer(execute.lte_double),
-    "lte-double-transformer-small": small_transformer(execute.lte_double, width=48, filter_width=252),
     "lte-double": execute.lte_double,
-    "lte-double-ut-halting": halting(execute.lte_double),
-    "lte-double-ut-halting-2x": halting_2x(execute.lte_double),
-    "lte-double-ut-post-norm": post_norm(execute.lte_double),
-    "lte-double-distance-positions": execute.distance_positions(execute.lte_double),
-    "lte-reverse-lstm": lstm(execute.lte_reverse),
-    "lte-reverse-transformer": transformer(execute.lte_reverse),
-    "lte-reverse-transformer-small": small_transformer(execute.lte_reverse, width=48, filter_width=252),
     "lte-reverse": execute.lte_reverse,
-    "lte-reverse-ut-halting": halting(execute.lte_reverse),
-    "lte-reverse-ut-halting-2x": halting_2x(execute.lte_reverse),
-    "lte-reverse-ut-post-norm": post_norm(execute.lte_reverse),
-    "lte-reverse-distance-positions": execute.distance_positions(execute.lte_reverse),
-    "lte-program-lstm": lstm(execute.lte_program),
-    "lte-program-transformer": transformer(execute.lte_program),
-    "lte-program-transformer-small": small_transformer(execute.lte_program, width=48, filter_width=253),
     "lte-program": execute.lte_program,
-    "lte-program-ut-halting": halting(execute.lte_program),
-    "lte-program-ut-halting-2x": halting_2x(execute.lte_program),
-    "lte-program-ut-post-norm": post_norm(execute.lte_program, rate=0.5),
-    "lte-program-distance-positions": execute.distance_positions(execute.lte_program),
-    "lte-control-lstm": lstm(execute.lte_control),
-    "lte-control-transformer": transformer(execute.lte_control),
-    "lte-control-transformer-small": small_transformer(execute.lte_control, width=48, filter_width=253),
     "lte-control": execute.lte_control,
-    "lte-control-ut-halting": halting(execute.lte_control),
-    "lte-control-ut-halting-2x": halting_2x(execute.lte_control),
-    "lte-control-ut-post-norm": post_norm(execute.lte_control, rate=0.5),
-    "lte-control-distance-positions": execute.distance_positions(execute.lte_control),
-    "lte-addition-lstm": lstm(execute.lte_addition),
-    "lte-addition-transformer": transformer(execute.lte_addition),
-    "lte-addition-transformer-small": small_transformer(execute.lte_addition, width=48, filter_width=253),
     "lte-addition": execute.lte_addition,
-    "lte-addition-ut-halting": halting(execute.lte_addition),
-    "lte-addition-ut-halting-2x": halting_2x(execute.lte_addition),
-    "lte-addition-ut-post-norm": post_norm(execute.lte_addition, rate=0.5),
-    "lte-addition-distance-positions": execute.distance_positions(execute.lte_addition),
-    "multi30k-transformer": transformer(translation.multi30k),
-    "multi30k-transformer-small": small_transformer(translation.multi30k, width=104, filter_width=517),
-    "multi30k-ut-halting": halting(translation.multi30k),
-    "multi30k-ut-halting-2x": halting_2x(translation.multi30k),
-    "multi30k-ut-post-norm": post_norm(translation.multi30k),
-    "wmt14-transformer": transformer(translation.wmt14),
-    "wmt14-transformer-small": small_transformer(translation.wmt14, width=512, filter_width=2183),
-    "wmt14": translation.wmt14,
-    "wmt14-ut-small": translation.wmt14_small,
-    "wmt14-ut-post-norm": post_norm(translation.wmt14),
+    "wmt14": sequences.wmt14,
+    "wmt14-ut-small": sequences.wmt14_small,
     "depth-fixed": facts.depth_fixed,
     "depth-random": facts.depth_random,
     "depth-halting": facts.depth_halting,
     "depth-halting-2x": facts.depth_halting_2x,
 }
+"""More recipes: columns of tables, and studies."""
+
+_DIGITS = ("copy", "reverse", "addition")
+_EXECUTE = ("lte-copy", "lte-double", "lte-reverse", "lte-program", "lte-control", "lte-addition")
+_LANGUAGE = ("agreement", "lambada", "lambada-reading")
+_COMPARED = (*_DIGITS, *_EXECUTE, *_LANGUAGE, "multi30k")
+BASES_OF: dict[str, Sequence[str]] = {
+    "lstm": (*_DIGITS, *_EXECUTE, *_LANGUAGE),
+    "transformer": (*_COMPARED, "pictures", "wmt14"),
+    "transformer-small": (*_COMPARED, "pictures", "wmt14"),
+    "ut-halting": (*_COMPARED, "pictures"),
+    "ut-halting-2x": _COMPARED,
+    "ut-post-norm": (*_COMPARED, "wmt14"),
+    "neural-gpu": _DIGITS,
+}
+"""Variant -> the bases that have it."""
+DISTANCES = {
+    algorithmic.distance_positions: (*_DIGITS, "parity", "prefix-parity", "sorting", "multiplication"),
+    execute.distance_positions: _EXECUTE,
+}
+"""Ways to encode positions as distances -> their bases."""
+
+
+def _variants(bases: Mapping[str, Recipe]) -> dict[str, Recipe]:
+    """Return every base with each of its variants, by name."""
+    chosen = [(base, suffix, *VARIANTS[suffix]) for suffix, names in BASES_OF.items() for base in names]
+    chosen += [
+        (base, "distance-positions", change, "distance positions")
+        for change, names in DISTANCES.items()
+        for base in names
+    ]
+    return {
+        f"{base}-{suffix}": variant(bases[base], change, suffix=suffix, title=title)
+        for base, suffix, change, title in chosen
+    }
+
+
+RECIPES: dict[str, Recipe] = {**MAIN, **OF_TABLES, **_variants({**MAIN, **OF_TABLES})}
 """Every recipe by its name on the command line; the first line of its docstring is its summary."""
 
 __all__ = ["MAIN", "RECIPES", "Recipe"]

@@ -5,101 +5,44 @@ The defaults were chosen by measurements on nine data sets: ``results/studies/ow
 
 from __future__ import annotations
 
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, Sizes, StepConfig
+from universal_transformer.recipes.start import start
 from universal_transformer.tasks import LabelledData, PairsData, TaggedData, TextData
-from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.training.config import RunConfig
+
+_SHORT = {"training.batch_tokens": 2048, "training.save_minutes": 5.0}
+_ENCODER = {
+    "model.step.dropout": 0.2,
+    "training.learning_rate": 1e-3,
+    "training.validate_every": 200,
+    "training.patience": 10,
+}
+PAIRS = {
+    "model.sizes.width": 192,
+    "model.sizes.filter_width": 768,
+    "model.coordinates.position": "distance",
+    "training.learning_rate": 1.5e-3,
+    "training.label_smoothing": 0.1,
+    "training.validate_every": 500,
+    "training.average_checkpoints": 3,
+}
 
 
 def pairs() -> RunConfig:
     """Your own pairs of source and target texts: --data.train FILE (TSV, JSON lines, or two parallel files)."""
-    return RunConfig(
-        recipe="pairs",
-        data=PairsData(vocabulary_size=4000),
-        model=ModelConfig(
-            sizes=Sizes(width=192, filter_width=768, num_heads=4),
-            coordinates=CoordinatesConfig(position="distance"),
-            depth=DepthConfig(max_steps=4),
-            step=StepConfig(norm="pre", dropout=0.1),
-        ),
-        training=TrainingConfig(
-            minutes=10.0,
-            batch_tokens=1024,
-            learning_rate=1.5e-3,
-            schedule="cosine",
-            warmup_updates=200,
-            label_smoothing=0.1,
-            validate_every=500,
-            average_checkpoints=3,
-            save_minutes=1.0,
-        ),
-    )
+    return start("pairs", PairsData(vocabulary_size=4000), PAIRS)
 
 
 def text() -> RunConfig:
     """A language model on your own text: --data.train FILE (UTF-8, one sentence, verse or paragraph a line)."""
-    return RunConfig(
-        recipe="text",
-        data=TextData(block_length=128),
-        model=ModelConfig(
-            architecture="language_model",
-            sizes=Sizes(width=128, filter_width=512, num_heads=4),
-            depth=DepthConfig(max_steps=4),
-            step=StepConfig(norm="pre", dropout=0.1),
-        ),
-        training=TrainingConfig(
-            minutes=10.0,
-            batch_tokens=2048,
-            learning_rate=2e-3,
-            schedule="cosine",
-            warmup_updates=200,
-            validate_every=250,
-        ),
-    )
+    return start("text", TextData(block_length=128), {"model.architecture": "language_model", **_SHORT})
 
 
 def labelled() -> RunConfig:
     """Texts with a label each, from your own file: --data.train FILE (`text<TAB>label` or JSON lines)."""
-    return RunConfig(
-        recipe="labelled",
-        data=LabelledData(),
-        model=ModelConfig(
-            architecture="classifier",
-            sizes=Sizes(width=128, filter_width=512, num_heads=4),
-            depth=DepthConfig(max_steps=4),
-            step=StepConfig(norm="pre", dropout=0.2),
-        ),
-        training=TrainingConfig(
-            minutes=10.0,
-            batch_tokens=2048,
-            learning_rate=1e-3,
-            schedule="cosine",
-            warmup_updates=200,
-            validate_every=200,
-            patience=10,
-        ),
-    )
+    return start("labelled", LabelledData(), {"model.architecture": "classifier", **_SHORT, **_ENCODER})
 
 
 def tagged() -> RunConfig:
     """Sentences with a tag for each token, from your own file: --data.train FILE (CoNLL columns)."""
-    return RunConfig(
-        recipe="tagged",
-        data=TaggedData(),
-        model=ModelConfig(
-            architecture="tagger",
-            sizes=Sizes(width=128, filter_width=512, num_heads=4),
-            coordinates=CoordinatesConfig(position="distance"),
-            depth=DepthConfig(max_steps=4),
-            step=StepConfig(norm="pre", dropout=0.2),
-        ),
-        training=TrainingConfig(
-            minutes=10.0,
-            batch_tokens=2048,
-            learning_rate=1e-3,
-            schedule="cosine",
-            warmup_updates=200,
-            validate_every=200,
-            patience=10,
-        ),
-    )
+    tagger = {"model.architecture": "tagger", "model.coordinates.position": "distance"}
+    return start("tagged", TaggedData(), {**tagger, **_SHORT, **_ENCODER})

@@ -1,48 +1,62 @@
-"""Text to trees, summaries and records."""
+"""Text to trees, summaries and records, and translation from English to German (table 7)."""
 
 from __future__ import annotations
 
-from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, Sizes, StepConfig
-from universal_transformer.tasks import PairsData, ParsingData
-from universal_transformer.training.config import RunConfig, TrainingConfig
+from universal_transformer.presets import SIZES
+from universal_transformer.recipes.own_files import PAIRS
+from universal_transformer.recipes.start import start
+from universal_transformer.tasks import PairsData, ParsingData, TranslationData
+from universal_transformer.training.config import RunConfig
+from universal_transformer.typed import replaced
+
+_GENERATED = {
+    "model.coordinates.position": "distance",
+    "training.max_updates": 1500,
+    "training.learning_rate": 1.5e-3,
+    "training.validate_every": 500,
+}
 
 
 def parsing() -> RunConfig:
     """Trees of sentences, generated from a grammar, or of your own treebank: --data.train FILE."""
-    return _recipe("parsing", ParsingData(), max_updates=3000)
+    return start("parsing", ParsingData(), _GENERATED, {"training.max_updates": 3000})
 
 
 def summaries() -> RunConfig:
     """Summaries of texts: --data.train FILE (as for pairs); without it, synthetic reports and their summaries."""
     data = PairsData(vocabulary_size=4000, metric="rouge", synthetic="summaries")
-    return _recipe("summaries", data, max_updates=1500)
+    return start("summaries", data, _GENERATED)
 
 
 def records() -> RunConfig:
     """Fields of a text: --data.train FILE (as for pairs); without it, synthetic orders and their records."""
     data = PairsData(vocabulary_size=1000, metric="sequence", synthetic="records")
-    return _recipe("records", data, max_updates=1500)
+    return start("records", data, _GENERATED)
 
 
-def _recipe(name: str, data: ParsingData | PairsData, *, max_updates: int) -> RunConfig:
-    return RunConfig(
-        recipe=name,
-        data=data,
-        model=ModelConfig(
-            sizes=Sizes(width=128, filter_width=512, num_heads=4),
-            coordinates=CoordinatesConfig(position="distance"),
-            depth=DepthConfig(max_steps=4),
-            step=StepConfig(norm="pre", dropout=0.1),
-        ),
-        training=TrainingConfig(
-            minutes=0.0,
-            max_updates=max_updates,
-            batch_tokens=1024,
-            learning_rate=1.5e-3,
-            schedule="cosine",
-            warmup_updates=200,
-            validate_every=500,
-            save_minutes=1.0,
-        ),
-    )
+def multi30k() -> RunConfig:
+    """Multi30k, English to German image descriptions (`ut data fetch multi30k`)."""
+    return start("multi30k", TranslationData(vocabulary_size=4000), PAIRS, {"training.precision": "bfloat16"})
+
+
+def wmt14() -> RunConfig:
+    """WMT14 English to German from your own files, in the size of the paper's base model (table 7)."""
+    changes = {
+        "model.sizes": SIZES["base"],
+        "model.depth.max_steps": 6,
+        "training.max_updates": 100_000,
+        "training.batch_tokens": 25_000,
+        "training.learning_rate": 7e-4,
+        "training.schedule": "inverse_sqrt",
+        "training.warmup_updates": 8000,
+        "training.label_smoothing": 0.1,
+        "training.validate_every": 2000,
+        "training.average_checkpoints": 5,
+        "training.precision": "bfloat16",
+    }
+    return start("wmt14", TranslationData(corpus="wmt14", vocabulary_size=32_000), changes)
+
+
+def wmt14_small() -> RunConfig:
+    """WMT14 English to German from your own files, in the size of the paper's small model (table 7)."""
+    return replaced(wmt14(), {"recipe": "wmt14-ut-small", "model.sizes": SIZES["small"]})

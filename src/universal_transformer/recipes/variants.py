@@ -1,4 +1,4 @@
-"""One task, several models: each function takes a recipe and returns that recipe with another model."""
+"""One task, several models: each variant takes a configuration and returns it with another model."""
 
 from __future__ import annotations
 
@@ -6,135 +6,139 @@ import dataclasses
 from collections.abc import Callable
 
 from universal_transformer.baselines.config import LstmConfig, NeuralGpuConfig
-from universal_transformer.kinds import AnyModelConfig
 from universal_transformer.models.config import ModelConfig
+from universal_transformer.recipes.start import Recipe
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import replaced
 
-Recipe = Callable[[], RunConfig]
+SMALL_SIZES = {
+    "pictures": (64, 287),
+    "agreement": (80, 399),
+    "lambada": (96, 530),
+    "lambada-reading": (104, 618),
+    "copy": (24, 224),
+    "reverse": (24, 224),
+    "addition": (24, 224),
+    "lte-copy": (48, 252),
+    "lte-double": (48, 252),
+    "lte-reverse": (48, 252),
+    "lte-program": (48, 253),
+    "lte-control": (48, 253),
+    "lte-addition": (48, 253),
+    "multi30k": (104, 517),
+    "wmt14": (512, 2183),
+}
+"""Base -> width and filter width of the Transformer with as many parameters.
+
+The width is the largest multiple of two channels a head at which a transition of the same proportions has too few
+parameters; the filter width adds the rest. A test compares the totals.
+"""
+HALF_OF_THE_RATE = ("lte-program", "lte-control", "lte-addition")
+"""Bases that post-norm learns better with half of their learning rate (notebook/README.md)."""
 
 
-def lstm(base: Recipe) -> Recipe:
-    """Return the recipe with an LSTM of the same width; its name ends in -lstm.
+def universal(config: RunConfig) -> ModelConfig:
+    """The model of a base."""
+    assert isinstance(config.model, ModelConfig), "the base of a variant is a Universal Transformer"
+    return config.model
+
+
+def lstm(config: RunConfig) -> RunConfig:
+    """An LSTM of the same width.
 
     It points at a word where the base does. Other classifiers read the final states, whatever the base reads.
     """
-
-    def model(universal: ModelConfig) -> LstmConfig:
-        return LstmConfig(
-            architecture=universal.architecture,
-            inputs=universal.inputs,
-            width=universal.sizes.width,
-            pooling="pointer" if universal.outputs.pooling == "pointer" else "last",
-            dropout=universal.step.dropout,
-        )
-
-    return _variant(base, model, suffix="lstm", title="LSTM")
+    base = universal(config)
+    model = LstmConfig(
+        architecture=base.architecture,
+        inputs=base.inputs,
+        width=base.sizes.width,
+        pooling="pointer" if base.outputs.pooling == "pointer" else "last",
+        dropout=base.step.dropout,
+    )
+    return dataclasses.replace(config, model=model)
 
 
-def neural_gpu(base: Recipe) -> Recipe:
-    """Return the recipe with a Neural GPU; its name ends in -neural-gpu."""
-
-    def model(universal: ModelConfig) -> NeuralGpuConfig:
-        return NeuralGpuConfig(dropout=universal.step.dropout)
-
-    return _variant(base, model, suffix="neural-gpu", title="Neural GPU")
+def neural_gpu(config: RunConfig) -> RunConfig:
+    """A Neural GPU."""
+    return dataclasses.replace(config, model=NeuralGpuConfig(dropout=universal(config).step.dropout))
 
 
-def transformer(base: Recipe) -> Recipe:
-    """Return the recipe with the Transformer at equal compute; its name ends in -transformer."""
-    return _variant(base, _transformer_of, suffix="transformer", title="Transformer")
+def transformer(config: RunConfig) -> RunConfig:
+    """The Transformer at equal compute: of the same width and depth, with a block of its own for each step.
 
-
-def small_transformer(base: Recipe, *, width: int, filter_width: int) -> Recipe:
-    """Return the recipe with the Transformer at equal parameters; its name ends in -transformer-small.
-
-    It is as deep as the base and narrower. `width` is the largest multiple of two channels a head at which a
-    transition of the same proportions has too few parameters; `filter_width` adds the rest. A test compares the totals.
+    Positions are encoded once, at the input, and steps are not encoded (Vaswani et al. 2017).
     """
-
-    def model(universal: ModelConfig) -> ModelConfig:
-        changes = {"sizes.width": width, "sizes.filter_width": filter_width}
-        return replaced(_transformer_of(universal), changes)
-
-    title = "Transformer, as many parameters as the UT"
-    return _variant(base, model, suffix="transformer-small", title=title)
-
-
-def halting(base: Recipe) -> Recipe:
-    """Return the recipe with dynamic halting; its name ends in -ut-halting."""
-
-    def model(universal: ModelConfig) -> ModelConfig:
-        return replaced(universal, {"halting.side": "both", "halting.bias": -1.0})
-
-    return _variant(base, model, suffix="ut-halting", title="UT, dynamic halting")
+    return replaced(
+        config,
+        {
+            "model.step.tied": False,
+            "model.halting.side": "none",
+            "model.coordinates.injection": "input",
+            "model.coordinates.step": "none",
+        },
+    )
 
 
-def halting_2x(base: Recipe) -> Recipe:
-    """Return the recipe with dynamic halting and a cap of twice its depth; its name ends in -ut-halting-2x.
+def small_transformer(config: RunConfig) -> RunConfig:
+    """The Transformer at equal parameters: as deep as the base and narrower."""
+    width, filter_width = SMALL_SIZES[config.recipe]
+    return replaced(transformer(config), {"model.sizes.width": width, "model.sizes.filter_width": filter_width})
 
-    So it can take more steps than at a fixed depth, as in the paper, where up to 8.2 steps replace 6.
+
+def halting(config: RunConfig) -> RunConfig:
+    """Dynamic halting."""
+    return replaced(config, {"model.halting.side": "both", "model.halting.bias": -1.0})
+
+
+def twice_the_depth(config: RunConfig) -> RunConfig:
+    """Dynamic halting with a cap T of twice the depth, so that it can take more steps than at a fixed depth.
+
+    So it is in the paper, where up to 8.2 steps replace 6. The bias follows from T, so that positions take about all
+    steps at first.
     """
-
-    def model(universal: ModelConfig) -> ModelConfig:
-        return replaced(universal, twice_the_depth(universal))
-
-    return _variant(base, model, suffix="ut-halting-2x", title="UT, dynamic halting, cap of twice the depth")
+    cap = 2 * universal(config).max_steps_of(decoder=False)
+    changes = {"model.halting.side": "both", "model.depth.max_steps": cap, "model.halting.bias": None}
+    return replaced(config, changes)
 
 
-def twice_the_depth(universal: ModelConfig) -> dict[str, object]:
-    """Return the changes that make a model halt with a cap T of twice its depth.
-
-    The bias follows from T, so that positions take about all steps at first.
-    """
-    cap = 2 * universal.max_steps_of(decoder=False)
-    return {"halting.side": "both", "depth.max_steps": cap, "halting.bias": None}
+def post_norm(config: RunConfig) -> RunConfig:
+    """LayerNorm after each sum, with DeepNorm's residual and a warm-up twice as long."""
+    return norm_after_sums(config, rate=0.5 if config.recipe in HALF_OF_THE_RATE else 1.0)
 
 
-def post_norm(base: Recipe, *, rate: float = 1.0) -> Recipe:
-    """Return the recipe with LayerNorm after each sum, with DeepNorm's residual; its name ends in -ut-post-norm.
-
-    The learning rate is `rate` times that of `base`.
-    """
-
-    def made() -> RunConfig:
-        config = base()
-        return replaced(config, {"recipe": f"{config.recipe}-ut-post-norm", **norm_after_sums(config, rate=rate)})
-
-    return _described(made, base, title="UT, post-norm with DeepNorm")
-
-
-def norm_after_sums(config: RunConfig, *, rate: float = 1.0) -> dict[str, object]:
-    """Return the changes that put LayerNorm after the sums: DeepNorm, a warm-up twice as long, `rate` times the rate.
+def norm_after_sums(config: RunConfig, *, rate: float) -> RunConfig:
+    """LayerNorm after the sums: DeepNorm, a warm-up twice as long, `rate` times the learning rate.
 
     Half of the rate is better on some tasks and worse on others; with the plain sum of the paper the models learn more
     slowly still (notebook/README.md).
     """
-    return {
+    changes = {
         "model.step.norm": "deep",
         "training.warmup_updates": 2 * config.training.warmup_updates,
         "training.learning_rate": rate * config.training.learning_rate,
     }
+    return replaced(config, changes)
 
 
-def _transformer_of(universal: ModelConfig) -> ModelConfig:
-    """Return the Transformer at equal compute: of the same width and depth, with a block of its own for each step.
+VARIANTS: dict[str, tuple[Callable[[RunConfig], RunConfig], str]] = {
+    "lstm": (lstm, "LSTM"),
+    "transformer": (transformer, "Transformer"),
+    "transformer-small": (small_transformer, "Transformer, as many parameters as the UT"),
+    "ut-halting": (halting, "UT, dynamic halting"),
+    "ut-halting-2x": (twice_the_depth, "UT, dynamic halting, cap of twice the depth"),
+    "ut-post-norm": (post_norm, "UT, post-norm with DeepNorm"),
+    "neural-gpu": (neural_gpu, "Neural GPU"),
+}
+"""End of the name of a recipe -> what it changes in its base, and its title."""
 
-    Positions are encoded once, at the input, and steps are not encoded (Vaswani et al. 2017).
-    """
-    changes = {"step.tied": False, "halting.side": "none"}
-    return replaced(universal, changes | {"coordinates.injection": "input", "coordinates.step": "none"})
 
+def variant(base: Recipe, change: Callable[[RunConfig], RunConfig], *, suffix: str, title: str) -> Recipe:
+    """Return the recipe that changes `base`; its name ends in `suffix`."""
 
-def _variant(base: Recipe, model: Callable[[ModelConfig], AnyModelConfig], *, suffix: str, title: str) -> Recipe:
     def recipe() -> RunConfig:
         config = base()
-        assert isinstance(config.model, ModelConfig), "the base of a variant is a Universal Transformer"
-        return dataclasses.replace(config, recipe=f"{config.recipe}-{suffix}", model=model(config.model))
+        return dataclasses.replace(change(config), recipe=f"{config.recipe}-{suffix}")
 
-    return _described(recipe, base, title=title)
-
-
-def _described(recipe: Recipe, base: Recipe, *, title: str) -> Recipe:
     recipe.__doc__ = f"{(base.__doc__ or '').split(chr(10))[0].rstrip('.')}: {title}."
     return recipe
