@@ -8,14 +8,14 @@ import frames
 import size
 
 BUDGETS = {
-    "lines of nn": 1_371,
+    "lines of nn": 1_367,
     "lines of rules": 500,
-    "lines of execution": 1_634,
+    "lines of execution": 1_636,
     "lines of models": 2_971,
     "lines of decoding": 1_138,
     "lines of interop": 1_227,
     "lines of baselines": 576,
-    "lines of these packages": 9_417,
+    "lines of these packages": 9_415,
     "halting rules outside their homes": 0,
     "classes over 200 lines": 0,
     "signatures over 7 parameters": 0,

@@ -50,7 +50,7 @@ def compact_loop(recurrence: Recurrence, states: States, context: Context) -> Pr
         if 0 < running <= most:
             last = CompactLoop(recurrence, context).run(now, step=step, counts=counts)
             return replace(last, history=(*history, *last.history))
-        now = advance(now, context, step=step)
+        now = rule.combine(now.output, advance(now.carried(), context, step=step))
         history.append(Made(now.probability, now.weight))
     return replace(now, history=tuple(history))
 
@@ -88,7 +88,8 @@ class CompactLoop:
         output = was.output.to(accumulation_dtype(was.output.dtype))
         now = rows_of(replace(was, output=output), lambda part: part.flatten(0, 1).index_select(0, index))
         for number in range(step, self.last_step + 1):
-            now = advance(now, replace(call, rows=StepOfRows(call, stores, number, changed)), step=number)
+            at = replace(call, rows=StepOfRows(call, stores, number, changed))
+            now = self.context.depth.rule.combine(now.output, advance(now.carried(), at, step=number))
             record.add(layout.index, now)
             if number == self.last_step:
                 break

@@ -125,8 +125,9 @@ class RowStream:
         call = replace(
             self.context, encoding=self._encoding(self.position), sequences=rows, source=self.sources or None
         )
-        at = StepOfRows(call, self.stores, self.steps)
-        now = self.recurrence.advancing(call)(self.now, replace(call, rows=at), step=self.steps)
+        at = replace(call, rows=StepOfRows(call, self.stores, self.steps))
+        now = self.recurrence.advance(self.now.carried(), at, step=self.steps)
+        now = self.depth.rule.combine(self.now.output, now)
         self.now, self.steps = replace(now, running=None), self.steps + 1
         finished = self.steps == self.depth.max_steps
         if now.running is None:

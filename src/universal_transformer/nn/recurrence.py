@@ -47,7 +47,7 @@ def depth_loop(
     for step in range(context.depth.max_steps):
         if step and rule.stops and context.cache is None and not runs(now.running):
             break
-        now = advance(now, context, step=step)
+        now = rule.combine(now.output, advance(now.carried(), context, step=step))
         history.append(Made(now.probability, now.weight, now.seen if context.keep_states else None))
     return replace(now, history=tuple(history))
 
@@ -146,17 +146,13 @@ class Recurrence(nn.Module):
         return states if self.closing_norm is None else self.closing_norm(states)
 
     def advancing(self, context: Context) -> Callable[..., Progress]:
-        """One step: :meth:`advance`, then the output. With activation checkpointing where it is chosen: the step keeps
-        its arguments for the backward pass, and not what it computes.
+        """:meth:`advance`, with activation checkpointing where it is chosen: the step keeps its arguments for the
+        backward pass, and not what it computes.
         """
         kept = context.cache is not None or context.record is not None
-        plain = kept or not self.checkpointed or not torch.is_grad_enabled()
-        advance = self.advance if plain else partial(checkpoint, self.advance, use_reentrant=False)
-
-        def one_step(was: Progress, context: Context, *, step: Number) -> Progress:
-            return context.depth.rule.combine(was.output, advance(was.carried(), context, step=step))
-
-        return one_step
+        if kept or not self.checkpointed or not torch.is_grad_enabled():
+            return self.advance
+        return partial(checkpoint, self.advance, use_reentrant=False)
 
     def advance(self, was: Progress, context: Context, *, step: Number) -> Progress:
         """What follows ``was`` after a step (from 0), but for the output.
