@@ -48,7 +48,7 @@ class Model:
 MODELS = {
     "stories": Model(
         "--validation-size 1200",
-        train=f"stories {FIXED} --model.max-steps 6 --training.minutes 0 --training.max-updates 1500",
+        train=f"stories {FIXED} --model.max-steps 6 --training.minutes None --training.max-updates 1500",
     ),
     "Sudoku 4 × 4": Model("--validation-size 500", train=f"sudoku-4 {FIXED} --model.max-steps 16"),
     "Sudoku 6 × 6": Model("--validation-size 500", package="sudoku"),

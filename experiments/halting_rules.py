@@ -56,12 +56,12 @@ IMAGES = PROJECT / "docs" / "images"
 
 SHAPE = (
     "--data.repeat 16:3,17:2,19:2 --model.step.blocks 2 --model.num-heads 8 --model.step.dropout 0.02 "
-    "--model.coordinates.position learned --model.coordinates.step none --training.minutes 0"
+    "--model.coordinates.position learned --model.coordinates.step none --training.minutes None"
 )
 """What all models of bAbI have in common."""
 RANDOM = "--data.similar-numbers 0"
 """Additions of random numbers alone, as they were recorded."""
-COSINE = "--training.schedule cosine --training.ema-decay 0"
+COSINE = "--training.schedule cosine --training.ema-decay None"
 """Schedule of the recorded runs, which some recipes no longer have."""
 
 
@@ -88,7 +88,7 @@ class Comparison:
 
 TASKS = {
     "stories": Comparison(
-        f"stories {COSINE} --training.minutes 0 --training.max-updates 1500",
+        f"stories {COSINE} --training.minutes None --training.max-updates 1500",
         "--split test --tolerance 0.01",
         steps=6,
     ),
@@ -102,10 +102,10 @@ TASKS = {
         ponder="decoder",
     ),
     "multi30k": Comparison(
-        "multi30k --training.minutes 0 --training.max-updates 1400 --training.precision float32",
+        "multi30k --training.minutes None --training.max-updates 1400 --training.precision float32",
         "--split test --limit 200 --tolerance 0.05",
         steps=6,
-        tuned="multi30k --training.minutes 0 --training.max-updates 400 --training.precision float32 "
+        tuned="multi30k --training.minutes None --training.max-updates 400 --training.precision float32 "
         "--training.learning-rate 5e-4 --training.halting-delay 0 --training.step-loss mean",
         ponder="decoder",
         error="100 - chrF",

@@ -70,8 +70,8 @@ def configuration(task: str, variant: str, *, seed: int) -> RunConfig:
     recipe, updates, variants, _, data = TASKS[task]
     common = {
         "model.halting.side": "none",
-        "training.ema_decay": 0.0,
-        "training.minutes": 0.0,
+        "training.ema_decay": None,
+        "training.minutes": None,
         "training.max_updates": updates,
         "training.validate_every": updates // 8,
         "training.threads": 1,

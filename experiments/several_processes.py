@@ -44,9 +44,9 @@ CHANGES = {
     "data.test_examples": 1,
     "training.batch_tokens": 160,
     "training.max_updates": LAST + 1,
-    "training.minutes": 0.0,
+    "training.minutes": None,
     "training.validate_every": 1000,
-    "training.save_minutes": 0.0,
+    "training.save_minutes": None,
     "training.threads": 1,
 }
 

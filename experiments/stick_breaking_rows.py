@@ -63,7 +63,7 @@ def results_of(name: str) -> ResultsFile:
 
 def configuration(row: Row) -> RunConfig:
     config = find_table(row.table).rows[f"{row.column}/ut-halting-2x"]()
-    changes = {"model.halting.rule": "stick_breaking", "training.minutes": 0.0, "training.max_updates": row.updates}
+    changes = {"model.halting.rule": "stick_breaking", "training.minutes": None, "training.max_updates": row.updates}
     return replaced(config, changes)
 
 

@@ -107,9 +107,9 @@ def parser() -> Parser:
     text = "number of runs of each row, with seeds 0 to N - 1 (default: 1)"
     add("--seeds", type=whole(1), default=1, metavar="N", help=text)
     text = "train each run for M minutes (default: the recipe's minutes or updates)"
-    add("--minutes", type=number(least=0.0, open_below=True), default=0.0, metavar="M", help=text)
+    add("--minutes", type=number(least=0.0, open_below=True), metavar="M", help=text)
     text = "train each run for N updates; with --minutes, until the first limit is reached"
-    add("--updates", type=whole(1), default=0, metavar="N", help=text)
+    add("--updates", type=whole(1), metavar="N", help=text)
     text = "time for the whole command, such as 8m; a run in progress is then saved, and the next call continues it"
     add("--budget", type=duration, metavar="TIME", help=text)
     text = "make up to K runs at a time, each in a process of its own (default: 1)"
@@ -144,7 +144,7 @@ def _show_plan(planned: list[PlannedRun], todo: list[PlannedRun]) -> None:
     for one in todo:
         print(f"{one.row}  seed {one.config.training.seed}  {one.limit}")
     # a run limited only by updates adds no minutes to the sum
-    minutes = sum(one.config.training.minutes for one in todo)
+    minutes = sum(one.config.training.minutes or 0.0 for one in todo)
     by_updates = sum(not one.config.training.minutes for one in todo)
     times = [f"{minutes:g} minutes"] * bool(minutes)
     times += [f"{by_updates} limited by updates, not by time"] * bool(by_updates)

@@ -58,7 +58,8 @@ class PlannedRun:
     def limit(self) -> str:
         """How long it is trained, in words."""
         minutes, updates = self.config.training.minutes, self.config.training.max_updates
-        limits = [f"{minutes:g} minutes"] * bool(minutes) + [f"{updates:,} updates"] * bool(updates)
+        limits = [] if minutes is None else [f"{minutes:g} minutes"]
+        limits += [] if updates is None else [f"{updates:,} updates"]
         return " or ".join(limits)
 
 
@@ -174,11 +175,11 @@ def _origin(begun: Sequence[Mapping[str, Any]]) -> tuple[Code, list[str]]:
 
 
 def plan(
-    table: ResultTable, rows: Sequence[str], *, seeds: int, minutes: float = 0.0, updates: int = 0
+    table: ResultTable, rows: Sequence[str], *, seeds: int, minutes: float | None = None, updates: int | None = None
 ) -> list[PlannedRun]:
     """Return the runs of `rows` with seeds 0 to `seeds` - 1: all rows with one seed before the next seed.
 
-    `minutes` and `updates`, if not both 0, replace the limits of the recipes.
+    `minutes` and `updates`, if not both None, replace the limits of the recipes.
     """
     planned = []
     for seed in range(seeds):

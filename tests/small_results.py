@@ -22,7 +22,7 @@ def result(
     """A result of `row`; of table 1, `error` is one figure, or one for each task of a joint row."""
     config = TABLES[table].rows[row]()
     config = dataclasses.replace(
-        config, training=dataclasses.replace(config.training, seed=seed, minutes=minutes, max_updates=0)
+        config, training=dataclasses.replace(config.training, seed=seed, minutes=minutes, max_updates=None)
     )
     given = {
         "table": table,

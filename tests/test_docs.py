@@ -32,7 +32,7 @@ def blocks(page):
 
 def run(command, folder):
     """Run one line of a console block in `folder`, with trainings cut to a few updates."""
-    command = BRIEFLY.sub("--training.max-updates 2 --training.minutes 0", command)
+    command = BRIEFLY.sub("--training.max-updates 2 --training.minutes None", command)
     if IN_PROCESS.match(command):
         with contextlib.chdir(folder):
             assert main(shlex.split(command)[1:]) == 0, command

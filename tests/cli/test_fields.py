@@ -119,7 +119,7 @@ MISTAKES = {
         ["--facts", "4"],
         r"facts must be different numbers out of 1, 2 and 3, found \(4,\)",
     ),
-    "no limit": (["--minutes", "0"], "minutes and training.max_updates are both 0"),
+    "no limit": (["--minutes", "None"], "minutes and training.max_updates are both None"),
     "yes and no": (["--no-tied", "--model.tied"], "--no-tied and --model.tied contradict"),
 }
 
@@ -135,7 +135,7 @@ def test_a_mistake_is_one_line_that_says_what_is_allowed(mistake, capsys):
 
 def test_a_field_that_needs_another_is_not_blamed_for_a_third():
     arguments = ["--data.train-target", "t.txt", "--data.train", "s.txt", "--training.minutes", "abc"]
-    with pytest.raises(UserError, match=r"^--training\.minutes: expected a number, at least 0, found 'abc'$"):
+    with pytest.raises(UserError, match=r"^--training\.minutes: expected a number, more than 0 or None, found 'abc'$"):
         change(*arguments, config=RECIPES["pairs"]())
 
 

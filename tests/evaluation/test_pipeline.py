@@ -135,7 +135,7 @@ def test_the_command_line_prints_the_same(tmp_path, capsys, monkeypatch):
     small = ["--width", "16", "--filter-width", "16", "--num-heads", "2", "--max-steps", "2", "--max-updates", "2"]
     run = str(tmp_path / "run")
     given = ["--data.train", str(tmp_path / "own.tsv"), "--vocabulary-size", "270", "--run", run]
-    assert main(["train", "pairs", *small, "--minutes", "0", *given]) == 0
+    assert main(["train", "pairs", *small, "--minutes", "None", *given]) == 0
     limit = json.loads((tmp_path / "run" / "model" / "config.json").read_text())["generation"]["max_new_tokens"]
     shown = capsys.readouterr()
     assert (

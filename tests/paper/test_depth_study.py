@@ -31,7 +31,7 @@ def small(name, **training):
         config,
         data=FEW,
         model=with_fields(config.model, width=16, filter_width=16, num_heads=2),
-        training=dataclasses.replace(config.training, minutes=0.0, **training),
+        training=dataclasses.replace(config.training, minutes=None, **training),
     )
 
 

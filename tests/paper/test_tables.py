@@ -58,7 +58,7 @@ def test_rows_are_recipes_that_can_be_stopped_at_the_loss_of_a_minute(name):
 @tables
 @pytest.mark.parametrize("limits", [{"minutes": 1.5}, {"updates": 7}, {"minutes": 1.5, "updates": 7}], ids=str)
 def test_limits_that_are_asked_for_replace_those_of_the_recipes(name, limits):
-    wanted = {"minutes": 0.0, "updates": 0, **limits}
+    wanted = {"minutes": None, "updates": None, **limits}
     for run in plan(TABLES[name], list(TABLES[name].rows)[:3], seeds=1, **limits):
         assert run.config.training.minutes == wanted["minutes"]
         assert run.config.training.max_updates == wanted["updates"]

@@ -62,12 +62,13 @@ def test_what_changed_is_named_and_only_limits_may(tmp_path: Path):
         check_usable(run, changed, resume=True)
     with pytest.raises(UserError, match=r"model\.sizes\.width was 16, is now 32"):
         check_usable(run, dataclasses.replace(config, model=tiny.model_config(width=32)), resume=True)
-    other = {float: 0.123, int: 77, bool: True, tuple: (0.5, 0.6)}
+    other = {float: 0.123, int: 77, bool: True, tuple: (0.5, 0.6), type(None): 77}
     for field in dataclasses.fields(TrainingConfig):
         value = getattr(config.training, field.name)
         if isinstance(value, str):
             continue
-        new = dataclasses.replace(config.training, **{field.name: other[type(value)]})
+        change = 0.5 if field.name == "ema_decay" else other[type(value)]
+        new = dataclasses.replace(config.training, **{field.name: change})
         changed = dataclasses.replace(config, training=new)
         if field.name in LIMITS:
             (text,) = check_usable(run, changed, resume=True)
@@ -120,7 +121,7 @@ def test_a_field_that_cannot_be_accepted_is_named_with_those_that_can(tmp_path: 
     [
         ({"schedule": "cosine"}, {"max_updates": 9}, "learning rate"),
         ({"schedule": "linear", "halting_delay": 0.5}, {"max_updates": 9}, "learning rate and ponder weight"),
-        ({"halting_delay": 0.5, "max_updates": 0, "minutes": 1.0}, {"minutes": 2.0}, "ponder weight"),
+        ({"halting_delay": 0.5, "max_updates": None, "minutes": 1.0}, {"minutes": 2.0}, "ponder weight"),
         ({"schedule": "cosine", "minutes": 1.0}, {"minutes": 2.0}, None),  # updates say how much is over
         ({"schedule": "constant"}, {"max_updates": 9}, None),
     ],

@@ -313,7 +313,7 @@ def test_it_stops_early_when_validation_improves_no_more(tmp_path):
 
 
 def test_it_stops_on_time_and_time_counts_over_resumes(tmp_path):
-    config = tiny.run_config(max_updates=0, minutes=0.5 / 60)
+    config = tiny.run_config(max_updates=None, minutes=0.5 / 60)
     result = train(config, tmp_path / "run", task=tiny.task(), quiet=True)
     assert result.stopped == "minutes"
     assert result.seconds >= 0.5
@@ -372,7 +372,7 @@ def test_a_limit_below_the_updates_made_is_refused_and_changes_nothing(tmp_path)
 
 
 def test_another_number_of_threads_is_named(tmp_path):
-    config = tiny.run_config(threads=0, max_updates=2)
+    config = tiny.run_config(threads=None, max_updates=2)
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(2)

@@ -26,7 +26,7 @@ SETTINGS = {
     "data.train-lengths": "1 8",
     "data.test-lengths": 10,
     "training.max-updates": 8,
-    "training.minutes": 0,
+    "training.minutes": None,
     "training.batch-tokens": 64,
     "training.save-minutes": 1e-9,
     "training.validate-every": 4,

@@ -110,7 +110,7 @@ def changed(folder: Path) -> dict[str, list[str]]:
     SmallRun(folder).clear()
     small = ("sizes.width 16", "sizes.filter-width 32", "sizes.num-heads 2")
     sizes = [part for text in small for part in f"--model.{text}".split()]
-    limits = ["--training.minutes", "0", "--training.max-updates", "2", "--training.threads", "1"]
+    limits = ["--training.minutes", "None", "--training.max-updates", "2", "--training.threads", "1"]
     first = command(["train", "pairs", "--data.train", str(data), "--run", str(run), *sizes, *limits, "--quiet"])
     assert first.code == 0, first.errors
     again = ["train", "--resume", str(run), "--quiet", "--training.max-updates", "3"]

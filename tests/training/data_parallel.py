@@ -27,13 +27,13 @@ SMALL = {
     "model.sizes.filter_width": 24,
     "model.sizes.num_heads": 2,
     "model.step.dropout": 0.0,
-    "training.minutes": 0.0,
+    "training.minutes": None,
     "training.max_updates": 6,
     "training.validate_every": 4,
     "training.log_every": 1,
     "training.threads": 1,
     "training.schedule": "constant",
-    "training.ema_decay": 0.0,
+    "training.ema_decay": None,
 }
 STORIES = {
     "data.train_stories": 60,

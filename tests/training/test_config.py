@@ -26,7 +26,10 @@ from .tiny import run_config
     [
         ("minutes", -1.0),
         ("minutes", float("nan")),
-        ("max_updates", -1),
+        ("minutes", 0.0),
+        ("max_updates", 0),
+        ("ema_decay", 0.0),
+        ("average_checkpoints", 1),
         ("batch_tokens", 0),
         ("learning_rate", 0.0),
         ("betas", (0.9, 1.0)),
@@ -117,7 +120,7 @@ def test_unknown_and_missing_fields_are_refused_by_name(part):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("seed", "1"), ("seed", 1.5), ("seed", True), ("betas", [0.9]), ("optimizer", "sgd"), ("minutes", None)],
+    [("seed", "1"), ("seed", 1.5), ("seed", True), ("betas", [0.9]), ("optimizer", "sgd"), ("minutes", "1")],
 )
 def test_a_value_of_the_wrong_type_is_named(field, value):
     fields = run_config().to_dict()
@@ -135,12 +138,13 @@ def test_an_unknown_task_is_named():
 
 def test_the_digest_changes_with_every_training_field():
     base = run_config(select_by="metric")  # without it select_examples changes nothing
-    other = {float: 0.123, int: 77, bool: True, tuple: (0.5, 0.6)}
+    other = {float: 0.123, int: 77, bool: True, tuple: (0.5, 0.6), type(None): 77}
     for field in dataclasses.fields(TrainingConfig):
         value = getattr(base.training, field.name)
         if isinstance(value, str):
             continue
-        changed = dataclasses.replace(base.training, **{field.name: other[type(value)]})
+        change = 0.5 if field.name == "ema_decay" else other[type(value)]
+        changed = dataclasses.replace(base.training, **{field.name: change})
         assert dataclasses.replace(base, training=changed).digest() != base.digest(), field.name
 
 

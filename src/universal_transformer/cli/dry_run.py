@@ -149,7 +149,7 @@ def estimate(config: RunConfig) -> Estimate:
     counted = [by_length[len(batches) * (2 * i + 1) // (2 * COUNTED_BATCHES)] for i in range(COUNTED_BATCHES)]
     flops = 3 * sum(forward_flops(model, batch.shape) for batch in counted) / COUNTED_BATCHES
     start, full = measured_updates(config, task, counted=counted, largest=largest_batches(batches))
-    weights, kept = 4.0 * model.num_parameters(), training.average_checkpoints
+    weights, kept = 4.0 * model.num_parameters(), training.average_checkpoints or 0
     return Estimate(
         config=config,
         examples={

@@ -51,8 +51,8 @@ def _show(recipes: Mapping[str, Recipe]) -> None:
     for name, recipe in recipes.items():
         config = recipe()
         training = config.training
-        limits = [f"{training.minutes:g} min"] * bool(training.minutes)
-        limits += [f"{training.max_updates:,} updates"] * bool(training.max_updates)
+        limits = [] if training.minutes is None else [f"{training.minutes:g} min"]
+        limits += [] if training.max_updates is None else [f"{training.max_updates:,} updates"]
         # a row of table 1 is a `partial` of a function that is no recipe
         changed = f"as ut train {config.recipe}, with other data or another model"
         text = summary(recipe) if hasattr(recipe, "__qualname__") else changed

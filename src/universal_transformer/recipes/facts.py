@@ -37,8 +37,8 @@ def stories() -> RunConfig:
 def babi() -> RunConfig:
     """One bAbI task with 10,000 questions, such as --task 1 (table 1, 10K single).
 
-    Task 16 needs --model.coordinates.position learned --training.max-updates 12000 --training.minutes 0. Two seeds of
-    three learn it.
+    Task 16 needs --model.coordinates.position learned --training.max-updates 12000 --training.minutes None. Two seeds
+    of three learn it.
     """
     changes = {
         "model.sizes.num_heads": 8,
@@ -102,5 +102,8 @@ def depth_halting_2x() -> RunConfig:
 
 
 def _at_most_six_steps(name: str, changes: Changes) -> RunConfig:
-    as_recorded = {"training.schedule": "cosine", "training.ema_decay": 0.0}  # of the runs in results/paper/depth.jsonl
+    as_recorded = {
+        "training.schedule": "cosine",
+        "training.ema_decay": None,
+    }  # of the runs in results/paper/depth.jsonl
     return replaced(stories(), {"recipe": name, **as_recorded, **changes})

@@ -37,7 +37,7 @@ def start(name: str, data: TaskData, *differences: Changes) -> RunConfig:
     """
     changes = {path: value for difference in differences for path, value in difference.items()}
     if "training.max_updates" in changes:
-        changes = {"training.minutes": 0.0, **changes}
+        changes = {"training.minutes": None, **changes}
     return replaced(RunConfig(recipe=name, data=data, model=MODEL, training=TRAINING), changes)
 
 

@@ -161,7 +161,7 @@ def load(folder: Path, now: Origin, *, accepted: Collection[str]) -> tuple[Saved
     before = Origin.from_dict(checkpoint.state["origin"], where=where)
     changes = continued(before, now, accepted=accepted, folder=show_path(folder), checkpoint=where)
     limit = now.config.training.max_updates
-    if 0 < limit < state.update:
+    if limit is not None and limit < state.update:
         raise UserError(
             f"training.max_updates={limit}: this run has {state.update:,} updates already; expected at least as many"
         )

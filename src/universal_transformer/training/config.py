@@ -16,9 +16,11 @@ from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks import TASKS, TaskData, task_name
 from universal_transformer.typed import (
     AtLeastOne,
+    AtLeastTwo,
     NonNegative,
     NumberOf,
     Range,
+    Share,
     check,
     check_names,
     listed,
@@ -36,10 +38,10 @@ Fraction = Annotated[float, Range(0, 1, below=True)]
 class TrainingConfig:
     """How a model is trained, and for how long: `minutes`, `max_updates` or both must be given."""
 
-    minutes: NonNegative = 0.0
-    """Time to train, counted over resumes; 0 means no limit."""
-    max_updates: NumberOf = 0
-    """Updates of the weights to make; 0 means no limit."""
+    minutes: MoreThanZero | None = None
+    """Time to train, counted over resumes; None means no limit."""
+    max_updates: AtLeastOne | None = None
+    """Updates of the weights to make; None means no limit."""
     batch_tokens: AtLeastOne = 4096
     """Positions in a batch, padding included: rows times the longest row."""
     optimizer: Literal["adam", "adamw"] = "adam"
@@ -62,11 +64,11 @@ class TrainingConfig:
     `minutes`)."""
     warmup_updates: NumberOf = 400
     """Updates over which the learning rate rises from 0."""
-    clip_norm: NonNegative = 1.0
-    """Largest norm of the whole gradient; 0 means no clipping."""
-    skip_outliers: NonNegative = 0.0
+    clip_norm: MoreThanZero | None = 1.0
+    """Largest norm of the whole gradient; None means no clipping."""
+    skip_outliers: MoreThanZero | None = None
     """Leave out an update whose loss or gradient norm is more than this number of standard deviations above the mean
-    of the last 128 updates; 0 means never, 6 is usual."""
+    of the last 128 updates; None means never, 6 is usual."""
     label_smoothing: Fraction = 0.0
     """Probability that is moved from the right answer to all answers equally."""
     ponder_weight: NonNegative = 0.01
@@ -91,23 +93,24 @@ class TrainingConfig:
     output: exact match, BLEU, accuracy of last words. The metric takes longer."""
     select_examples: AtLeastOne = MOST_SELECTED
     """Validation examples that this metric is computed on, evenly spread."""
-    patience: NumberOf = 0
-    """Validations without improvement after which training stops; 0 means never."""
-    average_checkpoints: NumberOf = 0
-    """Average the weights of this many last validations, used if better than the best; 0 or 1 means none."""
-    ema_decay: Fraction = 0.0
-    """Decay of a running mean of the weights, used if better than the best; 0 means none. It helps where the learning
-    rate does not fall to 0."""
-    save_minutes: NonNegative = 5.0
-    """Minutes between two checkpoints; there is always one where validation improves and at the end."""
+    patience: AtLeastOne | None = None
+    """Validations without improvement after which training stops; None means never."""
+    average_checkpoints: AtLeastTwo | None = None
+    """Average the weights of this many last validations, used if better than the best; None means no average."""
+    ema_decay: Share | None = None
+    """Decay of a running mean of the weights, used if better than the best; None means no mean. It helps where the
+    learning rate does not fall to 0."""
+    save_minutes: MoreThanZero | None = 5.0
+    """Minutes between two checkpoints; there is always one where validation improves and at the end, and with None no
+    other."""
     log_every: AtLeastOne = 20
     """Number of updates that one line of metrics.jsonl averages."""
     seed: Annotated[int, Range(0, MAX_SEED)] = 0
     """Seed of the initial weights, the order of the data and dropout."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """bfloat16 computes matrix products in 16 bits (autocast); weights stay in 32."""
-    threads: NumberOf = 0
-    """CPU threads; 0 leaves the choice to torch. Their number changes the last bits of a sum."""
+    threads: AtLeastOne | None = None
+    """CPU threads; None leaves the choice to torch. Their number changes the last bits of a sum."""
     compile: bool = False
     """Compile the block with torch.compile: a slow start, then faster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -121,8 +124,8 @@ class TrainingConfig:
             raise UserError(
                 f"training.select_examples={self.select_examples} changes nothing without training.select_by metric"
             )
-        if not self.minutes and not self.max_updates:
-            raise UserError("training.minutes and training.max_updates are both 0: give one (or both) a limit")
+        if self.minutes is None and self.max_updates is None:
+            raise UserError("training.minutes and training.max_updates are both None: give one (or both) a limit")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -144,7 +144,7 @@ def halting_training(training: TrainingConfig) -> TrainingConfig:
     return dataclasses.replace(
         training,
         stage="halting",
-        minutes=0.0,
+        minutes=None,
         max_updates=UPDATES,
         learning_rate=1e-2,
         schedule="cosine",
@@ -156,7 +156,7 @@ def halting_training(training: TrainingConfig) -> TrainingConfig:
         step_loss="last",
         depth="fixed",
         validate_every=UPDATES // 2,
-        patience=0,
-        average_checkpoints=0,
-        ema_decay=0.0,
+        patience=None,
+        average_checkpoints=None,
+        ema_decay=None,
     )

@@ -26,15 +26,16 @@ class NonFiniteError(UserError):
 
 def fraction_done(config: TrainingConfig, *, update: int, seconds: float) -> float:
     """Return the finished part of the run: updates over `max_updates`, or else minutes over `minutes`."""
-    if config.max_updates:
+    if config.max_updates is not None:
         return min(1.0, update / config.max_updates)
+    assert config.minutes is not None, "a run has a limit"
     return min(1.0, seconds / (60 * config.minutes))
 
 
 def nearest_end(config: TrainingConfig, *, update: int, seconds: float) -> float:
     """Return the finished part of the run by the limit that ends it first."""
-    by_updates = update / config.max_updates if config.max_updates else 0.0
-    by_time = seconds / (60 * config.minutes) if config.minutes else 0.0
+    by_updates = 0.0 if config.max_updates is None else update / config.max_updates
+    by_time = 0.0 if config.minutes is None else seconds / (60 * config.minutes)
     return min(1.0, max(by_updates, by_time))
 
 
@@ -93,9 +94,9 @@ def gradient_norm(model: nn.Module) -> Scalar:
     return whole(torch.nn.utils.get_total_norm(_gradients(model)))
 
 
-def clip(model: nn.Module, *, norm: float, limit: float) -> None:
+def clip(model: nn.Module, *, norm: float, limit: float | None) -> None:
     """Scale all gradients by ``limit / norm`` if the norm exceeds the limit."""
-    if limit and norm > limit:
+    if limit is not None and norm > limit:
         multiply_all(_gradients(model), limit / (norm + 1e-6))
 
 

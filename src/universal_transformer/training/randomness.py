@@ -30,12 +30,12 @@ def restore_random_states(states: Mapping[str, Tensor], *, device: torch.device)
 
 
 @contextmanager
-def repeatable(*, threads: int, device: torch.device) -> Iterator[None]:
-    """Make sums repeatable (on a CPU) and use `threads` threads (0: no change)."""
+def repeatable(*, threads: int | None, device: torch.device) -> Iterator[None]:
+    """Make sums repeatable (on a CPU) and use `threads` threads (None: no change)."""
     previous_threads = torch.get_num_threads()
     previous_mode = torch.get_deterministic_debug_mode()
     previous_fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    if threads:
+    if threads is not None:
         torch.set_num_threads(threads)
     if device.type == "cpu":
         # otherwise two threads add the gradients of a gather in a varying order

@@ -134,7 +134,7 @@ class TrainingRun:
                     return "interrupted"
             if reason := self.reason_to_stop(stop):
                 return reason
-            if 0 < 60 * training.save_minutes < time.monotonic() - self.saved_at:
+            if training.save_minutes and time.monotonic() - self.saved_at > 60 * training.save_minutes:
                 self.save()
             self.update()
 

@@ -24,15 +24,15 @@ class RunningMean:
     which weights in shards refuse.
     """
 
-    def __init__(self, decay: float) -> None:
+    def __init__(self, decay: float | None) -> None:
         self.decay = decay
         self.weights: dict[str, Tensor] = {}
-        """Empty with a decay of 0, and before the first update."""
+        """Empty without a decay, and before the first update."""
 
     @torch.no_grad()
     def add(self, model: Pretrained, *, update: int) -> None:
         """Add the weights after an update, which counts from 1."""
-        if not self.decay:
+        if self.decay is None:
             return
         if not self.weights:
             self.weights = {name: tensor.detach().clone() for name, tensor in model.tensors().items()}
@@ -59,9 +59,8 @@ class Selection:
     """The best weights so far, those of the last validations, whose mean is a candidate, and the running mean."""
 
     def __init__(self, training: TrainingConfig) -> None:
-        count = training.average_checkpoints
         self.best: dict[str, Tensor] = {}
-        self.last: deque[dict[str, Tensor]] = deque(maxlen=count if count > 1 else 0)
+        self.last: deque[dict[str, Tensor]] = deque(maxlen=training.average_checkpoints or 0)
         self.running = RunningMean(training.ema_decay)
 
     def add(self, weights: dict[str, Tensor]) -> None:
