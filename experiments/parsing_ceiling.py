@@ -17,11 +17,11 @@ from functools import cache
 from typing import NamedTuple
 
 from universal_transformer.data.example import spread
-from universal_transformer.evaluation.brackets import bracket_f1, bracket_sums
+from universal_transformer.data.trees import Tree, joined
+from universal_transformer.evaluation.metrics.brackets import bracket_f1, bracket_sums
 from universal_transformer.evaluation.scores import ScoreSums
 from universal_transformer.tasks import ParsingData
 from universal_transformer.tasks.grammar import RULES, WORDS
-from universal_transformer.tasks.trees import Tree, joined
 
 
 class Found(NamedTuple):

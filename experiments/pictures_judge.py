@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from universal_transformer.data.example import FIRST
 from universal_transformer.data.handwriting import block_means, load_handwriting
 from universal_transformer.decoding import Sampling
 from universal_transformer.decoding.options import DecodingOptions
@@ -32,7 +33,7 @@ from universal_transformer.rules import Exit
 from universal_transformer.runs.folder import METRICS
 from universal_transformer.runs.journal import read_metrics
 from universal_transformer.runs.opened import open_run
-from universal_transformer.tasks.pictures import FIRST, NAMES, PictureCodec
+from universal_transformer.tasks.pictures import NAMES, PictureCodec
 from universal_transformer.training.provenance import code_in_use, hardware
 
 Vectors = np.ndarray

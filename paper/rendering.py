@@ -9,16 +9,29 @@ from statistics import fmean, stdev
 from paper.definition import Column, Grid, ResultTable
 from paper.printed import Cell
 from paper.results import Result
-from universal_transformer.evaluation import report
-from universal_transformer.evaluation.report import FAILED_ABOVE, Metric, StepCounts, show_steps
+from universal_transformer.evaluation.scores import (
+    ACCURACY,
+    ERROR,
+    FAILED_ABOVE,
+    SEQUENCE_ACCURACY,
+    Score,
+    StepCounts,
+    show_steps,
+)
 from universal_transformer.training.provenance import show_commit
 
-METRICS: Mapping[str, Metric] = {
-    **report.METRICS,
-    "perplexity": Metric("perplexity", 1, "low"),  # one decimal less than a report
-    "cross_entropy": Metric("cross-entropy (nats)", 3, "low"),
-    "mean_steps": Metric("mean steps", 2, "low"),
-    "failed": Metric("failed tasks", 0, "low"),
+METRICS: Mapping[str, Score] = {
+    "error": ERROR,
+    "character_accuracy": Score("character_accuracy", "character accuracy", 3, "high"),
+    "sequence_accuracy": SEQUENCE_ACCURACY,
+    "bleu": Score("bleu", "BLEU", 2, "high"),
+    "chrf": Score("chrf", "chrF", 2, "high"),
+    "accuracy": ACCURACY,
+    "known_perplexity": Score("known_perplexity", "perplexity, known words", 2, "low"),
+    "perplexity": Score("perplexity", "perplexity", 1, "low"),  # one decimal less than a report
+    "cross_entropy": Score("cross_entropy", "cross-entropy (nats)", 3, "low"),
+    "mean_steps": Score("mean_steps", "mean steps", 2, "low"),
+    "failed": Score("failed", "failed tasks", 0, "low"),
 }
 """Every score that a table can show."""
 
@@ -218,8 +231,8 @@ def summarise(result: Result, *, headline: str = "") -> str:
     for metric in found[0]:
         if metric not in METRICS.keys() - {"mean_steps", "known_perplexity"}:
             continue
-        title, decimals, _ = METRICS[metric]
-        number = f"{fmean(group[metric] for group in found if metric in group):.{decimals}f}"
+        title, mean = METRICS[metric].title, fmean(group[metric] for group in found if metric in group)
+        number = METRICS[metric].text(mean)
         texts.append(f"{title.removesuffix(' %')} {number} %" if title.endswith("%") else f"{title} {number}")
     return ", ".join(texts)
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from paper import printed
 from paper.definition import Column, Grid, ResultTable, titles
-from universal_transformer.evaluation.report import FAILED_ABOVE
+from universal_transformer.evaluation.scores import FAILED_ABOVE
 from universal_transformer.recipes import RECIPES, Recipe
 from universal_transformer.recipes.variants import norm_after_sums, twice_the_depth
 from universal_transformer.tasks.babi import TASK_NAMES

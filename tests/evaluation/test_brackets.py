@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.evaluation.brackets import bracket_f1, bracket_sums
-from universal_transformer.evaluation.scores import ScoreSums, example_score, scores
-from universal_transformer.tasks.algorithmic import CharacterCodec
+from universal_transformer.data.trees import Tree, joined
+from universal_transformer.evaluation.metrics import METRICS
+from universal_transformer.evaluation.metrics.brackets import bracket_f1, bracket_sums
+from universal_transformer.evaluation.scores import ScoreSums
+from universal_transformer.tasks.algorithmic import AlgorithmicData
 from universal_transformer.tasks.grammar import sentences
-from universal_transformer.tasks.trees import Tree, joined
 
 REFERENCE, SENTENCE = "(S (NP XX XX) (VP XX (NP XX)) XX)", ["the", "dog", "saw", "it", "."]
 
@@ -110,8 +111,7 @@ def test_scores_of_several_answers_are_those_of_all_their_brackets():
     found = ScoreSums(count=0)
     for answer in (REFERENCE, "(S XX"):
         found.add(ScoreSums(sums=bracket_sums(answer, REFERENCE, words=SENTENCE)))
-    codec = CharacterCodec(symbols="a")
-    metrics, signatures = scores(found, metric="brackets", codec=codec)
-    assert metrics == {"bracket_f1": 0.5, "valid_trees": 0.5, "sequence_accuracy": 0.5}
-    assert "PYEVALB" in signatures["bracket_f1"]
-    assert example_score(found, metric="brackets") == 0.5
+    metric = METRICS["brackets"](AlgorithmicData(train_examples=1, validation_examples=1, test_examples=1).load())
+    assert metric.scores(found) == {"bracket_f1": 0.5, "valid_trees": 0.5, "sequence_accuracy": 0.5}
+    assert "PYEVALB" in metric.signatures()["bracket_f1"]
+    assert metric.example_score(found) == 0.5

@@ -16,9 +16,9 @@ from universal_transformer.evaluation import depth_curves
 from universal_transformer.evaluation.calibration import Cost, Curve, Goal, Point, percent
 from universal_transformer.evaluation.depth_curves import Outcome, Trials, calibrate, cheapest, losses
 from universal_transformer.evaluation.measure import Selection, evaluate
+from universal_transformer.evaluation.metrics import METRICS, Inference, metric_of
 from universal_transformer.evaluation.risk import p_value
-from universal_transformer.evaluation.scores import ScoreSums, example_score
-from universal_transformer.evaluation.scoring import Scorer
+from universal_transformer.evaluation.scores import ScoreSums
 from universal_transformer.evaluation.settings import Setting, served
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.universal import Classifier
@@ -124,15 +124,19 @@ def test_time_steps_of_an_episode_are_no_independent_examples():
 
 
 def test_losses_of_scores_and_of_answers():
+    task = task_of(1)
     before = Outcome(scores=[1.0, 0.5, 0.2], answers=[(1, 2), (3, 4), (5, 6)])
     after = Outcome(scores=[0.4, 0.8, 0.2], answers=[(1, 2), (3, 5), (7,)])
-    assert losses(before, after, loss="drop", metric="bleu") == [0.6, 0.0, 0.0]
-    assert losses(before, after, loss="changed", metric="bleu") == [0, 1, 1]
+    assert losses(before, after, loss="drop", metric=METRICS["bleu"](task)) == [0.6, 0.0, 0.0]
+    assert losses(before, after, loss="changed", metric=METRICS["bleu"](task)) == [0, 1, 1]
     after.answers[-1] = (7, 8)
-    assert losses(before, after, loss="changed", metric="perplexity") == [0, 0.5, 1]
+    assert losses(before, after, loss="changed", metric=METRICS["perplexity"](task)) == [0, 0.5, 1]
 
 
 def test_the_score_of_one_example():
+    def example_score(sums, *, metric):
+        return METRICS[metric](task_of(1)).example_score(sums)
+
     for metric in ("error", "classes", "accuracy"):
         assert example_score(ScoreSums(sums={"wrong": 1.0}), metric=metric) == 0
     assert example_score(ScoreSums(sums={"right": 1.0}), metric="ranking") == 1
@@ -182,8 +186,7 @@ def test_answers_are_compared_to_their_end_and_scored_up_to_the_length_of_their_
     model = model_for(copying)
     examples = [*copying.validation]
     part, whole = (
-        Scorer(model, copying.codec, copying.metric, DecodingOptions(), whole=whole)(examples)
-        for whole in (False, True)
+        metric_of(copying).answers(Inference(model, DecodingOptions(), whole), examples) for whole in (False, True)
     )
     assert [one.sums for one in part] == [one.sums for one in whole]
     assert [one.steps for one in part] == [one.steps for one in whole]

@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from small_pictures import write_digits
+from universal_transformer.data.example import FIRST
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.measure import evaluate
-from universal_transformer.evaluation.neighbours import WEIGHT, NeighbourTable
-from universal_transformer.evaluation.trivial import TrivialBaseline
+from universal_transformer.evaluation.metrics import metric_of
+from universal_transformer.evaluation.metrics.neighbours import WEIGHT, NeighbourTable
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
 from universal_transformer.registry import build
 from universal_transformer.tasks import PicturesData
-from universal_transformer.tasks.pictures import FIRST
 from universal_transformer.training.comparison import trivial_score
 
 COLUMNS, ROWS = 4, 3
@@ -85,9 +85,9 @@ def test_bits_per_pixel_are_those_of_the_probabilities(halting, tmp_path):
         halting=HaltingConfig(side=halting, bias=0.0),
     )
     model = build(task.configure(config)).eval()
-    baseline = TrivialBaseline.learn(task.train, model.config)
+    baseline = metric_of(task).learn(task.train, model.config)
     baseline.save(tmp_path / "baseline.json")
-    assert TrivialBaseline.load(tmp_path / "baseline.json", model.config) == baseline
+    assert metric_of(task).statistics.load(tmp_path / "baseline.json", model.config) == baseline
     report = evaluate(model, task, baseline=baseline, batch_tokens=64)
     examples = task.test["test"]
     nats = 0.0
@@ -97,7 +97,6 @@ def test_bits_per_pixel_are_those_of_the_probabilities(halting, tmp_path):
         nats -= float(logits.log_softmax(-1)[range(16), list(example.target)].sum())
     (total,) = report.totals
     assert total.metrics == {"bits_per_pixel": pytest.approx(nats / 16 / len(examples) / math.log(2), rel=1e-5)}
-    assert baseline.neighbours is not None
     expected = sum(baseline.neighbours.nats(example.target) for example in examples) / 16 / len(examples) / math.log(2)
     assert total.baseline == {"bits_per_pixel": pytest.approx(expected)}
     assert trivial_score(baseline, examples, metric=None).cross_entropy / math.log(2) == pytest.approx(expected)

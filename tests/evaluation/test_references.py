@@ -5,9 +5,8 @@ import pytest
 from small_task_models import model_for
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.decoding import Generated
-from universal_transformer.evaluation import scoring
 from universal_transformer.evaluation.measure import evaluate
-from universal_transformer.evaluation.trivial import TrivialBaseline
+from universal_transformer.evaluation.metrics import metric_of, written
 from universal_transformer.tasks.pairs import PairsData
 
 sacrebleu = pytest.importorskip("sacrebleu")
@@ -27,11 +26,10 @@ def pairs(request, tmp_path):
     return PairsData(train=str(train), test=str(test), tokenizer=request.param, vocabulary_size=300).load()
 
 
-def written(ids):
+def ended(ids):
     """An answer that has ended."""
     zeros = [0.0] * (len(ids) + 1)
-    scores = {"score": 0.0, "penalised_score": 0.0, "token_scores": zeros, "token_steps": zeros, "source_steps": []}
-    return Generated(tokens=ids, finished=True, **scores)
+    return Generated(tokens=ids, finished=True, token_scores=zeros, token_steps=zeros, source_steps=[])
 
 
 def test_bleu_and_chrf_are_those_of_sacrebleu_on_the_lines_of_the_file(pairs, monkeypatch):
@@ -41,11 +39,11 @@ def test_bleu_and_chrf_are_those_of_sacrebleu_on_the_lines_of_the_file(pairs, mo
     def perfect(model, source, options, **_):
         rows = {tuple(example.source): example.target[:-1] for example in examples}
         tokens = [list(rows[tuple(row[row != 0].tolist())]) for row in source]
-        return [[written(ids)] for ids in tokens]
+        return list(map(ended, tokens))
 
-    monkeypatch.setattr(scoring, "search", perfect)
+    monkeypatch.setattr(written, "generate", perfect)
     model = model_for(pairs)
-    report = evaluate(model, pairs, baseline=TrivialBaseline.learn(pairs.train, model.config))
+    report = evaluate(model, pairs, baseline=metric_of(pairs).learn(pairs.train, model.config))
     answers = [pairs.codec.render([i for i in one.target[:-1] if i != UNKNOWN]) for one in examples]
     (total,) = report.totals
     for answered, found in ((answers, total.metrics), (LINES, total.baseline)):

@@ -2,9 +2,8 @@
 
 import pytest
 
-from universal_transformer.evaluation.rouge import Words, rouge_sums
-from universal_transformer.evaluation.scores import example_score, scores
-from universal_transformer.evaluation.texts import first_sentence
+from universal_transformer.evaluation.metrics import metric_of
+from universal_transformer.evaluation.metrics.rouge import Words, first_sentence, rouge_sums
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.tasks.pairs import PairsData
 
@@ -52,12 +51,10 @@ def test_a_task_of_pairs_is_scored_by_rouge(tmp_path):
     (tmp_path / "a.tsv").write_text("".join(f"it rained {n}. more text.\tit rained\n" for n in range(20)))
     task = PairsData(train=str(tmp_path / "a.tsv"), tokenizer="character", metric="rouge").load()
     assert (task.metric, len(task.test["validation"])) == ("rouge", 1)
-    counts = (1,) * len(task.codec.target)
-    baseline = TrivialBaseline(counts=counts, target=task.train[0].target)
-    (found,) = baseline.sums(task.validation, metric="rouge", codec=task.codec)
+    metric, baseline = metric_of(task), TrivialBaseline(counts=(1,) * len(task.codec.target))
+    found = metric.trivial(baseline, task.validation[0])
     assert found.sums["rouge_l"] == pytest.approx(2 * (2 / 3) / (5 / 3))
-    assert example_score(found, metric="rouge") == found.sums["rouge_l"]
-    metrics, signatures = scores(found, metric="rouge", codec=task.codec)
-    assert metrics["rouge_l"] == pytest.approx(80)
-    assert "rouge-score 0.1" in signatures["rouge_l"]
-    assert baseline.describe(metric="rouge", codec=task.codec) == "the first sentence of the source"
+    assert metric.example_score(found) == found.sums["rouge_l"]
+    assert metric.scores(found)["rouge_l"] == pytest.approx(80)
+    assert "rouge-score 0.1" in metric.signatures()["rouge_l"]
+    assert metric.describe(baseline) == "the first sentence of the source"

@@ -15,7 +15,7 @@ from paper.tables import choose_rows
 from small_results import result
 from universal_transformer.cli.fields import override
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation import report
+from universal_transformer.evaluation.scores import FAILED_ABOVE
 from universal_transformer.recipes import RECIPES
 from universal_transformer.recipes.command import train_command
 from universal_transformer.registry import build
@@ -39,7 +39,7 @@ def test_the_papers_single_tasks_agree_with_its_table(column):
     mean, failed = printed.TABLE1["ut-halting"][list(COLUMNS).index(column)]
     assert len(tasks) == 20
     assert sum(tasks) / 20 == pytest.approx(mean, abs=0.0051)
-    assert sum(error > report.FAILED_ABOVE for error in tasks) == failed
+    assert sum(error > FAILED_ABOVE for error in tasks) == failed
 
 
 def test_rows_differ_from_one_another_and_survive_their_json():

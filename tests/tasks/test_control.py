@@ -13,8 +13,8 @@ from universal_transformer.data.example import Example
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.measure import Selection, evaluate
+from universal_transformer.evaluation.metrics import metric_of
 from universal_transformer.evaluation.prediction import predict
-from universal_transformer.evaluation.scores import class_sums, example_score
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.explore.episode_figures import watch, watched_episode
 from universal_transformer.models.outputs import ModelOutput
@@ -150,8 +150,9 @@ def test_scores_stand_beside_random_actions_and_do_not_depend_on_batches():
 
 
 def test_an_example_is_right_or_wrong_and_weights_are_chosen_without_acting():
-    right, wrong = (class_sums(Example(source=(), target=1), given, metric="actions") for given in (1, 0))
-    assert [example_score(one, metric="actions") for one in (right, wrong)] == [1.0, 0.0]
+    metric = metric_of(POLE.load())
+    answers = [metric.sums(Example(source=(), target=1), given) for given in (1, 0)]
+    assert [metric.example_score(one) for one in answers] == [1.0, 0.0]
     assert TaskMetric.chosen(POLE.load(), TrainingConfig(max_updates=1, select_by="metric")) is None
 
 

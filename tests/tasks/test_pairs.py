@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.data.tokenizer import END, KINDS, UNKNOWN
+from universal_transformer.data.tokenizer import END, KINDS, UNKNOWN, until_end
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.texts import answer_text, sequence_sums, text_sums
+from universal_transformer.evaluation.metrics import metric_of
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.tasks import load_codec
-from universal_transformer.tasks.accuracy import until_end
 from universal_transformer.tasks.pairs import PairsCodec, PairsData
 
 BAD = Path(__file__).parents[1] / "fixtures" / "bad"
@@ -223,12 +222,10 @@ def test_what_the_vocabulary_lacks_is_never_right(tmp_path, metric):
     for example in task.test["test"]:
         tokens = until_end(example.target)
         assert set(tokens) == {UNKNOWN}
-        if metric == "sequence":
-            assert sequence_sums(tokens, example, codec=task.codec).sums == {"characters": 0, "sequences": 0}
-        else:
-            assert answer_text(tokens, codec=task.codec).strip() == ""
-            sums = text_sums(answer_text(tokens, codec=task.codec), example, metric=metric, codec=task.codec)
-            assert all(value == 0 for value in sums.sums.values())
+        scored = metric_of(task)
+        assert all(value == 0 for value in scored.sums(tokens, example).sums.values())
+        if metric != "sequence":
+            assert scored.text(tokens).strip() == ""
 
 
 def test_names_of_files_and_first_lines_that_were_not_meant(tmp_path, monkeypatch):

@@ -5,12 +5,13 @@ import pytest
 from PIL import Image
 
 from small_pictures import write_captions, write_digits, write_picture
+from universal_transformer.data.example import FIRST
 from universal_transformer.data.handwriting import block_means, load_handwriting
 from universal_transformer.data.tokenizer import END
 from universal_transformer.errors import UserError
 from universal_transformer.runs.folder import keep_held_out
 from universal_transformer.tasks import PicturesData, load_codec
-from universal_transformer.tasks.pictures import FIRST, NAMES
+from universal_transformer.tasks.pictures import NAMES
 from universal_transformer.tasks.task import Saved
 
 

@@ -17,7 +17,8 @@ from universal_transformer.data.example import Example
 from universal_transformer.data.recordings import RECORDINGS, SPEAKERS
 from universal_transformer.data.sound import FLOOR, RATE, SPOKEN, Sound, encode_wav, log_mel
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.trivial import TrivialBaseline
+from universal_transformer.evaluation.metrics import metric_of
+from universal_transformer.evaluation.metrics.frames import FrameBaseline
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import DepthConfig, Sizes
 from universal_transformer.recipes import RECIPES
@@ -25,6 +26,7 @@ from universal_transformer.registry import build
 from universal_transformer.runs.opened import open_run
 from universal_transformer.tasks import load_codec, voice
 from universal_transformer.tasks.speech import WORDS, SpeechCodec, scaled
+from universal_transformer.tasks.task import Task
 from universal_transformer.tasks.voice import LONGEST, PAUSE, VoiceCodec, VoiceData, prompt, spoken_frames
 from universal_transformer.typed import replaced
 
@@ -110,10 +112,11 @@ def test_the_baseline_repeats_the_frame_before_each_position(tmp_path):
     config = VoiceData.codec_class().model_fields
     model = RECIPES["voice"]().model
     assert model.outputs.stride == 3
-    baseline = TrivialBaseline.learn([example], model)
+    baseline = FrameBaseline.learn([example], model)
     baseline.save(tmp_path / "baseline.json")
-    assert TrivialBaseline.load(tmp_path / "baseline.json", model) == baseline
-    (sums,) = baseline.sums([example], metric="frames", codec=VoiceCodec())
+    assert FrameBaseline.load(tmp_path / "baseline.json", model) == baseline
+    task = Task("voice", VoiceCodec(), (), (), {}, "frames", {})
+    sums = metric_of(task).trivial(baseline, example)
     # before the positions stand 0, 2 and 5
     assert sums.sums == {"difference": 0 + 1 + 2 + 1 + 2 + 3 + 1 + 2, "frames": 8}
     assert config["outputs.features"] == SPOKEN.bands

@@ -9,7 +9,7 @@ import numpy as np
 from universal_transformer.data.example import Frames, spread
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.tasks.codecs import TextReader
-from universal_transformer.tasks.task import Task
+from universal_transformer.tasks.task import OpenCodec, Task
 
 SAMPLE = 10_000
 """Lengths and unknown tokens are those of so many examples of a part, evenly spread."""
@@ -30,14 +30,12 @@ def data_lines(task: Task) -> list[str]:
         if any(lengths):
             mean = sum(lengths) / len(lengths)
             lines.append(f"lengths     {name}: at most {max(lengths):,} tokens, {mean:.1f} on average")
-    fields = task.model_fields  # classes, intensities and brackets are never unknown
-    closed = (
-        fields.get("architecture") == "tagger" or fields.get("outputs.kind") == "raster" or task.metric == "brackets"
-    )
+    # classes, intensities and brackets are never unknown
+    is_open = isinstance(codec, OpenCodec) or task.model_fields.get("architecture") == "language_model"
     held_out = [
         index
         for one in spread(task.validation, count=SAMPLE)
-        for index in (*_ids(one.source), *_ids(() if closed else one.target))
+        for index in (*_ids(one.source), *_ids(one.target if is_open else ()))
     ]
     unknown_id = next(value.unknown_id for value in vars(codec).values() if isinstance(value, Tokenizer))
     if held_out:

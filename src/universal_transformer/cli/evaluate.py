@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from universal_transformer.tasks.task import Task, TaskData
 
 
-OTHER_DATA = ("blimp",)
-
-
 def run(arguments: list[str]) -> int:
     """Evaluate, print and write the report."""
     options = parser().parse(arguments)
@@ -63,6 +60,8 @@ def run(arguments: list[str]) -> int:
             own=OwnTests(files=options.test, targets=options.test_target, group=options.group),
             halting_execution=options.halting_execution,
         )
+        if options.metric:
+            task = dataclasses.replace(task, metric=options.metric)
         with sharing_positions(run):
             report, name = evaluate_run(run, task, options)
     if not is_first():
@@ -85,6 +84,8 @@ def run(arguments: list[str]) -> int:
 
 def parser() -> Parser:
     """Return the parser of ``ut evaluate``."""
+    from universal_transformer.tasks import OTHER_TESTS
+
     parser = Parser(
         "evaluate",
         description="Score a run; the report is written to RUN/report.json. Processes that torchrun starts share the "
@@ -97,6 +98,9 @@ def parser() -> Parser:
         metavar="NAME",
         help="test (default), validation, train, or the name of a test set or of a group of its table",
     )
+    parser.add_argument(
+        "--metric", metavar="NAME", help="score by another metric than that of the training, such as sequence or bleu"
+    )
     add_depth(parser)
     add_beams(parser)
     add_answer_limit(parser)
@@ -108,10 +112,10 @@ def parser() -> Parser:
     add_batches(parser)
     parser.add_argument(
         "--data",
-        choices=OTHER_DATA,
+        choices=tuple(OTHER_TESTS),
         default="",
         metavar="NAME",
-        help=f"score a language model on other data than those of its run: {', '.join(OTHER_DATA)}",
+        help=f"score a language model on other data than those of its run: {', '.join(OTHER_TESTS)}",
     )
     add_own_tests(parser)
     parser.add_argument(
@@ -144,7 +148,7 @@ def open_with_task(
 
     run = open_run(folder, device=device, halting_execution=halting_execution)
     if other:
-        from universal_transformer.tasks.blimp import load_blimp
+        from universal_transformer.tasks import OTHER_TESTS
 
         architecture = run.model.config.architecture
         if architecture != "language_model":
@@ -152,7 +156,7 @@ def open_with_task(
                 f"--data {other}: {folder} holds a model of architecture {architecture}; this needs the run of a "
                 "language model (ut train text, agreement or lambada)"
             )
-        return run, load_blimp(run.codec, data_dir=data_dir)
+        return run, OTHER_TESTS[other](run.codec, data_dir=data_dir)
     if data_dir and hasattr(run.config.data, "data_dir"):
         run = with_data(run, dataclasses.replace(run.config.data, data_dir=data_dir))
     if validation_size is not None:
@@ -172,11 +176,12 @@ def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None
     from universal_transformer.decoding.options import DecodingOptions
     from universal_transformer.evaluation.calibration import calibrated
     from universal_transformer.evaluation.measure import Selection, evaluate
-    from universal_transformer.evaluation.trivial import TrivialBaseline
+    from universal_transformer.evaluation.metrics import metric_of
     from universal_transformer.rules import Exit
 
     options = options or parser().parse([str(run.folder), "--no-calibration"])
-    baseline = run.folder / BASELINE  # a pretrained model has none
+    baseline, metric = run.folder / BASELINE, metric_of(task)  # a pretrained model has no baseline
+    metric.check(run.model, DecodingOptions())  # before the baseline is read, which is that of the metric
     inference = DecodingOptions(
         **search_of(options),
         max_new_tokens=options.max_new_tokens,
@@ -195,7 +200,7 @@ def evaluate_run(run: Run, task: Task, options: argparse.Namespace | None = None
             Selection(options.split, options.limit),
             options=found,
             batch_tokens=options.batch_tokens,
-            baseline=TrivialBaseline.load(baseline, run.model.config) if baseline.exists() else None,
+            baseline=metric.statistics.load(baseline, run.model.config) if baseline.exists() else None,
             progress=progress,
         )
     if note:
@@ -262,6 +267,7 @@ def _file_name(options: argparse.Namespace, *, calibrated: bool) -> str:
         "test-": _as_name("-".join((*OwnTests(options.test).labels(), *options.test_target))) or None,
         "group-": None if options.group is None else _as_name(options.group) or "none",
         "": _as_name(options.split) if options.split != "test" else None,
+        "metric-": options.metric,
         "steps-": options.max_steps,
         "threshold-": options.halting_threshold,
         "exit-": options.exit and options.exit.replace(":", "-"),

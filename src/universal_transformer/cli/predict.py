@@ -275,10 +275,10 @@ def _lines(codec: Codec, file: str | None, *, suffixes: tuple[str, ...]) -> Iter
     A line of a codec that reads files with `suffixes` is the path of one; what is no text is refused once.
     """
     from universal_transformer.files import read_lines, read_stream, try_lines, try_stream
-    from universal_transformer.tasks.facts import FactCodec
+    from universal_transformer.tasks.codecs import LinesReader
 
     name = "standard input" if file is None else file
-    if isinstance(codec, FactCodec):  # a story has many lines: they cannot be read one at a time
+    if isinstance(codec, LinesReader):  # a story has many lines: they cannot be read one at a time
         whole = read_stream(sys.stdin.buffer, name) if file is None else read_lines(file)
         yield from [(example, "") for example in codec.read(whole, name=name)]
         return

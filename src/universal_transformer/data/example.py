@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 PADDING = 0
 """Padding of vocabularies that are made here, and the class of a position of a tagger that has none."""
+FIRST = 3  # the id of intensity 0 of a pixel; smaller ids are padding, start and end
 NO_CLASS = -100  # the class of an unknown answer: cross entropy ignores it, and no prediction equals it
 
 Frames = NDArray[np.float32]

@@ -62,6 +62,11 @@ MAX_TOKEN = 256  # characters: a longer "word" is a file of the wrong kind
 NUM_BYTES = 256
 
 
+def until_end(ids: Sequence[int], *, end_id: int = END) -> Sequence[int]:
+    """Return the ids before the first end id."""
+    return ids[: list(ids).index(end_id)] if end_id in ids else ids
+
+
 @runtime_checkable
 class Encoding(Protocol):
     """An encoded text."""

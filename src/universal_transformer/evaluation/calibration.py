@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal
 
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.metrics import METRICS, check_metric
 from universal_transformer.evaluation.report import Side, columns
 from universal_transformer.evaluation.settings import DepthRule, Setting
 from universal_transformer.files import quoted, read_json, show_path, write_json
 from universal_transformer.models.config import BaseConfig, ModelConfig
 from universal_transformer.models.pretrained import WEIGHTS
-from universal_transformer.tasks.task import Measure
 from universal_transformer.typed import AtLeastOne, NonNegative, Range, Share, typed
 
 CALIBRATION = "calibration.json"
@@ -27,9 +27,6 @@ CALIBRATION = "calibration.json"
 Probability = Annotated[float, Range(0, 1)]
 LossKind = Literal["drop", "changed"]
 """What an example loses: score, or the answer that it had (`depth_curves.losses`)."""
-
-WHOLE: tuple[Measure, ...] = ("error", "classes", "accuracy", "sequence", "ranking", "positions")
-"""Measures whose answers are right or wrong as a whole, so that a loss is 0 or 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +48,7 @@ class Cost:
     """What a depth gives and takes, as means over the examples."""
 
     score: Probability
-    """Mean score of an example (`scores.example_score`)."""
+    """Mean score of an example (`Metric.example_score`)."""
     steps: dict[Side, NonNegative]
     """Mean steps of the positions of each side."""
     mean_steps: NonNegative
@@ -89,7 +86,7 @@ class Calibration:
     """SHA-256 of the weights, which it is valid for."""
     task: str
     split: str
-    metric: Measure
+    metric: str
     count: AtLeastOne
     """Examples."""
     goal: Goal
@@ -124,7 +121,7 @@ class Calibration:
         most, sure = percent(goal.tolerance), f"with confidence {percent(goal.confidence)}"
         if goal.loss == "changed":
             return f"at most {most} of the predictions change, {sure}"
-        if self.metric in WHOLE:
+        if METRICS[self.metric].right_or_wrong:
             return f"at most {most} of the answers turn from right to wrong, {sure}"
         return f"the score of an example falls by at most {100 * goal.tolerance:.4g} points of 100 in the mean, {sure}"
 
@@ -135,6 +132,7 @@ class Calibration:
     def from_dict(cls, fields: dict[str, Any], *, name: str = CALIBRATION) -> Calibration:
         """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
         found: Calibration = typed(fields, cls, where=name)
+        check_metric(found.metric, where=f"{name}: metric")
         for problem in _contradictions(found):
             raise UserError(f"{name}: {problem}; expected what ut calibrate wrote")
         return found

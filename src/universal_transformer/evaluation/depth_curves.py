@@ -11,24 +11,22 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
-from operator import itemgetter, ne
+from operator import itemgetter
 from typing import Literal
 
-from universal_transformer.data.example import Example, sizes
+from universal_transformer.data.example import Example
 from universal_transformer.decoding.generation import evaluating
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.calibration import Calibration, Cost, Curve, Goal, LossKind, Point, percent
-from universal_transformer.evaluation.measure import Progress, Selection, check_call, most_tokens, select_examples
-from universal_transformer.evaluation.memory_check import check_batches
-from universal_transformer.evaluation.report import Side
+from universal_transformer.evaluation.measure import Progress, Selection, batches, select_examples
+from universal_transformer.evaluation.metrics import Inference, Metric, metric_of
 from universal_transformer.evaluation.risk import least_count, num_accepted, p_value
-from universal_transformer.evaluation.scores import example_score
-from universal_transformer.evaluation.scoring import Scorer
+from universal_transformer.evaluation.scores import Side
 from universal_transformer.evaluation.settings import DepthRule, Setting, served
 from universal_transformer.evaluation.tensors import device_of
 from universal_transformer.models.model import Model
-from universal_transformer.tasks.task import Measure, Task
+from universal_transformer.tasks.task import Task
 
 TIMED, FASTEST = 3, 3
 """How often the time of a setting that may be chosen is measured, and how many settings these are."""
@@ -59,18 +57,14 @@ class Outcome:
         )
 
 
-def losses(before: Outcome, after: Outcome, *, loss: LossKind, metric: Measure) -> list[float]:
+def losses(before: Outcome, after: Outcome, *, loss: LossKind, metric: Metric) -> list[float]:
     """Return the loss in [0, 1] of each example, from what it was with the depth of training.
 
-    ``drop`` is ``max(0, score before - score after)``. ``changed`` is 1 for another answer and 0 for the same; of
-    tags, and of a text whose tokens are predicted one by one, it is the share of places with another prediction.
+    ``drop`` is ``max(0, score before - score after)``. ``changed`` is `Metric.changed` of both answers.
     """
     if loss == "drop":
         return [max(0.0, one - other) for one, other in zip(before.scores, after.scores, strict=True)]
-    pairs = zip(before.answers, after.answers, strict=True)
-    if metric in ("perplexity", "last_word", "tags"):
-        return [sum(map(ne, one, other)) / max(1, len(one)) for one, other in pairs]
-    return [float(one != other) for one, other in pairs]
+    return list(map(metric.changed, before.answers, after.answers))
 
 
 @dataclass
@@ -78,26 +72,25 @@ class Trials:
     """Runs a model on the same batches with one setting after the other."""
 
     model: Model
-    task: Task
+    metric: Metric
     batches: list[list[Example]]
     progress: Progress | None
     total: int
     """Examples of all trials."""
     whole: bool
-    """Whether answers are compared to their end (`Scorer.whole`)."""
+    """Whether answers are compared to their end (`Metric.answers`)."""
     done: int = 0
 
     def run(self, options: DecodingOptions) -> Outcome:
         """Run all batches."""
-        found = Outcome()
-        scorer = Scorer(self.model, self.task.codec, self.task.metric, options, whole=self.whole)
+        found, inference = Outcome(), Inference(self.model, options, whole=self.whole)
         with evaluating(self.model):
             for batch in self.batches:
                 start = time.perf_counter()
-                sums = scorer(batch)
+                sums = self.metric.answers(inference, batch)
                 found.seconds += time.perf_counter() - start
                 for one in sums:
-                    found.scores.append(example_score(one, metric=self.task.metric))
+                    found.scores.append(self.metric.example_score(one))
                     found.answers.append(one.answer)
                     for side, counts in one.steps.items():
                         found.steps.setdefault(side, Counter()).update(counts)
@@ -130,32 +123,23 @@ def calibrate(
 
     UserError for a model without a depth to choose, or that does not serve the rule, and for too few examples.
     """
-    if goal.loss == "changed" and task.metric in ("intensities", "frames"):
-        raise UserError(
-            'loss="changed": the answers of this task are numbers, which always change a little; use loss="drop"'
-        )
-    if task.metric == "actions":
-        raise UserError(
-            f"{task.name}: the time steps of an episode depend on each other, so that their errors give no "
-            "confidence; compare depths yourself: ut evaluate RUN --exit confidence:0.9"
-        )
-    options = DecodingOptions()
-    check_call(model, task, options=options, batch_tokens=batch_tokens)
+    metric, options = metric_of(task), DecodingOptions()
+    if reason := metric.uncalibrated(goal.loss):
+        raise UserError(reason)
+    metric.check(model, options)
     settings = served(model, wanted=rule)
     sets, _ = select_examples(task, examples)
     chosen = [example for part in sets.values() for example in part]
     delta = (1 - goal.confidence) / len(settings)
     check_count(len(chosen), goal=goal, rules=len(settings), name=examples.split)
-    tokens = most_tokens(model, task, batch_tokens=batch_tokens)
-    batches = check_batches(model, sizes(chosen), batch_tokens=tokens).epoch(0)
+    batched = batches(model, chosen, batch_tokens=batch_tokens)
     runs = 1 + sum(map(len, settings.values())) + (TIMED - 1) * (1 + FASTEST)
-    batched = [[chosen[index] for index in one] for one in batches]
-    trials = Trials(model, task, batched, progress, runs * len(chosen), whole=goal.loss == "changed")
+    trials = Trials(model, metric, batched, progress, runs * len(chosen), whole=goal.loss == "changed")
     before = trials.run(options)
     curves = []
     for name, wanted in settings.items():
         found = [trials.run(setting.of(options)) for setting in wanted]
-        lost = [losses(before, one, loss=goal.loss, metric=task.metric) for one in found]
+        lost = [losses(before, one, loss=goal.loss, metric=metric) for one in found]
         p_values = [p_value(each, tolerance=goal.tolerance) for each in lost]
         good = num_accepted(p_values, delta=delta)
         points = [

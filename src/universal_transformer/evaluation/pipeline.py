@@ -22,7 +22,7 @@ from universal_transformer.models.pretrained import find_model
 from universal_transformer.pretrained_models import find
 from universal_transformer.registry import load_pretrained
 from universal_transformer.tasks import load_codec
-from universal_transformer.tasks.facts import FactCodec
+from universal_transformer.tasks.codecs import LinesReader
 from universal_transformer.tasks.task import Codec, Prediction
 
 AS_TRAINED = DecodingOptions()
@@ -95,14 +95,14 @@ class Pipeline:
 
     def _example(self, line: str, number: int) -> Example:
         """Return the example of one text."""
-        facts = isinstance(self.codec, FactCodec)
+        several = isinstance(self.codec, LinesReader)
         # as in a file: only a line feed ends a line, with one carriage return before it
         lines = [part.removesuffix("\r") for part in line.removesuffix("\n").split("\n")]
-        if not facts and len(lines) > 1:
+        if not several and len(lines) > 1:
             raise UserError(f"text {number}: {show(line)} has a line break; expected one line, or a list of texts")
         found = list(self.codec.read(enumerate(lines, start=1), name=f"text {number}"))
         if len(found) != 1:
-            what = "questions" if facts else "inputs"
+            what = "questions" if several else "inputs"
             raise UserError(f"text {number}: found {len(found)} {what} in {show(line)}; expected one")
         return found[0]
 

@@ -6,108 +6,24 @@ A report is read from ``report.json`` to print it or to plot it.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, get_args
 
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.metrics import METRICS, check_metric, scores
+from universal_transformer.evaluation.scores import Side as Side
+from universal_transformer.evaluation.scores import StepCounts as StepCounts
+from universal_transformer.evaluation.scores import show_steps as show_steps
 from universal_transformer.files import one_line, read_json, show, show_path, write_json
 from universal_transformer.nn.config import MOST_STEPS
-from universal_transformer.tasks.task import Measure
 from universal_transformer.typed import NumberOf, typed
 
 MOST_COUNTED, LARGEST_SCORE = 2**53, 1e305
 MOST_CLASSES, LONGEST_NAME = 12, 16  # of a confusion matrix that is printed
 CONFUSION = "examples by true class (lines) and class given (columns)"
-FAILED_ABOVE = 5.0  # per cent: the paper's table 1 calls a task with a larger error failed
-
-Side = Literal["encoder", "decoder"]
-
-
-class Metric(NamedTuple):
-    """How a score is written."""
-
-    title: str
-    decimals: int
-    best: Literal["low", "high"]
-
-
-METRICS: Mapping[str, Metric] = {
-    "error": Metric("error %", 2, "low"),
-    "character_accuracy": Metric("character accuracy", 3, "high"),
-    "sequence_accuracy": Metric("sequence accuracy", 3, "high"),
-    "bleu": Metric("BLEU", 2, "high"),
-    "chrf": Metric("chrF", 2, "high"),
-    "word_error": Metric("word error %", 2, "low"),
-    "rouge1": Metric("ROUGE-1", 2, "high"),
-    "rouge2": Metric("ROUGE-2", 2, "high"),
-    "rouge_l": Metric("ROUGE-L", 2, "high"),
-    "bracket_f1": Metric("bracket F1", 3, "high"),
-    "valid_trees": Metric("valid trees", 3, "high"),
-    "perplexity": Metric("perplexity", 2, "low"),
-    "accuracy": Metric("accuracy", 3, "high"),
-    "macro_f1": Metric("macro-F1", 3, "high"),
-    "position_accuracy": Metric("position accuracy", 3, "high"),
-    "known_perplexity": Metric("perplexity, known words", 2, "low"),
-    "bits_per_character": Metric("bits per character", 3, "low"),
-    "bits_per_pixel": Metric("bits per pixel", 3, "low"),
-    "mean_return": Metric("mean return", 1, "high"),
-    "expert_return": Metric("return of the expert", 1, "high"),
-    "frame_error": Metric("frame error", 3, "low"),
-    "stopped": Metric("stopped", 3, "high"),
-}
-"""Every score a row can hold; accuracies, F1 and shares lie in [0, 1], error, BLEU, chrF and ROUGE in [0, 100]."""
-
-PRIMARY_SCORE: Mapping[Measure, str] = {
-    "error": "error",
-    "classes": "error",
-    "accuracy": "accuracy",
-    "sequence": "sequence_accuracy",
-    "bleu": "bleu",
-    "rouge": "rouge_l",
-    "words": "word_error",
-    "brackets": "bracket_f1",
-    "perplexity": "perplexity",
-    "last_word": "perplexity",
-    "ranking": "accuracy",
-    "positions": "sequence_accuracy",
-    "tags": "position_accuracy",
-    "intensities": "bits_per_pixel",
-    "actions": "mean_return",
-    "frames": "frame_error",
-}
-"""The score of each measure by which models are compared, and weights are chosen if they are chosen by a score."""
-
-
-@dataclass(frozen=True)
-class StepCounts:
-    """Numbers of positions that took 1, 2, 3 … steps (N of the paper): ``counts[n - 1]`` positions took n."""
-
-    side: Side
-    counts: tuple[NumberOf, ...]
-
-    @property
-    def num_positions(self) -> int:
-        return sum(self.counts)
-
-    @property
-    def mean(self) -> float:
-        """Mean N over positions; 0 without positions."""
-        return sum(n * count for n, count in enumerate(self.counts, start=1)) / max(1, self.num_positions)
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of N over positions (of the population)."""
-        mean = self.mean
-        squares = sum(count * (n - mean) ** 2 for n, count in enumerate(self.counts, start=1))
-        return math.sqrt(squares / max(1, self.num_positions))
-
-    def __add__(self, other: StepCounts) -> StepCounts:
-        assert (self.side, len(self.counts)) == (other.side, len(other.counts))
-        return StepCounts(self.side, tuple(map(sum, zip(self.counts, other.counts, strict=True))))
 
 
 @dataclass(frozen=True)
@@ -120,7 +36,7 @@ class ScoreRow:
     count: NumberOf
     """Examples scored."""
     metrics: dict[str, float]
-    """By name in `METRICS`."""
+    """By name (`evaluation.metrics.scores`)."""
     steps: tuple[StepCounts, ...]
     """Of the encoder, the decoder, or both."""
     baseline: dict[str, float] = field(default_factory=dict)
@@ -158,7 +74,8 @@ class Report:
     """The outcome of `evaluate`."""
 
     task: str
-    metric: Measure
+    metric: str
+    """Its name in `METRICS`."""
     split: str
     halting: bool
     """Whether each position halts at its own step."""
@@ -170,7 +87,7 @@ class Report:
     """One for each test set as a whole."""
     steps_by_supports: tuple[BySupports, ...] = ()
     confusion: tuple[Confusion, ...] = ()
-    """The cells of the confusion matrix that are not 0, for the metrics "classes" and "tags"."""
+    """The cells of the confusion matrix that are not 0, of a metric that counts them."""
     signatures: dict[str, str] = field(default_factory=dict)
     """How a score was computed, as its library (sacreBLEU) writes it."""
     baseline: str = ""
@@ -190,10 +107,28 @@ class Report:
 
     @property
     def failed(self) -> tuple[ScoreRow, ...] | None:
-        """Groups with an error above 5 % (the paper's failed tasks); None for another metric or without groups."""
-        if self.metric != "error" or not self.has_groups:
+        """Groups with a score above `failed_above` (the paper's failed tasks); None for another metric or without
+        groups.
+        """
+        limit = self.failed_above
+        if limit is None or not self.has_groups:
             return None
-        return tuple(row for row in self.rows if row.metrics["error"] > FAILED_ABOVE)
+        return tuple(row for row in self.rows if row.metrics[self.decisive] > limit)
+
+    @property
+    def decisive(self) -> str:
+        """Name of the score by which models are compared."""
+        return METRICS[self.metric].decisive
+
+    @property
+    def failed_above(self) -> float | None:
+        return METRICS[self.metric].failed_above
+
+    @property
+    def failed_means(self) -> str:
+        """What a failed group is, in words."""
+        title = scores()[self.decisive].title.removesuffix(" %")
+        return f"{title} above {self.failed_above:.0f} %"
 
     def mean_over_groups(self, metric: str) -> float:
         """The unweighted mean over groups (table 1's mean error over tasks)."""
@@ -211,15 +146,15 @@ class Report:
 
     def not_better(self) -> list[str]:
         """Return a warning for each test set on which the model is not better than the baseline."""
-        title, decimals, best = METRICS[decisive := PRIMARY_SCORE[self.metric]]
-        found = []
+        decisive, found = self.decisive, []
+        score = scores()[decisive]
         for row in self.totals:
             if decisive in row.baseline:
                 ours, theirs = row.metrics[decisive], row.baseline[decisive]
-                if ours >= theirs if best == "low" else ours <= theirs:
+                if ours >= theirs if score.best == "low" else ours <= theirs:
                     found.append(
-                        f"{row.set}: {title} {ours:.{decimals}f} is not better than the baseline, "
-                        f"{theirs:.{decimals}f} ({self.baseline})"
+                        f"{row.set}: {score.title} {score.text(ours)} is not better than the baseline, "
+                        f"{score.text(theirs)} ({self.baseline})"
                     )
         return found
 
@@ -251,12 +186,13 @@ class Report:
     def from_dict(cls, fields: dict[str, Any], *, name: str = "report") -> Report:
         """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
         report: Report = typed(fields, cls, where=name)
+        check_metric(report.metric, where=f"{name}: metric")
         if not report.totals or not report.rows:
             raise UserError(f"{name}: a report of no rows; expected what evaluation wrote")
         for row in (*report.rows, *report.totals):
-            if not row.metrics or not set(row.metrics) | set(row.baseline) <= METRICS.keys():
+            if not row.metrics or not set(row.metrics) | set(row.baseline) <= scores().keys():
                 found = ", ".join(map(show, row.metrics | row.baseline))
-                raise UserError(f"{name}: scores {found}; known are {', '.join(METRICS)}")
+                raise UserError(f"{name}: scores {found}; known are {', '.join(scores())}")
         for problem in _contradictions(report):
             raise UserError(f"{name}: {problem}; expected what evaluation wrote")
         return report
@@ -272,12 +208,10 @@ class Report:
         count = sum(row.count for row in self.totals)
         lines = [f"{self.task} · {self.split} · {count:,} examples", *columns(self.score_table(), names=2)]
         if self.has_groups:
-            mean = self.mean_over_groups(self.headline)
-            title, decimals, _ = METRICS[self.headline]
-            lines.append(f"mean {title} over {len(self.rows)} groups: {mean:.{decimals}f}")
+            lines.append(self.mean_line)
         if self.failed is not None:
             names = f": {', '.join(row.name for row in self.failed)}" if self.failed else ""
-            lines.append(f"failed (error above {FAILED_ABOVE:.0f} %): {len(self.failed)} of {len(self.rows)}{names}")
+            lines.append(f"failed ({self.failed_means}): {len(self.failed)} of {len(self.rows)}{names}")
         if self.baseline:
             lines.append(f"baseline: {self.baseline}")
         for name, table in self.confusion_tables().items():
@@ -288,9 +222,15 @@ class Report:
         lines += [f"warning: {text}" for text in self.warnings]
         return lines + [f"note: {text}" for text in self.notes]
 
+    @property
+    def mean_line(self) -> str:
+        """The mean of the first score over groups, in words."""
+        score, mean = scores()[self.headline], self.mean_over_groups(self.headline)
+        return f"mean {score.title} over {len(self.rows)} groups: {score.text(mean)}"
+
     def score_table(self) -> list[list[str]]:
         """Scores and steps as text: a head, then the groups of each test set and the whole test set."""
-        metrics, decisive = list(self.totals[0].metrics), PRIMARY_SCORE[self.metric]
+        metrics, decisive, titles = list(self.totals[0].metrics), self.decisive, scores()
         columns = [(name, False) for name in metrics]
         if decisive in self.totals[0].baseline:
             columns.insert(metrics.index(decisive) + 1, (decisive, True))
@@ -298,7 +238,7 @@ class Report:
         depth = "steps" if self.halting else "steps (fixed)"
         table = [
             ["test set", "group", "examples"]
-            + ["baseline" if trivial else METRICS[name].title for name, trivial in columns]
+            + ["baseline" if trivial else titles[name].title for name, trivial in columns]
             + [depth if len(sides) == 1 else f"{side} {depth}" for side in sides]
         ]
         for total in self.totals:
@@ -341,8 +281,8 @@ class Report:
         return lines
 
 
-def _score(scores: Mapping[str, float], name: str) -> str:
-    return f"{scores[name]:.{METRICS[name].decimals}f}" if name in scores else ""
+def _score(values: Mapping[str, float], name: str) -> str:
+    return scores()[name].text(values[name]) if name in values else ""
 
 
 def _contradictions(report: Report) -> Iterator[str]:
@@ -355,8 +295,8 @@ def _contradictions(report: Report) -> Iterator[str]:
         yield f"max_steps {show(report.max_steps)} is not the number of the counts of steps"
     if any(row.metrics.keys() != first.metrics.keys() for row in rows):
         yield "rows have different scores"
-    if report.metric == "error" and "error" not in first.metrics:
-        yield "no score error, but the measure is error"
+    if report.failed_above is not None and report.decisive not in first.metrics:
+        yield f"no score {report.decisive}, but the metric is {report.metric}"
     if (report.halting and not sides) or len(set(sides)) < len(sides):
         yield "a side of a halting model without steps, or with steps twice"
     if any([steps.side for steps in row.steps] != sides for row in rows):
@@ -368,11 +308,6 @@ def _contradictions(report: Report) -> Iterator[str]:
         yield "the baseline has a score that the rows do not have"
     if any(abs(value) > LARGEST_SCORE for row in rows for value in (*row.metrics.values(), *row.baseline.values())):
         yield "a score is too large"
-
-
-def show_steps(steps: StepCounts) -> str:
-    """Mean and standard deviation as in the paper, with one more digit: "2.31 ± 0.82"."""
-    return f"{steps.mean:.2f} ± {steps.spread:.2f}"
 
 
 def columns(rows: list[list[str]], *, names: int = 1) -> Iterable[str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from universal_transformer.axes import Bool, Float, Tensor
+from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import Example
+from universal_transformer.decoding.generation import steps_of
+from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.models.inputs import padding_of
 from universal_transformer.models.model import Model
@@ -29,6 +32,21 @@ def target_ids(example: Example) -> tuple[int, ...]:
     """Return the target ids of an example of a sequence task."""
     assert isinstance(example.target, tuple), "the target of a sequence task is a row of ids"
     return example.target
+
+
+def batch_of(model: Model, examples: Sequence[Example]) -> Batch:
+    """Return examples as a batch on the device of the model."""
+    return collate(examples, indices=range(len(examples))).to(device_of(model))
+
+
+def class_logits(
+    model: Model, examples: Sequence[Example], options: DecodingOptions
+) -> tuple[Float[Tensor, "batch *positions classes"], list[list[float]]]:
+    """Return the logits of the classes of examples, or of their positions, and the steps of the real positions."""
+    source = batch_of(model, examples).source
+    assert source is not None
+    output = options.run(model, source)
+    return finite(output.logits), steps_of(output.encoder, real=real_positions(model, source))
 
 
 def device_of(model: Model) -> torch.device:

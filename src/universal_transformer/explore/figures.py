@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from universal_transformer.evaluation.metrics import scores
 from universal_transformer.evaluation.report import (
-    FAILED_ABOVE,
-    METRICS,
     Report,
     ScoreRow,
     StepCounts,
@@ -117,14 +116,14 @@ def error_by_group(report: Report) -> Figure:
     metric = report.headline
     accuracies = [name for name in ("character_accuracy", "sequence_accuracy") if name in rows[0].metrics]
     metrics = accuracies if metric == "character_accuracy" else [metric]
-    title, decimals, _ = METRICS[metric]
+    score = scores()[metric]
     failed = report.failed or ()
     subtitle = f"{report.task}, {report.split}"
     if report.failed is not None:
-        subtitle += f": {len(failed)} of {len(report.rows)} failed (error above {FAILED_ABOVE:.0f} %)"
+        subtitle += f": {len(failed)} of {len(report.rows)} failed ({report.failed_means})"
     if len(rows) < len(report.rows):
         subtitle += f", {len(rows)} of {len(report.rows)} groups shown"
-    name = "accuracy" if len(metrics) > 1 else title.removesuffix(" %")
+    name = "accuracy" if len(metrics) > 1 else score.title.removesuffix(" %")
     figure, axes = canvas(
         width=8.2,
         height=max(1.6, (0.3 + 0.16 * (len(metrics) - 1)) * len(rows) + 0.8),
@@ -140,16 +139,16 @@ def error_by_group(report: Report) -> Figure:
             bad = row in failed
             at = place + (index - (len(metrics) - 1) / 2) * thickness
             ax.barh(at, value, height=thickness * 0.94, color=ORANGE if bad else (BLUE, LIGHT_BLUE)[index],
-                    label=METRICS[name].title if place == 0 else None)  # fmt: skip
-            ax.annotate(f"{value:.{decimals}f}" + (" failed" if bad else ""), (value, at), xytext=(4, 0),
+                    label=scores()[name].title if place == 0 else None)  # fmt: skip
+            ax.annotate(score.text(value) + (" failed" if bad else ""), (value, at), xytext=(4, 0),
                         textcoords="offset points", va="center", fontsize=9, color=ORANGE if bad else INK)  # fmt: skip
-    if report.failed is not None:
-        ax.axvline(FAILED_ABOVE, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+    if report.failed_above is not None and report.failed is not None:
+        ax.axvline(report.failed_above, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
     ax.set_yticks(places, labels=names, parse_math=False)
     ax.set_ylim(len(rows) - 0.45, -0.55)
     largest = 1.16 * max(1.0, *(row.metrics[metric] for row in rows))
     ax.set_xlim(0, 1.12 if metric.endswith("accuracy") else largest)
-    ax.set_xlabel("accuracy" if len(metrics) > 1 else title, color=MUTED, fontsize=10)
+    ax.set_xlabel("accuracy" if len(metrics) > 1 else score.title, color=MUTED, fontsize=10)
     if len(metrics) > 1:
         ax.legend(frameon=False, fontsize=9, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0), labelcolor=INK)
     clean(ax, grid="x")

@@ -12,7 +12,8 @@ import torch
 
 import universal_transformer
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.report import CONFUSION, METRICS, PRIMARY_SCORE, Report, show_steps
+from universal_transformer.evaluation.metrics import scores
+from universal_transformer.evaluation.report import CONFUSION, Report, show_steps
 from universal_transformer.explore import page
 from universal_transformer.explore.canvas import duration, png
 from universal_transformer.explore.episode_figures import WatchedEpisode, watched_episode
@@ -152,11 +153,12 @@ def _key_figures(report: Report, metrics: Sequence[Mapping[str, Any]]) -> list[t
     figures = []
     for name, value in whole.metrics.items():
         place = "" if len(report.totals) == 1 else f", {whole.set}"
-        figures.append((METRICS[name].title + place, f"{value:.{METRICS[name].decimals}f}"))
-        if name == PRIMARY_SCORE[report.metric] and name in whole.baseline:
-            figures.append((f"baseline{place}", f"{whole.baseline[name]:.{METRICS[name].decimals}f}"))
+        score = scores()[name]
+        figures.append((score.title + place, score.text(value)))
+        if name == report.decisive and name in whole.baseline:
+            figures.append((f"baseline{place}", score.text(whole.baseline[name])))
     if report.failed is not None:
-        figures.append(("failed (error above 5 %)", f"{len(report.failed)} of {len(report.rows)}"))
+        figures.append((f"failed ({report.failed_means})", f"{len(report.failed)} of {len(report.rows)}"))
     name = "mean steps" if report.halting else "steps (fixed)"
     if report.max_steps:
         figures.append((name, f"{report.mean_steps:.2f}" if report.halting else f"{report.max_steps}"))
@@ -169,13 +171,11 @@ def _key_figures(report: Report, metrics: Sequence[Mapping[str, Any]]) -> list[t
 
 
 def _score_notes(report: Report) -> list[str]:
-    notes = [f"{METRICS[name].title}: {text}" for name, text in report.signatures.items()]
+    notes = [f"{scores()[name].title}: {text}" for name, text in report.signatures.items()]
     if report.baseline:
         notes.append(f"baseline: {report.baseline}")
     if report.has_groups:
-        metric = METRICS[report.headline]
-        mean = report.mean_over_groups(report.headline)
-        notes.append(f"mean {metric.title} over {len(report.rows)} groups: {mean:.{metric.decimals}f}")
+        notes.append(report.mean_line)
     if report.failed:
         notes.append("failed: " + ", ".join(row.name for row in report.failed))
     return notes

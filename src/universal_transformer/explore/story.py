@@ -12,6 +12,7 @@ import torch
 from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import collate
 from universal_transformer.data.example import NO_CLASS, PADDING, Example, Frames, spread
+from universal_transformer.data.tokenizer import until_end
 from universal_transformer.decoding import DecodingOptions, Sampling, generate
 from universal_transformer.decoding.frame_generation import generate_frames
 from universal_transformer.decoding.generation import evaluating
@@ -23,7 +24,6 @@ from universal_transformer.models.model import Model
 from universal_transformer.models.universal import Universal
 from universal_transformer.nn.context import Kept
 from universal_transformer.nn.trace import Trace
-from universal_transformer.tasks.accuracy import until_end
 from universal_transformer.tasks.pictures import PictureCodec
 from universal_transformer.tasks.task import Codec, Task
 

@@ -6,6 +6,7 @@ from outside the package by ``TASKS["name"] = MyData`` before a run is trained o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from universal_transformer.errors import UserError
@@ -13,6 +14,7 @@ from universal_transformer.files import read_json, show, show_path
 from universal_transformer.tasks.agreement import AgreementData as AgreementData
 from universal_transformer.tasks.algorithmic import AlgorithmicData as AlgorithmicData
 from universal_transformer.tasks.babi import BabiData as BabiData
+from universal_transformer.tasks.blimp import load_blimp
 from universal_transformer.tasks.captions import CaptionsData as CaptionsData
 from universal_transformer.tasks.codecs import CODEC_FILE
 from universal_transformer.tasks.control import ControlData as ControlData
@@ -56,6 +58,9 @@ TASKS: dict[str, type[TaskData]] = {
     "control": ControlData,
 }
 """Name in a configuration file -> the class of its data."""
+
+OTHER_TESTS: dict[str, Callable[..., Task]] = {"blimp": load_blimp}
+"""Name -> a function that returns test sets for the codec of a language model of another task."""
 
 
 def task_name(data: TaskData) -> str:

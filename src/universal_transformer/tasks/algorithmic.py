@@ -15,10 +15,9 @@ from random import Random
 from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 from universal_transformer.data.example import Example
-from universal_transformer.data.tokenizer import END, SPECIAL
+from universal_transformer.data.tokenizer import END, SPECIAL, until_end
 from universal_transformer.errors import UserError
 from universal_transformer.files import show, show_path
-from universal_transformer.tasks.accuracy import until_end
 from universal_transformer.tasks.codecs import SavedCodec, token_fields
 from universal_transformer.tasks.digits import (
     DIGITS,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
-from universal_transformer.data.example import Example
+from universal_transformer.data.example import Example, Frames
 from universal_transformer.data.tokenizer import Tokenizer
 from universal_transformer.data.tokenizer_files import saved_tokenizer
 from universal_transformer.errors import UserError
@@ -90,6 +90,30 @@ class FileWriter(Protocol):
 
     def content(self, target: Any) -> bytes:
         """Return the content of the file of an answer, ids or frames as its model writes them."""
+
+
+@runtime_checkable
+class LinesReader(Protocol):
+    """A codec whose inputs have several lines each, such as stories: a file of them is read as a whole."""
+
+    several_lines: ClassVar[Literal[True]]
+
+
+@runtime_checkable
+class CharacterReader(Protocol):
+    """A codec of text that says whether a token is one character."""
+
+    @property
+    def by_character(self) -> bool:
+        """Whether it is."""
+
+
+@runtime_checkable
+class ActingCodec(Protocol):
+    """A codec of actions in an environment."""
+
+    def example(self, observations: Frames) -> Example:
+        """Return the example of the last of all observations [time, feature] of an episode up to now."""
 
 
 def read_sources(

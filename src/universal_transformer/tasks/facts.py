@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from universal_transformer.data.example import NO_CLASS, PADDING, Example
 from universal_transformer.data.tokenizer import SPECIAL
@@ -132,6 +132,7 @@ class FactCodec(SavedCodec):
     """
 
     kind: ClassVar[str] = "facts"
+    several_lines: ClassVar[Literal[True]] = True
     vocabulary: tuple[str, ...]
     answers: tuple[str, ...]
     max_fact_words: int

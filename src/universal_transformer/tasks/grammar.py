@@ -13,8 +13,8 @@ from random import Random
 from typing import NamedTuple
 from zlib import crc32
 
+from universal_transformer.data.trees import CLOSE, WORD, joined
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.trees import CLOSE, WORD, joined
 
 Production = tuple[int, tuple[str, ...]]
 

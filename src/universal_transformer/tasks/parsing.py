@@ -14,16 +14,9 @@ from typing import Any, ClassVar
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.text_table import Columns, TextRow, TextTable
-from universal_transformer.data.tokenizer import BLANK, END, SPECIAL, UNKNOWN, Tokenizer
+from universal_transformer.data.tokenizer import BLANK, END, SPECIAL, UNKNOWN, Tokenizer, until_end
 from universal_transformer.data.tokenizer_files import check_choice
-from universal_transformer.errors import UserError
-from universal_transformer.files import read_lines, show, show_path
-from universal_transformer.tasks.accuracy import until_end
-from universal_transformer.tasks.codecs import SavedCodec, token_fields, too_long
-from universal_transformer.tasks.grammar import sentences
-from universal_transformer.tasks.tables import Encoded, OwnTables
-from universal_transformer.tasks.task import Codec, Saved, Task
-from universal_transformer.tasks.trees import (
+from universal_transformer.data.trees import (
     CLOSE,
     OPEN,
     PUNCTUATION,
@@ -33,6 +26,12 @@ from universal_transformer.tasks.trees import (
     read_treebank_tree,
     treebank_word,
 )
+from universal_transformer.errors import UserError
+from universal_transformer.files import read_lines, show, show_path
+from universal_transformer.tasks.codecs import SavedCodec, token_fields, too_long
+from universal_transformer.tasks.grammar import sentences
+from universal_transformer.tasks.tables import Encoded, OwnTables
+from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.typed import AtLeastOne, AtLeastTwo, NumberOf, Share, check
 
 MOST_LABELS = 1000

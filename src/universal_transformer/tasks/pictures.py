@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from universal_transformer.data.example import PADDING, Example
+from universal_transformer.data.example import FIRST, PADDING, Example
 from universal_transformer.data.handwriting import SIDE, Handwriting, block_means, load_handwriting
 from universal_transformer.data.picture_files import Pixels, encode_png, read_pixels
 from universal_transformer.data.text_table import TextTable
@@ -27,8 +27,6 @@ from universal_transformer.tasks.tables import Encoded, OwnTables
 from universal_transformer.tasks.task import Codec, Saved, Task
 from universal_transformer.typed import AtLeastTwo, NumberOf, Range, Share, check
 
-FIRST = 3
-"""The id of intensity 0; smaller ids are padding, start and end."""
 NAMES = ("a zero", "a one", "a two", "a three", "a four", "a five", "a six", "a seven", "an eight", "a nine")
 MOST_SIDE = 64
 

@@ -15,7 +15,7 @@ from universal_transformer.data.text_table import Columns, TextRow, TextTable, h
 from universal_transformer.data.token_store import TokenStore
 from universal_transformer.files import MAX_WRITTEN_LINE
 from universal_transformer.tasks.lazy import DeferredExamples, Examples
-from universal_transformer.tasks.task import Codec, HeldOut, Measure, Saved, Task
+from universal_transformer.tasks.task import Codec, HeldOut, Saved, Task
 
 Encode = Callable[[TextTable, list[str]], Sequence[Example]]
 """Turns a table into examples, and adds how many rows were left out to the notes."""
@@ -31,7 +31,7 @@ class Encoded:
     notes: tuple[str, ...]
     held_out: HeldOut = field(default_factory=dict)
 
-    def task(self, name: str, *, codec: Codec, metric: Measure, model_fields: Mapping[str, Any]) -> Task:
+    def task(self, name: str, *, codec: Codec, metric: str, model_fields: Mapping[str, Any]) -> Task:
         """Return the task that has these examples."""
         return Task(
             name=name,

@@ -24,26 +24,6 @@ SPECIAL_IDS = {"vocabulary.padding_id": PADDING, "vocabulary.start_id": START, "
 LIMIT = "generation.max_new_tokens"
 LOOKED_AT = 1000
 
-Measure = Literal[
-    "error",
-    "sequence",
-    "bleu",
-    "perplexity",
-    "accuracy",
-    "last_word",
-    "ranking",
-    "classes",
-    "positions",
-    "tags",
-    "rouge",
-    "words",
-    "brackets",
-    "intensities",
-    "actions",
-    "frames",
-]
-"""How a task is scored; `evaluation.evaluate` says what each is."""
-
 BleuTokenizer = Literal[
     "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none", "flores101", "flores200", "spBLEU-1K"
 ]
@@ -188,7 +168,8 @@ class Task:
     validation: Examples
     test: Mapping[str, Sequence[Example]]
     """Named test sets; groups inside a set are `Example.group`."""
-    metric: Measure
+    metric: str
+    """How it is scored: a name of `evaluation.metrics.METRICS`."""
     model_fields: Mapping[str, Any]
     """Fields of the model's configuration that the data determine, by dotted path: ``{"vocabulary.size": 40}``."""
     notes: tuple[str, ...] = ()

@@ -42,6 +42,11 @@ class TextCodec(SavedCodec):
     block_length: int
 
     @property
+    def by_character(self) -> bool:
+        """Whether a token is one character."""
+        return self.tokenizer.by_character
+
+    @property
     def model_fields(self) -> dict[str, Any]:
         """Return the fields of a model that follow from the tokenizer."""
         return token_fields("language_model", size=len(self.tokenizer)) | special_ids(self.tokenizer)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from universal_transformer.data.example import NO_CLASS, Example
+from universal_transformer.evaluation.metrics import metric_of
 from universal_transformer.evaluation.trivial import TrivialBaseline, target_classes
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.model import Model
@@ -20,9 +22,9 @@ class BaselineComparison:
     """The baseline of a task, learned from its training examples, and its score on the validation examples."""
 
     def __init__(self, task: Task, model: Model, *, metric: TaskMetric | None) -> None:
-        self.task, self.model = task, model
+        self.metric, self.model = metric_of(task), model
         self.classes = model.config.architecture in ENCODERS
-        self.baseline = TrivialBaseline.learn(task.train, model.config)
+        self.baseline = self.metric.learn(task.train, model.config)
         self.score = trivial_score(self.baseline, task.validation, metric=metric)
 
     def figures(self) -> dict[str, float]:
@@ -34,11 +36,8 @@ class BaselineComparison:
         if self.score is None:
             return ""
         if self.score.metric:
-            how = self.baseline.describe(metric=self.task.metric, codec=self.task.codec)
-            return f"baseline ({how}) {self.score.metric_text()[0]}"
-        how = "most frequent class" if self.classes else "frequency of each token"
-        if self.baseline.neighbours is not None:
-            how = "four neighbours of each pixel"
+            return f"baseline ({self.metric.describe(self.baseline)}) {self.score.metric_text()[0]}"
+        how = "most frequent class" if self.classes else self.baseline.loss_of
         return f"baseline ({how}) {self.score.text(self.model)}"
 
     def warning(self, score: Score) -> str:
@@ -50,15 +49,12 @@ class BaselineComparison:
 
 def trivial_score(baseline: TrivialBaseline, examples: Sequence[Example], *, metric: TaskMetric | None) -> Score | None:
     """Return the score of the baseline on the targets of `examples`; None without targets."""
-    ids = [index for row in examples for index in target_classes(row) if index != NO_CLASS]
-    if not ids:
+    targets = [tuple(index for index in target_classes(row) if index != NO_CLASS) for row in examples]
+    if not (ids := [*chain.from_iterable(targets)]):
         return None
-    nats = float(baseline.nats[ids].mean())
-    if baseline.neighbours is not None:
-        nats = sum(baseline.neighbours.nats(target_classes(row)) for row in examples) / len(ids)
     wrong = sum(index != baseline.most_frequent for index in ids)
     return Score(
-        cross_entropy=nats,
+        cross_entropy=baseline.loss(targets),
         error=wrong / len(ids),
         mean_steps=0.0,
         metric={} if metric is None else metric.trivial(baseline),

@@ -14,7 +14,8 @@ from universal_transformer.axes import Tensor
 from universal_transformer.data.batch import Batch, collate
 from universal_transformer.data.example import Example, sizes
 from universal_transformer.data.sampler import BucketSampler
-from universal_transformer.evaluation.report import METRICS, Side
+from universal_transformer.evaluation.metrics import scores
+from universal_transformer.evaluation.report import Side
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.model import Model
 from universal_transformer.models.outputs import ModelOutput
@@ -41,12 +42,12 @@ class Score:
     steps: dict[Side, float] = field(default_factory=dict)
     """N of each side that has a recurrence over depth."""
     metric: dict[str, float] = field(default_factory=dict)
-    """The score of the task by its name in `METRICS`, where weights are chosen by it; empty elsewhere."""
+    """The score of the task by its name, where weights are chosen by it; empty elsewhere."""
 
     def rank(self, *, classes: bool) -> tuple[float, float]:
         """Smaller is better: by the score of the task if there is one, else classes by error and tokens by loss."""
         for name, value in self.metric.items():
-            return (value if METRICS[name].best == "low" else -value, self.cross_entropy)
+            return (value if scores()[name].best == "low" else -value, self.cross_entropy)
         return (self.error, self.cross_entropy) if classes else (self.cross_entropy, self.error)
 
     def values(self) -> dict[str, Value]:
@@ -66,7 +67,7 @@ class Score:
 
     def metric_text(self) -> list[str]:
         """Return the score of the task for a message; an empty list where weights are not chosen by it."""
-        return [f"{METRICS[name].title} {value:.{METRICS[name].decimals}f}" for name, value in self.metric.items()]
+        return [f"{scores()[name].title} {scores()[name].text(value)}" for name, value in self.metric.items()]
 
 
 class Interrupted(Exception):  # noqa: N818  not an error: a stop was requested

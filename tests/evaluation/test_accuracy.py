@@ -2,7 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal_transformer.tasks.accuracy import character_accuracy, sequence_accuracy, until_end, word_errors
+from universal_transformer.data.tokenizer import until_end
+from universal_transformer.evaluation.metrics.sequence import character_accuracy, sequence_accuracy
+from universal_transformer.evaluation.metrics.words import word_errors
 
 IDS = st.lists(st.integers(3, 9), max_size=8)
 
@@ -10,18 +12,14 @@ IDS = st.lists(st.integers(3, 9), max_size=8)
 @pytest.mark.parametrize(
     ("predicted", "target", "characters", "sequence"),
     [
-        ([5, 6, 7, 2], [5, 6, 7, 2], 1.0, 1.0),
-        ([5, 6, 7], [5, 6, 7, 2], 1.0, 1.0),
-        ([5, 6, 8, 2], [5, 6, 7, 2], 2 / 3, 0.0),
-        ([5, 2], [5, 6, 7, 8, 2], 1 / 4, 0.0),  # missing places are wrong
-        ([2], [5, 6, 2], 0.0, 0.0),
-        ([], [5, 6, 2], 0.0, 0.0),
-        ([5, 6, 9, 9, 2], [5, 6, 2], 1.0, 0.0),  # what is too much breaks the sequence, no character
-        ([6, 5, 6, 2], [5, 6, 5, 2], 0.0, 0.0),  # shifted by one: all places are wrong
-        ([5, 6, 2, 5, 6], [5, 6, 2], 1.0, 1.0),  # nothing counts after the end
-        ([5, 6, 2, 0, 0], [5, 6, 2, 0], 1.0, 1.0),
-        ([2], [2], 1.0, 1.0),
-        ([5, 2], [2], 0.0, 0.0),
+        ([5, 6, 7], [5, 6, 7], 1.0, 1.0),
+        ([5, 6, 8], [5, 6, 7], 2 / 3, 0.0),
+        ([5], [5, 6, 7, 8], 1 / 4, 0.0),  # missing places are wrong
+        ([], [5, 6], 0.0, 0.0),
+        ([5, 6, 9, 9], [5, 6], 1.0, 0.0),  # what is too much breaks the sequence, no character
+        ([6, 5, 6], [5, 6, 5], 0.0, 0.0),  # shifted by one: all places are wrong
+        ([], [], 1.0, 1.0),
+        ([5], [], 0.0, 0.0),
     ],
 )
 def test_hand_made_scores(predicted, target, characters, sequence):
@@ -40,7 +38,6 @@ def test_a_right_sequence_has_right_characters_and_the_score_is_a_share(predicte
 @given(ids=IDS, rest=IDS, end=st.sampled_from([2, 11]))
 def test_ids_are_cut_at_the_first_end(ids, rest, end):
     assert list(until_end([*ids, end, *rest, end], end_id=end)) == ids == list(until_end(ids, end_id=end))
-    assert character_accuracy([*ids, end, *rest], ids, end_id=end) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""Labelled bracket F1 of trees (PARSEVAL, Black et al. 1991), counted by PYEVALB.
+"""Labelled bracket F1 of trees (PARSEVAL, Black et al. 1991), steps_by_side by PYEVALB.
 
 A bracket is right if the tree of the treebank has one with the same label around the same words, and each of them makes
 one right. As in EVALB, the outermost bracket TOP is left out, and punctuation does not count: words that are one of
 `PUNCTUATION` are taken out of both trees before brackets are compared. PYEVALB accepts brackets that are not balanced,
-so validity is checked first (`tasks.trees.answer_tree`). An invalid answer counts as a tree of as many brackets as the
+so validity is checked first (`data.trees.answer_tree`). An invalid answer counts as a tree of as many brackets as the
 right one, all of them wrong.
 """
 
@@ -12,11 +12,50 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from universal_transformer.data.example import Example
+from universal_transformer.data.trees import PUNCTUATION, Tree, answer_tree, flat
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.trees import PUNCTUATION, Tree, answer_tree
+from universal_transformer.evaluation.metrics.written import WrittenText
+from universal_transformer.evaluation.scores import SEQUENCE_ACCURACY, Score, ScoreSums
+from universal_transformer.evaluation.trivial import TrivialBaseline
 
 TOP = "TOP"
 SIGNATURE = "PYEVALB; TOP, parts of speech and punctuation are left out, an invalid tree counts as 0"
+
+
+class Brackets(WrittenText):
+    """Labelled bracket F1, share of valid trees, share of right trees. The baseline answers one bracket around the
+    sentence, with the label of the most frequent target.
+    """
+
+    shown = (
+        Score("bracket_f1", "bracket F1", 3, "high"),
+        Score("valid_trees", "valid trees", 3, "high"),
+        SEQUENCE_ACCURACY,
+    )
+    decisive = "bracket_f1"
+    trivial_answer = "one bracket around the sentence"
+
+    def check_packages(self) -> None:
+        load_pyevalb()
+
+    def of_text(self, text: str, example: Example) -> ScoreSums:
+        words = self.codec.words(example)
+        return ScoreSums(sums=bracket_sums(text, self.reference(example), words=words))
+
+    def scores(self, sums: ScoreSums) -> dict[str, float]:
+        shares = {"valid_trees": sums.mean("valid"), "sequence_accuracy": sums.mean("right")}
+        return {"bracket_f1": bracket_f1(sums.sums)} | shares
+
+    def signatures(self) -> dict[str, str]:
+        return {"bracket_f1": SIGNATURE}
+
+    def example_score(self, sums: ScoreSums) -> float:
+        return bracket_f1(sums.sums)
+
+    def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
+        answer = flat(self.text(baseline.target[:-1]), words=len(example.source))
+        return self.of_text(answer, example)
 
 
 def bracket_sums(text: str, reference: str, *, words: Sequence[str]) -> dict[str, float]:

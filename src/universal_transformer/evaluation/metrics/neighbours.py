@@ -10,8 +10,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from universal_transformer.data.example import FIRST
 from universal_transformer.errors import UserError
-from universal_transformer.tasks.pictures import FIRST
 from universal_transformer.typed import AtLeastOne, NumberOf, Range, check
 
 FEW = 16

@@ -7,16 +7,59 @@ case. Each Chinese or Japanese character is a word, because these scripts have n
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from functools import cache
 from importlib.metadata import version
 from typing import Any
 
+from universal_transformer.data.example import Example
 from universal_transformer.errors import UserError
+from universal_transformer.evaluation.metrics.written import EXACT_MATCH, WrittenText, exact_match
+from universal_transformer.evaluation.scores import Score, ScoreSums
+from universal_transformer.evaluation.trivial import TrivialBaseline
 
 ROUGE = {"rouge1": "rouge1", "rouge2": "rouge2", "rouge_l": "rougeL"}
 """Name of a score -> its name in rouge-score."""
 _WITHOUT_BLANKS = (("\u3040", "\u30ff"), ("\u3400", "\u9fff"), ("\uf900", "\ufaff"), ("\U00020000", "\U0003ffff"))
+_SENTENCE = re.compile(r".*?(?:[.!?](?=\s)|[。！？])")
+
+
+class Rouge(WrittenText):
+    """ROUGE-1, -2 and -L (F1) and exact matches. The baseline answers the first sentence of the source."""
+
+    shown = (
+        Score("rouge1", "ROUGE-1", 2, "high"),
+        Score("rouge2", "ROUGE-2", 2, "high"),
+        Score("rouge_l", "ROUGE-L", 2, "high"),
+        EXACT_MATCH,
+    )
+    decisive = "rouge_l"
+
+    def check_packages(self) -> None:
+        load_rouge()
+
+    def of_text(self, text: str, example: Example) -> ScoreSums:
+        reference = self.reference(example)
+        return ScoreSums(sums=rouge_sums(text, reference) | exact_match(text, reference))
+
+    def scores(self, sums: ScoreSums) -> dict[str, float]:
+        return {name: 100 * sums.sums[name] / sums.count for name in ROUGE} | {"exact_match": sums.mean("exact")}
+
+    def signatures(self) -> dict[str, str]:
+        how = f"rouge-score {version('rouge-score')}, mean F1; words of any script, case ignored, no stemmer"
+        return {"rouge_l": how}
+
+    def example_score(self, sums: ScoreSums) -> float:
+        return sums.sums["rouge_l"]
+
+    def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
+        if example.written is None:
+            return super().trivial(baseline, example)
+        return self.of_text(first_sentence(example.written[0]), example)
+
+    def describe(self, baseline: TrivialBaseline) -> str:
+        return "the first sentence of the source" if self.is_written else super().describe(baseline)
 
 
 class Words:
@@ -37,11 +80,6 @@ def rouge_sums(text: str, reference: str) -> dict[str, float]:
     return {name: float(found[kind].fmeasure) for name, kind in ROUGE.items()}
 
 
-def rouge_signature() -> str:
-    """Return how the scores are computed."""
-    return f"rouge-score {version('rouge-score')}, mean F1; words of any script, case ignored, no stemmer"
-
-
 def load_rouge() -> Any:
     try:
         from rouge_score import rouge_scorer
@@ -60,3 +98,9 @@ def _spaced(character: str) -> str:
         return " "
     alone = any(first <= character <= last for first, last in _WITHOUT_BLANKS)
     return f" {character} " if alone else character
+
+
+def first_sentence(text: str) -> str:
+    """Return the text up to its first full stop, question or exclamation mark; all of it if it has none."""
+    sentence = _SENTENCE.match(text)
+    return sentence.group() if sentence else text

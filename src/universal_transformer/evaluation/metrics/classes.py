@@ -1,0 +1,95 @@
+"""One class for each example: the class of the largest logit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from universal_transformer.data.example import Example
+from universal_transformer.evaluation.metrics.metric import Inference, Metric
+from universal_transformer.evaluation.scores import (
+    ACCURACY,
+    ERROR,
+    FAILED_ABOVE,
+    MACRO_F1,
+    Score,
+    ScoreSums,
+    steps_by_side,
+)
+from universal_transformer.evaluation.tensors import class_logits
+from universal_transformer.evaluation.trivial import TrivialBaseline
+
+
+class Accuracy(Metric):
+    """Share of examples whose class the largest logit names. The baseline answers the most frequent class."""
+
+    architecture, writes = "classifier", "classes"
+    shown: ClassVar[tuple[Score, ...]] = (ACCURACY,)
+    decisive = "accuracy"
+    chosen_by_loss = right_or_wrong = True
+
+    def answers(self, inference: Inference, examples: Sequence[Example]) -> list[ScoreSums]:
+        logits, steps = class_logits(inference.model, examples, inference.options)
+        sums = [self.sums(example, given) for example, given in zip(examples, logits.argmax(-1).tolist(), strict=True)]
+        for answer, made in zip(sums, steps, strict=True):
+            answer.steps = steps_by_side(encoder=made)
+        return sums
+
+    def sums(self, example: Example, given: int) -> ScoreSums:
+        """What the class that was given to an example adds."""
+        assert isinstance(example.target, int), "the target of a classifier is one class"
+        return ScoreSums(
+            sums={"wrong": float(given != example.target)},
+            confusion=Counter({(example.target, given): 1}) if MACRO_F1 in self.shown else Counter(),
+            answer=(given,),
+        )
+
+    def scores(self, sums: ScoreSums) -> dict[str, float]:
+        return {"accuracy": 1 - sums.mean("wrong")}
+
+    def example_score(self, sums: ScoreSums) -> float:
+        return 1.0 - sums.sums["wrong"]
+
+    def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
+        return self.sums(example, baseline.most_frequent)
+
+    def describe(self, baseline: TrivialBaseline) -> str:
+        return self.trivial_answer or baseline.always(self.codec.render(baseline.most_frequent), what="class")
+
+
+class ErrorRate(Accuracy):
+    """Per cent of examples whose class the largest logit does not name; groups can fail, as in table 1."""
+
+    shown: ClassVar[tuple[Score, ...]] = (ERROR,)
+    decisive = "error"
+    failed_above: ClassVar[float | None] = FAILED_ABOVE
+
+    def scores(self, sums: ScoreSums) -> dict[str, float]:
+        return {"error": 100 * sums.sums["wrong"] / sums.count}
+
+
+class Classes(ErrorRate):
+    """Error, accuracy, macro-F1 and the confusion matrix."""
+
+    shown, failed_above = (ERROR, ACCURACY, MACRO_F1), None
+
+    def scores(self, sums: ScoreSums) -> dict[str, float]:
+        wrong = sums.mean("wrong")
+        return {"error": 100 * wrong, "accuracy": 1 - wrong, "macro_f1": macro_f1(sums.confusion)}
+
+
+def macro_f1(confusion: Mapping[tuple[int, int], int]) -> float:
+    """``1/K Σ_c 2 TP_c / (2 TP_c + FP_c + FN_c)``, each class with the same weight.
+
+    The K classes are those that an example has or that the model gave; ``TP_c`` counts the examples of class c that
+    were given c, ``FP_c`` the others that were given c, ``FN_c`` the other answers to examples of c.
+    """
+    right: Counter[int] = Counter()
+    named: Counter[int] = Counter()  # 2 TP + FP + FN
+    for (truth, given), count in confusion.items():
+        named.update({truth: count})
+        named.update({given: count})
+        if truth == given:
+            right.update({truth: count})
+    return sum(2 * right[one] / number for one, number in named.items()) / max(1, len(named))

@@ -1,0 +1,118 @@
+"""The tokens of a text, each given those before it: all of them, or the last one alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from universal_transformer.axes import Bool, Tensor
+from universal_transformer.data.example import Example
+from universal_transformer.data.tokenizer import UNKNOWN
+from universal_transformer.decoding.generation import steps_of
+from universal_transformer.evaluation.metrics.metric import Inference, Metric, share_changed
+from universal_transformer.evaluation.scores import ACCURACY, Score, ScoreSums, steps_by_side
+from universal_transformer.evaluation.tensors import batch_of, finite, target_ids
+from universal_transformer.evaluation.trivial import TrivialBaseline
+from universal_transformer.tasks.codecs import CharacterReader
+
+PERPLEXITY = Score("perplexity", "perplexity", 2, "low")
+_LARGEST_EXPONENT = 700.0  # of a number in double precision
+
+
+class Perplexity(Metric):
+    """``exp(-1/n Σ log p)``, accuracy and, of characters, bits for each, teacher-forced, over n tokens.
+
+    The baseline gives ``p(token) = (count + 1) / (tokens + vocabulary)``, whatever stands before it.
+    """
+
+    architecture = "language_model"
+    shown = (PERPLEXITY, ACCURACY, Score("bits_per_character", "bits per character", 3, "low"))
+    decisive = "perplexity"
+    trivial_answer = "the frequency of each token, whatever stands before it"
+    chosen_by_loss = True
+
+    def scored(self, real: Bool[Tensor, "batch target"]) -> Bool[Tensor, "batch target"]:
+        """Which of the real tokens are scored."""
+        return real
+
+    def answers(self, inference: Inference, examples: Sequence[Example]) -> list[ScoreSums]:
+        batch = batch_of(inference.model, examples)
+        output = inference.options.run(inference.model, batch.target)
+        real = batch.target != batch.padding_id
+        scored = self.scored(real)
+        logits, targets = finite(output.logits[scored]).float(), batch.target[scored]
+        given = logits.argmax(-1)
+        nats = cross_entropy(logits, targets, reduction="none").double()
+        parts = torch.stack((nats, self.right(given, targets).double(), torch.ones_like(nats)), dim=1)
+        sums = nats.new_zeros(len(examples), 3).index_add_(0, scored.nonzero()[:, 0], parts)
+        made, answers = steps_of(output.decoder, real=real), torch.split(given, scored.sum(1).tolist())
+        return [
+            ScoreSums(
+                sums=self.sums(example, dict(zip(("nats", "right", "tokens"), of_row, strict=True))),
+                steps=steps_by_side(decoder=steps),
+                answer=tuple(answer.tolist()),
+            )
+            for example, of_row, steps, answer in zip(examples, sums.tolist(), made, answers, strict=True)
+        ]
+
+    def right(self, given: Tensor, targets: Tensor) -> Tensor:
+        """Which predicted tokens are right."""
+        return given == targets
+
+    def sums(self, example: Example, sums: dict[str, float]) -> dict[str, float]:
+        """What one example adds, given the sums over its tokens."""
+        del example
+        return sums
+
+    def scores(self, sums: ScoreSums) -> dict[str, float]:
+        nats = sums.ratio("nats", over="tokens")
+        scores = {"perplexity": exponential(nats), "accuracy": sums.ratio("right", over="tokens")}
+        if isinstance(self.codec, CharacterReader) and self.codec.by_character:
+            scores["bits_per_character"] = nats / math.log(2)
+        return scores
+
+    def example_score(self, sums: ScoreSums) -> float:
+        return sums.ratio("right", over="tokens")
+
+    def changed(self, before: Sequence[int], after: Sequence[int]) -> float:
+        return share_changed(before, after)
+
+    def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
+        target = target_ids(example)
+        return ScoreSums(sums=self.sums(example, baseline.token_sums(target)))
+
+
+class LastWord(Perplexity):
+    """Perplexity and accuracy over the last token of each example alone; unknown words are wrong.
+
+    known_perplexity: of those whose last token is not unknown; 1 where there is none.
+    """
+
+    shown = (PERPLEXITY, ACCURACY, Score("known_perplexity", "perplexity, known words", 2, "low"))
+    chosen_by_loss = False
+
+    def scored(self, real: Bool[Tensor, "batch target"]) -> Bool[Tensor, "batch target"]:
+        return real & (real.long().cumsum(1) == real.sum(1, keepdim=True))
+
+    def right(self, given: Tensor, targets: Tensor) -> Tensor:
+        return super().right(given, targets) & (targets != UNKNOWN)
+
+    def sums(self, example: Example, sums: dict[str, float]) -> dict[str, float]:
+        known = float(target_ids(example)[-1] != UNKNOWN)
+        return sums | {"known": known, "known_nats": known * sums["nats"]}
+
+    def scores(self, sums: ScoreSums) -> dict[str, float]:
+        known = exponential(sums.ratio("known_nats", over="known"))
+        return super().scores(sums) | {"known_perplexity": known}
+
+    def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
+        last = target_ids(example)[-1]
+        sums = baseline.token_sums((last,))
+        return ScoreSums(sums=self.sums(example, sums | {"right": sums["right"] * (last != UNKNOWN)}))
+
+
+def exponential(nats: float) -> float:
+    return math.exp(min(_LARGEST_EXPONENT, nats))

@@ -1,0 +1,211 @@
+"""Laws that hold for every metric, and a new metric as one file and one line of the registry."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from small_pictures import write_digits
+from small_task_models import Names, model_for
+from universal_transformer.data.example import Example
+from universal_transformer.decoding.options import DecodingOptions
+from universal_transformer.errors import UserError
+from universal_transformer.evaluation.calibration import Goal
+from universal_transformer.evaluation.depth_curves import calibrate
+from universal_transformer.evaluation.measure import Selection, evaluate
+from universal_transformer.evaluation.metrics import METRICS, Inference, metric_of, scores
+from universal_transformer.evaluation.report import Report
+from universal_transformer.evaluation.scores import total
+from universal_transformer.tasks import ControlData, ParsingData, PicturesData, StoriesData
+from universal_transformer.tasks.algorithmic import AlgorithmicData
+from universal_transformer.tasks.pairs import PairsData
+from universal_transformer.tasks.task import Task
+from universal_transformer.tasks.voice import VoiceCodec
+from universal_transformer.tasks.word_codecs import Vocabulary, WordCodec
+from universal_transformer.training.config import TrainingConfig
+from universal_transformer.training.task_metric import TaskMetric
+
+OPTIONS = DecodingOptions()
+
+
+def small_model(task):
+    """A model of two steps, whose answers are short where they are its own."""
+    short = {"generation.max_new_tokens": 6} if METRICS[task.metric].free_running else {}
+    return model_for(task, max_steps=2, **short)
+
+
+def stories(folder):
+    return StoriesData(train_stories=6, validation_stories=2, test_stories=2).load()
+
+
+def copying(folder):
+    return AlgorithmicData(train_examples=8, validation_examples=4, test_examples=4, test_lengths=(5,)).load()
+
+
+def pairs(folder):
+    path = folder / "train.tsv"
+    path.write_text("".join(f"a b {n} c\tc {n} b a\n" for n in range(40)))
+    return PairsData(train=str(path), vocabulary_size=300).load()
+
+
+def words(folder):
+    """Texts of a language model, each with another one."""
+    draw = np.random.default_rng(0)
+    texts = [tuple(draw.integers(4, 12, size=2 + n % 4).tolist()) for n in range(24)]
+    examples = [Example(source=other, target=text) for text, other in zip(texts, texts[1:] + texts[:1], strict=True)]
+    fields = {"architecture": "language_model", "inputs.kind": "tokens", "vocabulary.size": 12}
+    codec = WordCodec(Vocabulary(tuple("abcdefgh")))
+    return Task("words", codec, examples, examples[:6], {"test": examples[:6]}, "perplexity", fields)
+
+
+class Letters(Names):
+    """A codec that names the class of a position by a letter."""
+
+    def render(self, target):
+        return "abc"[target]
+
+
+def cells(folder):
+    examples = [Example(source=(4 + n % 3, 5, 6), target=(1 + n % 2, 2, 0)) for n in range(12)]
+    fields = {"architecture": "tagger", "inputs.kind": "tokens", "vocabulary.size": 12, "vocabulary.num_classes": 3}
+    return Task("cells", Letters(), examples, examples[:6], {"test": examples[:6]}, "positions", fields)
+
+
+def trees(folder):
+    task = ParsingData(train_sentences=20, test_sentences=10).load()
+    examples = next(iter(task.test.values()))
+    return dataclasses.replace(task, test={"test": examples[:4]})
+
+
+def pictures(folder):
+    return PicturesData(data_dir=str(write_digits(folder)), side=4, levels=4).load()
+
+
+def actions(folder):
+    return ControlData(history=3, train_episodes=2, validation_episodes=1, test_episodes=2).load()
+
+
+def frames(folder):
+    draw = np.random.default_rng(0)
+    examples = [Example((3, 4, 2), draw.normal(size=(4, 2)).astype(np.float32)) for _ in range(6)]
+    fields = {**VoiceCodec().model_fields, "outputs.features": 2, "outputs.stride": 2}
+    return Task("frames", VoiceCodec(), examples, examples, {"test": examples}, "frames", fields)
+
+
+TASKS = {
+    "error": stories, "accuracy": stories, "classes": stories, "positions": cells, "tags": cells, "sequence": copying,
+    "words": copying, "bleu": pairs, "rouge": pairs, "brackets": trees, "perplexity": words, "last_word": words,
+    "ranking": words, "intensities": pictures, "actions": actions, "frames": frames,
+}  # fmt: skip
+"""A task for each metric: a metric without one fails `test_every_metric_has_a_task`."""
+
+
+def test_every_metric_has_a_task():
+    assert TASKS.keys() == METRICS.keys()
+
+
+@pytest.fixture(params=list(METRICS))
+def scored(request, tmp_path):
+    """A task with the metric, a model of it, and the answers to its test."""
+    task = dataclasses.replace(TASKS[request.param](tmp_path), metric=request.param)
+    model, (examples,) = small_model(task), task.test.values()
+    with torch.inference_mode():
+        answers = metric_of(task).answers(Inference(model, OPTIONS), examples)
+    return task, model, answers
+
+
+def test_laws_of_a_metric(scored, tmp_path):
+    """The scores of a report are those of the summed answers, in any batches; all of them are known and saved."""
+    task, model, answers = scored
+    metric = metric_of(task)
+    baseline = metric.learn(task.train, model.config)
+    report = evaluate(model, task, options=OPTIONS, baseline=baseline, batch_tokens=40)
+    (whole,) = report.totals
+    found = metric.shown_scores(total(answers))
+    assert found.keys() <= whole.metrics.keys() <= {score.name for score in metric.shown} <= scores().keys()
+    for name, value in found.items():
+        assert whole.metrics[name] == pytest.approx(value, rel=1e-4), name
+        assert math.isfinite(value)
+    assert report.decisive in whole.metrics
+    assert whole.baseline.keys() <= whole.metrics.keys()
+    assert report.baseline == metric.describe(baseline) != ""
+    assert Report.from_dict(report.to_dict()) == report
+    assert all(scores()[name].title in "\n".join(report.lines()) for name in whole.metrics)
+    baseline.save(tmp_path / "baseline.json")
+    assert metric.statistics.load(tmp_path / "baseline.json", model.config) == baseline
+
+
+def test_laws_of_one_example(scored):
+    """Its score lies in [0, 1], it has not changed from itself, and its place among the others does not matter."""
+    task, model, answers = scored
+    metric, (examples,) = metric_of(task), task.test.values()
+    trivial = [metric.trivial(metric.learn(task.train, model.config), example) for example in examples]
+    for sums in (*answers, *trivial):
+        score = metric.example_score(sums)
+        assert 0 <= score <= 1
+        assert not metric.right_or_wrong or score in (0, 0.5, 1)
+        assert metric.changed(sums.answer, sums.answer) == 0
+    assert metric.scores(total(reversed(answers))) == pytest.approx(metric.scores(total(answers)))
+    assert all(sums.steps.get("encoder") or sums.steps.get("decoder") for sums in answers)
+
+
+def test_what_all_others_know_of_a_metric(scored):
+    """Validation and calibration ask the protocol; what does not fit is refused in one line."""
+    task, model, _ = scored
+    metric = metric_of(task)
+    chosen = TaskMetric.chosen(task, TrainingConfig(max_updates=1, select_by="metric", select_examples=2))
+    if chosen is not None:
+        assert not metric.chosen_by_loss
+        with torch.no_grad():
+            assert chosen.score(model, check=lambda: None).keys() == {metric.decisive}
+    goal = Goal(tolerance=0.9, confidence=0.2)
+    if metric.uncalibrated("drop"):
+        with pytest.raises(UserError, match="confidence"):
+            calibrate(model, task, Selection("test"), goal=goal, rule="max_steps")
+    else:
+        assert calibrate(model, task, Selection("test"), goal=goal, rule="max_steps").metric == task.metric
+    other = next(name for name, kind in METRICS.items() if kind.architecture != metric.architecture)
+    with pytest.raises(UserError, match=f"is scored by {other}, which needs architecture"):
+        evaluate(model, dataclasses.replace(task, metric=other))
+
+
+LENGTHS = '''
+from universal_transformer.evaluation.metrics import Score
+from universal_transformer.evaluation.metrics.written import WrittenText
+from universal_transformer.evaluation.scores import ScoreSums
+
+class Lengths(WrittenText):
+    """Share of answers that are as long as their target."""
+
+    shown = (Score("same_length", "same length", 3, "high"),)
+    decisive = "same_length"
+    right_or_wrong = True
+
+    def of_text(self, text, example):
+        return ScoreSums(sums={"same": float(len(text) == len(self.reference(example)))})
+
+    def scores(self, sums):
+        return {"same_length": sums.mean("same")}
+
+    def example_score(self, sums):
+        return sums.sums["same"]
+'''
+
+
+def test_a_new_metric_is_one_file_and_one_line(tmp_path, monkeypatch):
+    (tmp_path / "member_lengths.py").write_text(LENGTHS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(METRICS, "lengths", __import__("member_lengths").Lengths)
+    task = dataclasses.replace(copying(tmp_path), metric="lengths")
+    model, metric = small_model(task), metric_of(task)
+    report = evaluate(model, task, baseline=metric.learn(task.train, model.config))
+    assert "same length" in "\n".join(report.lines())
+    assert Report.from_dict(report.to_dict()) == report
+    assert report.baseline.startswith("always '")
+    goal = Goal(tolerance=0.9, confidence=0.2)
+    assert "turn from right to wrong" in calibrate(model, task, Selection("test"), goal=goal, rule="max_steps").promise
+    chosen = TaskMetric.chosen(task, TrainingConfig(max_updates=1, select_by="metric"))
+    with torch.no_grad():
+        assert chosen.score(model, check=lambda: None).keys() == {"same_length"}
