@@ -6,7 +6,7 @@ folder, ``RUNS/TABLE/ROW/seed-N-DIGEST``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,9 +17,6 @@ from paper.runs import PlannedRun, Runner, Stop, Unfinished, pending
 from universal_transformer.errors import UserError
 from universal_transformer.files import show_path, write_text
 from universal_transformer.training.provenance import code_in_use
-
-Scheduler = Callable[[Sequence[PlannedRun], Runner], Iterator[tuple[PlannedRun, Result | UserError]]]
-"""Makes runs one after the other or in parallel, and yields each with its result or its error."""
 
 
 @dataclass
@@ -38,62 +35,57 @@ def write_table(table: ResultTable, file: ResultsFile) -> Path:
     """Write the table's Markdown next to its results; return its path."""
     path = file.path.with_suffix(".md")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with file.held() as results:  # until the page is written: another campaign may end at the same time
-        write_text(path, render(table, results))
+    write_text(path, render(table, file.read()))
     return path
 
 
-def one_by_one(todo: Sequence[PlannedRun], runner: Runner) -> Iterator[tuple[PlannedRun, Result | UserError]]:
-    """Make runs one after the other, as long as there is time.
-
-    After a run that fails, the next one is made. If the data of the first run cannot be read, that is a UserError:
-    the other runs would probably fail too.
-    """
-    least = runner.shortest
-    for number, run in enumerate(todo, start=1):
-        if runner.rest < least:
-            raise Unfinished("budget")
-        try:
-            task = run.config.data.load()
-        except UserError as error:
-            if number == 1:
-                raise
-            yield run, error
-            continue
-        runner.say(f"[{number}/{len(todo)}] {run.name}: {run.limit}, in {show_path(runner.folder(run))}")
-        try:
-            result = runner.make(run, task=task)
-        except UserError as error:
-            yield run, error
-        else:
-            yield run, result
-
-
 def reproduce(
-    planned: Sequence[PlannedRun], runner: Runner, *, file: ResultsFile, scheduler: Scheduler
+    planned: Sequence[PlannedRun], runner: Runner, *, file: ResultsFile, share: tuple[int, int] = (0, 1)
 ) -> ReproductionOutcome:
-    """Make every run of `planned` that is not recorded, and record it; the table is written after each run."""
-    table, say = runner.table, runner.say
-    todo = pending(planned, file.read())
-    say(f"{len(planned) - len(todo)} of {len(planned)} runs are recorded in {show_path(file.path)}")
+    """Make every run of `planned` that is not recorded, and record it; the table is written after each run.
+
+    Of K processes, each makes its `share`: the runs of places i, i + K, i + 2K …. After a run that fails, the next one
+    is made. If the data of the first run cannot be read, that is a UserError: the others would probably fail too.
+    """
+    say = runner.say
+    todo = list(enumerate(pending(planned, file.read()), start=1))
+    total, todo = len(todo), todo[share[0] :: share[1]]
+    if share[0] == 0:
+        say(f"{len(planned) - total} of {len(planned)} runs are recorded in {show_path(file.path)}")
     outcome = ReproductionOutcome(left=len(todo))
     code_in_use()  # before the runs: a later commit is not the code that they run
+    least = runner.shortest
     try:
-        for run, found in scheduler(todo, runner):
-            if isinstance(found, UserError):
-                outcome.failed.append(f"{run.name}: {found}")
+        for number, run in todo:
+            if runner.rest < least:
+                raise Unfinished("budget")
+            try:
+                task = run.config.data.load()
+            except UserError as error:
+                if number == 1:
+                    raise
+                outcome.failed.append(f"{run.name}: {error}")
+                continue
+            say(f"[{number}/{total}] {run.name}: {run.limit}, in {show_path(runner.folder(run))}")
+            try:
+                result = runner.make(run, task=task)
+            except UserError as error:
+                outcome.failed.append(f"{run.name}: {error}")
                 say(f"{run.name}: not finished")
                 continue
-            if not file.append(found):
-                say(f"{run.name}: another process has recorded it already")
+            _record(result, run, runner, file=file)
             outcome.left -= 1
-            say(
-                f"{run.name}: {summarise(found, headline=table.headline)} (validation {validation_score(found)}), "
-                f"{found.mean_steps:.2f} steps a position, {found.updates:,} updates in "
-                f"{found.seconds / 60:.1f} minutes"
-            )
-            write_table(table, file)
     except Unfinished as unfinished:
         file.path.parent.mkdir(parents=True, exist_ok=True)
         outcome.stopped = unfinished.reason
     return outcome
+
+
+def _record(result: Result, run: PlannedRun, runner: Runner, *, file: ResultsFile) -> None:
+    if not file.append(result):
+        runner.say(f"{run.name}: another process has recorded it already")
+    runner.say(
+        f"{run.name}: {summarise(result, headline=runner.table.headline)} (validation {validation_score(result)}), "
+        f"{result.mean_steps:.2f} steps a position, {result.updates:,} updates in {result.seconds / 60:.1f} minutes"
+    )
+    write_table(runner.table, file)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 import time
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from universal_transformer.cli.arguments import (
 from universal_transformer.errors import UserError
 
 if TYPE_CHECKING:
-    from paper.campaign import Scheduler
+    from paper.campaign import ReproductionOutcome
     from paper.definition import ResultTable
     from paper.results import ResultsFile
     from paper.runs import PlannedRun
@@ -37,6 +37,7 @@ def run(arguments: list[str]) -> int:
     started = time.monotonic()
     options = parser().parse(arguments)
     from paper.campaign import reproduce, write_table
+    from paper.processes import end_with_parent, in_processes
     from paper.results import ResultsFile
     from paper.runs import Runner, pending, plan
     from paper.tables import choose_rows, find_table
@@ -47,6 +48,8 @@ def run(arguments: list[str]) -> int:
     planned = plan(table, rows, seeds=options.seeds, minutes=options.minutes, updates=options.updates)
     say = note if options.dry_run or options.render else _say
     file = ResultsFile(Path(options.results, f"{table.name}.jsonl"), table=table.name, say=say)
+    if options.share is not None:
+        end_with_parent()
     if options.dry_run:
         _show_plan(planned, pending(planned, file.read()))
         return 0
@@ -58,7 +61,16 @@ def run(arguments: list[str]) -> int:
     until = math.inf if options.budget is None else started + options.budget
     runner = Runner(table=table, runs=Path(options.runs), say=_say, quiet=options.quiet, until=until)
     with data_dir(options.data_dir):
-        outcome = reproduce(planned, runner, file=file, scheduler=_scheduler(options))
+        if options.share is not None:
+            return _share(reproduce(planned, runner, file=file, share=(options.share, options.processes)))
+        if options.processes > 1:
+            todo = pending(planned, file.read())
+            if todo:
+                todo[0].config.data.load()  # missing data are reported here, once
+            outcome = in_processes(arguments, count=min(options.processes, len(todo)))
+            outcome.left = len(pending(planned, file.read()))
+        else:
+            outcome = reproduce(planned, runner, file=file)
     if file.path.parent.is_dir():
         where = f"the runs are in {file.path}" if file.path.is_file() else "no run is recorded yet"
         print(f"written to {write_table(table, file)}; {where}")
@@ -73,15 +85,13 @@ def run(arguments: list[str]) -> int:
     return FAILED if outcome.failed else 0
 
 
-def _scheduler(options: argparse.Namespace) -> Scheduler:
-    """Return how runs are made: one after the other, or in processes."""
-    if options.processes > 1:
-        from paper.workers import in_processes
-
-        return partial(in_processes, count=options.processes)
-    from paper.campaign import one_by_one
-
-    return one_by_one
+def _share(outcome: ReproductionOutcome) -> int:
+    """Return the exit code of a process that made its share of the runs."""
+    for text in outcome.failed:
+        note(f"ut: {' '.join(text.split())}")
+    if outcome.stopped is not None:
+        return INTERRUPTED if outcome.stopped == "interrupted" else os.EX_TEMPFAIL
+    return FAILED if outcome.failed else 0
 
 
 def parser() -> Parser:
@@ -114,6 +124,7 @@ def parser() -> Parser:
     add("--budget", type=duration, metavar="TIME", help=text)
     text = "make up to K runs at a time, each in a process of its own (default: 1)"
     add("--processes", type=whole(1), default=1, metavar="K", help=text)
+    add("--share", type=whole(0), help=argparse.SUPPRESS)  # the place of one of K processes
     add("--results", metavar="FOLDER", default="results/paper", help="where results are kept")
     add("--runs", metavar="FOLDER", default="runs", help="where run folders are kept")
     add("--data-dir", metavar="FOLDER", default="", help=DATA_DIR)

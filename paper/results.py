@@ -1,7 +1,6 @@
-"""``results/paper/TABLE.jsonl``: one JSON object a line for every finished run, appended whole or not at all.
+"""``results/paper/TABLE.jsonl``: one JSON object a line for every finished run.
 
-A killed process can leave an incomplete last line: it is moved to ``TABLE.jsonl.damaged``, and its run is repeated.
-Any other line that this version would not write is refused by name: no figure is made from it.
+A killed process can leave an incomplete last line, which does not count: its run is repeated.
 """
 
 from __future__ import annotations
@@ -10,17 +9,16 @@ import dataclasses
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from universal_transformer.errors import UserError
-from universal_transformer.files import parse_json, show, show_path
+from universal_transformer.files import parse_json, show_path
 from universal_transformer.models.components import ENCODERS
 from universal_transformer.pretrained_models.card import Figures as Figures
-from universal_transformer.training.config import RunConfig, digest
+from universal_transformer.training.config import digest
 from universal_transformer.typed import typed
 
 FORMAT = 1
@@ -100,172 +98,53 @@ class Result:
         return (error, cross_entropy) if self.classes else (cross_entropy, error)
 
 
-ANOTHER = "move the file away to begin another"
-
-
 class ResultsFile:
-    """The lines of one table; every access holds the file's lock, so that several processes may append."""
+    """The lines of one table. Several processes of one machine may append."""
 
     def __init__(self, path: Path, *, table: str, say: Say) -> None:
         self.path, self.table, self._say = path, table, say
-        folder = path.parent
-        if folder.exists() and not folder.is_dir():
-            raise UserError(f"{show_path(folder)}: a file; expected the folder that results are kept in")
 
     def check_folder(self) -> None:
         """UserError, before the work whose results it is to hold, if nothing can be written in the folder."""
         there = next(folder for folder in self.path.absolute().parents if folder.exists())
-        if not os.access(there, os.W_OK):
+        if not there.is_dir() or not os.access(there, os.W_OK):
             raise UserError(f"{show_path(there)}: cannot be written to; results are kept in {show_path(self.path)}")
 
-    @property
-    def damaged(self) -> Path:
-        """The file of incomplete lines."""
-        return self.path.with_name(f"{self.path.name}.damaged")
-
     def read(self) -> list[Result]:
-        """Return all results; an incomplete last line is first moved to the file of damaged lines."""
-        with self.held() as results:
-            return results
-
-    @contextmanager
-    def held(self) -> Iterator[list[Result]]:
-        """`read`, for as long as no other process adds a result."""
-        if not self.path.exists():
-            yield []
-            return
-        with self._locked() as file:
-            yield self._read(file)
+        """Return all results."""
+        whole, rest = self._parts(self.path.read_bytes() if self.path.is_file() else b"")
+        if rest:
+            self._say(f"{show_path(self.path)}: its last line is half-written: that run counts as not done")
+        return self._results(whole)
 
     def append(self, result: Result) -> bool:
         """Add a line and wait until the disk has it; False if another process has added that run meanwhile."""
         line = json.dumps(dataclasses.asdict(result), ensure_ascii=False, allow_nan=False) + "\n"
-        check(json.loads(line), where="a new result", table=self.table)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._locked() as file:
-            if result.key in {found.key for found in self._read(file)}:
+        with self.path.open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            whole, _ = self._parts(file.read())
+            if result.key in {recorded.key for recorded in self._results(whole)}:
                 return False
-            self._write(file, line.encode())
+            file.truncate(len(whole))
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
         return True
 
-    @contextmanager
-    def _locked(self) -> Iterator[int]:
-        try:
-            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        except OSError as error:
-            raise UserError(f"{show_path(self.path)}: {error.strerror}") from error
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield file
-        finally:
-            os.close(file)
+    @staticmethod
+    def _parts(content: bytes) -> tuple[bytes, bytes]:
+        """Return the whole lines, and what a killed process left of the last one."""
+        end = content.rfind(b"\n") + 1
+        return content[:end], content[end:]
 
-    def _read(self, file: int) -> list[Result]:
-        raw = os.pread(file, os.fstat(file).st_size, 0)
-        lines = raw.removesuffix(b"\n").split(b"\n") if raw else []
+    def _results(self, lines: bytes) -> list[Result]:
         found: list[Result] = []
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(lines.splitlines(), start=1):
             where = f"{show_path(self.path)}:{number}"
-            fields = _object(line)
-            if fields is None:
-                if number < len(lines):
-                    raise UserError(
-                        f"{where}: not a result (found {show(line.decode(errors='replace'))}); "
-                        "only a last line can be left half-written: repair or remove this one by hand"
-                    )
-                self._set_aside(file, raw, start=len(raw) - len(line) - raw.endswith(b"\n"), where=where)
-            else:
-                found.append(check(fields, where=where, table=self.table))
-        if found and len(found) == len(lines) and not raw.endswith(b"\n"):
-            self._write(file, b"\n")  # a whole line but for its end
-        _refuse_doubles(found, name=show_path(self.path))
+            result: Result = typed(parse_json(line.decode("utf-8", errors="replace"), where=where), Result, where=where)
+            if result.table != self.table:
+                raise UserError(f"{where}: a result of {result.table}; expected {self.table}")
+            found.append(result)
         return found
-
-    def _set_aside(self, file: int, raw: bytes, *, start: int, where: str) -> None:
-        with self.damaged.open("ab") as kept:
-            kept.write(raw[start:].removesuffix(b"\n") + b"\n")
-            kept.flush()
-            os.fsync(kept.fileno())
-        os.ftruncate(file, start)
-        os.fsync(file)
-        self._say(
-            f"{where}: half-written or damaged, not trusted; moved to {show_path(self.damaged)}, "
-            "and its run counts as not done"
-        )
-
-    def _write(self, file: int, data: bytes) -> None:
-        """Append `data`, or leave the file unchanged."""
-        size = os.fstat(file).st_size
-        try:
-            if os.write(file, data) != len(data):
-                raise OSError(0, "could not be written whole (is the disk full?)")
-            os.fsync(file)
-        except OSError as error:
-            os.ftruncate(file, size)
-            raise UserError(f"{show_path(self.path)}: {error.strerror}") from error
-
-
-def check(fields: dict[str, Any], *, where: str, table: str) -> Result:
-    """Return the result with these fields; names, types and the digest of its settings must be exact."""
-    if fields.get("format", FORMAT) != FORMAT:
-        raise UserError(f"{where}: format: found {show(fields['format'])}; this version reads {FORMAT}")
-    try:
-        result: Result = typed(fields, Result, where=where)
-    except UserError as error:
-        raise UserError(f"{error}; this version does not read such a line: {ANOTHER}") from error
-    if result.table != table:
-        raise UserError(f"{where}: table: found {show(result.table)}; expected {table}")
-    if digest(result.settings) != result.config:
-        raise UserError(
-            f"{where}: config: found {show(result.config)}, but its settings have the digest "
-            f"{digest(result.settings)}: the line was changed"
-        )
-    _check_parts(result, where=where)
-    try:
-        config = RunConfig.from_dict(result.settings, name=f"{where}: settings")
-    except UserError as error:  # a task or a field that this version does not have
-        raise UserError(f"{error}; this version does not read such a line: {ANOTHER}") from error
-    if config.training.seed != result.seed:
-        raise UserError(f"{where}: seed: found {result.seed}, which is not the one in its settings")
-    return result
-
-
-def _check_parts(result: Result, *, where: str) -> None:
-    """Refuse a line that lacks parts that its figures need."""
-
-    def need(value: Any, name: str, *keys: str) -> None:
-        if not isinstance(value, dict):
-            raise UserError(f"{where}: {name}: found {show(value)}; expected an object")
-        if missing := set(keys) - value.keys():
-            raise UserError(f"{where}: {name}: {', '.join(sorted(missing))} missing")
-
-    need(result.validation, "validation", "error", "cross_entropy")
-    need(result.hardware, "hardware", "cpu", "threads")
-    need(result.versions, "versions", "torch")
-    if not result.figures:
-        raise UserError(f"{where}: figures: there are none in it")
-    for group, scores in result.figures.items():
-        need(scores, f"figures.{group}", "count")
-        if scores["count"] < 1:
-            found = f"{scores['count']:g}"
-            raise UserError(f"{where}: figures.{group}: count: found {found}; expected at least 1")
-
-
-def _object(line: bytes) -> dict[str, Any] | None:
-    """Return the JSON object in `line`; None if there is none."""
-    try:
-        fields = parse_json(line.decode("utf-8"), where="")
-    except (UserError, UnicodeDecodeError):
-        return None
-    return fields if isinstance(fields, dict) else None
-
-
-def _refuse_doubles(found: Sequence[Result], *, name: str) -> None:
-    seen: dict[Key, int] = {}
-    for number, result in enumerate(found, start=1):
-        first = seen.setdefault(result.key, number)
-        if first != number:
-            raise UserError(
-                f"{name}:{number}: the run of line {first} again ({result.row}, seed {result.seed}, "
-                f"config {result.config}): remove one of the two lines"
-            )
