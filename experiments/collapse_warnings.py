@@ -21,8 +21,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, get_args
+
+from study import PROJECT
 
 from paper.results import Result, ResultsFile
 from paper.tables import TABLES
@@ -31,7 +32,7 @@ from universal_transformer.evaluation.report import Side, StepCounts
 from universal_transformer.files import write_text
 from universal_transformer.kinds import config_from_dict
 
-RESULTS = Path(__file__).parents[1] / "results"
+RESULTS = PROJECT / "results"
 ALIKE, BETTER = 0.95, 0.02
 WARNING = re.compile(r"(encoder|decoder) positions .* \(steps ([\d.]+) ± ([\d.]+) of")
 

@@ -19,8 +19,9 @@ import math
 import re
 import statistics
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from study import PROJECT
 
 from paper.depth_study import curves
 from paper.results import ResultsFile
@@ -34,7 +35,6 @@ from universal_transformer.tasks.sudoku import GIVENS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PROJECT = Path(__file__).parents[1]
 RESULTS = PROJECT / "results"
 IMAGES = PROJECT / "docs" / "images"
 STYLES = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), ("#CC79A7", "v"), (MUTED, "D"))

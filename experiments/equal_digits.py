@@ -9,12 +9,12 @@ ever share more than three digits in a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from random import Random
+
+from study import STUDIES, write_page
 
 from universal_transformer import load
 
-RESULTS = Path(__file__).parents[1] / "results" / "studies" / "equal_digits.md"
 COUNT = 100
 DIGITS = (4, 6, 8, 10, 19, 50, 200, 499)
 """Digits of each number; 499 make a source of 999 symbols."""
@@ -83,4 +83,4 @@ def page() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    RESULTS.write_text("".join(f"{line}\n" for line in page()), encoding="utf-8")
+    write_page(STUDIES / "equal_digits.md", page())

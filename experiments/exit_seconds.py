@@ -11,21 +11,18 @@ machine. bAbI needs UT_DATA.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from study import Study, arguments, train_run, ut
+
 from universal_transformer.pretrained_models import find
 from universal_transformer.training.provenance import code_in_use, show_commit
 
-RESULTS = Path(__file__).parents[1] / "results" / "studies" / "exit_seconds.jsonl"
-UT = Path(sys.executable).with_name("ut")
 FIXED = "--model.halting.side none --training.halting-delay 0 --training.step-loss mean"
 
 
@@ -57,24 +54,13 @@ MODELS = {
 MEASUREMENTS = 2
 
 
-def ut(*arguments: str) -> str:
-    """Run a command on one thread and return what it prints; end with its error if it fails."""
-    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
-    run = subprocess.run([str(UT), *arguments], check=False, capture_output=True, text=True, env=one_thread)
-    if run.returncode:
-        sys.exit(f"ut {' '.join(arguments)}: {run.stderr.strip()[-500:]}")
-    return run.stdout
-
-
 def prepared(name: str, *, folder: Path) -> Path:
     """Return the run of a model; train it, or copy it from the package, if FOLDER does not have it."""
     model, run = MODELS[name], folder / name.replace(" ", "").replace("×", "x").lower()
     if model.package:
         shutil.copytree(find(model.package), run, dirs_exist_ok=True)
-    elif (run / "checkpoints").exists():
-        ut("train", "--resume", str(run), "--quiet")
     else:
-        ut("train", *shlex.split(model.train), "--run", str(run), "--quiet")
+        train_run(run, *shlex.split(model.train), "--quiet")
     return run
 
 
@@ -101,11 +87,7 @@ def measure(name: str, *, number: int, run: Path) -> dict[str, Any]:
     }
 
 
-def recorded() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()] if RESULTS.exists() else []
-
-
-def table(lines: list[dict[str, Any]]) -> Iterator[str]:
+def page(lines: list[dict[str, Any]]) -> Iterator[str]:
     """All measurements as Markdown; two figures in a cell are two measurements."""
     yield "# Time that an exit by confidence saves\n"
     yield "`python experiments/exit_seconds.py FOLDER`: milliseconds for an example, on one thread of a CPU without"
@@ -132,20 +114,12 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def main(folder: Path) -> None:
-    done = {(line["model"], line["measurement"]) for line in recorded()}
-    runs = {name: prepared(name, folder=folder) for name in MODELS}  # all trainings are before the first measurement
-    for number in range(MEASUREMENTS):
-        for name, run in runs.items():
-            if (name, number) not in done:
-                line = measure(name, number=number, run=run)
-                with RESULTS.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
-                text = "".join(f"{row}\n" for row in table(recorded()))
-                RESULTS.with_suffix(".md").write_text(text, encoding="utf-8")
+STUDY = Study(__file__, key=("measurement", "model"), page=page)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        sys.exit(__doc__)
-    main(Path(sys.argv[1]))
+    (folder,) = arguments(__doc__, most=1)
+    # all trainings are before the first measurement
+    runs = {name: prepared(name, folder=Path(folder)) for name in MODELS}
+    for number, name in STUDY.missing((number, name) for number in range(MEASUREMENTS) for name in MODELS):
+        STUDY.add(measure(name, number=number, run=runs[name]))

@@ -9,24 +9,24 @@ of warnings and errors is written to results/studies/fake_collapse.md.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 
+from study import STUDIES, arguments, write_page
+
 from universal_transformer.evaluation.collapse import FAKE, NEGLIGIBLE, fake
 from universal_transformer.manifest import MODEL
 from universal_transformer.registry import build, load_pretrained
 from universal_transformer.runs.folder import CONFIG
 from universal_transformer.training.config import RunConfig
-from universal_transformer.training.interruption import never
+from universal_transformer.training.processes import never
 from universal_transformer.training.selection import copy_weights, load_weights
 from universal_transformer.training.validation import Validation
 from universal_transformer.typed import replaced
 
-RESULTS = Path(__file__).parents[1] / "results" / "studies" / "fake_collapse.md"
 QUANTILES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99)
 WORSE = 0.001
 """An exit is worse if its share of wrong answers is above that at all steps by more than this."""
@@ -69,10 +69,8 @@ def main(runs: list[Path]) -> None:
         "| run | quantile | steps | loss at the exit | expected loss | error, % | warning | verdict |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    RESULTS.write_text("".join(f"{line}\n" for line in [*head, *lines]), encoding="utf-8")
+    write_page(STUDIES / "fake_collapse.md", [*head, *lines])
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    main([Path(name) for name in sys.argv[1:]])
+    main([Path(name) for name in arguments(__doc__)])

@@ -38,20 +38,17 @@ from __future__ import annotations
 import json
 import shlex
 import statistics
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from study import PROJECT, Study, arguments, train_run, ut
+
 from universal_transformer.explore.canvas import INK, MUTED, canvas, clean
 from universal_transformer.runs.folder import METRICS
 from universal_transformer.runs.journal import read_metrics
 
-PROJECT = Path(__file__).parents[1]
-UT = Path(sys.executable).with_name("ut")
-RESULTS = PROJECT / "results" / "studies" / "halting_rules.jsonl"
 IMAGES = PROJECT / "docs" / "images"
 
 SHAPE = (
@@ -167,13 +164,6 @@ TOLERANCE = 0.01
 """Share of right answers that the setting in the table may lose."""
 
 
-def ut(*arguments: str, accepted: tuple[int, ...] = (0,)) -> None:
-    """Run a command; end with its error if its exit status is not accepted."""
-    run = subprocess.run([str(UT), *arguments], check=False, capture_output=True, text=True)
-    if run.returncode not in accepted:
-        sys.exit(f"ut {' '.join(arguments)}: {run.stderr.strip()[-500:]}")
-
-
 def measure(task: str, rule: str, *, seed: int, folder: Path) -> dict[str, Any]:
     """Train, or continue, and calibrate; return the line of results."""
     compared = TASKS[task]
@@ -182,22 +172,18 @@ def measure(task: str, rule: str, *, seed: int, folder: Path) -> dict[str, Any]:
     if compared.tuned and rule != "fixed":
         recipe = [*shlex.split(compared.tuned), "--from", str(folder.with_name(f"{task}-fixed-{seed}"))]
     side = ["--model.halting.side", compared.ponder] if rule == "ponder" and compared.ponder != "both" else []
-    command = ["train", *recipe, *RULES[rule], *side, *cap, "--training.seed", str(seed)]
-    place = str(folder)
-    if (folder / "checkpoints").exists():
-        ut("train", "--resume", place, "--quiet")
-    else:
-        ut(*command, "--run", place, "--quiet")
+    options = [*recipe, *RULES[rule], *side, *cap, "--training.seed", str(seed)]
+    train_run(folder, *options, "--quiet")
     calibration = folder / "calibration.json"
     if not calibration.exists():  # 1: no setting is within the tolerance; the curves are there
-        ut("calibrate", place, *shlex.split(compared.calibration), "--json", accepted=(0, 1))
+        ut("calibrate", str(folder), *shlex.split(compared.calibration), "--json", accepted=(0, 1))
     found = json.loads(calibration.read_text())
     begun = next(line for line in read_metrics(folder / METRICS) if line["event"] == "start")
     return {
         "task": task,
         "rule": rule,
         "seed": seed,
-        "command": " ".join(["ut", *command]),
+        "command": " ".join(["ut", "train", *options]),
         "config": begun["config"],
         "commit": begun["commit"],
         "split": found["split"],
@@ -211,14 +197,6 @@ def measure(task: str, rule: str, *, seed: int, folder: Path) -> dict[str, Any]:
             for curve in found["curves"]
         },
     }
-
-
-def recorded() -> list[dict[str, Any]]:
-    """All lines, with the curves of `EXITS`: older lines also have an exit that was removed."""
-    lines = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-    return [
-        {**line, "curves": {name: line["curves"][name] for name in EXITS if name in line["curves"]}} for line in lines
-    ]
 
 
 def cheapest(line: dict[str, Any], *, exits: Iterable[str] = EXITS) -> tuple[float, str]:
@@ -237,7 +215,7 @@ def spread(values: list[float], *, form: str) -> str:
     return mean if len(values) == 1 else f"{mean} ± {format(statistics.stdev(values), form)}"
 
 
-def table(lines: list[dict[str, Any]]) -> Iterator[str]:
+def page(lines: list[dict[str, Any]]) -> Iterator[str]:
     """All runs as Markdown, the mean and the standard deviation over seeds."""
     yield "# Error and mean steps of each rule\n"
     yield "Made by `python experiments/halting_rules.py FOLDER [TASK ...]`, which says how each row is trained. Exits"
@@ -316,26 +294,21 @@ def picture(task: str, lines: list[dict[str, Any]]) -> None:
     figure.savefig(IMAGES / f"depth_{task}.png", dpi=130)
 
 
-def main(folder: Path, tasks: list[str]) -> None:
-    report()
-    planned = [(seed, task, rule) for task in tasks for rule in RULES for seed in TASKS[task].seeds]
-    planned = [run for run in planned if run[2] not in TASKS[run[1]].left_out]
-    for seed, task, rule in sorted(planned, key=lambda run: run[0]):
-        if all((line["task"], line["rule"], line["seed"]) != (task, rule, seed) for line in recorded()):
-            line = measure(task, rule, seed=seed, folder=folder / f"{task}-{rule.replace(' ', '-')}-{seed}")
-            with RESULTS.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-            report()
-
-
 def report() -> None:
-    lines = recorded()
-    RESULTS.with_suffix(".md").write_text("".join(f"{row}\n" for row in table(lines)), encoding="utf-8")
-    for task in {line["task"] for line in lines}:
-        picture(task, lines)
+    """Make the page and the pictures from the recorded lines."""
+    STUDY.render()
+    for task in {line["task"] for line in STUDY.lines()}:
+        picture(task, STUDY.lines())
+
+
+STUDY = Study(__file__, key=("seed", "task", "rule"), page=page)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2 or sys.argv[1].startswith("-") or not set(sys.argv[2:]) <= set(TASKS):
-        sys.exit(__doc__)
-    main(Path(sys.argv[1]), sys.argv[2:] or list(TASKS))
+    folder, *tasks = arguments(__doc__, known=TASKS)
+    report()
+    cases = [(seed, task, rule) for task in tasks or TASKS for rule in RULES for seed in TASKS[task].seeds]
+    cases = [case for case in cases if case[2] not in TASKS[case[1]].left_out]
+    for seed, task, rule in STUDY.missing(sorted(cases, key=lambda case: case[0])):
+        STUDY.add(measure(task, rule, seed=seed, folder=Path(folder) / f"{task}-{rule.replace(' ', '-')}-{seed}"))
+        report()

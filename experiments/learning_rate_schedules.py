@@ -9,22 +9,20 @@ that was stopped is continued, and a line that exists is kept.
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from study import Study, arguments, trained
+
 from universal_transformer.evaluation.measure import Selection, evaluate
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import load_pretrained
-from universal_transformer.runs.trainer import train
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.provenance import code_in_use
 from universal_transformer.typed import replaced
 
-RESULTS = Path(__file__).parents[1] / "results" / "studies" / "learning_rate_schedules"
 SEEDS = (0, 1)
 COSINE, CONSTANT = {"training.schedule": "cosine"}, {"training.schedule": "constant"}
 MEAN = {"training.ema_decay": 0.999}
@@ -80,11 +78,6 @@ def configuration(task: str, variant: str, *, seed: int) -> RunConfig:
     return replaced(replaced(RECIPES[recipe](), {**common, **data}), variants[variant])
 
 
-def recorded() -> list[dict[str, Any]]:
-    path = RESULTS.with_suffix(".jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def page(lines: list[dict[str, Any]]) -> Iterator[str]:
     yield "# Schedules and averages of weights\n"
     yield "`python experiments/learning_rate_schedules.py FOLDER`: answers that are wrong, in per cent,"
@@ -109,9 +102,7 @@ def measure(task: str, variant: str, *, seed: int, folder: Path) -> dict[str, An
     name = f"{comparison.recipe}-{comparison.updates}-{list(comparison.variants).index(variant)}-{seed}"
     config, run = configuration(task, variant, seed=seed), folder / name
     loaded = config.data.load()
-    result = train(config, run, task=loaded, resume=run.exists())
-    if result.stopped == "interrupted":
-        raise SystemExit(130)
+    result = trained(config, run, task=loaded)
     (total,) = evaluate(load_pretrained(run / "model"), loaded, Selection(split=comparison.test)).totals
     return {
         "task": task,
@@ -126,19 +117,11 @@ def measure(task: str, variant: str, *, seed: int, folder: Path) -> dict[str, An
     }
 
 
-def main(folder: Path, tasks: Sequence[str]) -> None:
-    for task in tasks or TASKS:
-        for seed in SEEDS:
-            for variant in TASKS[task].variants:
-                if (task, variant, seed) in {(line["task"], line["variant"], line["seed"]) for line in recorded()}:
-                    continue
-                line = measure(task, variant, seed=seed, folder=folder)
-                with RESULTS.with_suffix(".jsonl").open("a") as file:
-                    file.write(json.dumps(line) + "\n")
-                RESULTS.with_suffix(".md").write_text("\n".join(page(recorded())) + "\n", encoding="utf-8")
+STUDY = Study(__file__, key=("task", "seed", "variant"), page=page)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2 or sys.argv[1].startswith("-") or set(sys.argv[2:]) - set(TASKS):
-        sys.exit(f"{__doc__}\nTasks: {', '.join(TASKS)}")
-    main(Path(sys.argv[1]), sys.argv[2:])
+    folder, *tasks = arguments(__doc__, known=TASKS)
+    cases = ((task, seed, variant) for task in tasks or TASKS for seed in SEEDS for variant in TASKS[task].variants)
+    for task, seed, variant in STUDY.missing(cases):
+        STUDY.add(measure(task, variant, seed=seed, folder=Path(folder)))

@@ -35,9 +35,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from study import Study, arguments
+
 MINUTES = 5
-PROJECT = Path(__file__).parents[1]
-RESULTS = PROJECT / "results" / "studies" / "own_file_defaults.jsonl"
 DATA = Path(os.environ.get("UT_DATA", "data"))
 
 COSINE = ["--training.schedule", "cosine"]
@@ -268,8 +268,8 @@ def ut(*arguments: str) -> None:
     subprocess.run([sys.executable, "-c", UT, *arguments], check=True)
 
 
-def measure(folder: Path, *, data: str, recipe: str, variant: str, options: list[str]) -> None:
-    """Train and evaluate one variant on one data set, and add its line to the results."""
+def measure(folder: Path, *, data: str, recipe: str, variant: str, options: list[str]) -> dict[str, Any]:
+    """Train and evaluate one variant on one data set; return its line."""
     run = folder / "runs" / f"{data}-{re.sub('[^a-z0-9]+', '-', variant)}"
     choices = VARIANTS[recipe][variant]
     begin = ["--resume", str(run)]
@@ -281,7 +281,7 @@ def measure(folder: Path, *, data: str, recipe: str, variant: str, options: list
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     end = json.loads((run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     settings = json.loads((run / "config.json").read_text(encoding="utf-8"))
-    line = {
+    return {
         "recipe": recipe,
         "data": data,
         "variant": variant,
@@ -291,8 +291,6 @@ def measure(folder: Path, *, data: str, recipe: str, variant: str, options: list
         "settings": {"model": settings["model"], "training": settings["training"]},
         "report": report,
     }
-    with RESULTS.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
 
 
 INTRODUCTION = """\
@@ -306,7 +304,7 @@ of processor time; the runs on `agreement` were made first, with minutes of a sh
 """
 
 
-def table(lines: Iterable[dict[str, Any]]) -> Iterator[str]:
+def page(lines: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines of results/studies/own_file_defaults.md."""
     yield from INTRODUCTION.format(minutes=MINUTES).split("\n")
     yield "| recipe | data | variant | score | baseline | encoder, decoder steps |"
@@ -327,19 +325,15 @@ def mean(counts: list[int]) -> str:
     return f"{sum(steps * count for steps, count in enumerate(counts, 1)) / sum(counts):.2f}"
 
 
-def main() -> None:
-    folder, *names = sys.argv[1:]
-    made = Path(folder).resolve()
-    made.mkdir(parents=True, exist_ok=True)
-    chosen = [(data, variant) for data in names or DATA_SETS for variant in VARIANTS[DATA_SETS[data][0]]]
-    for data, variant in chosen:
-        recipe, make = DATA_SETS[data]
-        lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
-        if not any((one["data"], one["variant"]) == (data, variant) for one in map(json.loads, lines)):
-            measure(made, data=data, recipe=recipe, variant=variant, options=make(made))
-    recorded = map(json.loads, RESULTS.read_text(encoding="utf-8").splitlines())
-    write(RESULTS.with_suffix(".md"), table(recorded))
+STUDY = Study(__file__, key=("data", "variant"), page=page)
 
 
 if __name__ == "__main__":
-    main()
+    folder, *names = arguments(__doc__, known=DATA_SETS)
+    made = Path(folder).resolve()
+    made.mkdir(parents=True, exist_ok=True)
+    cases = ((data, variant) for data in names or DATA_SETS for variant in VARIANTS[DATA_SETS[data][0]])
+    for data, variant in STUDY.missing(cases):
+        recipe, make = DATA_SETS[data]
+        STUDY.add(measure(made, data=data, recipe=recipe, variant=variant, options=make(made)))
+    STUDY.render()

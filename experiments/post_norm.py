@@ -10,17 +10,15 @@ Needs UT_DATA.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from study import Study, arguments, train_run
 
 from universal_transformer.runs.journal import read_metrics
 from universal_transformer.training.provenance import code_in_use
 
-RESULTS = Path(__file__).parents[1] / "results" / "studies" / "post_norm"
-UT = Path(sys.executable).with_name("ut")
 SHORT, LONG, PARTS = 1000, 3300, 4
 COMMON = ["babi-1k-joint", "--model.halting.side", "none", "--training.minutes", "0"]
 COMMON += ["--training.halting-delay", "0", "--training.ponder-weight", "0"]
@@ -43,56 +41,37 @@ WAYS = (
 """Norm (`step.norm`), learning rate, updates of the warm-up, and all updates."""
 
 
-def recorded() -> list[dict[str, Any]]:
-    path = RESULTS.with_suffix(".jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def measure(way: tuple[str, str, int, int], folder: Path) -> dict[str, Any]:
     """Train, or continue, and return the line of results."""
     norm, rate, warmup, updates = way
     run = folder / f"{norm}-{rate}-{warmup}-{updates}"
     chosen = ["--model.step.norm", norm, "--training.learning-rate", rate, "--training.warmup-updates", str(warmup)]
     chosen += ["--training.max-updates", str(updates), "--training.validate-every", str(updates // PARTS)]
-    command = ["train", "--resume", str(run)] if (run / "config.json").exists() else ["train", *COMMON, *chosen]
-    if "--resume" not in command:
-        command += ["--run", str(run)]
-    subprocess.run([str(UT), *command], check=True)
+    train_run(run, *COMMON, *chosen)
     lines = [line for line in read_metrics(run / "metrics.jsonl") if line["event"] == "validation"]
     curve = [[line["update"], line["error"], line["cross_entropy"]] for line in lines if "weights" not in line]
     way_of = {"norm": norm, "rate": rate, "warmup": warmup, "updates": updates, "seed": 0}
     return {**way_of, "commit": code_in_use().commit, "curve": curve}
 
 
-def page(lines: list[dict[str, Any]]) -> str:
-    rows = [
-        "# What post-norm needs to be trained",
-        "",
-        "`python experiments/post_norm.py FOLDER`: bAbI 1K joint, fixed depth of 6, cosine to 0, bfloat16, seed 0.",
-        "Validation error in per cent.",
-    ]
+def page(lines: list[dict[str, Any]]) -> Iterator[str]:
+    yield "# What post-norm needs to be trained\n"
+    yield "`python experiments/post_norm.py FOLDER`: bAbI 1K joint, fixed depth of 6, cosine to 0, bfloat16, seed 0."
+    yield "Validation error in per cent."
     for updates in (SHORT, LONG):
         parts = [updates // PARTS * part for part in range(1, PARTS + 1)]
-        rows += ["", "| norm | learning rate | warm-up | " + " | ".join(f"{part:,} updates" for part in parts) + " |"]
-        rows += ["|---|---|---|" + "---|" * PARTS]
+        yield "\n| norm | learning rate | warm-up | " + " | ".join(f"{part:,} updates" for part in parts) + " |"
+        yield "|---|---|---|" + "---|" * PARTS
         for line in (line for line in lines if line["updates"] == updates):
             errors = {update: f"{100 * error:.1f}" for update, error, _ in line["curve"]}
             cells = " | ".join(errors.get(part, "") for part in parts)
-            rows.append(f"| {NAMES[line['norm']]} | {line['rate']} | {line['warmup']} | {cells} |")
-    return "\n".join(rows) + "\n"
+            yield f"| {NAMES[line['norm']]} | {line['rate']} | {line['warmup']} | {cells} |"
 
 
-def main(folder: Path) -> None:
-    for way in WAYS:
-        if way in {(line["norm"], line["rate"], line["warmup"], line["updates"]) for line in recorded()}:
-            continue
-        line = measure(way, folder)
-        with RESULTS.with_suffix(".jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        RESULTS.with_suffix(".md").write_text(page(recorded()), encoding="utf-8")
+STUDY = Study(__file__, key=("norm", "rate", "warmup", "updates"), page=page)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        sys.exit(__doc__)
-    main(Path(sys.argv[1]))
+    (folder,) = arguments(__doc__, most=1)
+    for way in STUDY.missing(WAYS):
+        STUDY.add(measure(way, Path(folder)))

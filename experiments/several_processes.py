@@ -23,6 +23,8 @@ from pathlib import Path
 
 from torch.distributed.tensor import DTensor
 
+from study import PROJECT, STUDIES, write_page
+
 from benchmarks.peak_memory import peak_bytes
 from universal_transformer.recipes import RECIPES
 from universal_transformer.runs.trainer import train
@@ -30,7 +32,6 @@ from universal_transformer.training.provenance import hardware
 from universal_transformer.training.run import TrainingRun
 from universal_transformer.typed import replaced
 
-PROJECT = Path(__file__).parents[1]
 SIZES = (1, 2, 4)
 FIRST, LAST = 3, 13
 """Updates between which time and bytes are counted."""
@@ -116,8 +117,8 @@ def main(folder: Path) -> None:
             })  # fmt: skip
     settings = {name: list(value) if isinstance(value, tuple) else value for name, value in CHANGES.items()}
     result = {"recipe": "copy", "settings": settings, "hardware": hardware(threads=1, device="cpu"), "rows": rows}
-    (PROJECT / "results" / "studies" / "several_processes.json").write_text(json.dumps(result, indent=1) + "\n")
-    (PROJECT / "results" / "studies" / "several_processes.md").write_text("".join(f"{line}\n" for line in table(rows)))
+    write_page(STUDIES / "several_processes.json", [json.dumps(result, indent=1)])
+    write_page(STUDIES / "several_processes.md", table(rows))
 
 
 def table(rows: list[dict]) -> list[str]:

@@ -11,14 +11,14 @@ results/studies/steps_by_need.md.
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
+
+from study import Study, arguments
 
 from universal_transformer import load
 from universal_transformer.data.example import Example
@@ -35,7 +35,6 @@ from universal_transformer.tasks.task import Prediction
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.provenance import code_in_use, show_commit
 
-RESULTS = Path(__file__).parents[1] / "results" / "studies" / "steps_by_need.jsonl"
 COUNT = 300
 FARTHEST = 4
 """Carries from this many places away, or more, are one row."""
@@ -147,6 +146,12 @@ def measure(name: str, chosen: Exit) -> dict[str, Any]:
     }
 
 
+def page(lines: list[dict[str, Any]]) -> Iterator[str]:
+    yield HEAD
+    for line in lines:
+        yield from table(line)
+
+
 def table(line: dict[str, Any]) -> Iterator[str]:
     """A line of results as Markdown."""
     columns = COLUMNS[line["need"]]
@@ -159,25 +164,9 @@ def table(line: dict[str, Any]) -> Iterator[str]:
         yield f"| {row['need']} | {' | '.join(format(row[field], FORMS[field]) for field in columns)} |"
 
 
-def recorded() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()] if RESULTS.exists() else []
-
-
-def report(lines: list[dict[str, Any]]) -> None:
-    text = [HEAD, *(row for line in lines for row in table(line))]
-    RESULTS.with_suffix(".md").write_text("".join(f"{row}\n" for row in text), encoding="utf-8")
-
-
-def main(name: str, exit_text: str) -> None:
-    line = measure(name, Exit.parse(exit_text))
-    same = ("task", "model", "exit")
-    kept = [old for old in recorded() if any(old[field] != line[field] for field in same)]
-    lines = [*kept, line]
-    RESULTS.write_text("".join(f"{json.dumps(each)}\n" for each in lines), encoding="utf-8")
-    report(lines)
+STUDY = Study(__file__, key=("task", "model", "exit"), page=page)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    main(*sys.argv[1:])
+    run, chosen = arguments(__doc__, least=2, most=2)
+    STUDY.add(measure(run, Exit.parse(chosen)))

@@ -11,11 +11,12 @@ UT_DATA.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+
+from study import PROJECT, arguments, write_page
 
 from paper.definition import Column
 from paper.rendering import METRICS, groups
@@ -26,7 +27,7 @@ from universal_transformer.evaluation.report import StepCounts
 from universal_transformer.training.config import RunConfig
 from universal_transformer.typed import replaced
 
-RESULTS = Path(__file__).parents[1] / "results"
+RESULTS = PROJECT / "results"
 NAME = "stick_breaking_rows"
 
 
@@ -104,10 +105,9 @@ def main(folder: Path, titles: Sequence[str]) -> None:
             runner = Runner(table=replace(find_table(row.table), name=NAME), runs=folder, say=say)
             say(f"{title}: {run.limit}, in {runner.folder(run)}")
             file.append(runner.make(run, task=run.config.data.load()))
-        (RESULTS / "studies" / f"{NAME}.md").write_text("\n".join(page(file.read())) + "\n", encoding="utf-8")
+        write_page(RESULTS / "studies" / f"{NAME}.md", page(file.read()))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2 or sys.argv[1].startswith("-") or set(sys.argv[2:]) - set(ROWS):
-        sys.exit(f"{__doc__}\nRows: {', '.join(ROWS)}")
-    main(Path(sys.argv[1]), sys.argv[2:])
+    folder, *titles = arguments(__doc__, known=ROWS)
+    main(Path(folder), titles)

@@ -14,12 +14,12 @@ two of 3,000 boards to be symmetric.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from study import Study, arguments
 
 from universal_transformer.data.example import Example
 from universal_transformer.decoding.options import DecodingOptions
@@ -31,7 +31,6 @@ from universal_transformer.tasks.sudoku import BLANK, SHAPES, SudokuData
 from universal_transformer.tasks.task import Task
 from universal_transformer.training.config import RunConfig
 
-RESULTS = Path(__file__).parents[1] / "results" / "studies" / "sudoku_steps"
 STEPS = {4: (1, 2, 3, 4, 6, 8, 16), 6: (8, 12, 16, 24, 32, 48), 9: (8, 12, 16, 24, 32, 48)}
 """Side of a board -> steps in the test."""
 BOARDS, SEED = 3000, 7
@@ -40,12 +39,7 @@ Counts = Mapping[str, tuple[int, int]]
 """Group of symmetric boards -> how many of them are solved, and how many there are."""
 
 
-def recorded() -> list[dict[str, Any]]:
-    path = RESULTS.with_suffix(".jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def table(lines: list[dict[str, Any]]) -> Iterator[str]:
+def page(lines: list[dict[str, Any]]) -> Iterator[str]:
     """One table for each side of a board: a row for each model and number of given cells, a column for each step."""
     yield "# Sudoku: boards solved with other numbers of steps than in training\n"
     yield f"`python experiments/sudoku_steps.py RUN`, a row for each seed of training. Share of {BOARDS:,} boards"
@@ -106,7 +100,7 @@ def main(run: str) -> None:
     assert isinstance(config.data, SudokuData), "a run of a Sudoku recipe"
     data, trained = config.data, config.model.max_steps
     key = {"config": config.digest(), "givens": [*data.numbers]}
-    done = {line["steps"] for line in recorded() if line.items() >= key.items() and "groups" in line}
+    done = {line["steps"] for line in STUDY.lines() if line.items() >= key.items() and "groups" in line}
     if done >= {*STEPS[data.side]}:
         return
     drawn = dataclasses.replace(data, test_boards=BOARDS, validation_boards=1, seed=SEED).load()
@@ -131,20 +125,11 @@ def main(run: str) -> None:
             "error": clustered(sums, sizes),
             "change_error": clustered({name: sums[name] - before[name][0] for name in sizes}, sizes),
         }
-        add(line)
+        STUDY.add(line)
 
 
-def add(line: dict[str, Any]) -> None:
-    """Record a line, in place of one of the same model, boards and steps."""
-    keys = ("config", "givens", "steps")
-    kept = [one for one in recorded() if any(one[key] != line[key] for key in keys)]
-    path = RESULTS.with_suffix(".jsonl")
-    path.write_text("".join(json.dumps(one) + "\n" for one in [*kept, line]))
-    print(json.dumps(line), flush=True)
-    RESULTS.with_suffix(".md").write_text("\n".join(table(recorded())) + "\n")
+STUDY = Study(__file__, key=("config", "givens", "steps"), page=page)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        sys.exit(__doc__)
-    main(*sys.argv[1:])
+    main(*arguments(__doc__, most=1))

@@ -10,18 +10,17 @@ in notebook/training_for_depth.md.
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from study import Study, arguments, trained
 
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import load_pretrained
-from universal_transformer.runs.trainer import train
 from universal_transformer.tasks import StoriesData
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.halting_stage import second_stage
@@ -38,7 +37,6 @@ DATA = StoriesData(
     validation_stories=100,
     test_stories=400,
 )
-RESULTS = Path(__file__).parents[1] / "results" / "studies" / "training_for_depth"
 FULL = -math.log(2 * STEPS - 1)
 """The bias with which a halting unit starts near the full depth."""
 
@@ -88,9 +86,7 @@ def configuration(variant: str, *, seed: int) -> RunConfig:
 def make(config: RunConfig, variant: str, *, folder: Path, threshold: float | None = None) -> dict[str, Any]:
     """Train where that is not done, and test; return the line of results."""
     task = config.data.load()
-    result = train(config, folder, task=task, resume=folder.exists(), quiet=True)
-    if result.stopped == "interrupted":
-        raise SystemExit(130)
+    result = trained(config, folder, task=task)
     options = DecodingOptions(halting_threshold=threshold)
     (total,) = evaluate(load_pretrained(folder / "model"), task, options=options).totals
     return {
@@ -105,12 +101,7 @@ def make(config: RunConfig, variant: str, *, folder: Path, threshold: float | No
     }
 
 
-def recorded() -> list[dict[str, Any]]:
-    path = RESULTS.with_suffix(".jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def table(lines: list[dict[str, Any]]) -> Iterator[str]:
+def page(lines: list[dict[str, Any]]) -> Iterator[str]:
     """The results as Markdown, one row a variant."""
     yield "# Ways of training for depth\n"
     yield f"Generated stories, {UPDATES} updates of 512 positions, at most {STEPS} steps, width 64, no dropout, a"
@@ -129,35 +120,27 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
         yield f"| {variant} | {errors} | {steps} |"
 
 
-def main(folder: str, *seeds: str) -> None:
+STUDY = Study(__file__, key=("variant", "seed"), page=page)
+
+
+def main(folder: Path, seeds: list[int]) -> None:
     """Make the runs that have no line yet."""
-    for seed in map(int, seeds or ("0", "1")):
-        for variant in VARIANTS:
-            place = Path(folder) / f"{variant}-{seed}".replace(" ", "-").replace(",", "").replace("%", "")
-            config = configuration(variant, seed=seed)
-            if not is_recorded(variant, seed=seed):
-                add(make(config, variant, folder=place))
-            for threshold in THRESHOLDS if variant in SECOND_STAGE else ():
-                name = f"{variant}; second stage, threshold {threshold}"
-                if not is_recorded(name, seed=seed):
-                    after = place.with_name(f"{place.name}-halting")
-                    add(make(second_stage(config, place), name, folder=after, threshold=threshold))
+    for variant, seed in STUDY.missing((variant, seed) for seed in seeds for variant in VARIANTS):
+        STUDY.add(make(configuration(variant, seed=seed), variant, folder=place(folder, variant, seed)))
+    for variant in SECOND_STAGE:
+        names = {f"{variant}; second stage, threshold {threshold}": threshold for threshold in THRESHOLDS}
+        for name, seed in STUDY.missing((name, seed) for seed in seeds for name in names):
+            first = place(folder, variant, seed)
+            config = second_stage(configuration(variant, seed=seed), first)
+            after = first.with_name(f"{first.name}-halting")
+            STUDY.add(make(config, name, folder=after, threshold=names[name]))
 
 
-def is_recorded(variant: str, *, seed: int) -> bool:
-    """Return whether there is a line of a run."""
-    return any((variant, seed) == (line["variant"], line["seed"]) for line in recorded())
-
-
-def add(line: dict[str, Any]) -> None:
-    """Add a line, and write the table again."""
-    with RESULTS.with_suffix(".jsonl").open("a") as file:
-        file.write(json.dumps(line) + "\n")
-    print(json.dumps(line), flush=True)
-    RESULTS.with_suffix(".md").write_text("\n".join(table(recorded())) + "\n")
+def place(folder: Path, variant: str, seed: int) -> Path:
+    """Return the folder of a run."""
+    return folder / f"{variant}-{seed}".replace(" ", "-").replace(",", "").replace("%", "")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
-        sys.exit(__doc__)
-    main(*sys.argv[1:])
+    name, *seeds = arguments(__doc__)
+    main(Path(name), [int(seed) for seed in seeds or ("0", "1")])
