@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from universal_transformer.models.config import BaseConfig
 from universal_transformer.tasks.lazy import MappedExamples
 from universal_transformer.typed import NumberOf, typed
 
+Baseline = TypeVar("Baseline", bound="TrivialBaseline")
 MOST_SHOWN = 40
 COUNTED = 10_000
 """Of examples that are mapped from disk, so many are counted, evenly spread."""
@@ -41,7 +42,7 @@ class TrivialBaseline:
     """The most frequent target with its end id; empty for classes and for a language model."""
 
     @classmethod
-    def learn(cls, examples: Iterable[Example], config: BaseConfig) -> Self:
+    def learn(cls: type[Baseline], examples: Iterable[Example], config: BaseConfig) -> Baseline:
         """Count the targets of training; `config` is that of the model, with its sizes."""
         counts, targets = Counter[int](), Counter[Any]()
         for example in counted(examples):
@@ -55,9 +56,9 @@ class TrivialBaseline:
         write_json(path, dataclasses.asdict(self))
 
     @classmethod
-    def load(cls, path: Path, config: BaseConfig) -> Self:
+    def load(cls: type[Baseline], path: Path, config: BaseConfig) -> Baseline:
         """Undo `save`; UserError for another file than that of a model with this configuration."""
-        baseline: Self = typed(read_json(path), cls, where=show_path(path))
+        baseline: Baseline = typed(read_json(path), cls, where=show_path(path))
         size = num_target_ids(config)
         if len(baseline.counts) != size:
             raise UserError(f"{show_path(path)}: counts: found {len(baseline.counts)} of them; this model has {size}")
