@@ -2,7 +2,6 @@ import gzip
 import io
 import json
 import os
-import socket
 import threading
 import time
 import tracemalloc
@@ -14,13 +13,11 @@ from hypothesis import strategies as st
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import (
-    open_regular,
     parse_json,
     printable,
     read_json,
     read_lines,
     read_stream,
-    refuse_link,
     show,
     show_path,
     try_lines,
@@ -223,17 +220,16 @@ def test_text_of_any_language_is_printed_unchanged():
     assert printable(text) == text
 
 
-def test_a_link_or_a_special_file_is_not_replaced(tmp_path):
-    target, link, fifo = tmp_path / "target", tmp_path / "link", tmp_path / "fifo"
-    target.write_text("mine")
-    link.symlink_to(target)
-    (tmp_path / "dangling").symlink_to(tmp_path / "absent")
-    os.mkfifo(fifo)
-    for path, what in ((link, "a link"), (tmp_path / "dangling", "a link"), (fifo, "a FIFO"), (tmp_path, "a folder")):
-        with pytest.raises(UserError, match=f"{path}: {what}, which is neither read nor written to"):
+def test_what_is_no_file_is_not_replaced_and_a_link_is_not_followed(tmp_path):
+    (target := tmp_path / "target").write_text("mine")
+    (link := tmp_path / "link").symlink_to(target)
+    os.mkfifo(fifo := tmp_path / "fifo")
+    for path in (fifo, tmp_path):
+        with pytest.raises(UserError, match=f"{path}: no regular file, which is not written to"):
             write_text(path, "new")
+    write_text(link, "new")
     assert target.read_text() == "mine"
-    assert {path.name for path in tmp_path.iterdir()} == {"target", "link", "dangling", "fifo"}
+    assert {path.name for path in tmp_path.iterdir()} == {"target", "link", "fifo"}
 
 
 def test_json_from_a_fifo_is_refused_without_waiting(tmp_path):
@@ -249,49 +245,3 @@ def test_lines_are_read_from_a_fifo(tmp_path):
     writer.start()
     assert list(read_lines(tmp_path / "lines")) == [(1, "a"), (2, "b")]
     writer.join()
-
-
-def special_files(folder):
-    """A link to a file, a dangling link, a link to a folder, a folder, a FIFO and a socket, by name."""
-    (folder / "precious").write_text("kept")
-    (folder / "link").symlink_to(folder / "precious")
-    (folder / "dangling").symlink_to(folder / "none")
-    (folder / "linked folder").symlink_to(folder)
-    (folder / "folder").mkdir()
-    os.mkfifo(folder / "FIFO")
-    made = socket.socket(socket.AF_UNIX)
-    made.bind(str(folder / "socket"))
-    made.close()
-    return {"link": "a link", "dangling": "a link", "linked folder": "a link", "folder": "a folder"} | {
-        name: f"a {name}" for name in ("FIFO", "socket")
-    }
-
-
-@pytest.mark.parametrize("flags", [os.O_RDWR | os.O_CREAT, os.O_WRONLY | os.O_CREAT | os.O_APPEND])
-def test_only_a_regular_file_is_opened_and_nothing_is_written_through_a_link(tmp_path, flags):
-    for name, kind in special_files(tmp_path).items():
-        before = sorted(tmp_path.iterdir())
-        with pytest.raises(UserError, match=f"{name}: {kind}, which is neither read nor written to"):
-            open_regular(tmp_path / name, flags)
-        assert sorted(tmp_path.iterdir()) == before
-    for name in ("new", "precious"):
-        descriptor = open_regular(tmp_path / name, flags)
-        os.write(descriptor, b"more")
-        os.close(descriptor)
-        assert b"more" in (tmp_path / name).read_bytes()
-    with pytest.raises(FileNotFoundError):
-        open_regular(tmp_path / "another", os.O_RDWR)
-
-
-@pytest.mark.parametrize("folder", [False, True])
-def test_what_is_neither_a_file_nor_a_folder_is_refused_before_it_is_used(tmp_path, folder):
-    (tmp_path / "real").mkdir()
-    kinds = special_files(tmp_path / "real") | {"precious": "a file"}
-    allowed = {"folder"} if folder else {"precious"}
-    for name, kind in kinds.items():
-        if name in allowed:
-            refuse_link(tmp_path / "real" / name, folder=folder)
-        else:
-            with pytest.raises(UserError, match=f"{name}: {kind}.*expected a {'folder' if folder else 'reg'}"):
-                refuse_link(tmp_path / "real" / name, folder=folder)
-    refuse_link(tmp_path / "none", folder=folder)

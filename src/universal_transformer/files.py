@@ -273,9 +273,11 @@ def write_text(path: Path, text: str) -> None:
 def write_bytes(path: Path, data: bytes) -> None:
     """Write `path` whole or not at all: a temporary file in its folder, one rename, both on the disk at the end.
 
-    UserError if `path` is a link, whose target is not ours, or anything else but a file: a device would be replaced.
+    A link is replaced by the file, and its target is not touched. UserError for anything else but a file: a device
+    would be replaced.
     """
-    refuse_link(path)
+    if path.exists() and not path.is_file():
+        raise UserError(f"{show_path(path)}: no regular file, which is not written to; name another place")
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
         os.close(handle)
@@ -314,39 +316,3 @@ def set_usual_mode(path: Path) -> None:
     mask = os.umask(0)
     os.umask(mask)
     path.chmod(0o666 & ~mask)
-
-
-def open_regular(path: Path, flags: int) -> int:
-    """Open a regular file for `os.read` and `os.write`, or make it if `flags` has ``O_CREAT``; return its descriptor.
-
-    A link is not followed, and a folder, FIFO, socket or device is not opened: each is a UserError that names it.
-    """
-    refuse_link(path)
-    # the name can come to mean something else after the look above; and opening a FIFO would wait for its reader
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise UserError(f"{show_path(path)}: no regular file, which is not written to; remove it")
-    return descriptor
-
-
-def refuse_link(path: Path, *, folder: bool = False) -> None:
-    """UserError if `path` exists and is not a regular file (`folder`: a folder) but a link or anything else."""
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if (stat.S_ISDIR if folder else stat.S_ISREG)(mode):
-        return
-    kinds = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFREG: "a file", stat.S_IFIFO: "a FIFO"}
-    kind = {**kinds, stat.S_IFSOCK: "a socket"}.get(stat.S_IFMT(mode), "a device")
-    raise UserError(
-        f"{show_path(path)}: {kind}, which is neither read nor written to; expected "
-        f"{'a folder' if folder else 'a regular file'}: "
-        "remove it, or name another place"
-    )
-
-
-def is_real_folder(path: Path) -> bool:
-    """Return whether `path` is a folder, not a link to one."""
-    return path.is_dir() and not path.is_symlink()

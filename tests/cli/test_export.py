@@ -59,14 +59,6 @@ def test_a_folder_of_the_user_is_not_replaced(copy, tmp_path, capsys):
     assert not list((tmp_path / "mine").iterdir())
 
 
-def test_a_link_in_a_run_is_not_followed(copy, tmp_path, capsys):
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "export").symlink_to(tmp_path)
-    assert main(["export", str(run)]) == 2
-    assert "export: a link" in capsys.readouterr().err
-
-
 def test_a_model_without_an_export_is_refused_and_leaves_no_folder(tmp_path, capsys):
     run = tmp_path / "run"
     sizes = ["--model.width", "8"]

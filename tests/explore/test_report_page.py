@@ -250,26 +250,15 @@ def test_damaged_metrics_are_one_line_or_can_be_shown(tmp_path):
         training_curve(found)
 
 
-@pytest.mark.parametrize("name", ["plots", "report.html", "plots/training.png"])
-@pytest.mark.parametrize("kind", ["link to a file", "link to a folder", "FIFO"])
-def test_nothing_is_written_through_a_link_or_into_a_fifo(name, kind, tmp_path):
-    run, theirs = tmp_path / "run", tmp_path / "theirs"
-    (run / "plots").mkdir(parents=True)
-    theirs.mkdir()
-    (theirs / "mine.txt").write_text("mine")
-    path = run / name
-    if path.is_dir():
-        path.rmdir()
-    if kind == "FIFO":
-        os.mkfifo(path)
-    else:
-        path.symlink_to(theirs / "mine.txt" if "file" in kind else theirs)
-    with pytest.raises(UserError, match=f"{path}: a (link|FIFO), which is neither read nor written to"):
-        write_report(run, report=report(1, halting=False), metrics=METRICS[:3])
-    assert [child.name for child in theirs.iterdir()] == ["mine.txt"]
-    assert (theirs / "mine.txt").read_text() == "mine"
-    assert path.is_symlink() or path.is_fifo()
-    assert not list(run.rglob("*.partial"))
+@pytest.mark.parametrize("name", ["report.html", "plots/training.png"])
+def test_nothing_is_written_into_a_fifo(name, tmp_path):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    os.mkfifo(path)
+    with pytest.raises(UserError, match=f"{path}: no regular file, which is not written to"):
+        write_report(tmp_path, report=report(1, halting=False), metrics=METRICS[:3])
+    assert path.is_fifo()
+    assert not list(tmp_path.rglob("*.partial"))
 
 
 def test_a_figure_of_very_many_groups_is_not_too_large_for_an_image():

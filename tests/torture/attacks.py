@@ -74,12 +74,12 @@ def first(fields: dict[str, Any]) -> dict[str, Any]:
     return fields[min(name for name in fields if name != "__metadata__")]
 
 
-def linked(name: str, target: str, *, hard: bool = False) -> Attack:
-    """Put a link in the place of a file."""
+def linked(name: str, target: str) -> Attack:
+    """Put a link in the place of a file, as an archive can hold one."""
 
     def attack(folder: Path) -> None:
         (folder / name).unlink()
-        (os.link if hard else os.symlink)(target, folder / name)
+        os.symlink(target, folder / name)
 
     return attack
 
@@ -157,6 +157,7 @@ ATTACKS: dict[str, Attack] = {
     "a manifest of files above": manifest({"../../config.json": ENTRY}),
     "a manifest of /etc/passwd": manifest({"/etc/passwd": ENTRY}),
     "a manifest of a link": lambda folder: (os.symlink("/etc/passwd", folder / "x"), manifest({"x": ENTRY})(folder))[1],
+    "a manifest of a folder": lambda folder: ((folder / "x").mkdir(), manifest({"x": ENTRY})(folder))[1],
     "another codec": value(CODEC, "kind", "../../evil"),
     "a huge padding of the tokenizer": value(TOKENIZER, "padding", PADDING),
     "a regular expression without end": value(TOKENIZER, "pre_tokenizer", SPLIT),

@@ -23,7 +23,7 @@ from universal_transformer.cli.arguments import (
 )
 from universal_transformer.cli.own_tests import OwnTests
 from universal_transformer.errors import UserError
-from universal_transformer.files import refuse_link, show_path
+from universal_transformer.files import show_path
 from universal_transformer.manifest import MODEL
 from universal_transformer.pretrained_models import find, is_pretrained
 
@@ -60,7 +60,6 @@ def run(arguments: list[str]) -> int:
     if options.validation_size is not None and split != "validation":
         raise UserError(f"--validation-size is for the validation data, and the split is {split}: leave one out")
     read_config(folder)  # before the place of the calibration is looked at: it may be no folder
-    refuse_link(folder / CALIBRATION)
     goal = Goal(
         tolerance=options.tolerance,
         confidence=options.confidence,

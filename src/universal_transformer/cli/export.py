@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from universal_transformer.cli.arguments import RUN, Parser, note
 from universal_transformer.errors import UserError
-from universal_transformer.files import refuse_link, show_path, write_json
+from universal_transformer.files import show_path, write_json
 
 if TYPE_CHECKING:
     from universal_transformer.interop.graph import Comparison, Exportable
@@ -69,11 +69,8 @@ def parser() -> Parser:
 
 
 def _check_target(target: Path, *, ours: bool) -> None:
-    """Refuse a folder of the user that is there already, and a link in place of a folder of the run."""
-    if ours:
-        refuse_link(target.parent, folder=True)
-        refuse_link(target, folder=True)
-    elif target.exists() or target.is_symlink():
+    """Refuse a folder of the user that is there already."""
+    if not ours and (target.exists() or target.is_symlink()):
         raise UserError(f"--out {show_path(target)}: there already; name a new folder")
 
 

@@ -194,18 +194,16 @@ class _Results:
 
     def _write(self, content: bytes) -> str:
         """Write an answer that is a file, numbered by its line, after those that are there; return its path."""
-        from universal_transformer.files import refuse_link, write_bytes
+        from universal_transformer.files import write_bytes
         from universal_transformer.tasks.codecs import FileWriter
 
         assert isinstance(self._codec, FileWriter)
         path = self._folder
         try:
-            refuse_link(self._folder, folder=True)
             self._folder.mkdir(parents=True, exist_ok=True)
             if self._there is None:
                 self._there = _highest(self._folder, suffix=self._codec.suffix)
             path = self._folder / f"{self._there + self._shown:04d}{self._codec.suffix}"
-            refuse_link(path)
             write_bytes(path, content)
         except OSError as error:
             raise UserError(f"{path}: cannot be written ({error.strerror or error})") from error

@@ -21,7 +21,7 @@ import numpy as np
 
 from universal_transformer.data.download import sha256
 from universal_transformer.errors import UserError
-from universal_transformer.files import open_regular, read_json, show_path, sync_folder, write_bytes, write_json
+from universal_transformer.files import read_json, show_path, sync_folder, write_bytes, write_json
 from universal_transformer.manifest import MANIFEST, FileEntry, check_content, encode_manifest, read_manifest
 from universal_transformer.typed import typed
 
@@ -165,7 +165,7 @@ def _remove_others(folder: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -27,7 +27,7 @@ from universal_transformer.explore.frame_figures import written_frames
 from universal_transformer.explore.picture_figures import drawn_picture, read_picture
 from universal_transformer.explore.story import Story
 from universal_transformer.explore.story_figures import attention_maps, ponder_map
-from universal_transformer.files import read_json, refuse_link, write_bytes, write_text
+from universal_transformer.files import read_json, write_bytes, write_text
 from universal_transformer.training.provenance import processor
 
 REPORT, PLOTS = "report.html", "plots"
@@ -51,8 +51,6 @@ def write_report(
     pictures = draw(report, stories=stories, metrics=metrics, episode=episode)
     plots = folder / PLOTS
     try:
-        refuse_link(plots, folder=True)
-        refuse_link(folder / REPORT)
         plots.mkdir(parents=True, exist_ok=True)
         for name, picture in pictures.items():
             write_bytes(plots / f"{name}.png", picture)
