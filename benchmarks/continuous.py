@@ -26,10 +26,10 @@ from universal_transformer.axes import Int, Tensor
 from universal_transformer.decoding import DecodingOptions, Request, Sampling, generate, generate_stream
 from universal_transformer.decoding.sampling import Continuation
 from universal_transformer.execution import policy
-from universal_transformer.models.components import OutputsConfig, VocabularyConfig
+from universal_transformer.models.components import DepthConfig, OutputsConfig, VocabularyConfig
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.universal import LanguageModel
-from universal_transformer.nn.config import DepthConfig, HaltingConfig, StepConfig
+from universal_transformer.nn.config import HaltingConfig, StepConfig
 
 SAMPLING = Sampling(temperature=1.0)
 VOCABULARY, PROMPT = 1000, 4

@@ -16,8 +16,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from universal_transformer import Classifier, ModelConfig
-from universal_transformer.models.components import VocabularyConfig
-from universal_transformer.nn.config import DepthConfig, HaltingConfig, StepConfig
+from universal_transformer.models.components import DepthConfig, VocabularyConfig
+from universal_transformer.nn.config import HaltingConfig, StepConfig
 from universal_transformer.typed import replaced
 
 CAP, MEAN, ROWS, LENGTH = 6, 2.0, 16, 64

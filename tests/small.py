@@ -5,6 +5,7 @@ from torch import nn
 
 from universal_transformer.execution.cache import KeyValueCache
 from universal_transformer.execution.compaction import install
+from universal_transformer.models.components import NORMS, TRANSITIONS, CoordinatesConfig, DepthConfig
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.decoder import decoder_mask
 from universal_transformer.models.depth import RecurrenceBuilder
@@ -12,11 +13,7 @@ from universal_transformer.models.positions.rotary import RotaryCrossAttention, 
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.config import (
-    NORMS,
-    TRANSITIONS,
     AttentionConfig,
-    CoordinatesConfig,
-    DepthConfig,
     HaltingConfig,
     Sizes,
     StepConfig,

@@ -148,8 +148,8 @@ CALLS = {
         lambda: ut.LanguageModel(ut.ModelConfig(architecture="classifier")),
         'architecture="classifier": LanguageModel needs "language_model"',
     ),
-    "no vocabulary": (lambda: ut.EncoderDecoder(ut.ModelConfig()), "vocabulary.size=0"),
-    "no classes": (lambda: ut.Classifier(ut.ModelConfig(vocabulary=WORDS)), "vocabulary.num_classes=0"),
+    "no vocabulary": (lambda: ut.EncoderDecoder(ut.ModelConfig()), "vocabulary.size=None"),
+    "no classes": (lambda: ut.Classifier(ut.ModelConfig(vocabulary=WORDS)), "vocabulary.num_classes=None"),
     "one side of a language model": (
         lambda: ut.LanguageModel(ut.ModelConfig(vocabulary=WORDS, halting=ut.HaltingConfig(side="encoder"))),
         "halting.side='encoder': a language_model has no encoder",

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from universal_transformer.evaluation.pipeline import Pipeline, load
     from universal_transformer.models.call import DepthOptions
     from universal_transformer.models.components import (
+        CoordinatesConfig,
+        DepthConfig,
         ExecutionConfig,
         GenerationConfig,
         InputsConfig,
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
     )
     from universal_transformer.nn.config import (
         AttentionConfig,
-        CoordinatesConfig,
-        DepthConfig,
         HaltingConfig,
         Sizes,
         StepConfig,
@@ -68,8 +68,8 @@ _HOME = {
     "SIZES": "presets",
     "preset": "presets",
     "AttentionConfig": "nn.config",
-    "CoordinatesConfig": "nn.config",
-    "DepthConfig": "nn.config",
+    "CoordinatesConfig": "models.components",
+    "DepthConfig": "models.components",
     "Exit": "rules",
     "HaltingConfig": "nn.config",
     "Sizes": "nn.config",

@@ -46,7 +46,7 @@ class Range:
 
 
 Count = Annotated[int, Range(0, 2**31 - 1)]
-"""A size or an id; 0 often means that there is none."""
+"""A size or an id."""
 Positive = Annotated[int, Range(1, 2**31 - 1)]
 DropoutRate = Annotated[float, Range(0, 1, below=True)]
 NonNegative = Annotated[float, Range(0)]

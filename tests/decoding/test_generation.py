@@ -15,9 +15,9 @@ from universal_transformer.decoding.generation import evaluating, prepared, star
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.execution.packing import packs
-from universal_transformer.models.components import InputsConfig, VocabularyConfig
+from universal_transformer.models.components import DepthConfig, InputsConfig, VocabularyConfig
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import DepthConfig, Sizes
+from universal_transformer.nn.config import Sizes
 from universal_transformer.registry import build
 from universal_transformer.typed import replaced
 

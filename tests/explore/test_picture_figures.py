@@ -9,9 +9,9 @@ from universal_transformer.evaluation.measure import evaluate
 from universal_transformer.explore.picture_figures import drawn_picture, read_picture
 from universal_transformer.explore.report_page import draw, render
 from universal_transformer.explore.story import choose_examples, examine
-from universal_transformer.models.components import InputsConfig
+from universal_transformer.models.components import DepthConfig, InputsConfig
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import DepthConfig, HaltingConfig, Sizes, StepConfig
+from universal_transformer.nn.config import HaltingConfig, Sizes, StepConfig
 from universal_transformer.registry import build
 from universal_transformer.tasks import CaptionsData, PicturesData
 

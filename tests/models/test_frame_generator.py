@@ -11,11 +11,17 @@ from small_frames import INPUTS, SHAPE, SIZES, frames, source_fields, tokens
 from universal_transformer.decoding.frame_generation import generate_frames
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.models.components import GenerationConfig, OutputsConfig, VocabularyConfig
+from universal_transformer.models.components import (
+    CoordinatesConfig,
+    DepthConfig,
+    GenerationConfig,
+    OutputsConfig,
+    VocabularyConfig,
+)
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Call
 from universal_transformer.models.universal import EncoderDecoder, FrameGenerator
-from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, HaltingConfig, StepConfig
+from universal_transformer.nn.config import HaltingConfig, StepConfig
 from universal_transformer.registry import build, load_pretrained
 from universal_transformer.rules import Exit
 
@@ -316,5 +322,5 @@ def test_choices_that_do_not_fit_are_refused(fields, message):
 
 
 def test_the_number_of_features_is_needed():
-    with pytest.raises(UserError, match=r"outputs\.features=0: frames need the number of features"):
+    with pytest.raises(UserError, match=r"outputs\.features=None: frames need the number of features"):
         build(config_of(outputs=OutputsConfig(kind="frames")))

@@ -9,11 +9,17 @@ from small_frames import INPUTS, SHAPE, SIZES, frames
 from universal_transformer.decoding import generate
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.models.components import InputsConfig, OutputsConfig, VocabularyConfig
+from universal_transformer.models.components import (
+    CoordinatesConfig,
+    DepthConfig,
+    InputsConfig,
+    OutputsConfig,
+    VocabularyConfig,
+)
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.frames import FrameInput, PatchInput, check_frames
 from universal_transformer.models.positions.sinusoids import PicturePositions
-from universal_transformer.nn.config import CoordinatesConfig, DepthConfig, Sizes, StepConfig
+from universal_transformer.nn.config import Sizes, StepConfig
 from universal_transformer.nn.coordinates import SinusoidalPositions, sinusoid
 from universal_transformer.registry import build
 
@@ -26,7 +32,7 @@ def config_of(given="frames", output="classifier", *, depth="fixed", **fields):
     return ModelConfig(
         architecture="encoder_decoder" if output == "raster" else output,
         inputs=InputsConfig(**INPUTS[given]),
-        vocabulary=VocabularyConfig(target_size=9, num_classes=0) if decodes else VocabularyConfig(num_classes=5),
+        vocabulary=VocabularyConfig(target_size=9, num_classes=None) if decodes else VocabularyConfig(num_classes=5),
         sizes=SIZES,
         depth=DepthConfig(max_steps=3),
         step=StepConfig(dropout=0.0),
@@ -202,13 +208,13 @@ def test_frames_are_generated_from_in_any_form():
     ("fields", "message"),
     [
         ({"inputs": InputsConfig(features=4)}, "inputs.features=4: applies only to inputs.kind"),
-        ({"inputs": InputsConfig(stride=4)}, "inputs.stride=4: needs inputs.kind"),
-        ({"inputs": InputsConfig(stem="convolution")}, "inputs.stem='convolution': needs inputs.kind"),
+        ({"inputs": InputsConfig(stride=4)}, "inputs.stride=4: applies only to inputs.kind"),
+        ({"inputs": InputsConfig(stem="convolution")}, "inputs.stem='convolution': applies only to inputs.kind"),
         ({"inputs": InputsConfig(kind="frames", stride=3, stem="convolution")}, "need a power of 2"),
         ({"inputs": InputsConfig(kind="patches", features=7, stride=2)}, "must divide the height of the pictures"),
         ({"inputs": InputsConfig(kind="frames"), "architecture": "language_model"}, "a language model reads what it"),
         ({"outputs": OutputsConfig(kind="raster")}, "outputs.kind='raster': needs outputs.columns, the width"),
-        ({"outputs": OutputsConfig(columns=3)}, "outputs.columns=3: is the width of a raster"),
+        ({"outputs": OutputsConfig(columns=3)}, 'outputs.columns=3: applies only to outputs.kind="raster"'),
         ({"outputs": OutputsConfig(kind="raster", columns=3)}, "and vocabulary.target_size, for the intensities"),
         (
             {"outputs": OutputsConfig(kind="raster", columns=3), "architecture": "classifier"},
@@ -236,7 +242,7 @@ def test_combinations_that_do_not_fit_are_refused(fields, message):
 
 @pytest.mark.parametrize(("module", "kind"), [(FrameInput, "frames"), (PatchInput, "patches")])
 def test_the_number_of_features_comes_from_the_data(module, kind):
-    with pytest.raises(UserError, match=r"inputs\.features=0: .* take it from the data"):
+    with pytest.raises(UserError, match=r"inputs\.features=None: .* take it from the data"):
         module(ModelConfig(inputs=InputsConfig(kind=kind)), 8)
 
 

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from small_models import small
 from universal_transformer.errors import UserError
+from universal_transformer.models.components import CoordinatesConfig
 from universal_transformer.models.positions.numbering import (
     count_separators,
     draw_positions,
     restart_positions,
 )
 from universal_transformer.models.positions.rotary import RotaryPositions
-from universal_transformer.nn.config import CoordinatesConfig, Sizes
+from universal_transformer.nn.config import Sizes
 
 
 @given(

@@ -193,7 +193,7 @@ def written(**fields):
         (written(widht=8), "unknown: widht"),
         (written(sizes={"width": "8", "filter_width": 8, "num_heads": 2}), "sizes.width: .*number, .*found '8'"),
         (written(sizes={"width": 128, "filter_width": 8, "num_heads": 3}), "num_heads=3: must divide width=128"),
-        (written(), "vocabulary.size=0"),
+        (written(), "vocabulary.size=None"),
     ],
     ids=lambda value: str(value)[:30],
 )
@@ -382,14 +382,14 @@ def test_a_configuration_that_asks_for_other_shapes_is_refused_by_tensor(tmp_pat
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({}, "vocabulary.size=0"),
-        ({"architecture": "language_model"}, "vocabulary.size=0"),
-        ({"architecture": "classifier", "vocabulary_size": 9}, "vocabulary.num_classes=0"),
-        ({"architecture": "tagger", "vocabulary_size": 9}, "vocabulary.num_classes=0: a tagger"),
-        ({"architecture": "classifier", "num_classes": 2}, "vocabulary.size=0"),
+        ({}, "vocabulary.size=None"),
+        ({"architecture": "language_model"}, "vocabulary.size=None"),
+        ({"architecture": "classifier", "vocabulary_size": 9}, "vocabulary.num_classes=None"),
+        ({"architecture": "tagger", "vocabulary_size": 9}, "vocabulary.num_classes=None: a tagger"),
+        ({"architecture": "classifier", "num_classes": 2}, "vocabulary.size=None"),
         (
             {"architecture": "classifier", "num_classes": 2, "vocabulary_size": 9, "inputs": "facts"},
-            "vocabulary.max_fact_words=0",
+            "vocabulary.max_fact_words=None",
         ),
     ],
 )

@@ -216,7 +216,7 @@ def test_mistakes_are_one_line():
         (lambda: Exit.parse("confidence"), "exit 'confidence': expected KIND:THRESHOLD, for instance confidence:0.9"),
         (
             lambda: Exit.parse("confidenc:0.9"),
-            "exit 'confidenc:0.9': kind: expected one of .* found 'confidenc' .did you mean",
+            "exit: kind: expected one of .* found 'confidenc' .did you mean",
         ),
         (lambda: Exit("confidence", 1.5), "exit confidence:1.5: the threshold of confidence is at most 1"),
         (lambda: Exit("state_change", 0.0), "exit: threshold: expected a number, more than 0, found 0.0"),

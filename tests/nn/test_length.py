@@ -10,8 +10,8 @@ from configs import config_of
 from small import WIDTH, count_rows, go, left_padding, right_padding, small_recurrence
 from universal_transformer.errors import UserError
 from universal_transformer.execution.compaction import CompactLoop, install
+from universal_transformer.models.components import MOST_STEPS, DepthConfig
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import MOST_STEPS, DepthConfig
 from universal_transformer.registry import build
 from universal_transformer.rules.length import AsManyStepsAsPositions
 
@@ -114,8 +114,8 @@ def test_models_take_it_and_files_keep_it():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"architecture": "language_model", "num_classes": 0}, "decoder does not know the length"),
-        ({"architecture": "encoder_decoder", "num_classes": 0}, "set depth.decoder_max_steps to a number"),
+        ({"architecture": "language_model", "num_classes": None}, "decoder does not know the length"),
+        ({"architecture": "encoder_decoder", "num_classes": None}, "set depth.decoder_max_steps to a number"),
         ({"tied": False}, r"step.tied=False: depth.max_steps=\"length\" needs step.tied=True"),
         ({"step_coordinates": "learned"}, "needs another step signal"),
         ({"halting": True, "remainder_at_cap": False}, "needs remainder_at_cap=True"),

@@ -8,7 +8,7 @@ from universal_transformer.decoding import DecodingOptions, generate
 from universal_transformer.errors import UserError
 from universal_transformer.execution import policy
 from universal_transformer.execution.compaction import CompactLoop
-from universal_transformer.nn.config import NORMS, POSITIONS, TRANSITIONS
+from universal_transformer.models.components import NORMS, POSITIONS, TRANSITIONS
 from universal_transformer.rules import EXITS, HALTING_RULES, Exit
 
 HURRIED = '''

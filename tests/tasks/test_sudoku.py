@@ -62,7 +62,7 @@ def test_given_cells_have_no_class_and_their_number_is_the_group():
     config = task.configure(ModelConfig(architecture="tagger"))
     assert (config.vocabulary.size, config.vocabulary.num_classes) == (6, 5)
     assert (config.coordinates.box_rows, config.coordinates.box_columns) == (2, 2)
-    assert config.generation.max_new_tokens == 0
+    assert config.generation.max_new_tokens is None
 
 
 @pytest.mark.parametrize("givens", [(3, 6), (6, 5), (5, 16)])

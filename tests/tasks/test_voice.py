@@ -19,8 +19,9 @@ from universal_transformer.data.sound import FLOOR, RATE, SPOKEN, Sound, encode_
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics import metric_of
 from universal_transformer.evaluation.metrics.frames import FrameBaseline
+from universal_transformer.models.components import DepthConfig
 from universal_transformer.models.config import ModelConfig
-from universal_transformer.nn.config import DepthConfig, Sizes
+from universal_transformer.nn.config import Sizes
 from universal_transformer.recipes import RECIPES
 from universal_transformer.registry import build
 from universal_transformer.runs.opened import open_run

@@ -45,7 +45,7 @@ class LstmConfig(BaseConfig):
         pointer, vocabulary = self.pooling == "pointer", self.vocabulary
         if pointer and self.inputs.kind != "tokens":
             raise refusal("pooling", self.pooling, 'points at a token: inputs.kind must be "tokens"')
-        if pointer and vocabulary.num_classes not in (0, vocabulary.size):
+        if pointer and vocabulary.num_classes not in (None, vocabulary.size):
             words = "the classes of a pointer are the tokens of its vocabulary"
             raise refusal("vocabulary.num_classes", vocabulary.num_classes, words)
         if self.bidirectional and self.width % 2:

@@ -221,8 +221,8 @@ class LstmDecoder(nn.Module):
 class LstmPooling(nn.Linear):
     """``W pool + b``: one class, from the last states of the directions or from the mean over positions."""
 
-    def __init__(self, config: LstmConfig) -> None:
-        super().__init__(config.width, config.vocabulary.num_classes)
+    def __init__(self, config: LstmConfig, num_classes: int) -> None:
+        super().__init__(config.width, num_classes)
         self.config, self.dropout = config, nn.Dropout(config.dropout)
 
     def reader(self, source: Tensor, *, padding: Padding | None) -> tuple[Head, bool]:
@@ -243,8 +243,8 @@ class LstmPooling(nn.Linear):
 class LstmPointer(Pointer):
     """A pointer to a word of the source, with dropout of the states."""
 
-    def __init__(self, config: LstmConfig) -> None:
-        super().__init__(config.width, num_classes=config.vocabulary.num_classes, start_id=config.start_id)
+    def __init__(self, config: LstmConfig, num_classes: int) -> None:
+        super().__init__(config.width, num_classes=num_classes, start_id=config.start_id)
         self.dropout = nn.Dropout(config.dropout)
 
     def reader(self, source: Tensor, *, padding: Padding | None) -> tuple[Head, bool]:
@@ -297,5 +297,6 @@ class LstmClassifier(Model):
         super().__init__(config)
         config = self.config
         self.source = LstmEncoder(config)
-        self.head = LstmPointer(config) if config.pooling == "pointer" else LstmPooling(config)
+        head = LstmPointer if config.pooling == "pointer" else LstmPooling
+        self.head = head(config, self.num_classes)
         initialise(self, noisy_masks=config.inputs.fact_mask_init == "noise")

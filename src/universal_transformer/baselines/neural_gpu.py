@@ -89,7 +89,7 @@ class NeuralGpuSource(nn.Module):
         self.config = config
         self.input = TokenInput(config, config.width)
         self.units = nn.ModuleList(GatedUnit(config) for _ in range(config.num_layers))
-        self.output = nn.Linear(config.width, config.vocabulary.target_size or config.vocabulary.size)
+        self.output = nn.Linear(config.width, config.vocabulary.written)
 
     def check(self, source: Tensor) -> None:
         """UserError unless ``source`` are token ids."""

@@ -53,7 +53,7 @@ def sources_of(source: object, *, model: Model) -> Int[Tensor, "batch source"] |
     token, and for ids outside of the vocabulary.
     """
     vocabulary, device = model.config.vocabulary, next(model.parameters()).device
-    if model.config.inputs.features:
+    if model.config.inputs.features is not None:
         return _frames(source, features=model.config.inputs.features).to(device)
     if not isinstance(source, Tensor):
         rows = [torch.tensor(row, dtype=torch.long) for row in _lists(source, what="source")]

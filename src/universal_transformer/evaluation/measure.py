@@ -20,8 +20,8 @@ from universal_transformer.evaluation.report import BySupports, Confusion, Repor
 from universal_transformer.evaluation.scores import GroupSums, ScoreSums
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.files import show
+from universal_transformer.models.components import MOST_STEPS
 from universal_transformer.models.model import Model
-from universal_transformer.nn.config import MOST_STEPS
 from universal_transformer.tasks.task import Task
 from universal_transformer.typed import AtLeastOne, check, typed
 

@@ -21,7 +21,7 @@ def position_bytes(model: Model) -> int:
         return 0
     numbers = 6 * config.sizes.width + config.sizes.filter_width
     if config.architecture == "language_model":
-        numbers += 2 * config.vocabulary.size
+        numbers += 2 * config.vocabulary.written
     return numbers * next(model.parameters()).element_size()
 
 

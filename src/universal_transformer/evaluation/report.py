@@ -18,7 +18,7 @@ from universal_transformer.evaluation.scores import Side as Side
 from universal_transformer.evaluation.scores import StepCounts as StepCounts
 from universal_transformer.evaluation.scores import show_steps as show_steps
 from universal_transformer.files import one_line, read_json, show, show_path, write_json
-from universal_transformer.nn.config import MOST_STEPS
+from universal_transformer.models.components import MOST_STEPS
 from universal_transformer.typed import NumberOf, typed
 
 MOST_COUNTED, LARGEST_SCORE = 2**53, 1e305

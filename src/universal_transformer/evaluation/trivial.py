@@ -106,7 +106,5 @@ def target_classes(example: Example) -> tuple[int, ...]:
 
 def num_target_ids(config: BaseConfig) -> int:
     """Return the number of classes, or of tokens that a target can have."""
-    vocabulary = config.vocabulary
-    if config.architecture in ENCODERS:
-        return vocabulary.num_classes or vocabulary.size
-    return vocabulary.target_size or vocabulary.size
+    classes = config.vocabulary.num_classes if config.architecture in ENCODERS else None
+    return config.vocabulary.written if classes is None else classes

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from universal_transformer.data.example import Example, has_numbers
 from universal_transformer.models.config import BaseConfig
+from universal_transformer.models.frames import features_of
 from universal_transformer.tasks.task import AlignedCodec, Codec, CompletingCodec, Prediction, Token
 
 
@@ -30,7 +31,7 @@ def source_names(example: Example, *, codec: Codec, config: BaseConfig) -> list[
     stride, frames = config.inputs.stride, len(example.source)
     if config.inputs.kind == "frames":
         return codec.words(example)[::stride]
-    return list(map(str, range(-(-frames // stride) * (config.inputs.features // stride))))
+    return list(map(str, range(-(-frames // stride) * (features_of(config) // stride))))
 
 
 def words_of(tokens: Sequence[Token], *, codec: Codec, line: str) -> list[Token]:

@@ -68,16 +68,17 @@ class Exportable(nn.Module):
     @property
     def inputs(self) -> dict[str, Axes]:
         """Names and shapes of the inputs, ids as int64."""
-        words = (self.config.vocabulary.max_fact_words,) if self.config.inputs.kind == "facts" else ()
+        longest = self.config.vocabulary.max_fact_words
+        words = (longest,) if longest is not None and self.config.inputs.kind == "facts" else ()
         sides = {"source": self.model.source, "target": self.model.target}
         return {name: ("batch", name, *words) for name, side in sides.items() if side is not None}
 
     @property
     def outputs(self) -> dict[str, Axes]:
         """Names and shapes of the outputs, float32."""
-        sides, vocabulary = {"source": "encoder", "target": "decoder"}, self.config.vocabulary
+        sides = {"source": "encoder", "target": "decoder"}
         places = {"classifier": (), "tagger": ("source",)}.get(self.config.architecture, ("target",))
-        classes = (vocabulary.target_size or vocabulary.size) if "target" in self.inputs else vocabulary.num_classes
+        classes = self.config.vocabulary.written if "target" in self.inputs else self.model.num_classes
         steps: dict[str, Axes] = {f"{sides[name]}_steps": ("batch", name) for name in self.inputs}
         return {"logits": ("batch", *places, classes), **steps}
 
@@ -86,7 +87,7 @@ class Exportable(nn.Module):
         generator, vocabulary = torch.Generator().manual_seed(seed), self.config.vocabulary
         made = []
         for name, axes in self.inputs.items():
-            size = vocabulary.target_size if name == "target" and vocabulary.target_size else vocabulary.size
+            size = vocabulary.written if name == "target" else self.model.source.input.weight.shape[0]
             shape = (rows, lengths[name], *(axis for axis in axes if isinstance(axis, int)))
             ids = torch.randint(min(vocabulary.end_id + 1, size - 1), size, shape, generator=generator)
             ids[ids == vocabulary.padding_id] = int(vocabulary.padding_id == 0)  # another id
@@ -112,7 +113,7 @@ def _exported_config(model: Model) -> ModelConfig:
         raise UserError(f'model.inputs.kind="{config.inputs.kind}": not exported; only models that read tokens are')
     if config.outputs.kind == "frames":
         raise UserError('model.outputs.kind="frames": not exported; only logits of tokens and classes are')
-    if config.vocabulary.separator_id:
+    if config.vocabulary.separator_id is not None:
         raise UserError("model.vocabulary.separator_id: not exported, because ONNX has no cumulative maximum")
     if config.halts and choices_of(config.halting).keeps_weights:
         raise UserError(f"halting.rule={config.halting.rule!r}: not exported; its cost needs the weights of all steps")

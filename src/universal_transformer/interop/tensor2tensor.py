@@ -304,7 +304,7 @@ def load(
         tables, shared=shared, encoder=encoder, source_vocabulary_size=source_vocabulary_size
     )
     own_table = encoder and (source != target or not shared)
-    config = replaced(config, {"vocabulary.size": source, "vocabulary.target_size": target if own_table else 0})
+    config = replaced(config, {"vocabulary.size": source, "vocabulary.target_size": target if own_table else None})
     num_shards = max(Counter(table[0].rpartition("_")[0] for table in tables).values())
     architecture = OfficialEncoderDecoder if encoder else OfficialLanguageModel
     return _filled(lambda: architecture(config), inside, num_shards=num_shards, shared=shared)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from universal_transformer.errors import UserError
-from universal_transformer.nn.config import MOST_STEPS
+from universal_transformer.models.components import MOST_STEPS
 from universal_transformer.rules import Exit
 
 if TYPE_CHECKING:

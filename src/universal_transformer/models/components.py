@@ -1,28 +1,51 @@
-"""The configuration of what surrounds the recurrence, a frozen dataclass for each component. Needs no torch."""
+"""The configuration of each component of a model that is not one of `nn/config.py`, with its rules. Needs no torch.
+
+``rules`` of a component yields what does not fit together with the rest of a configuration.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+from universal_transformer.errors import UserError
+from universal_transformer.rules.choices import Refusals
 from universal_transformer.typed import Count, DropoutRate, Positive, Range
 
 Architecture = Literal["encoder_decoder", "language_model", "classifier", "tagger"]
 ENCODERS = ("classifier", "tagger")
 """Architectures without a decoder: their targets are classes, and have no start and no end."""
+NUMBERS = ("frames", "patches")
+"""Kinds of inputs that are numbers in place of ids."""
+
+
+def needed(value: int | None, field: str, *, by: str) -> int:
+    """``value`` of a field; UserError where nothing has set it."""
+    if value is None:
+        raise UserError(f"{field}=None: {by}; take it from the data or set the field")
+    return value
+
+
+def unused(component: Any, name: str, fields: Iterable[str], needs: str) -> Refusals:
+    """Each of ``fields`` that differs from its default, where it applies only to ``needs``."""
+    for field in fields:
+        given = getattr(component, field) != getattr(type(component), field)
+        yield f"{name}.{field}", given, f"applies only to {needs}: leave it out"
 
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyConfig:
     """Numbers of tokens and classes, and ids with a meaning. The tokenizer and the data determine them."""
 
-    size: Count = 0
+    size: Positive | None = None
     """Source (or only) vocabulary."""
-    target_size: Count = 0
-    """Target vocabulary. 0: source and target share the vocabulary and its embedding."""
-    num_classes: Count = 0
+    target_size: Positive | None = None
+    """Target vocabulary. None: source and target share the vocabulary and its embedding."""
+    num_classes: Positive | None = None
     """Classes of a classifier or a tagger."""
-    max_fact_words: Count = 0
+    max_fact_words: Positive | None = None
     """Words of the longest fact."""
     padding_id: Count = 0
     """Token id of padding."""
@@ -30,10 +53,41 @@ class VocabularyConfig:
     """Token id before the first target token."""
     end_id: Count = 2
     """Token id that ends a target."""
-    separator_id: Count = 0
-    """Token id after which source positions start from 0 again, in the next part of the source. 0: none."""
-    last_separator_id: Count = 0
-    """If it is not 0, positions start again after each of the ids from separator_id to this one."""
+    separator_id: Count | None = None
+    """Token id after which source positions start from 0 again, in the next part of the source."""
+    last_separator_id: Count | None = None
+    """Positions start again after each of the ids from separator_id to this one. None: after separator_id alone."""
+
+    def rules(self, config: Any) -> Refusals:
+        """Ids lie in their vocabularies, and ids with a meaning differ."""
+        separator, last, padding = self.separator_id, self.last_separator_id, self.padding_id
+        ids, written = {"padding_id": padding}, "size"
+        if config.architecture not in ENCODERS:
+            yield "vocabulary.end_id", self.end_id == padding, "must differ from padding_id, or no target could end"
+            ids |= {"start_id": self.start_id, "end_id": self.end_id}
+            written = "size" if self.target_size is None else "target_size"
+        yield from self._ids_beyond(written, ids)
+        yield from self._ids_beyond("size", {"separator_id": separator, "last_separator_id": last})
+        if separator is not None:
+            path, numbers = "vocabulary.separator_id", config.inputs.kind in NUMBERS
+            yield path, config.architecture != "encoder_decoder", f"an encoder_decoder is needed: {config.architecture}"
+            yield path, numbers, "numbers have no separator token"
+            yield path, separator == padding, "must differ from padding_id"
+        if last is not None:
+            path, first = "vocabulary.last_separator_id", math.inf if separator is None else separator
+            yield path, last < first, f"must be at least vocabulary.separator_id={separator}"
+            yield path, first <= padding <= last, "padding_id must not be one of them"
+
+    @property
+    def written(self) -> int:
+        """Tokens of the vocabulary of targets."""
+        return needed(self.target_size or self.size, "vocabulary.size", by="a model needs a vocabulary")
+
+    def _ids_beyond(self, name: str, ids: Mapping[str, int | None]) -> Refusals:
+        size = getattr(self, name)
+        for field, value in ids.items():
+            beyond = size is not None and value is not None and value >= size
+            yield f"vocabulary.{field}", beyond, f"vocabulary.{name}={size} ends at id {(size or 0) - 1}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +104,31 @@ class InputsConfig:
     segments: Positive = 1
     """Texts of the source, each with <end> after it; from 2 on, each has a learned segment embedding. The data
     determine it."""
-    features: Count = 0
+    features: Positive | None = None
     """Numbers of a frame, or rows of pixels of a picture. The data determine it."""
     stride: Positive = 1
     """Frames that one position joins, or pixels of a side of a patch."""
     stem: Literal["linear", "convolution"] = "linear"
     """How frames or pixels are joined: by one linear map, or by convolutions of stride 2, which need a stride that is a
     power of 2."""
+
+    def rules(self, config: Any) -> Refusals:
+        """Which models read them, and how many numbers a position joins."""
+        numbers, architecture = self.kind in NUMBERS, config.architecture
+        facts = self.kind == "facts" and architecture != "classifier"
+        yield "inputs.kind", facts, f'architecture must be "classifier", not "{architecture}"'
+        language_model = numbers and architecture == "language_model"
+        yield "inputs.kind", language_model, "a language model reads what it writes: tokens"
+        one_text = architecture != "classifier" or self.kind != "tokens"
+        several = 'several texts need architecture "classifier" and inputs.kind "tokens"'
+        yield "inputs.segments", self.segments > 1 and one_text, several
+        if not numbers:
+            yield from unused(self, "inputs", ("features", "stride", "stem"), 'inputs.kind="frames" or "patches"')
+        convolves = self.stem == "convolution"
+        power = "convolutions of stride 2 need a power of 2"
+        yield "inputs.stride", convolves and self.stride.bit_count() != 1, power
+        uneven = self.kind == "patches" and self.features is not None and self.features % self.stride > 0
+        yield "inputs.stride", uneven, f"must divide the height of the pictures, inputs.features={self.features}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +137,9 @@ class OutputsConfig:
 
     kind: Literal["tokens", "raster", "frames"] = "tokens"
     """What a decoder writes: a text, the intensities of the pixels of a picture, row by row, or frames of numbers."""
-    columns: Annotated[int, Range(0, 2**16)] = 0
+    columns: Annotated[int, Range(1, 2**16)] | None = None
     """Pixels of a row of the picture that is written. The data determine it."""
-    features: Count = 0
+    features: Positive | None = None
     """Numbers of a frame that is written. The data determine it."""
     stride: Positive = 1
     """Frames that are written at one position."""
@@ -79,6 +151,173 @@ class OutputsConfig:
     """Add a bias to the logits."""
     pooling: Literal["mean", "last", "pointer"] = "mean"
     """What a classifier reads: the mean over positions, the last position, or attention over the source tokens."""
+
+    def rules(self, config: Any) -> Refusals:
+        """What pictures, frames and pointers need (decisions D17 and D19)."""
+        vocabulary, both_sides = config.vocabulary, config.architecture == "encoder_decoder"
+        yield "outputs.kind", self.kind != "tokens" and not both_sides, 'needs architecture "encoder_decoder"'
+        if self.kind == "raster":
+            missing = self.columns is None or vocabulary.target_size is None
+            needs = "needs outputs.columns, the width, and vocabulary.target_size, for the intensities: take them from"
+            yield "outputs.kind", missing, f"{needs} the data"
+        else:
+            yield from unused(self, "outputs", ("columns",), 'outputs.kind="raster"')
+        if self.kind == "frames":
+            words = vocabulary.target_size is not None
+            yield "vocabulary.target_size", words, "frames that are written have no vocabulary: leave it out"
+        else:
+            yield from unused(self, "outputs", ("features", "stride"), 'outputs.kind="frames"')
+        if config.architecture == "tagger":
+            yield "outputs.pooling", self.pooling != "mean", "a tagger reads each position by itself: leave it out"
+        if self.pooling == "pointer":
+            yield "outputs.pooling", config.inputs.kind != "tokens", 'points at a token: inputs.kind must be "tokens"'
+            other = vocabulary.num_classes not in (None, vocabulary.size)
+            yield "vocabulary.num_classes", other, "the classes of a pointer are the tokens of its vocabulary"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinatesConfig:
+    """``P^t``, the position and step signals (paper, section 2.1, equations 6 and 7)."""
+
+    layout: Literal["interleaved", "split"] = "interleaved"
+    """D1: channel order of sinusoids: the paper's, counted from 1, or tensor2tensor's, counted from 0."""
+    position: str = "sinusoidal"
+    """D2: how positions are encoded, an entry of ``POSITIONS``. "distance" (D13): rotary, in attention to the source
+    too, with a sink. "grid": a learned vector for the row, one for the column and one for the box of a board."""
+    step: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+    """D2: how depth steps are encoded."""
+    injection: Literal["every_step", "input"] = "every_step"
+    """Add positions at every step (paper) or once at the input (Transformer)."""
+    offsets: Literal["none", "random", "scattered", "spread"] = "none"
+    """D3: positions in training: unchanged, shifted, a random sorted subset, or a subset of a random window."""
+    independent_offsets: bool = False
+    """D3: draw the offsets of source and target independently instead of using one draw for both."""
+    max_positions: Positive = 512
+    """D3: range of random positions, and number of rows of a learned position table."""
+    from_end: bool = False
+    """D12: also encode the distance of a source position from the end."""
+
+    box_rows: Positive | None = None
+    """Rows of a box of the board whose cells are the positions; a board has as many rows as a box has cells. The data
+    determine it."""
+    box_columns: Positive | None = None
+    """Columns of a box. The data determine it."""
+
+    @property
+    def adds(self) -> bool:
+        """Whether positions are added to states."""
+        return self.position in ("sinusoidal", "learned", "grid")
+
+    @property
+    def rotates(self) -> bool:
+        """Whether queries and keys are rotated by their positions."""
+        return self.position in ("rotary", "distance")
+
+    def rules(self, config: Any) -> Refusals:
+        """What positions and steps ask of the sizes, of attention and of what is read and written."""
+        width, heads = config.sizes.width, config.sizes.num_heads
+        from_end, position, rotary = self.from_end, self.position, config.source_attention.rotary_source
+        sinusoids = "sinusoidal" in (position, self.step) or from_end
+        odd = width % 2 == 1 and sinusoids
+        yield "sizes.width", odd, "sinusoidal coordinates come in pairs: an even width is needed"
+        pairs = f"rotary coordinates rotate pairs of channels: width / num_heads must be even, not {width // heads}"
+        yield "sizes.num_heads", self.rotates and width // heads % 2 == 1, pairs
+        both = rotary and from_end and heads % 2 == 1
+        yield "sizes.num_heads", both, "half of them count from the end: an even number is needed"
+        yield "attention.rotary_source", rotary and not self.rotates, "needs coordinates.position rotary or distance"
+        adds = (self.injection == "every_step" and self.adds) or self.step != "none"
+        state = config.step.residual == "state" and not adds
+        yield "step.residual", state, "no coordinates are added at a step: leave it out"
+        if position == "grid":
+            writes = config.architecture not in ENCODERS
+            yield "coordinates.position", writes, 'needs architecture "tagger" or "classifier"'
+            yield "coordinates.offsets", self.offsets != "none", "cells of a board have no other positions"
+        if from_end:
+            path, relative = "coordinates.from_end", position not in ("sinusoidal", "learned") and not rotary
+            fits = "needs coordinates.position sinusoidal, learned or (with a decoder) distance, or rotary_source"
+            yield path, relative, fits
+            no_end = "a language model does not know where its text ends"
+            yield path, config.architecture == "language_model", no_end
+            separated = config.vocabulary.separator_id is not None
+            yield "vocabulary.separator_id", separated, "the parts have no common end: coordinates.from_end=False"
+        if config.outputs.kind == "raster" or config.inputs.kind == "patches":
+            other = position not in ("sinusoidal", "learned", "none")
+            both_axes = "pictures need sinusoidal (of row and column), learned or none"
+            yield "coordinates.position", other, both_axes
+            halves = position == "sinusoidal" and width % 4 > 0
+            yield "sizes.width", halves, "sinusoids of row and column come in pairs: a multiple of 4 is needed"
+            yield "coordinates.from_end", from_end, "pictures have a fixed size: leave it out"
+            yield "coordinates.offsets", self.offsets != "none", "rows and columns are not shifted"
+
+
+POSITIONS: dict[str, str] = {
+    "sinusoidal": "universal_transformer.models.positions.sinusoids:PicturePositions",
+    "learned": "universal_transformer.models.positions.tables:LearnedPositions",
+    "rotary": "universal_transformer.models.positions.rotary:RotaryPositions",
+    "distance": "universal_transformer.models.positions.rotary:RotaryPositions",
+    "grid": "universal_transformer.models.positions.tables:GridPositions",
+    "none": "universal_transformer.nn.coordinates:PositionEncoder",
+}
+"""Name of a position encoding -> ``module:class``. See docs/extending.md for how to add one."""
+
+
+TRANSITIONS: dict[str, str] = {
+    "feed_forward": "universal_transformer.nn.transition:FeedForward",
+    "separable_convolution": "universal_transformer.models.convolution:SeparableConvolution",
+}
+"""Name of a transition -> ``module:class``. See docs/extending.md for how to add one."""
+
+
+NORMS: dict[str, str] = {
+    "post": "universal_transformer.nn.block:PostNorm",
+    "pre": "universal_transformer.models.norms:PreNorm",
+    "deep": "universal_transformer.models.norms:DeepNorm",
+}
+"""Name of a norm -> ``module:class``. See docs/extending.md for how to add one."""
+
+
+MOST_STEPS = 2**16
+"""Limit of ``max_steps``: the signals of all steps are computed before the first one, and a typing error would fill
+the memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthConfig:
+    """D15: how many steps the encoder and the decoder take."""
+
+    max_steps: Positive | Literal["length"] = 6
+    """T: the number of steps of a fixed depth, and the largest number of steps of a halting model. "length": the number
+    of real positions of each sequence, in encoders (paper, section 4)."""
+    min_steps: Positive = 1
+    """The halting unit decides from this step on: no position halts earlier."""
+    decoder_max_steps: Positive | None = None
+    """``max_steps`` of the decoder. None: that of the encoder."""
+    decoder_min_steps: Positive | None = None
+    """``min_steps`` of the decoder. None: that of the encoder."""
+
+    def rules(self, config: Any) -> Refusals:
+        """Each side that there is has steps enough, and a sequence as many as positions only where that is known."""
+        architecture, one_side = config.architecture, config.architecture != "encoder_decoder"
+        for field in ("max_steps", "min_steps"):
+            given = getattr(self, f"decoder_{field}") is not None
+            set_other = f"a {architecture} has one side: set depth.{field}"
+            yield f"depth.decoder_{field}", one_side and given, set_other
+        for decoder in (False, True):
+            least, most = config.min_steps_of(decoder=decoder), config.max_steps_of(decoder=decoder)
+            side = "decoder_" if decoder and self.decoder_min_steps else ""
+            yield f"depth.{side}min_steps", least > most, f"at most max_steps={most}"
+        if self.max_steps != "length":
+            return
+        decodes = architecture == "language_model" or (not one_side and self.decoder_max_steps is None)
+        fix = "choose a number" if one_side else "set depth.decoder_max_steps to a number"
+        yield "depth.max_steps", decodes, f"a decoder does not know the length of what it writes: {fix}"
+        steps = "the steps are as many as positions, of any number"
+        yield "step.tied", not config.step.tied, f'depth.max_steps="length" needs step.tied=True: {steps}'
+        learned = config.coordinates.step == "learned"
+        yield "coordinates.step", learned, f'depth.max_steps="length" needs another step signal: {steps}'
+        yield "step.norm", config.step.norm == "deep", "its residual needs a number of steps: take post or pre"
+        ends = 'depth.max_steps="length" needs remainder_at_cap=True, which ends each sequence at its own step'
+        yield "halting.remainder_at_cap", not config.halting.remainder_at_cap, ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +334,8 @@ class ExecutionConfig:
 class GenerationConfig:
     """How long an answer may be."""
 
-    max_new_tokens: Count = 0
-    """Most tokens of an answer, <end> included. 0: the training data decide (their longest answer, with a margin)."""
+    max_new_tokens: Positive | None = None
+    """Most tokens of an answer, <end> included. None: the training data decide: their longest answer and a margin."""
     fixed_length: bool = False
     """Every answer has `max_new_tokens` tokens and no <end>, such as the pixels of a picture. The data determine it."""
 
@@ -105,4 +344,5 @@ class GenerationConfig:
 
         The second bound is for inputs that are longer than those of training. An answer of fixed length has no such.
         """
-        return self.max_new_tokens if self.fixed_length else max(self.max_new_tokens, 2 * given + 10)
+        most = self.max_new_tokens or 0
+        return most if self.fixed_length else max(most, 2 * given + 10)

@@ -8,13 +8,14 @@ from typing import Any
 from torch import nn
 
 from universal_transformer.execution.compaction import install
+from universal_transformer.models.components import NORMS, POSITIONS, TRANSITIONS
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.positions.rotary import RotaryCrossAttention
 from universal_transformer.models.positions.sinusoids import FromBothEnds
 from universal_transformer.models.positions.tables import LearnedSteps
 from universal_transformer.nn.attention import CrossAttention, SelfAttention
 from universal_transformer.nn.block import Block, PostNorm
-from universal_transformer.nn.config import NORMS, POSITIONS, TRANSITIONS, load_object
+from universal_transformer.nn.config import load_object
 from universal_transformer.nn.context import Depth
 from universal_transformer.nn.coordinates import Coordinates, PositionEncoder, StepEncoder
 from universal_transformer.nn.halting import ACT, FixedDepth, Rule

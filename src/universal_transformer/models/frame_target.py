@@ -21,7 +21,7 @@ from torch import nn
 from torch.nn.functional import pad, relu
 
 from universal_transformer.axes import Float, Padding, States, Tensor
-from universal_transformer.errors import UserError
+from universal_transformer.models.components import needed
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.decoder import DecoderSide, DecoderState
 from universal_transformer.models.frames import blank_frames, check_frames, join_blank
@@ -42,14 +42,13 @@ class FrameTarget(DecoderSide):
 
     def __init__(self, config: ModelConfig) -> None:
         outputs, width = config.outputs, config.sizes.width
-        if outputs.features < 1:
-            raise UserError("outputs.features=0: frames need the number of features; take it from the data")
+        features = needed(outputs.features, "outputs.features", by="frames need the number of features")
         prenet = nn.Sequential(
-            *(nn.Linear(outputs.features, width), nn.ReLU(), nn.Dropout(outputs.prenet_dropout)),
+            *(nn.Linear(features, width), nn.ReLU(), nn.Dropout(outputs.prenet_dropout)),
             *(nn.Linear(width, width), nn.ReLU(), nn.Dropout(outputs.prenet_dropout)),
         )
         super().__init__(config, embedding=prenet, cross_attention=True)
-        self.stride, self.features = outputs.stride, outputs.features
+        self.stride, self.features = outputs.stride, features
         self.output = nn.Linear(width, self.stride * self.features)
         self.stop = nn.Linear(width, 1)
 

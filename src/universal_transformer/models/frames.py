@@ -10,6 +10,7 @@ from torch.nn.functional import gelu, pad
 
 from universal_transformer.axes import Bool, Float, Padding, States, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.models.components import needed
 from universal_transformer.models.config import BaseConfig
 
 Frames = Float[Tensor, "batch frame feature"]
@@ -44,11 +45,17 @@ def join_blank(blank: Bool[Tensor, "batch frame"], *, stride: int) -> Bool[Tenso
     return whole.reshape(blank.shape[0], -1, stride).all(dim=-1)
 
 
+def features_of(config: BaseConfig) -> int:
+    """Numbers of a frame, or rows of pixels of a picture; UserError where the data have not set them."""
+    inputs = config.inputs
+    return needed(inputs.features, "inputs.features", by=f"{inputs.kind} need the number of features")
+
+
 def number_padding(source: Frames, *, config: BaseConfig) -> Padding:
     """Return which positions of frames or patches are padding."""
     inputs = config.inputs
-    blank = join_blank(blank_frames(source), stride=inputs.stride)
-    return blank if inputs.kind == "frames" else blank.repeat_interleave(inputs.features // inputs.stride, dim=1)
+    blank, line = join_blank(blank_frames(source), stride=inputs.stride), source.shape[2] // inputs.stride
+    return blank if inputs.kind == "frames" else blank.repeat_interleave(line, dim=1)
 
 
 class _NumberInput(nn.Module):
@@ -60,8 +67,6 @@ class _NumberInput(nn.Module):
         super().__init__()
         self.config, chosen = config, config.inputs
         self.stride = chosen.stride
-        if chosen.features < 1:
-            raise UserError(f"inputs.features=0: {chosen.kind} need the number of features; take it from the data")
         halvings = chosen.stride.bit_length() - 1 if chosen.stem == "convolution" else 0
         self.stem = nn.ModuleList(
             [convolution(width if layer else channels, width, 3, stride=2, padding=1) for layer in range(halvings)]
@@ -85,7 +90,7 @@ class FrameInput(_NumberInput):
     """
 
     def __init__(self, config: BaseConfig, width: int) -> None:
-        features = config.inputs.features
+        features = features_of(config)
         joined = config.inputs.stride * features
         super().__init__(config, width, channels=features, joined=joined, convolution=nn.Conv1d)
 
@@ -112,6 +117,7 @@ class PatchInput(_NumberInput):
     """
 
     def __init__(self, config: BaseConfig, width: int) -> None:
+        features_of(config)
         super().__init__(config, width, channels=1, joined=config.inputs.stride**2, convolution=nn.Conv2d)
 
     def forward(self, source: Frames) -> States:

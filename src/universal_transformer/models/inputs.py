@@ -13,8 +13,9 @@ from torch.nn.functional import embedding
 from universal_transformer.axes import Float, Int, Padding, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
+from universal_transformer.models.components import needed
 from universal_transformer.models.config import BaseConfig
-from universal_transformer.models.frames import FrameInput, PatchInput, check_frames, number_padding
+from universal_transformer.models.frames import FrameInput, PatchInput, check_frames, features_of, number_padding
 
 
 def check_ids(ids: Int[Tensor, "..."], *, size: int) -> None:
@@ -46,7 +47,7 @@ def check_source(source: Tensor, *, config: BaseConfig) -> None:
     """UserError unless ``source`` has the type and the axes of the input of ``config``."""
     kind = config.inputs.kind
     if kind in ("frames", "patches"):
-        check_frames(source, features=config.inputs.features)
+        check_frames(source, features=features_of(config))
     else:
         check_tokens(source, name="source", words=kind == "facts")
 
@@ -77,11 +78,7 @@ class _Embedding(nn.Module):
 
     def __init__(self, config: BaseConfig, width: int, *, size: int | None = None) -> None:
         super().__init__()
-        size = config.vocabulary.size if size is None else size
-        if size < 1:
-            raise UserError(
-                f"vocabulary.size={size}: a model needs a vocabulary; take it from the data or set the field"
-            )
+        size = needed(size or config.vocabulary.size, "vocabulary.size", by="a model needs a vocabulary")
         self.weight = nn.Parameter(torch.empty(size, width))
         self.padding_id = config.vocabulary.padding_id
         self.scale = math.sqrt(width) if config.inputs.scale_embeddings else 1.0
@@ -133,11 +130,8 @@ class FactInput(_Embedding):
 
     def __init__(self, config: BaseConfig, width: int) -> None:
         super().__init__(config, width)
-        if config.vocabulary.max_fact_words < 1:
-            raise UserError(
-                "vocabulary.max_fact_words=0: facts need the length of the longest one; take it from the data"
-            )
-        self.mask = nn.Parameter(torch.empty(config.vocabulary.max_fact_words, width))
+        words, by = config.vocabulary.max_fact_words, "facts need the length of the longest one"
+        self.mask = nn.Parameter(torch.empty(needed(words, "vocabulary.max_fact_words", by=by), width))
 
     def padding(self, ids: Int[Tensor, "batch position words"]) -> Padding:
         """A fact without a word is padding."""
@@ -153,12 +147,12 @@ class FactInput(_Embedding):
 class RasterInput(TokenInput):
     """``E[left] * sqrt(width) + A[above]``: the pixel before, in the order of rows, and the pixel above.
 
-    In the first row the second term is 0.
+    A row has ``columns`` pixels; in the first row the second term is 0.
     """
 
-    def __init__(self, config: BaseConfig, width: int, *, size: int) -> None:
+    def __init__(self, config: BaseConfig, width: int, *, size: int, columns: int) -> None:
         super().__init__(config, width, size=size)
-        self.above = nn.Parameter(torch.empty(size, width))
+        self.above, self.columns = nn.Parameter(torch.empty(size, width)), columns
 
     def embed_above(self, ids: Int[Tensor, "batch position"]) -> States:
         """``A[id] * sqrt(width)``, 0 where the id is that of padding."""

@@ -26,6 +26,7 @@ from torch import nn
 from universal_transformer.axes import Bool, Float, Int, Padding, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.models.call import AS_TRAINED, DepthOptions
+from universal_transformer.models.components import needed
 from universal_transformer.models.config import BaseConfig
 from universal_transformer.models.generated import GREEDY, Generated, Sampling
 from universal_transformer.models.outputs import FrameOutput, ModelOutput
@@ -97,11 +98,9 @@ class Model(Pretrained):
     def __init__(self, config: BaseConfig) -> None:
         super().__init__(config)
         self.source = self.target = self.head = None
-        if self.writes == "classes" and self.config.vocabulary.num_classes < 1:
-            raise UserError(
-                f"vocabulary.num_classes=0: a {self.config.architecture} needs classes; take them from the data or set "
-                "the field"
-            )
+        if self.writes == "classes":
+            classes, by = self.config.vocabulary.num_classes, f"a {self.config.architecture} needs classes"
+            self.num_classes = needed(classes, "vocabulary.num_classes", by=by)
 
     def forward(
         self,

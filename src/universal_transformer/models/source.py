@@ -29,7 +29,9 @@ class SourceSide(nn.Module):
         super().__init__()
         self.config = config
         self.input = source_input(config, config.sizes.width)
-        self.part = nn.Parameter(torch.zeros(config.sizes.width)) if config.vocabulary.separator_id else None
+        self.part = (
+            nn.Parameter(torch.zeros(config.sizes.width)) if config.vocabulary.separator_id is not None else None
+        )
         self.dropout = nn.Dropout(config.step.dropout)
         self.recurrence = recurrence(config, decoder=False)
 
@@ -70,7 +72,8 @@ class SourceSide(nn.Module):
     def _separators(self, source: Source) -> Bool[Tensor, "batch source"]:
         """Where the tokens stand after which positions start again."""
         first, last = self.config.vocabulary.separator_id, self.config.vocabulary.last_separator_id
-        return (source >= first) & (source <= (last or first))
+        assert first is not None
+        return (source >= first) & (source <= (first if last is None else last))
 
     def embed(self, source: Source) -> States:
         """The inputs of the recurrence, before dropout."""

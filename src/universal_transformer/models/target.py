@@ -77,7 +77,7 @@ class TargetSide(DecoderSide):
         """Return the embeddings of the labels shifted right, and for a raster those of the pixels above."""
         if not isinstance(self.embedding, RasterInput):
             return self.embedding(ids)
-        columns = self.config.outputs.columns
+        columns = self.embedding.columns
         above = pad(labels, (columns, 0), value=self.config.vocabulary.padding_id)[:, : labels.shape[1]]
         return self.embedding(ids) + self.embedding.embed_above(above)
 
@@ -88,7 +88,7 @@ class TargetSide(DecoderSide):
         begin, new = state.cache.length, tokens.shape[1]
         state.cache.check(new)
         state.tokens[:, begin : begin + new] = tokens
-        place = torch.arange(begin, begin + new, device=tokens.device) - self.config.outputs.columns + 1
+        place = torch.arange(begin, begin + new, device=tokens.device) - self.embedding.columns + 1
         above = state.tokens[:, place.clamp(min=0)].masked_fill(place < 1, self.config.vocabulary.padding_id)
         return self.embedding(tokens) + self.embedding.embed_above(above)
 

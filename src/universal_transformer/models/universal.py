@@ -25,9 +25,14 @@ class Universal(Model):
     source_side: ClassVar[type[SourceSide]] = SourceSide
     target_side: ClassVar[type[TargetSide]] = TargetSide
 
-    def finish(self) -> None:
-        """Give all weights their starting values."""
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.build(self.config)
         initialise(self, noisy_masks=self.config.inputs.fact_mask_init == "noise")
+
+    def build(self, config: ModelConfig) -> None:
+        """Make the sides and the head."""
+        raise NotImplementedError
 
     def positions(
         self, source: Tensor | None, target: Tensor | None, given: tuple[Tensor | None, Tensor | None]
@@ -69,20 +74,20 @@ class EncoderDecoder(Universal):
     architecture = "encoder_decoder"
     target: TargetSide
 
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        config, width = self.config, self.config.sizes.width
+    def build(self, config: ModelConfig) -> None:
+        width = config.sizes.width
         if config.outputs.kind == "frames":
             raise refusal("outputs.kind", "frames", "an EncoderDecoder writes tokens; build a FrameGenerator")
         self.source = self.source_side(config)
         size = config.vocabulary.target_size
         if config.outputs.kind == "raster":
-            embedding: TokenInput = RasterInput(config, width, size=size)
+            assert size is not None
+            assert config.outputs.columns is not None
+            embedding: TokenInput = RasterInput(config, width, size=size, columns=config.outputs.columns)
         else:
             shared = None if size or not isinstance(self.source.input, TokenInput) else self.source.input
-            embedding = TokenInput(config, width, size=size or None) if shared is None else shared.sharing()
+            embedding = TokenInput(config, width, size=size) if shared is None else shared.sharing()
         self.target = self.target_side(config, embedding=embedding, cross_attention=True)
-        self.finish()
 
 
 class FrameGenerator(Universal):
@@ -97,12 +102,10 @@ class FrameGenerator(Universal):
     writes = "frames"
     target: FrameTarget
 
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
+    def build(self, config: ModelConfig) -> None:
         if config.outputs.kind != "frames":
             raise refusal("outputs.kind", config.outputs.kind, 'a FrameGenerator needs "frames"')
-        self.source, self.target = self.source_side(self.config), FrameTarget(self.config)
-        self.finish()
+        self.source, self.target = self.source_side(config), FrameTarget(config)
 
 
 class LanguageModel(Universal):
@@ -111,11 +114,9 @@ class LanguageModel(Universal):
     architecture = "language_model"
     target: TargetSide
 
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        embedding = TokenInput(self.config, self.config.sizes.width)
-        self.target = self.target_side(self.config, embedding=embedding, cross_attention=False)
-        self.finish()
+    def build(self, config: ModelConfig) -> None:
+        embedding = TokenInput(config, config.sizes.width)
+        self.target = self.target_side(config, embedding=embedding, cross_attention=False)
 
 
 class Classifier(Universal):
@@ -123,16 +124,14 @@ class Classifier(Universal):
 
     architecture, writes = "classifier", "classes"
 
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        config, width, classes = self.config, self.config.sizes.width, self.config.vocabulary.num_classes
+    def build(self, config: ModelConfig) -> None:
+        width, classes = config.sizes.width, self.num_classes
         self.source = self.source_side(config)
         self.head: nn.Module
         if config.outputs.pooling == "pointer":
             self.head = Pointer(width, num_classes=classes, start_id=config.start_id)
         else:
             self.head = ClassHead(width, classes, pooling=config.outputs.pooling)
-        self.finish()
 
 
 class Tagger(Universal):
@@ -140,8 +139,6 @@ class Tagger(Universal):
 
     architecture, writes = "tagger", "classes"
 
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        self.source = self.source_side(self.config)
-        self.head = TagHead(self.config.sizes.width, self.config.vocabulary.num_classes)
-        self.finish()
+    def build(self, config: ModelConfig) -> None:
+        self.source = self.source_side(config)
+        self.head = TagHead(config.sizes.width, self.num_classes)

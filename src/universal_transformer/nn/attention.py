@@ -72,6 +72,11 @@ class Attention(nn.Module):
         """The dropout of attention weights: 0 outside of training."""
         return self.dropout if self.training else 0.0
 
+    def place(self, heads: Heads, encoding: PositionEncoding) -> Heads:
+        """Queries or keys at their positions: unchanged, where positions are added to states."""
+        del encoding
+        return heads
+
 
 class SelfAttention(Attention):
     """Attention over the sequence itself."""
@@ -83,11 +88,6 @@ class SelfAttention(Attention):
         super().__init__(sizes, config)
         self.query_key_value = nn.Linear(sizes.width, 3 * sizes.width, bias=config.bias)
         self.output = nn.Linear(sizes.width, sizes.width, bias=config.bias)
-
-    def place(self, heads: Heads, encoding: PositionEncoding) -> Heads:
-        """Queries or keys at their positions: unchanged, where positions are added to states."""
-        del encoding
-        return heads
 
     def forward(
         self,
@@ -148,11 +148,6 @@ class CrossAttention(Attention):
         del rotary
         key, value = (split_heads(part, num_heads=self.num_heads) for part in self.key_value(source).chunk(2, dim=-1))
         return ProjectedSource(key, value, None if padding is None else key_mask(padding))
-
-    def place(self, heads: Heads, encoding: PositionEncoding) -> Heads:
-        """Queries at their positions: unchanged, where positions are added to states."""
-        del encoding
-        return heads
 
     def forward(
         self, states: States | Float[Tensor, "row width"], context: Context, *, layer: int = 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any, Literal
 
-from universal_transformer.typed import Count, DropoutRate, Positive, Range
+from universal_transformer.typed import DropoutRate, Positive, Range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,56 +22,6 @@ class Sizes:
     """Channels inside the transition."""
     num_heads: Positive = 4
     """Attention heads (k). It must divide the width."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CoordinatesConfig:
-    """``P^t``, the position and step signals (paper, section 2.1, equations 6 and 7)."""
-
-    layout: Literal["interleaved", "split"] = "interleaved"
-    """D1: channel order of sinusoids: the paper's, counted from 1, or tensor2tensor's, counted from 0."""
-    position: str = "sinusoidal"
-    """D2: how positions are encoded, an entry of ``POSITIONS``. "distance" (D13): rotary, in attention to the source
-    too, with a sink. "grid": a learned vector for the row, one for the column and one for the box of a board."""
-    step: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
-    """D2: how depth steps are encoded."""
-    injection: Literal["every_step", "input"] = "every_step"
-    """Add positions at every step (paper) or once at the input (Transformer)."""
-    offsets: Literal["none", "random", "scattered", "spread"] = "none"
-    """D3: positions in training: unchanged, shifted, a random sorted subset, or a subset of a random window."""
-    independent_offsets: bool = False
-    """D3: draw the offsets of source and target independently instead of using one draw for both."""
-    max_positions: Positive = 512
-    """D3: range of random positions, and number of rows of a learned position table."""
-    from_end: bool = False
-    """D12: also encode the distance of a source position from the end."""
-
-    box_rows: Count = 0
-    """Rows of a box of the board whose cells are the positions; a board has as many rows as a box has cells. The data
-    determine it."""
-    box_columns: Count = 0
-    """Columns of a box. The data determine it."""
-
-    @property
-    def adds(self) -> bool:
-        """Whether positions are added to states."""
-        return self.position in ("sinusoidal", "learned", "grid")
-
-    @property
-    def rotates(self) -> bool:
-        """Whether queries and keys are rotated by their positions."""
-        return self.position in ("rotary", "distance")
-
-
-POSITIONS: dict[str, str] = {
-    "sinusoidal": "universal_transformer.models.positions.sinusoids:PicturePositions",
-    "learned": "universal_transformer.models.positions.tables:LearnedPositions",
-    "rotary": "universal_transformer.models.positions.rotary:RotaryPositions",
-    "distance": "universal_transformer.models.positions.rotary:RotaryPositions",
-    "grid": "universal_transformer.models.positions.tables:GridPositions",
-    "none": "universal_transformer.nn.coordinates:PositionEncoder",
-}
-"""Name of a position encoding -> ``module:class``. See docs/extending.md for how to add one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,21 +50,6 @@ class TransitionConfig:
     """Dropout after the ReLU."""
 
 
-TRANSITIONS: dict[str, str] = {
-    "feed_forward": "universal_transformer.nn.transition:FeedForward",
-    "separable_convolution": "universal_transformer.models.convolution:SeparableConvolution",
-}
-"""Name of a transition -> ``module:class``. See docs/extending.md for how to add one."""
-
-
-NORMS: dict[str, str] = {
-    "post": "universal_transformer.nn.block:PostNorm",
-    "pre": "universal_transformer.models.norms:PreNorm",
-    "deep": "universal_transformer.models.norms:DeepNorm",
-}
-"""Name of a norm -> ``module:class``. See docs/extending.md for how to add one."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class StepConfig:
     """What one depth step consists of (paper, equations 4 and 5)."""
@@ -132,26 +67,6 @@ class StepConfig:
     """D14: blocks applied in one depth step."""
     residual: Literal["timed", "state"] = "timed"
     """D5: what self-attention is added to: the state with coordinates, or without them (printed in the patent)."""
-
-
-MOST_STEPS = 2**16
-"""Limit of ``max_steps``: the signals of all steps are computed before the first one, and a typing error would fill
-the memory."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DepthConfig:
-    """D15: how many steps the encoder and the decoder take."""
-
-    max_steps: Positive | Literal["length"] = 6
-    """T: the number of steps of a fixed depth, and the largest number of steps of a halting model. "length": the number
-    of real positions of each sequence, in encoders (paper, section 4)."""
-    min_steps: Positive = 1
-    """The halting unit decides from this step on: no position halts earlier."""
-    decoder_max_steps: Count = 0
-    """``max_steps`` of the decoder. 0: that of the encoder."""
-    decoder_min_steps: Count = 0
-    """``min_steps`` of the decoder. 0: that of the encoder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,8 +92,8 @@ class HaltingConfig:
     """D10: each position halts by itself, or all positions of a sequence halt together."""
     prior: Literal["geometric", "uniform"] = "geometric"
     """ponder: the distribution over steps that the loss compares with."""
-    prior_steps: Annotated[float, Range(0)] = 0.0
-    """ponder: expected steps of the geometric prior. 0: (max_steps + 1) / 2."""
+    prior_steps: Annotated[float, Range(1)] | None = None
+    """ponder: expected steps of the geometric prior. None: (max_steps + 1) / 2."""
     quantile: Annotated[float, Range(0, 1, above=True)] = 0.5
     """ponder: cumulative probability at which a position stops in inference."""
 

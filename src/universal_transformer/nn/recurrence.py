@@ -17,7 +17,6 @@ from torch.utils.checkpoint import checkpoint
 from universal_transformer.axes import Bool, Float, Padding, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.block import Block
-from universal_transformer.nn.config import MOST_STEPS
 from universal_transformer.nn.context import Context, Depth, ProjectedSource
 from universal_transformer.nn.coordinates import Coordinates
 from universal_transformer.nn.halting import Made, Number, Progress, Rule
@@ -182,7 +181,9 @@ class Recurrence(nn.Module):
         """``context`` of a call whose sequences make as many steps as they have positions (decision D15)."""
         depth = context.depth
         if positions > depth.max_steps:
-            raise UserError(f'max_steps="length": a sequence of {positions:,} positions; at most {MOST_STEPS:,} steps')
+            raise UserError(
+                f'max_steps="length": a sequence of {positions:,} positions; at most {depth.max_steps:,} steps'
+            )
         most = max(1, positions)
         depth = depth._replace(max_steps=most, min_steps=min(depth.min_steps, most))
         lengths = None if context.padding is None else (~context.padding).sum(dim=1)

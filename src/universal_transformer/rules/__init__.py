@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.nn.config import load_object
-from universal_transformer.typed import Range, check, listed, typed
+from universal_transformer.typed import Range, check, listed
 
 if TYPE_CHECKING:
     from universal_transformer.rules.exits import ExitRule
@@ -44,7 +44,9 @@ class Exit:
 
     def __post_init__(self) -> None:
         check(self, where="exit")
-        _check_exit(self.kind, where="exit")
+        if self.kind not in EXITS:
+            known = f"expected one of {listed(EXITS)}, found {self.kind!r}{suggestion(self.kind, EXITS)}"
+            raise UserError(f"exit: kind: {known}")
         if not self.threshold <= self.rule.most:
             raise UserError(f"exit {self}: the threshold of {self.kind} is at most {self.rule.most:g}")
 
@@ -56,9 +58,7 @@ class Exit:
             number = float(threshold)
         except ValueError:
             raise UserError(f"exit {text!r}: expected KIND:THRESHOLD, for instance confidence:0.9") from None
-        _check_exit(kind, where=f"exit {text!r}")
-        found: Exit = typed({"kind": kind, "threshold": number}, cls, where=f"exit {text!r}")
-        return found
+        return cls(kind, number)
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.threshold:g}"
@@ -68,8 +68,3 @@ class Exit:
         """The class of its kind. Needs torch."""
         found: type[ExitRule] = load_object(EXITS[self.kind])
         return found
-
-
-def _check_exit(kind: str, *, where: str) -> None:
-    if kind not in EXITS:
-        raise UserError(f"{where}: kind: expected one of {listed(EXITS)}, found {kind!r}{suggestion(kind, EXITS)}")

@@ -13,8 +13,6 @@ from universal_transformer.nn.config import HaltingConfig
 
 Refusals = Iterator[tuple[str, bool, str]]
 """Path of a field, whether its value does not fit the others, and the remedy."""
-OF_PRIOR = ("prior", "prior_steps", "quantile")
-"""Fields of rules with a prior distribution over steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +27,8 @@ class Choices:
     """Whether others attend to the mean of the states of a position in place of its last one."""
     keeps_weights: bool = False
     """Whether its cost needs the weights of all steps, which an exported loop does not keep."""
+    own: tuple[str, ...] = ()
+    """Fields that no other rule reads."""
     refusals: Callable[[Any], Refusals] | None = None
 
 
@@ -44,8 +44,7 @@ def _ponder(config: Any) -> Refusals:
     yield "depth.max_steps", length, "with ponder all sequences have the same last step: set a number"
     other = halting.threshold not in (HaltingConfig().threshold, halting.quantile)
     yield "halting.threshold", other, "ponder stops at halting.quantile: set that"
-    yield "halting.prior_steps", 0 < halting.prior_steps < 1, "at least 1 step, or 0 for (max_steps + 1) / 2"
-    unused = halting.prior == "uniform" and halting.prior_steps > 0
+    unused = halting.prior == "uniform" and halting.prior_steps is not None
     rate = "a uniform prior has no rate: leave it out, or set halting.prior to geometric"
     yield "halting.prior_steps", unused, rate
     frames = config.outputs.kind == "frames"
@@ -63,7 +62,12 @@ def _stick_breaking(config: Any) -> Refusals:
 
 
 CHOICES: dict[str, Choices] = {
-    "ponder": Choices(threshold="quantile", expects_loss=True, refusals=_ponder),
+    "ponder": Choices(
+        threshold="quantile",
+        expects_loss=True,
+        own=("prior", "prior_steps", "quantile"),
+        refusals=_ponder,
+    ),
     "stick_breaking": Choices(shows_mean=True, keeps_weights=True, refusals=_stick_breaking),
 }
 """Name of a rule -> what differs from the others."""
@@ -84,8 +88,8 @@ def refusals(config: Any) -> Refusals:
     chosen, default = choices_of(config.halting), HaltingConfig()
     if chosen.refusals is not None:
         yield from chosen.refusals(config)
-    if chosen.threshold != "quantile":
-        for name in OF_PRIOR:
+    for rule, choices in CHOICES.items():
+        for name in set(choices.own) - set(chosen.own):
             given = getattr(config.halting, name) != getattr(default, name)
-            remedy = f'applies only to halting.rule="ponder"; the rule here is "{config.halting.rule}"'
+            remedy = f'applies only to halting.rule="{rule}"; the rule here is "{config.halting.rule}"'
             yield f"halting.{name}", given, remedy

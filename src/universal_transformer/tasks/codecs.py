@@ -147,7 +147,9 @@ def too_long(where: str, length: int, *, what: str, limit: int) -> str:
     return f"{where}: a {what} of {length} tokens; this run takes at most {limit} (--data.max-length of its training)"
 
 
-def token_fields(architecture: str, *, size: int, target_size: int = 0, num_classes: int = 0) -> dict[str, Any]:
+def token_fields(
+    architecture: str, *, size: int | None, target_size: int | None = None, num_classes: int | None = None
+) -> dict[str, Any]:
     """Return the fields of a configuration that the data determine for a model whose inputs are tokens."""
     return {
         "architecture": architecture,

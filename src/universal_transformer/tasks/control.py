@@ -61,7 +61,7 @@ class ControlCodec(SavedCodec):
     @property
     def model_fields(self) -> dict[str, Any]:
         """Return the fields of a model that follow from the observations and the actions."""
-        fields = token_fields("classifier", size=0, num_classes=len(self.world.actions))
+        fields = token_fields("classifier", size=None, num_classes=len(self.world.actions))
         return fields | {"inputs.kind": "frames", "inputs.features": len(self.features)}
 
     def example(self, observations: Frames, *, target: int = NO_CLASS) -> Example:

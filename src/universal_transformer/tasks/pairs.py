@@ -48,7 +48,7 @@ class PairsCodec:
 
     @property
     def model_fields(self) -> dict[str, Any]:
-        target_size = 0 if self.source is self.target else len(self.target)
+        target_size = None if self.source is self.target else len(self.target)
         fields = token_fields("encoder_decoder", size=len(self.source), target_size=target_size)
         return fields | special_ids(self.source)
 

@@ -53,7 +53,7 @@ class SpeechCodec(SavedCodec):
     @property
     def model_fields(self) -> dict[str, Any]:
         """Return the fields of a model that follow from the frames and the words."""
-        fields = token_fields("encoder_decoder", size=0, target_size=FIRST_DIGIT + len(WORDS))
+        fields = token_fields("encoder_decoder", size=None, target_size=FIRST_DIGIT + len(WORDS))
         return fields | {"inputs.kind": "frames", "inputs.features": self.bands}
 
     def read(self, lines: Iterable[tuple[int, str]], *, name: str) -> Iterator[Example]:

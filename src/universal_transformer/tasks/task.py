@@ -195,7 +195,7 @@ class Task:
                 raise UserError(
                     f"model.{path}={given}: the data of task {self.name} determine that it is {value}: leave it out"
                 )
-        if attrgetter(LIMIT)(model) == 0 and LIMIT not in fields:
+        if attrgetter(LIMIT)(model) is None and LIMIT not in fields:
             fields[LIMIT] = self.answer_limit()
         return replaced(model, fields)
 

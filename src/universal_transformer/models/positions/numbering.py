@@ -5,7 +5,7 @@ from torch.nn.functional import pad
 
 from universal_transformer.axes import Bool, Int, Padding, Positions, Tensor
 from universal_transformer.errors import UserError
-from universal_transformer.nn.config import CoordinatesConfig
+from universal_transformer.models.components import CoordinatesConfig
 from universal_transformer.nn.coordinates import count_positions
 
 

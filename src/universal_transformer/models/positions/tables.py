@@ -7,6 +7,7 @@ from torch import nn
 
 from universal_transformer.axes import Float, Padding, Positions, Tensor
 from universal_transformer.errors import UserError
+from universal_transformer.models.components import needed
 from universal_transformer.nn.context import PositionEncoding
 from universal_transformer.nn.coordinates import PositionEncoder, StepEncoder
 
@@ -48,16 +49,16 @@ class GridPositions(PositionEncoder):
 
     def __init__(self, width: int, *, box_rows: int, box_columns: int) -> None:
         super().__init__()
-        if not (side := box_rows * box_columns):
-            raise UserError('coordinates.position="grid": box_rows or box_columns is 0; take them from the data')
+        side = box_rows * box_columns
         self.box_rows, self.box_columns, self.reach = box_rows, box_columns, side**2
         self.weight = nn.Parameter(torch.empty(3, side, width))
 
     @classmethod
     def build(cls, config: Any, *, decoder: bool) -> PositionEncoder:
         del decoder
-        chosen = config.coordinates
-        return cls(config.sizes.width, box_rows=chosen.box_rows, box_columns=chosen.box_columns)
+        chosen, by = config.coordinates, 'position="grid" needs the boxes of the board'
+        rows, columns = (needed(getattr(chosen, f), f"coordinates.{f}", by=by) for f in ("box_rows", "box_columns"))
+        return cls(config.sizes.width, box_rows=rows, box_columns=columns)
 
     def forward(self, positions: Positions, *, padding: Padding | None = None) -> PositionEncoding:
         del padding
