@@ -209,7 +209,7 @@ def test_distance_positions_are_rotary_ones_for_the_source_too_with_a_sink(field
 @pytest.mark.parametrize("architecture", ["language_model", "classifier"])
 @torch.no_grad()
 def test_distance_positions_of_a_model_without_two_sides_are_rotary_ones(architecture):
-    fields = {"architecture": architecture, "num_classes": 9 * (architecture == "classifier")}
+    fields = {"architecture": architecture, "num_classes": 9 if architecture == "classifier" else None}
     named, rotary = (small(**fields, position_coordinates=position) for position in ("distance", "rotary"))
     rotary.load_state_dict(named.state_dict())
     assert torch.equal(named(LABELS).logits, rotary(LABELS).logits)

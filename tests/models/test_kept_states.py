@@ -24,7 +24,9 @@ CHOICES = {
 def calls(architecture, **fields):
     """The output with states, the logits of calls of 1, 2 … steps (of the decoder, where there are two sides), and
     where they are read: the logits of padding mean nothing."""
-    model = small(architecture=architecture, max_steps=STEPS, num_classes=4 * (architecture in ENCODERS), **fields)
+    model = small(
+        architecture=architecture, max_steps=STEPS, num_classes=4 if architecture in ENCODERS else None, **fields
+    )
     source, labels = torch.randint(3, 9, (3, 5)), torch.randint(3, 9, (3, 4))
     source[1, 3:], labels[2, 2:] = 0, 0
     if architecture in ENCODERS:

@@ -199,21 +199,23 @@ class Task:
             fields[LIMIT] = self.answer_limit()
         return replaced(model, fields)
 
-    def answer_limit(self) -> int:
-        """Return how many tokens (<end> included) or frames an answer may have; 0 for a class, or one a position.
+    def answer_limit(self) -> int | None:
+        """Return how many tokens (<end> included) or frames an answer may have; None for a class, or one a position.
 
         The longest training target, a quarter of it and 10 more. A language model is given no more than the tokens of
         its longest training text. Of examples that are generated when they are needed, the first `LOOKED_AT` count.
         """
         if self.model_fields.get("architecture") == "tagger":
-            return 0
+            return None
         if isinstance(self.train, MappedExamples):
             longest = self.train.longest_target
         else:
             examples = self.train[:LOOKED_AT] if isinstance(self.train, LazyExamples) else self.train
             longest = max((len(one.target) for one in examples if not isinstance(one.target, int)), default=0)
         continues = self.model_fields.get("architecture") == "language_model"
-        return longest if continues or not longest else longest + longest // 4 + 10
+        if not longest:
+            return None
+        return longest if continues else longest + longest // 4 + 10
 
 
 @dataclass(frozen=True)

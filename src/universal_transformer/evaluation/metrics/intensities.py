@@ -33,6 +33,7 @@ class PictureBaseline(TrivialBaseline):
     def learn(cls, examples: Iterable[Example], config: BaseConfig) -> PictureBaseline:
         assert isinstance(config, ModelConfig)
         targets, levels = list(map(target_ids, counted(examples))), num_target_ids(config) - FIRST
+        assert config.outputs.columns is not None, "a raster has columns"
         table = NeighbourTable.learn(targets, columns=config.outputs.columns, levels=levels)
         counts = Counter(chain.from_iterable(targets))
         return cls(counts=tuple(counts[index] for index in range(FIRST + levels)), neighbours=table)
