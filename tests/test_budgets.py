@@ -8,14 +8,14 @@ import frames
 import size
 
 BUDGETS = {
-    "lines of nn": 1_282,
+    "lines of nn": 1_278,
     "lines of rules": 499,
     "lines of execution": 1_636,
     "lines of models": 3_044,
     "lines of decoding": 1_138,
-    "lines of interop": 1_233,
+    "lines of interop": 1_234,
     "lines of baselines": 577,
-    "lines of these packages": 9_500,
+    "lines of these packages": 9_406,
     "halting rules outside their homes": 0,
     "classes over 200 lines": 0,
     "signatures over 7 parameters": 0,
