@@ -70,7 +70,7 @@ def show(folder):
     """Train briefly, evaluate, and sort two words."""
     run, words = f"{folder}/run", Path(folder, "words.txt")
     words.write_text("hgfedcba\nbadcafe\n", encoding="utf-8")
-    limits = ["--training.minutes", "0", "--training.max-updates", "60", "--training.warmup-updates", "10"]
+    limits = ["--training.minutes", "None", "--training.max-updates", "60", "--training.warmup-updates", "10"]
     code = main(["train", "sort", "--run", run, "--quiet", *limits])
     return code or main(["evaluate", run]) or main(["predict", run, str(words)])
 

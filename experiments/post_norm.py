@@ -20,7 +20,7 @@ from universal_transformer.runs.journal import read_metrics
 from universal_transformer.training.provenance import code_in_use
 
 SHORT, LONG, PARTS = 1000, 3300, 4
-COMMON = ["babi-1k-joint", "--model.halting.side", "none", "--training.minutes", "0"]
+COMMON = ["babi-1k-joint", "--model.halting.side", "none", "--training.minutes", "None"]
 COMMON += ["--training.halting-delay", "0", "--training.ponder-weight", "0"]
 COMMON += ["--training.schedule", "cosine", "--training.ema-decay", "0"]
 NAMES = {"pre": "pre-norm", "post": "post-norm (the paper)", "deep": "post-norm with DeepNorm"}

@@ -11,7 +11,7 @@ import pytest
 
 from universal_transformer.cli import main
 
-SMALL = ["--width", "16", "--filter-width", "16", "--num-heads", "2", "--max-steps", "3", "--minutes", "0"]
+SMALL = ["--width", "16", "--filter-width", "16", "--num-heads", "2", "--max-steps", "3", "--minutes", "None"]
 SMALL += ["--max-updates", "20", "--batch-tokens", "256", "--validate-every", "10", "--training.seed", "1"]
 STORIES = ["--train-stories", "60", "--validation-stories", "10", "--test-stories", "10"]
 QUESTIONS = "1 Clara went to the attic.\n2 Where is Clara?\n3 Boris took the lamp.\n4 Where is the lamp?\tattic\t1\n"

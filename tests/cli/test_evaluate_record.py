@@ -10,7 +10,7 @@ from universal_transformer.cli import evaluate, main
 def test_a_record_names_what_the_figure_depends_on(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     small = ("--width", "16", "--filter-width", "16", "--num-heads", "2", "--train-stories", "20")
-    few = ("--validation-stories", "5", "--test-stories", "5", "--max-updates", "3", "--minutes", "0")
+    few = ("--validation-stories", "5", "--test-stories", "5", "--max-updates", "3", "--minutes", "None")
     linear = ("--schedule", "constant", "--run", "a", "--quiet")
     assert main(["train", "stories", *small, *few, *linear]) == 0
     assert main(["evaluate", "a", "--record", "kept.json"]) == 0

@@ -10,7 +10,7 @@ from universal_transformer.cli import main
 from universal_transformer.registry import load_pretrained
 from universal_transformer.tasks import load_codec
 
-SMALL = ["--filter-width", "16", "--minutes", "0", "--max-updates", "2", "--batch-tokens", "256", "--quiet"]
+SMALL = ["--filter-width", "16", "--minutes", "None", "--max-updates", "2", "--batch-tokens", "256", "--quiet"]
 DATA = ["--train-examples", "20", "--validation-examples", "5", "--test-examples", "2"]
 
 

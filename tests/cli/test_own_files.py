@@ -11,7 +11,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.tasks import LabelledData, PairsData, TextData, load_codec
 from universal_transformer.tasks.task import Saved
 
-TINY = ["--width", "8", "--filter-width", "8", "--num-heads", "1", "--max-steps", "2", "--minutes", "0", "--quiet"]
+TINY = ["--width", "8", "--filter-width", "8", "--num-heads", "1", "--max-steps", "2", "--minutes", "None", "--quiet"]
 TINY += ["--max-updates", "2", "--batch-tokens", "128", "--validate-every", "1"]
 WORDS = ("red", "green", "blue", "old", "new", "big")
 RECIPES = {

@@ -13,7 +13,7 @@ from universal_transformer.tasks import load_codec
 from universal_transformer.training.config import RunConfig, WarmStart
 from universal_transformer.training.warm_start import copy_matching
 
-SMALL = ["--width", "8", "--filter-width", "8", "--num-heads", "2", "--max-steps", "2", "--minutes", "0", "--quiet"]
+SMALL = ["--width", "8", "--filter-width", "8", "--num-heads", "2", "--max-steps", "2", "--minutes", "None", "--quiet"]
 STILL = ["--max-updates", "1", "--learning-rate", "1e-12"]
 WORD = ["--tokenizer", "word", "--max-length", "8"]
 

@@ -313,7 +313,7 @@ def test_a_plan_is_shown_and_a_table_written_without_training(place, capsys):
         (["table1", "--tasks", "1,,2"], "an empty name"),
         (["table1", "--columns", "1k-joint", "--tasks", "1"], "trains all tasks in one model"),
         (["table1", "--seeds", "0"], "expected a whole number, at least 1"),
-        (["table1", "--minutes", "0"], "expected a number, more than 0"),
+        (["table1", "--minutes", "None"], "expected a number, more than 0"),
         (["table1", "--sedes", "1"], "did you mean --seeds"),
         (["table1", "--budget", "8"], "expected a time such as 90s, 8m or 1h30m"),
         (["table1", "--budget", "0m"], "expected a time such as 90s, 8m or 1h30m"),

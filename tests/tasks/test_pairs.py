@@ -95,7 +95,7 @@ def test_examples_codec_and_model_fields(tmp_path, kind, shared):
     config = task.configure(ModelConfig())
     assert config.architecture == "encoder_decoder"
     assert config.vocabulary.size == len(task.codec.source)
-    assert config.vocabulary.target_size == (0 if shared else len(task.codec.target))
+    assert config.vocabulary.target_size == (None if shared else len(task.codec.target))
     folder = tmp_path / "run"
     folder.mkdir()
     task.codec.save(folder)

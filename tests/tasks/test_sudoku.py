@@ -124,7 +124,7 @@ def test_a_small_run_is_trained_scored_with_more_steps_and_asked(tmp_path, capsy
     run = tmp_path / "run"
     data = ["--train-boards", "20", "--train-examples", "60", "--validation-boards", "4", "--test-boards", "6"]
     sizes = ["--width", "8", "--filter-width", "8", "--num-heads", "1", "--model.depth.max-steps", "2"]
-    training = ["--training.minutes", "0", "--max-updates", "3", "--validate-every", "2", "--quiet"]
+    training = ["--training.minutes", "None", "--max-updates", "3", "--validate-every", "2", "--quiet"]
     assert main(["train", "sudoku-4", "--run", str(run), *data, *sizes, *training]) == 0
     assert main(["evaluate", str(run), "--max-steps", "3"]) == 0
     shown = capsys.readouterr().out

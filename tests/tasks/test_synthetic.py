@@ -12,7 +12,7 @@ from universal_transformer.tasks.pairs import PairsData
 from universal_transformer.tasks.synthetic import KINDS, MONTHS, NUMBERS, PARTS, synthetic_pairs
 from universal_transformer.tasks.task import Saved
 
-TINY = ["--width", "8", "--filter-width", "8", "--num-heads", "1", "--max-steps", "2", "--minutes", "0", "--quiet"]
+TINY = ["--width", "8", "--filter-width", "8", "--num-heads", "1", "--max-steps", "2", "--minutes", "None", "--quiet"]
 NOTE = "all training examples are synthetic, and scores say nothing about real texts"
 
 

@@ -33,7 +33,7 @@ def test_each_token_has_the_class_of_its_tag(tmp_path):
     config = task.configure(ModelConfig())
     assert (config.architecture, config.vocabulary.num_classes) == ("tagger", 4)
     assert config.vocabulary.size == len(task.codec.tokenizer) == 4 + 6
-    assert (task.metric, config.generation.max_new_tokens) == ("tags", 0)
+    assert (task.metric, config.generation.max_new_tokens) == ("tags", None)
     assert task.codec.pieces(task.train[2]) == (["stop"], ["V"])
 
 
@@ -163,7 +163,7 @@ def test_the_data_are_shown_before_training_and_lines_are_tagged_after_it(tmp_pa
     shown = capsys.readouterr().out
     assert "3 tags" in shown
     assert "→ D|N|V" in shown or "→ V" in shown
-    given = ["--minutes", "0", "--max-updates", "2", "--validate-every", "1", "--quiet", "--run", str(run)]
+    given = ["--minutes", "None", "--max-updates", "2", "--validate-every", "1", "--quiet", "--run", str(run)]
     assert main(["train", "tagged", "--data.train", path, *tiny, *given]) == 0
     (tmp_path / "lines").write_text("the cat\n\nstop zebra now\n")
     assert main(["predict", str(run), str(tmp_path / "lines")]) == 2

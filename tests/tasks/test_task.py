@@ -31,7 +31,7 @@ def test_sequences_are_for_an_encoder_and_a_decoder_with_one_vocabulary():
     assert (model.architecture, model.vocabulary.size, model.vocabulary.target_size) == (
         "encoder_decoder",
         15,
-        0,
+        None,
     )
 
 
@@ -45,7 +45,7 @@ def row(length):
         ("encoder_decoder", [row(5), row(48), row(9)], 48 + 12 + 10),
         ("encoder_decoder", LazyExamples(lambda index: row(1 + index % 40), count=10**9), 40 + 10 + 10),
         ("language_model", [row(20), row(13)], 20),
-        ("classifier", [Example(source=(5,), target=3)], 0),
+        ("classifier", [Example(source=(5,), target=3)], None),
     ],
 )
 def test_the_longest_answer_in_training_decides_how_long_an_answer_may_be(architecture, train, limit):

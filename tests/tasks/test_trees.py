@@ -19,7 +19,7 @@ DOG = "(S (NP (DT the) (NN dog)) (VP (VBD barked)))"
 BARKED = "(S (NP XX XX) (VP XX))"
 TREES = [DOG, "(S (NP (DT the) (NN cat)) (VP (VBD barked)))", "(S (NP (DT the) (NN dog)) (VP (VBD slept)))"]
 FEW = {"train_sentences": 200, "test_sentences": 6, "lengths": (3, 9), "longer": (10, 12)}
-TINY = ["--width", "8", "--filter-width", "8", "--num-heads", "1", "--max-steps", "2", "--minutes", "0", "--quiet"]
+TINY = ["--width", "8", "--filter-width", "8", "--num-heads", "1", "--max-steps", "2", "--minutes", "None", "--quiet"]
 
 
 @pytest.mark.parametrize(

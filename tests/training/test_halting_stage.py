@@ -27,7 +27,7 @@ from universal_transformer.typed import replaced
 
 from . import tiny
 
-SMALL = ["--max-updates", "2", "--minutes", "0", "--batch-tokens", "64", "--validate-every", "2", "--width", "8"]
+SMALL = ["--max-updates", "2", "--minutes", "None", "--batch-tokens", "64", "--validate-every", "2", "--width", "8"]
 FEW = ["--train-stories", "12", "--validation-stories", "4", "--test-stories", "4", "--filter-width", "8"]
 
 
