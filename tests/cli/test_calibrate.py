@@ -9,7 +9,19 @@ from universal_transformer.cli import main
 from universal_transformer.cli.evaluate import evaluate_run, open_with_task, parser
 from universal_transformer.evaluation.calibration import CALIBRATION, Calibration
 
-SMALL = ["--width", "16", "--filter-width", "16", "--num-heads", "2", "--max-steps", "3", "--minutes", "None", "--quiet"]
+SMALL = [
+    "--width",
+    "16",
+    "--filter-width",
+    "16",
+    "--num-heads",
+    "2",
+    "--max-steps",
+    "3",
+    "--minutes",
+    "None",
+    "--quiet",
+]
 SMALL += ["--max-updates", "3", "--batch-tokens", "256", "--halting.side", "none"]
 STORIES = ["--train-stories", "20", "--validation-stories", "100", "--test-stories", "10"]
 QUESTION = "1 Clara went to the attic.\n2 Where is Clara?\n"
