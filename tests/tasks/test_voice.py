@@ -110,8 +110,7 @@ def test_other_lines_are_refused(line):
 def test_the_baseline_repeats_the_frame_before_each_position(tmp_path):
     frames = np.arange(8, dtype=np.float32)[:, None] * np.ones((1, 3), np.float32)
     example = Example(source=(3, 2), target=frames)
-    config = VoiceData.codec_class().model_fields
-    model = RECIPES["voice"]().model
+    model = replaced(RECIPES["voice"]().model, VoiceData.codec_class().model_fields)
     assert model.outputs.stride == 3
     baseline = FrameBaseline.learn([example], model)
     baseline.save(tmp_path / "baseline.json")
@@ -120,7 +119,7 @@ def test_the_baseline_repeats_the_frame_before_each_position(tmp_path):
     sums = metric_of(task).trivial(baseline, example)
     # before the positions stand 0, 2 and 5
     assert sums.sums == {"difference": 0 + 1 + 2 + 1 + 2 + 3 + 1 + 2, "frames": 8}
-    assert config["outputs.features"] == SPOKEN.bands
+    assert model.outputs.features == SPOKEN.bands
 
 
 @pytest.fixture(scope="module")

@@ -217,7 +217,7 @@ class Report:
         for name, table in self.confusion_tables().items():
             lines += ["", f"{name}: {CONFUSION}", *columns(table)]
         if self.halting:
-            lines += self._step_lines()
+            lines += _step_lines(self)
         lines += [f"{name}: {text}" for name, text in self.signatures.items()]
         lines += [f"warning: {text}" for text in self.warnings]
         return lines + [f"note: {text}" for text in self.notes]
@@ -265,20 +265,21 @@ class Report:
                 ]
         return tables
 
-    def _step_lines(self) -> list[str]:
-        lines = []
-        for side in get_args(Side):
-            if (steps := self.steps(side)) is not None and steps.num_positions:
-                lines += ["", f"{side}: share of {steps.num_positions:,} positions by steps taken"]
-                shares = [f"{100 * count / steps.num_positions:.1f} %" for count in steps.counts]
-                lines += columns([["steps", *map(str, range(1, len(shares) + 1))], ["share", *shares]])
-        if self.steps_by_supports:
-            lines += ["", "steps by number of supporting facts (mean ± standard deviation over positions)"]
-            lines += columns(
-                [["facts", "steps"]]
-                + [[str(found.num_supports), show_steps(found.steps)] for found in self.steps_by_supports]
-            )
-        return lines
+
+def _step_lines(report: Report) -> list[str]:
+    lines = []
+    for side in get_args(Side):
+        if (steps := report.steps(side)) is not None and steps.num_positions:
+            lines += ["", f"{side}: share of {steps.num_positions:,} positions by steps taken"]
+            shares = [f"{100 * count / steps.num_positions:.1f} %" for count in steps.counts]
+            lines += columns([["steps", *map(str, range(1, len(shares) + 1))], ["share", *shares]])
+    if report.steps_by_supports:
+        lines += ["", "steps by number of supporting facts (mean ± standard deviation over positions)"]
+        lines += columns(
+            [["facts", "steps"]]
+            + [[str(found.num_supports), show_steps(found.steps)] for found in report.steps_by_supports]
+        )
+    return lines
 
 
 def _score(values: Mapping[str, float], name: str) -> str:
