@@ -11,11 +11,11 @@ from torch.func import functional_call
 from small_baselines import small_neural_gpu
 from training import tiny
 from universal_transformer.baselines.config import NeuralGpuConfig
-from universal_transformer.baselines.neural_gpu import gate
-from universal_transformer.decoding import Sampling, generate
-from universal_transformer.decoding.generation import check_model
+from universal_transformer.baselines.neural_gpu import gate, num_places
+from universal_transformer.decoding import Beams, Sampling, beam_search, generate
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
+from universal_transformer.models.model import Call
 from universal_transformer.registry import load_pretrained
 from universal_transformer.runs.trainer import train
 
@@ -66,6 +66,12 @@ def oracle(model, tokens):
     return torch.stack([model.source.output.weight @ image[:, 0, k] + model.source.output.bias for k in range(places)])
 
 
+def all_places(model, source):
+    """Logits of all places, and which of them belong to each row."""
+    encoded = model.source(source, Call())
+    return encoded.logits, torch.arange(encoded.logits.shape[1]) < encoded.places.unsqueeze(1)
+
+
 def real(row):
     return [token for token in row.tolist() if token]
 
@@ -78,7 +84,7 @@ def real(row):
 )
 def test_it_is_the_equations_for_every_row_of_a_batch(fields):
     model = small_neural_gpu(**fields)
-    logits, inside = model.output_logits(SOURCE)
+    logits, inside = all_places(model, SOURCE)
     for row, tokens in enumerate(map(real, SOURCE)):
         expected = oracle(model, tokens)
         assert int(inside[row].sum()) == len(expected)
@@ -91,13 +97,13 @@ def test_it_is_the_equations_for_every_row_of_a_batch(fields):
 @torch.no_grad()
 def test_neither_padding_nor_the_order_of_rows_changes_a_row():
     model = small_neural_gpu()
-    expected, inside = model.output_logits(SOURCE)
+    expected, inside = all_places(model, SOURCE)
     order = torch.tensor([2, 0, 3, 1])
-    torch.testing.assert_close(model.output_logits(SOURCE[order])[0][inside[order]], expected[order][inside[order]])
+    torch.testing.assert_close(all_places(model, SOURCE[order])[0][inside[order]], expected[order][inside[order]])
     left = torch.tensor([[0] * (4 - len(real(row))) + real(row) for row in SOURCE])
-    assert torch.equal(model.output_logits(left)[0], expected)
+    assert torch.equal(all_places(model, left)[0], expected)
     wide = torch.nn.functional.pad(SOURCE, (0, 3))
-    torch.testing.assert_close(model.output_logits(wide)[0], expected)
+    torch.testing.assert_close(all_places(model, wide)[0], expected)
 
 
 def test_gates_saturate_with_a_cutoff_and_only_then():
@@ -111,7 +117,7 @@ def test_gates_saturate_with_a_cutoff_and_only_then():
 def test_output_is_the_likeliest_symbol_of_each_place_up_to_the_end():
     model = small_neural_gpu()
     model.source.output.bias[2] += 0.5
-    logits, inside = model.output_logits(SOURCE)
+    logits, inside = all_places(model, SOURCE)
     logits[..., :2] = float("-inf")  # neither padding nor start is ever written
     found = generate(model, SOURCE)
     for row, result in enumerate(found):
@@ -119,7 +125,7 @@ def test_output_is_the_likeliest_symbol_of_each_place_up_to_the_end():
         ended = 2 in best
         assert result.finished == ended
         assert result.tokens == (best[: best.index(2)] if ended else best)
-        scores = model.output_logits(SOURCE)[0][row].log_softmax(-1)
+        scores = all_places(model, SOURCE)[0][row].log_softmax(-1)
         written = [*result.tokens, *([2] if ended else [])]
         total = sum(float(scores[place, token]) for place, token in enumerate(written))
         assert result.score == pytest.approx(total)
@@ -127,6 +133,26 @@ def test_output_is_the_likeliest_symbol_of_each_place_up_to_the_end():
     drawn = generate(model, SOURCE, DecodingOptions(sampling=Sampling(temperature=1.0, seed=3)))
     again = generate(model, SOURCE[1:], DecodingOptions(sampling=Sampling(temperature=1.0, seed=3)), indices=[1, 2, 3])
     assert [one.tokens for one in drawn[1:]] == [one.tokens for one in again]
+
+
+@torch.no_grad()
+def test_a_wide_beam_search_is_brute_force():
+    model, most = small_neural_gpu(), 2
+    scores = all_places(model, SOURCE[1:2])[0][0].log_softmax(-1)
+    words = range(3, 9)
+    totals = {(): float(scores[0, 2])}
+    totals |= {(first,): float(scores[0, first] + scores[1, 2]) for first in words}
+    totals |= {(first, second): float(scores[0, first] + scores[1, second]) for first in words for second in words}
+    assert model.target.limit(1) == most
+    (found,) = beam_search(model, SOURCE[1:2], DecodingOptions(beams=Beams(40, 0.0)), num_results=40)
+    assert {tuple(one.tokens): one.score for one in found} == pytest.approx(
+        {tokens: totals[tokens] for tokens in map(tuple, (one.tokens for one in found))}
+    )
+    ended = [one for one in found if one.finished]
+    assert sorted((tuple(one.tokens) for one in ended), key=totals.get, reverse=True) == [
+        tuple(one.tokens) for one in ended
+    ]
+    assert len(ended) == 1 + len(words)
 
 
 def test_gradients_are_those_of_finite_differences():
@@ -146,7 +172,7 @@ def test_a_saved_model_comes_back_bit_for_bit(tmp_path):
     model.save_pretrained(tmp_path)
     back = load_pretrained(tmp_path)
     assert back.config == model.config
-    assert torch.equal(back.output_logits(SOURCE)[0], model.output_logits(SOURCE)[0])
+    assert torch.equal(all_places(back, SOURCE)[0], all_places(model, SOURCE)[0])
 
 
 def test_twenty_updates_lower_the_loss_and_a_resume_changes_no_bit(tmp_path):
@@ -172,8 +198,6 @@ def test_a_target_without_room_is_refused_with_the_field_to_raise():
 
 
 def test_what_it_does_not_do_is_refused():
-    with pytest.raises(UserError, match="beams=1"):
-        check_model(small_neural_gpu())
     with pytest.raises(UserError, match=r"max_new_tokens: .*at least 1"):
         generate(small_neural_gpu(), SOURCE, DecodingOptions(max_new_tokens=0))
     with pytest.raises(UserError, match="max_steps=3: NeuralGpu has no depth"):
@@ -185,4 +209,5 @@ def test_places_are_those_of_exact_fractions(hundredths):
     model = small_neural_gpu(output_ratio=hundredths / 100)
     for symbols in (1, 7, 10, 25, 100, 512):
         exact = math.ceil(Fraction(hundredths, 100) * symbols) + model.config.output_extra
-        assert model.source.num_places(torch.tensor([symbols])).tolist() == [exact]
+        assert num_places(torch.tensor([symbols]), config=model.config).tolist() == [exact]
+        assert model.target.limit(symbols) == exact

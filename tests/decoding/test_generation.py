@@ -194,7 +194,7 @@ def test_the_default_limit_of_a_row_is_that_of_the_model_or_twice_its_source_plu
             {"max_new_tokens": 10},
             "max_new_tokens=10 does not fit .*max_positions=10: at most 9 new",
         ),
-        ([[1], [1] + [3] * 10], {}, "row 1: a prompt of 11 tokens .*max_positions=10: shorten the prompt"),
+        ([[1], [1] + [3] * 10], {}, "a prompt of 11 tokens .*max_positions=10: shorten the prompt"),
         ([[1]], {"max_steps": 0}, "max_steps: .*at least 1"),
         ([[1]], {"max_steps": 4}, "step 4 lies beyond the learned table"),
         ([[1]], {"halting_threshold": 0.0}, "halting_threshold: .*more than 0"),

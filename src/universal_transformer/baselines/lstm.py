@@ -149,8 +149,6 @@ class LstmEncoder(nn.Module):
 class LstmDecoder(nn.Module):
     """Targets shifted right, embedded, decoded by an LSTM with attention to the source, if there is one."""
 
-    reach: int | None = None  # it can write any number of tokens
-
     def __init__(self, config: LstmConfig, *, embedding: TokenInput, attention: bool) -> None:
         super().__init__()
         self.config = config
@@ -169,6 +167,12 @@ class LstmDecoder(nn.Module):
     def check(self, labels: Tensor) -> None:
         """UserError unless ``labels`` are token ids."""
         check_tokens(labels, name="target")
+
+    def limit(self, length: int, *, fed: int = 1, most: int | None = None) -> int:
+        """New tokens of an answer to ``length`` tokens: ``most``, or as the configuration says."""
+        del fed
+        limit: int = self.config.generation.limit(length) if most is None else most
+        return limit
 
     def start(self, encoded: LstmState | None, call: Call, *, batch: int, capacity: int) -> LstmState:
         """The state before the first token: what was encoded, or nothing."""

@@ -33,6 +33,7 @@ from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import TokenInput, check_source, check_tokens
 from universal_transformer.models.model import Call, Model
 from universal_transformer.models.outputs import ModelOutput
+from universal_transformer.nn.trace import Trace
 
 Image = Float[Tensor, "batch width column place"]
 
@@ -74,11 +75,26 @@ class GatedUnit(nn.Module):
 
 @dataclass
 class Places:
-    """What a source becomes: the logits of every place of the output, and how many places and symbols each row has."""
+    """What a source becomes: the logits of every place of the output, and how many places and symbols each row has.
+
+    ``written`` places have been read in generation.
+    """
 
     logits: Float[Tensor, "batch place classes"]
     places: Int[Tensor, " batch"]
     symbols: Int[Tensor, " batch"]
+    written: int = 0
+    trace: Trace | None = None
+
+    def reorder(self, index: Int[Tensor, " rows"]) -> None:
+        """Replace the rows by the rows ``index``."""
+        self.logits, self.places, self.symbols = self.logits[index], self.places[index], self.symbols[index]
+
+
+def num_places(symbols: Int[Tensor, " rows"], *, config: NeuralGpuConfig) -> Int[Tensor, " rows"]:
+    """N of rows of so many symbols: ``ceil(output_ratio · symbols) + output_extra``."""
+    rounded = (symbols.double() * config.output_ratio * 1e6).round().div(1e6)  # 1.1 · 10 is more than 11
+    return rounded.ceil().long() + config.output_extra
 
 
 class NeuralGpuSource(nn.Module):
@@ -95,18 +111,13 @@ class NeuralGpuSource(nn.Module):
         """UserError unless ``source`` are token ids."""
         check_source(source, config=self.config)
 
-    def num_places(self, symbols: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
-        """N of a row: ``ceil(output_ratio · symbols) + output_extra``."""
-        rounded = (symbols.double() * self.config.output_ratio * 1e6).round().div(1e6)  # 1.1 · 10 is more than 11
-        return rounded.ceil().long() + self.config.output_extra
-
     def forward(self, source: Int[Tensor, "batch source"], call: Call) -> Places:
         del call
         config, padding = self.config, source == self.config.vocabulary.padding_id
         symbols = (~padding).sum(dim=1)
-        places = self.num_places(symbols)
+        places = num_places(symbols, config=config)
         # a tensor without values (`ut train --dry-run`) has no padding
-        known = self.num_places(torch.tensor([source.shape[1]], device="cpu")) if source.is_meta else places
+        known = num_places(torch.tensor([source.shape[1]], device="cpu"), config=config) if source.is_meta else places
         most = int(known.max())
         ordered = source.gather(1, padding.long().argsort(dim=1, stable=True))  # padding to the right
         column = functional.pad(ordered, (0, max(0, most - source.shape[1])), value=config.vocabulary.padding_id)
@@ -133,6 +144,25 @@ class NeuralGpuTarget(nn.Module):
         """UserError unless ``labels`` are token ids."""
         check_tokens(labels, name="target")
 
+    def limit(self, length: int, *, fed: int = 1, most: int | None = None) -> int:
+        """New tokens of an answer to ``length`` symbols: the places of its output, or ``most`` if these are fewer."""
+        del fed
+        places = int(num_places(torch.tensor([length]), config=self.config))
+        return places if most is None else min(most, places)
+
+    def start(self, encoded: Places, call: Call, *, batch: int, capacity: int) -> Places:
+        """The logits of all places, of which none has been read."""
+        del call, batch, capacity
+        return encoded
+
+    def advance(
+        self, tokens: Int[Tensor, "batch new"], state: Places, *, padding: Bool[Tensor, "batch new"] | None = None
+    ) -> Float[Tensor, "batch new classes"]:
+        """The logits of the next places, whatever the tokens are."""
+        del padding
+        state.written, before = state.written + tokens.shape[1], state.written
+        return state.logits[:, before : state.written]
+
     def forward(self, labels: Int[Tensor, "batch target"], encoded: Places, call: Call) -> ModelOutput:
         """UserError when a target is longer than the output of its source."""
         del call
@@ -156,11 +186,11 @@ class NeuralGpu(Model):
     """Source tokens to target tokens, all at once.
 
     >>> model = NeuralGpu(NeuralGpuConfig(vocabulary=VocabularyConfig(size=14)))
-    >>> logits, inside = model.output_logits(source)  # [batch, place, vocabulary], and the places of each row
+    >>> logits = model.source(source, Call()).logits  # [batch, place, vocabulary]
     """
 
     architecture, config_kind = "encoder_decoder", NeuralGpuConfig
-    at_once = True
+    longer_answers = "train with a larger model.output_ratio or model.output_extra, which are its limit"
     config: NeuralGpuConfig
 
     def __init__(self, config: NeuralGpuConfig) -> None:
@@ -169,14 +199,6 @@ class NeuralGpu(Model):
         initialise(self)
         for unit in self.source.units:
             unit.initialise()
-
-    def output_logits(
-        self, source: Int[Tensor, "batch source"]
-    ) -> tuple[Float[Tensor, "batch place classes"], Bool[Tensor, "batch place"]]:
-        """Logits of every place of the output, and which places belong to a row."""
-        encoded: Places = self.source(source, Call())
-        most = encoded.logits.shape[1]
-        return encoded.logits, torch.arange(most, device=source.device) < encoded.places.unsqueeze(1)
 
     def compile_blocks(self) -> None:
         """Compile the gated units, which run n times."""

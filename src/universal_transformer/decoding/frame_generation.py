@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from zlib import crc32
 
@@ -44,19 +43,15 @@ class GeneratedFrames:
 def generate_frames(model: Model, source: Source, options: DecodingOptions = DEFAULTS) -> list[GeneratedFrames]:
     """The frames that the model writes for each row of ``source``, those of whole positions.
 
-    A row ends with the position that the model says is its last one (`STOPS`), or with the last one of which no frame
-    is beyond ``options.max_new_tokens`` (None: ``config.generation.limit`` of the length of its source), but has one
-    position at least. Dropout of the prenet is drawn from the source of a row alone, so that the same source has the
-    same frames in every batch. ``source`` and the depth: as of `generate`. UserError for what it refuses, and for
-    frames that are not finite.
+    A row ends with the position that the model says is its last one (`STOPS`), or at the limit of its target. Dropout
+    of the prenet is drawn from the source of a row alone, so that the same source has the same frames in every batch.
+    ``source`` and the depth: as of `generate`. UserError for what it refuses, and for frames that are not finite.
     """
     config = model.config
     with evaluating(model):
         given = sources_of(source, model=model)
         lengths = lengths_of(given, padding_id=config.vocabulary.padding_id)
-        frames = [options.max_new_tokens or config.generation.limit(one) for one in lengths]
-        reach = model.target.reach or math.inf
-        limits = [max(1, min(limit // config.outputs.stride, reach)) for limit in frames]
+        limits = [model.target.limit(length, most=options.max_new_tokens) for length in lengths]
         state = model.start(given, capacity=max(limits), depth=options.depth)
         source_steps = steps_of(state.trace, real=~padding_of(given, config=config))
         rows = [GeneratedFrames(source_steps=steps) for steps in source_steps]

@@ -6,7 +6,7 @@ left) and feeds it to the model. :meth:`GenerationBatch.advance` feeds one more 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -72,10 +72,6 @@ class GenerationBatch:
 
 def check_model(model: Model) -> None:
     """UserError unless ``model`` generates token by token."""
-    if model.at_once:
-        raise UserError(
-            f"{type(model).__name__} predicts all tokens at once: there are no beams to search; use beams=1"
-        )
     if model.writes != "tokens":
         raise UserError(f"{type(model).__name__} cannot generate: EncoderDecoder and LanguageModel can")
 
@@ -128,16 +124,15 @@ def start_generation(
 ) -> GenerationBatch:
     """Check the input, then encode the source or feed the prompts; the first new token comes next.
 
-    With ``max_new_tokens=None`` the limit of a row is that of the configuration for the length of its source (or
-    prompt), at most the end of a learned position table. With ``reserve`` the caches have space for the new tokens,
-    without it only for the tokens that are fed here.
+    The target says how many tokens a row may get after its source (or prompt). With ``reserve`` the caches have space
+    for the new tokens, without it only for the tokens that are fed here.
     """
     check_model(model)
-    model, config = prepared(model), model.config
+    model, config, most = prepared(model), model.config, options.max_new_tokens
     if model.source is not None:
         source = sources_of(source, model=model)
         lengths = lengths_of(source, padding_id=config.vocabulary.padding_id)
-        limits = _limits(lengths, [1] * len(lengths), model=model, max_new_tokens=options.max_new_tokens)
+        limits = [model.target.limit(length, most=most) for length in lengths]
         state = model.start(source, capacity=max(limits) if reserve else 1, depth=options.depth)
         source_steps = steps_of(state.trace, real=~padding_of(source, config=config))
         tokens, padding = torch.full((len(lengths), 1), config.start_id, device=source.device), None
@@ -150,36 +145,13 @@ def start_generation(
         ).to(device)
         longest = tokens.shape[1]
         padding = torch.arange(longest, device=device) < longest - torch.tensor(lengths, device=device).unsqueeze(1)
-        limits = _limits(lengths, lengths, model=model, max_new_tokens=options.max_new_tokens)
+        limits = [model.target.limit(length, fed=length, most=most) for length in lengths]
         capacity = longest + (max(limits) - 1 if reserve else 0)
         state = model.start(batch=len(prompts), capacity=capacity, depth=options.depth)
         source_steps = [[] for _ in prompts]
     logits = model.advance(tokens, state, padding=padding)[:, -1]
     first = next_log_probabilities(logits, config=config)
     return GenerationBatch(model, state, first, _last_steps(state, first), limits, source_steps)
-
-
-def free_positions(model: Model, *, fed: int) -> int | None:
-    """New tokens for which a learned table of positions has entries, after ``fed`` tokens; None without a table."""
-    reach: int | None = None if model.at_once else model.target.reach
-    return None if reach is None else reach - fed + 1  # the last new token is not fed
-
-
-def _limits(lengths: Sequence[int], fed: Sequence[int], *, model: Model, max_new_tokens: int | None) -> list[int]:
-    """New tokens that each row may get after its ``fed`` tokens (start token included)."""
-    limits = []
-    for row, (length, given) in enumerate(zip(lengths, fed, strict=True)):
-        limit = model.config.generation.limit(length) if max_new_tokens is None else max_new_tokens
-        free = free_positions(model, fed=given)
-        if free is not None and (free < 1 or (max_new_tokens is not None and limit > free)):
-            asked = f" and max_new_tokens={max_new_tokens}" if max_new_tokens is not None else ""
-            raise UserError(
-                f"row {row}: a prompt of {given} tokens{asked} does not fit the learned table of "
-                f"coordinates.max_positions={given + free - 1}"
-                + (f": at most {free} new tokens" if free > 0 else ": shorten the prompt")
-            )
-        limits.append(limit if free is None else min(limit, free))
-    return limits
 
 
 def steps_of(trace: Trace | None, *, real: Bool[Tensor, "batch position"]) -> list[list[float]]:

@@ -120,10 +120,8 @@ class DecodingOptions:
         return notes
 
     def longer_answers(self, model: Model) -> str:
-        """Say how to raise the limit of answers, which is part of a model that writes all tokens at once."""
-        if model.at_once and self.max_new_tokens is None:
-            return "train with a larger model.output_ratio or model.output_extra, which are its limit"
-        return "raise the limit with --max-new-tokens"
+        """Say how to raise the limit of answers."""
+        return model.longer_answers if self.max_new_tokens is None else Model.longer_answers
 
     def run(self, model: Model, *inputs: Tensor) -> Any:
         """The output of a call with this depth."""

@@ -14,8 +14,8 @@ import torch
 
 from universal_transformer.axes import Float, Int, Tensor
 from universal_transformer.decoding.beam import beam_search
-from universal_transformer.decoding.generation import evaluating, next_log_probabilities, start_generation
-from universal_transformer.decoding.ids import Source, are_texts, encoded, sources_of
+from universal_transformer.decoding.generation import evaluating, start_generation
+from universal_transformer.decoding.ids import Source, are_texts, encoded
 from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
 from universal_transformer.errors import UserError
 from universal_transformer.models.generated import LENGTH_PENALTY, Generated, Sampling
@@ -69,10 +69,9 @@ def generate(
     ``source`` holds the source ids of an EncoderDecoder, or the prompts of a LanguageModel, which get the start token
     if they do not begin with it; only the continuation is returned. It is a tensor ``[batch, position]``, padded, or a
     list of ids for each row, or, for a model with a codec, a list of texts. A row ends with the end token or after
-    ``options.max_new_tokens`` (end token included; by default as many as the configuration's
-    :meth:`~universal_transformer.models.config.GenerationConfig.limit` allows). ``indices`` are the numbers of the rows
-    (by default 0, 1, 2 …). The draws for a row depend on the seed and on its number alone, so that the other rows of
-    the batch do not change them.
+    ``options.max_new_tokens`` (end token included; by default as many as ``model.target.limit`` allows). ``indices``
+    are the numbers of the rows (by default 0, 1, 2 …). The draws for a row depend on the seed and on its number alone,
+    so that the other rows of the batch do not change them.
 
     Raises UserError for no rows, an empty source, sources of another type or shape than the model reads, ids outside of
     the vocabulary, ``max_new_tokens`` beyond a learned table of positions, more or fewer ``indices`` than rows, a
@@ -86,7 +85,7 @@ def generate(
     elif options.length_penalty != LENGTH_PENALTY:
         raise UserError(f"length_penalty={options.length_penalty} is for a beam search: give 2 beams or more")
     else:
-        found = (_at_once if model.at_once else _token_by_token)(model, rows, options, indices=indices)
+        found = _token_by_token(model, rows, options, indices=indices)
     return [dataclasses.replace(row, text=model.codec.render(row.tokens)) for row in found] if texts else found
 
 
@@ -108,26 +107,6 @@ def _token_by_token(
                 chosen, inside = chosen[index], [inside[place] for place in running]
             batch.advance(chosen, done=torch.tensor([row.done for row in inside], device=chosen.device))
     return [row.result(steps) for row, steps in zip(rows, batch.source_steps, strict=True)]
-
-
-def _at_once(
-    model: Model, source: Source, options: DecodingOptions, *, indices: Sequence[int] | None
-) -> list[Generated]:
-    """The same for a model that predicts all tokens at once: each token is chosen independently."""
-    options.depth.check(model.config, name=type(model).__name__)
-    source, limit = sources_of(source, model=model), options.max_new_tokens
-    with evaluating(model):
-        logits, inside = model.output_logits(source)
-    limits = [places if limit is None else min(limit, places) for places in inside.sum(dim=1).tolist()]
-    rows = continuations(limits, sampling=options.sampling, numbers=indices)
-    no_steps = logits.new_zeros(len(rows))
-    for place in range(max(limits)):
-        done = torch.tensor([row.done for row in rows], device=logits.device)
-        if bool(done.all()):
-            break
-        following = next_log_probabilities(logits[:, place], config=model.config, done=done)
-        extend(rows, following, no_steps, sampling=options.sampling, end_id=model.config.vocabulary.end_id)
-    return [row.result([]) for row in rows]
 
 
 class Continuation:

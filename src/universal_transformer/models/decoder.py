@@ -66,6 +66,25 @@ class DecoderSide(nn.Module):
         """How many positions it can write; None: any number."""
         return self.recurrence.coordinates.position.reach
 
+    def limit(self, length: int, *, fed: int = 1, most: int | None = None) -> int:
+        """New tokens after ``fed`` ones, for a source or prompt of ``length``: ``most`` (None: as the configuration
+        says, at most to the end of a learned table of positions).
+
+        UserError for a prompt or ``most`` beyond that table.
+        """
+        limit = self.config.generation.limit(length) if most is None else most
+        if self.reach is None:
+            return limit
+        free = self.reach - fed + 1  # the last new token is not fed
+        if free < 1 or (most is not None and most > free):
+            asked = "" if most is None else f" and max_new_tokens={most}"
+            remedy = f"at most {free} new tokens" if free > 0 else "shorten the prompt"
+            raise UserError(
+                f"a prompt of {fed} tokens{asked} does not fit the learned table of "
+                f"coordinates.max_positions={self.reach}: {remedy}"
+            )
+        return min(limit, free)
+
     def depth(self, call: Call) -> Depth:
         """The depth of a call; each position exits by itself."""
         chosen = call.depth

@@ -60,6 +60,12 @@ class FrameTarget(DecoderSide):
         """Positions of a target."""
         return -(-frames.shape[1] // self.stride)
 
+    def limit(self, length: int, *, fed: int = 1, most: int | None = None) -> int:
+        """The positions of which no frame is beyond ``most`` (None: as the configuration says), but at least one."""
+        del fed
+        frames = self.config.generation.limit(length) if most is None else most
+        return max(1, min(frames // self.stride, self.reach or frames))
+
     def forward(self, frames: Written, encoded: EncodedSource | None, call: Call) -> FrameOutput:
         """Teacher forcing: position ``i`` predicts its frames from those of the positions before.
 

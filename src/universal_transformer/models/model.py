@@ -81,13 +81,13 @@ class Model(Pretrained):
 
     A side of a source is called with ids and a :class:`Call` and returns :class:`EncodedSource`. A side of a target is
     called with targets, what was encoded and the call, and returns the output; its ``start`` and ``advance`` give it
-    token by token. A head turns the states of a source into logits. A model whose configuration has ``max_steps=0`` has
-    no depth: it takes no depth and returns no trace.
+    token by token, up to its ``limit``. A head turns the states of a source into logits. A model whose configuration
+    has ``max_steps=0`` has no depth: it takes no depth and returns no trace.
     """
 
     writes: ClassVar[Literal["tokens", "frames", "classes"]] = "tokens"
-    at_once: ClassVar[bool] = False
-    """Whether all tokens are predicted at once, so that nothing is searched."""
+    longer_answers: ClassVar[str] = "raise the limit with --max-new-tokens"
+    """How to get longer answers than those of this model."""
     codec: Any = None
     """Turns texts into ids and back; `load` sets it. Without a codec `generate` takes ids alone."""
     config: Any  # of the class's `config_kind`
@@ -220,12 +220,6 @@ class Model(Pretrained):
         ``padding`` marks positions without a token.
         """
         return self.target.advance(tokens, state, padding=padding)
-
-    def output_logits(
-        self, source: Int[Tensor, "batch source"]
-    ) -> tuple[Float[Tensor, "batch place classes"], Bool[Tensor, "batch place"]]:
-        """Logits of every place of the output, and which places belong to a row, of a model that is ``at_once``."""
-        raise NotImplementedError
 
 
 def pool(

@@ -8,13 +8,10 @@ from collections.abc import Sequence
 
 from universal_transformer.data.example import Example
 from universal_transformer.decoding import Generated, generate
-from universal_transformer.decoding.generation import free_positions
-from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
 from universal_transformer.evaluation.scores import Score, ScoreSums, steps_by_side
 from universal_transformer.evaluation.tensors import batch_of, target_ids
 from universal_transformer.evaluation.trivial import TrivialBaseline
-from universal_transformer.models.model import Model
 from universal_transformer.tasks.task import OpenCodec
 
 EXACT_MATCH = Score("exact_match", "exact match", 3, "high")
@@ -36,7 +33,8 @@ class Written(Metric):
         model, options = inference.model, inference.options
         batch = batch_of(model, examples)
         assert batch.source is not None
-        bounds = lengths = limits = [limit_of(model, example, options) for example in examples]
+        most = options.max_new_tokens
+        bounds = lengths = limits = [model.target.limit(len(example.source), most=most) for example in examples]
         if self.up_to_target:
             bounds = [min(limit, len(target_ids(one))) for limit, one in zip(limits, examples, strict=True)]
             lengths = limits if inference.whole else bounds
@@ -98,15 +96,6 @@ class WrittenText(Written):
 def exact_match(text: str, reference: str) -> dict[str, float]:
     """1 where both have the same words between blanks, else 0."""
     return {"exact": float(text.split() == reference.split())}
-
-
-def limit_of(model: Model, example: Example, options: DecodingOptions) -> int:
-    """Return how many tokens the answer may have, as in prediction."""
-    if options.max_new_tokens is not None:
-        return options.max_new_tokens
-    limit: int = model.config.generation.limit(len(example.source))
-    free = free_positions(model, fed=1)
-    return limit if free is None else min(limit, free)
 
 
 def cut(output: Generated, *, length: int) -> Generated:
