@@ -119,15 +119,15 @@ def test_an_exported_model_gives_the_logits_and_steps_of_the_model(fields, tmp_p
     [
         ({"halting": True, "tied": False}, r"^model\.step\.tied=False: "),
         ({"plain_layers_before": 1}, r"^model\.tensor2tensor: "),
-        ({"halting": True, "halting.rule": "stick_breaking"}, r"^halting\.rule='stick_breaking': "),
+        ({"halting": True, "halting.rule": "stick_breaking"}, r"^model\.halting\.rule='stick_breaking': "),
         (
             {"architecture": "classifier", "num_classes": 9, "inputs.kind": "frames", "inputs.features": 3},
-            r"^model\.inputs\.kind=\"frames\": ",
+            r"^model\.inputs\.kind='frames': ",
         ),
-        ({"separator_id": 4}, r"^model\.vocabulary\.separator_id: "),
+        ({"separator_id": 4}, r"^model\.vocabulary\.separator_id=4: "),
         (
             {"architecture": "classifier", "num_classes": 9, "pooling": "pointer"},
-            r"^model\.outputs\.pooling=\"pointer\": ",
+            r"^model\.outputs\.pooling='pointer': ",
         ),
     ],
 )

@@ -230,7 +230,7 @@ def test_what_frames_do_not_have_is_refused(run, capsys):
     assert main(["train", "voice", "--run", "other", "--training.step-loss", "mean"]) == 2
     assert "this model writes frames" in capsys.readouterr().err
     assert main(["export", "run", "--out", "x.onnx"]) == 2
-    assert 'outputs.kind="frames": not exported' in capsys.readouterr().err
+    assert "outputs.kind='frames': not exported" in capsys.readouterr().err
     assert {path.name for path in run.iterdir()} == {"run", "texts"}, "nothing is written"
 
 

@@ -29,6 +29,7 @@ from universal_transformer.models.model import Call, Model, pool
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.pointer import Pointer
 from universal_transformer.models.positions.numbering import without_padding
+from universal_transformer.models.target import shifted_right
 from universal_transformer.nn.trace import Trace
 from universal_transformer.rules.exits import Head
 
@@ -90,26 +91,20 @@ class LstmLayers(nn.Module):
         return zeros, zeros
 
     def forward(
-        self, inputs: States, *, hidden_state: HiddenState | None = None, padding: Padding | None = None
+        self, inputs: States, hidden_state: HiddenState, *, padding: Padding | None = None
     ) -> tuple[States, HiddenState]:
         """States of the last layer at each position, and the hidden state after the last real position."""
-        if hidden_state is None:
-            hidden_state = self.begin(inputs.shape[0])
         if padding is None:
             outputs, after = self.lstm(inputs, hidden_state)
             return outputs, after
         order = padding.long().argsort(dim=1, stable=True)  # real positions first
-        lengths = (~padding).sum(dim=1)
-        packed = pack_padded_sequence(
-            _permuted(inputs, order),
-            lengths.clamp(min=1).cpu(),  # a row of padding only is computed here and replaced below
-            batch_first=True,
-            enforce_sorted=False,
-        )
+        real = (~padding).sum(dim=1)
+        lengths = real.clamp(min=1).cpu()  # a row of padding only is computed here and replaced below
+        packed = pack_padded_sequence(_permuted(inputs, order), lengths, batch_first=True, enforce_sorted=False)
         packed, (hidden, cell) = self.lstm(packed, hidden_state)
         outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=inputs.shape[1])
         outputs = _permuted(outputs, order.argsort(dim=1)).masked_fill(padding.unsqueeze(-1), 0.0)
-        some = (lengths > 0).view(1, -1, 1)
+        some = (real > 0).view(1, -1, 1)
         return outputs, (torch.where(some, hidden, hidden_state[0]), torch.where(some, cell, hidden_state[1]))
 
 
@@ -139,7 +134,8 @@ class LstmEncoder(nn.Module):
         """The final states, the states of each position, and the padding (None when there is none)."""
         del call
         padding = self.padding(source)
-        states, hidden_state = self.layers(self.dropout(self.input(source)), padding=padding)
+        inputs = self.dropout(self.input(source))
+        states, hidden_state = self.layers(inputs, self.layers.begin(len(inputs)), padding=padding)
         # both directions of each layer side by side, so that a decoder of the whole width can start from them
         layers = self.config.num_layers
         hidden, cell = (part.view(layers, -1, *part.shape[1:]).transpose(1, 2).flatten(2) for part in hidden_state)
@@ -183,22 +179,10 @@ class LstmDecoder(nn.Module):
         """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
         state = self.start(encoded, call, batch=len(labels), capacity=labels.shape[1])
         check_ids(labels, size=self.embedding.weight.shape[0])  # the last label is no input
-        ids = torch.cat((torch.full_like(labels[:, :1], self.config.start_id), labels[:, :-1]), dim=1)
-        blank, padding = labels == self.config.vocabulary.padding_id, None
-        if bool(blank[:, 0].any()):  # padding on the left: the start token is before the first label
-            ids = ids.scatter(1, blank.long().argmin(dim=1, keepdim=True), self.config.start_id)
-            padding = blank
-        states, _ = self.layers(
-            self.dropout(self.embedding(ids)), hidden_state=(state.hidden, state.cell), padding=padding
-        )
-        return ModelOutput(self.logits(states, state))
-
-    def logits(self, states: States, state: LstmState) -> Float[Tensor, "batch target classes"]:
-        """Apply attention to the source, if there is one, and the affine map to logits."""
-        if self.combine is not None:
-            states = torch.tanh(self.combine(torch.cat((self._context(states, state), states), -1)))
-        weight = self.embedding.weight if self.output is None else self.output.weight
-        return linear(self.dropout(states), weight, self.bias)
+        blank = labels == self.config.vocabulary.padding_id
+        padding = blank if bool(blank[:, 0].any()) else None  # on the left
+        ids = shifted_right(labels, start_id=self.config.start_id, padding=padding)
+        return ModelOutput(self.advance(ids, state, padding=padding))
 
     def _context(self, states: States, state: LstmState) -> States:
         """The context of each state: ``Σ_s softmax_s(h W s) s``."""
@@ -216,10 +200,12 @@ class LstmDecoder(nn.Module):
     ) -> Float[Tensor, "batch new classes"]:
         """Logits after each of the new tokens. ``state`` is updated in place."""
         padding = None if padding is None else without_padding(padding)
-        states, (state.hidden, state.cell) = self.layers(
-            self.embedding(tokens), hidden_state=(state.hidden, state.cell), padding=padding
-        )
-        return self.logits(states, state)
+        inputs = self.dropout(self.embedding(tokens))
+        states, (state.hidden, state.cell) = self.layers(inputs, (state.hidden, state.cell), padding=padding)
+        if self.combine is not None:
+            states = torch.tanh(self.combine(torch.cat((self._context(states, state), states), -1)))
+        weight = self.embedding.weight if self.output is None else self.output.weight
+        return linear(self.dropout(states), weight, self.bias)
 
 
 class LstmPooling(nn.Linear):

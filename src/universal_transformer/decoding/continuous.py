@@ -23,7 +23,7 @@ from universal_transformer.decoding.generation import (
     start_generation,
 )
 from universal_transformer.decoding.options import DEFAULTS, DecodingOptions
-from universal_transformer.decoding.sampling import Continuation, extend
+from universal_transformer.decoding.sampling import Continuation, continuations, extend
 from universal_transformer.errors import UserError
 from universal_transformer.execution.stream import RowStream
 from universal_transformer.files import show
@@ -90,42 +90,41 @@ def generate_stream(
         raise UserError(f"{type(model).__name__}: rows cannot be at different depth steps; use generate")
     if torch.is_autocast_enabled(next(model.parameters()).device.type):
         raise UserError("rows cannot be at different depth steps under autocast; use generate")
-    return _continuously(ContinuousBatch(model, slots=slots, capacity=capacity, options=options), iter(requests))
-
-
-def _continuously(batch: "ContinuousBatch", requests: Iterator[Request]) -> Iterator[tuple[int, Generated]]:
-    while True:
-        with evaluating(batch.model):
-            done = batch.work(requests)
-        if not done:
-            return
-        yield from done
+    return iter(ContinuousBatch(model, iter(requests), slots=slots, capacity=capacity, options=options))
 
 
 class ContinuousBatch:
-    """Requests and the rows they run in: ``jobs[row]`` is that of each row, ``None`` while a row is free."""
+    """Requests and the rows they run in: ``jobs[row]`` is that of each row, None before the first."""
 
-    def __init__(self, model: Model, *, slots: int, capacity: int, options: DecodingOptions) -> None:
-        model = prepared(model)
-        self.model, self.slots, self.capacity, self.options = model, slots, capacity, options
-        self.config, self.device = model.config, model.target.embedding.weight.device
-        recurrence = model.target.recurrence
+    def __init__(
+        self, model: Model, requests: Iterator[Request], *, slots: int, capacity: int, options: DecodingOptions
+    ) -> None:
+        self.model, self.requests, self.slots, self.capacity, self.options = model, requests, slots, capacity, options
+        self.model = model = prepared(model)
         depth = model.target.depth(Call(options.depth))
-        self.stream = RowStream(recurrence, rows=slots, capacity=capacity, depth=depth)
+        self.stream = RowStream(model.target.recurrence, rows=slots, capacity=capacity, depth=depth)
         self.choice: Any = {"sampling": options.sampling, "end_id": model.config.vocabulary.end_id}
         self.jobs: list[Job | None] = [None] * slots
         self.places = list(range(slots))  # the row of the cache of each job
-        self.free = list(range(slots))  # rows without a job
         self.waiting: deque[Job] = deque()
 
-    def work(self, requests: Iterator[Request]) -> list[tuple[int, Generated]]:
+    def __iter__(self) -> Iterator[tuple[int, Generated]]:
+        while True:
+            with evaluating(self.model):
+                done = self.work()
+            if not done:
+                return
+            yield from done
+
+    def work(self) -> list[tuple[int, Generated]]:
         """Make steps until a request is done; nothing when no request is left."""
         done: list[tuple[int, Generated]] = []
         while not done:
-            while len(self.waiting) < len(self.free) and (chunk := list(islice(requests, self.slots))):
+            free = [row for row, job in enumerate(self.jobs) if job is None or job.sequence.done]
+            while len(self.waiting) < len(free) and (chunk := list(islice(self.requests, self.slots))):
                 done += self.prepare(chunk)
-            if self.free:
-                self.admit()
+            if free:
+                self.admit(free)
             if not self.jobs:
                 break
             done += self.step()
@@ -133,37 +132,28 @@ class ContinuousBatch:
 
     def prepare(self, requests: Sequence[Request]) -> list[tuple[int, Generated]]:
         """Encode sources and feed prompts, together. The results of those that end with their first token."""
-        options = self.options
-        session = start_generation(
-            self.model,
-            [request.tokens for request in requests],
-            options,
-            reserve=False,
-        )
+        session = start_generation(self.model, [request.tokens for request in requests], self.options, reserve=False)
         state = session.state
         assert isinstance(state, DecoderState)
-        fed = state.lengths.tolist()
-        for request, given, limit in zip(requests, fed, session.limits, strict=True):
+        fed, numbers = state.lengths.tolist(), [request.number for request in requests]
+        for number, given, limit in zip(numbers, fed, session.limits, strict=True):
             if given + limit - 1 > self.capacity:
                 raise UserError(
-                    f"request {request.number}: {given} tokens and up to {limit} new ones do not fit capacity="
-                    f"{self.capacity}: at least {given + limit - 1} is needed, or fewer max_new_tokens"
+                    f"request {number}: {given} tokens and up to {limit} new ones do not fit capacity={self.capacity}: "
+                    f"at least {given + limit - 1} is needed, or fewer max_new_tokens"
                 )
-        sequences = [
-            Continuation(limit, number=request.number, seed=options.sampling.seed)
-            for request, limit in zip(requests, session.limits, strict=True)
-        ]
+        sequences = continuations(session.limits, sampling=self.options.sampling, numbers=numbers)
         chosen = extend(sequences, session.log_probabilities, session.steps, **self.choice).tolist()
         jobs = [
-            Job(request.number, sequences[row], session.source_steps[row], state, row, fed[row], chosen[row])
-            for row, request in enumerate(requests)
+            Job(number, sequences[row], session.source_steps[row], state, row, fed[row], chosen[row])
+            for row, number in enumerate(numbers)
         ]
         self.waiting += [job for job in jobs if not job.sequence.done]
         return [job.result() for job in jobs if job.sequence.done]
 
-    def admit(self) -> None:
-        """Move waiting requests to free rows; rows that stay free are removed."""
-        taken = [(row, self.waiting.popleft()) for row in self.free[: len(self.waiting)]]
+    def admit(self, free: list[int]) -> None:
+        """Move waiting requests to rows that are ``free``; those that stay free are removed."""
+        taken = [(row, self.waiting.popleft()) for row in free[: len(self.waiting)]]
         for row, job in taken:
             first = job.state.cache.length - job.fed  # prompts are padded on the left
             self.stream.load(job.state.cache, source=job.row, first=first, row=self.places[row])
@@ -171,16 +161,13 @@ class ContinuousBatch:
                 self.stream.attach_source(job.state.source, row=job.row, at=row)
             self.jobs[row] = job
         if taken:
-            rows, tokens, places = torch.tensor(
-                [(row, job.next, job.fed) for row, job in taken], device=self.device
-            ).unbind(1)
+            starts = [(row, job.next, job.fed) for row, job in taken]
+            rows, tokens, places = torch.tensor(starts, device=self.stream.position.device).unbind(1)
             self._feed(tokens, at=rows, place=places)
-        self.free = self.free[len(taken) :]
-        if self.free:
-            kept = [row for row, job in enumerate(self.jobs) if job is not None]
-            self.stream.keep(torch.tensor(kept, dtype=torch.long, device=self.device))
+        if left := set(free[len(taken) :]):
+            kept = [row for row in range(len(self.jobs)) if row not in left]
+            self.stream.keep(torch.tensor(kept, dtype=torch.long, device=self.stream.position.device))
             self.jobs, self.places = [self.jobs[row] for row in kept], [self.places[row] for row in kept]
-            self.free = []
 
     def _feed(self, tokens: Int[Tensor, "fed"], *, at: Int[Tensor, "fed"], place: Int[Tensor, "fed"]) -> None:
         """Start tokens in the rows ``at``."""
@@ -195,16 +182,9 @@ class ContinuousBatch:
         states, steps, places = self.stream.result(ended)
         logits = self.model.target.logits(states.unsqueeze(0)).squeeze(0)
         jobs = [job for row in rows if (job := self.jobs[row]) is not None]
-        following = next_log_probabilities(logits, config=self.config)
+        following = next_log_probabilities(logits, config=self.model.config)
         chosen = extend([job.sequence for job in jobs], following, steps, **self.choice)
-        goes_on = [at for at, job in enumerate(jobs) if not job.sequence.done]
-        if len(goes_on) < len(jobs):
-            for row, job in zip(rows, jobs, strict=True):
-                if job.sequence.done:
-                    self.jobs[row] = None
-                    self.free.append(row)
-            kept = torch.tensor(goes_on, dtype=torch.long, device=self.device)
-            chosen, ended, places = (part.index_select(0, kept) for part in (chosen, ended, places))
-        if goes_on:
-            self._feed(chosen, at=ended, place=places + 1)
+        goes_on = torch.tensor([not job.sequence.done for job in jobs], device=ended.device)
+        if bool(goes_on.any()):
+            self._feed(chosen[goes_on], at=ended[goes_on], place=places[goes_on] + 1)
         return [job.result() for job in jobs if job.sequence.done]

@@ -11,6 +11,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,11 +23,11 @@ from torch.fx import GraphModule
 from universal_transformer.axes import Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.interop.depth_loop import graph_loop
-from universal_transformer.models.config import ModelConfig
+from universal_transformer.models.config import ModelConfig, refusal
 from universal_transformer.models.model import Model
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.nn.recurrence import Recurrence
-from universal_transformer.rules.choices import choices_of
+from universal_transformer.rules.choices import Refusals, choices_of
 
 OPSET = 20
 """Version of the operators of an ONNX file."""
@@ -107,24 +108,23 @@ def _exported_config(model: Model) -> ModelConfig:
         raise UserError(f"{type(model).__name__}: only Universal Transformers and Transformers can be exported")
     if config.kind != ModelConfig.kind:
         raise UserError(f"model.{config.kind}: a configuration with choices of its own, which are not exported")
-    if config.architecture == "classifier" and config.outputs.pooling == "pointer":
-        raise UserError('model.outputs.pooling="pointer": not exported, because the ONNX optimizer drops its 1e-9')
-    if config.inputs.kind in ("frames", "patches"):
-        raise UserError(f'model.inputs.kind="{config.inputs.kind}": not exported; only models that read tokens are')
-    if config.outputs.kind == "frames":
-        raise UserError('model.outputs.kind="frames": not exported; only logits of tokens and classes are')
-    if config.vocabulary.separator_id is not None:
-        raise UserError("model.vocabulary.separator_id: not exported, because ONNX has no cumulative maximum")
-    if config.halts and choices_of(config.halting).keeps_weights:
-        raise UserError(f"halting.rule={config.halting.rule!r}: not exported; its cost needs the weights of all steps")
-    if config.by_length(decoder=False):
-        raise UserError('model.depth.max_steps="length": not exported; only a depth that is a number is')
-    if config.halts and not config.step.tied:
-        raise UserError(
-            "model.step.tied=False: a loop that ends when positions halt needs one block for all steps; "
-            "a model that halts is exported only with step.tied=True"
-        )
+    for path, wrong, reason in _refusals(config):
+        if wrong:
+            raise refusal(f"model.{path}", attrgetter(path)(config), f"not exported: {reason}")
     return config
+
+
+def _refusals(config: ModelConfig) -> Refusals:
+    pointer = config.architecture == "classifier" and config.outputs.pooling == "pointer"
+    yield "outputs.pooling", pointer, "the ONNX optimizer drops its 1e-9"
+    yield "inputs.kind", config.inputs.kind in ("frames", "patches"), "only models that read tokens are"
+    yield "outputs.kind", config.outputs.kind == "frames", "only logits of tokens and classes are"
+    yield "vocabulary.separator_id", config.vocabulary.separator_id is not None, "ONNX has no cumulative maximum"
+    weights = config.halts and choices_of(config.halting).keeps_weights
+    yield "halting.rule", weights, "its cost needs the weights of all steps"
+    yield "depth.max_steps", config.by_length(decoder=False), "only a depth that is a number is"
+    untied = config.halts and not config.step.tied
+    yield "step.tied", untied, "a loop that ends when positions halt needs one block for all steps"
 
 
 @torch.no_grad()

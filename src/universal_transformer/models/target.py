@@ -16,6 +16,14 @@ from universal_transformer.models.positions.numbering import without_padding
 from universal_transformer.rules.exits import Head
 
 
+def shifted_right(
+    labels: Int[Tensor, "batch target"], *, start_id: int, padding: Padding | None
+) -> Int[Tensor, "batch target"]:
+    """The token before each label: the start token before the first one, also where ``padding`` is on the left."""
+    ids = pad(labels, (1, -1), value=start_id)
+    return ids if padding is None else ids.scatter(1, padding.long().argmin(dim=1, keepdim=True), start_id)
+
+
 class TargetSide(DecoderSide):
     """Targets shifted right, embedded, refined over depth, mapped to logits (paper, section 2.1, equation 8)."""
 
@@ -60,10 +68,8 @@ class TargetSide(DecoderSide):
     def forward(self, labels: Int[Tensor, "batch target"], encoded: EncodedSource | None, call: Call) -> ModelOutput:
         """Teacher forcing: position ``i`` predicts ``labels[:, i]`` from the labels to its left."""
         check_ids(labels, size=self.matrix.shape[0])  # the last label is no input
-        ids = pad(labels, (1, -1), value=self.config.start_id)  # shifted right
         padding = self.padding(labels)
-        if padding is not None:  # on the left, too: the start token is before the first label
-            ids = ids.scatter(1, padding.long().argmin(dim=1, keepdim=True), self.config.start_id)
+        ids = shifted_right(labels, start_id=self.config.start_id, padding=padding)
         inputs = self.dropout(self._embed(ids, labels))
         states, trace = self.recurrence(inputs, self.context(labels.shape[1], call, padding=padding, encoded=encoded))
         every = None if trace.states is None else self.logits(trace.states)
