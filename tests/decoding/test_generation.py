@@ -19,7 +19,6 @@ from universal_transformer.models.components import DepthConfig, InputsConfig, V
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import Sizes
 from universal_transformer.registry import build
-from universal_transformer.typed import replaced
 
 VARIANTS = variants()
 HALF = dict(list(VARIANTS.items())[::2])
@@ -168,15 +167,14 @@ def opened(model, source, **options):
 
 
 def test_the_default_limit_of_a_row_is_that_of_the_model_or_twice_its_source_plus_ten():
-    model = small()
-    model.config = replaced(model.config, {"generation.max_new_tokens": 14})
+    model = small(**{"generation.max_new_tokens": 14})
     assert opened(model, torch.tensor([[3, 4, 2], [5, 0, 0]])).limits == [16, 14]
     model = small()
     assert opened(model, torch.tensor([[3, 4, 2], [5, 0, 0]])).limits == [16, 12]
     assert opened(model, torch.tensor([[3, 4, 2]]), max_new_tokens=3).limits == [3]
-    model = small(architecture="language_model", position_coordinates="learned", max_positions=14)
-    assert opened(model, [[1], [1, 3, 4]]).limits == [12, 12]
-    model.config = replaced(model.config, {"generation.max_new_tokens": 99})
+    fields = {"architecture": "language_model", "position_coordinates": "learned", "max_positions": 14}
+    assert opened(small(**fields), [[1], [1, 3, 4]]).limits == [12, 12]
+    model = small(**fields, **{"generation.max_new_tokens": 99})
     assert opened(model, [[1], [1, 3, 4]]).limits == [14, 12]
     assert opened(model, [[1], [1, *[3] * 13]]).limits == [14, 1]
 
