@@ -28,7 +28,7 @@ from universal_transformer.cli.dry_run import (
 from universal_transformer.models.components import ENCODERS, VocabularyConfig
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.model import Call
-from universal_transformer.recipes import RECIPES
+from universal_transformer.recipes import MAIN, RECIPES
 from universal_transformer.registry import build
 from universal_transformer.runs import opened
 from universal_transformer.tasks import (
@@ -164,7 +164,12 @@ def loaded(data):
     return data.load()
 
 
-@pytest.mark.parametrize("name", [*EXTERNAL, *sorted(set(RECIPES) - set(EXTERNAL) - {*OWN_FILES, *NOT_FETCHED})])
+DRY_RUN = [name for name in RECIPES if name not in {*OWN_FILES, *NOT_FETCHED}]
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in MAIN else pytest.param(name, marks=pytest.mark.slow) for name in DRY_RUN]
+)
 def test_every_recipe_dry_runs_where_its_data_are(name, capsys, tmp_path, monkeypatch):
     real = Path(__file__).parents[3] / "shared" / "data"
     folder = Path(os.environ.get("UT_DATA") or real)
