@@ -100,7 +100,7 @@ def test_an_exit_by_hand_replaces_the_calibration(run, tmp_path, capsys):
         (["--exit", "luck:0.9"], "expected one of state_change, output_change, confidence"),
         (["--exit", "confidence:1.5"], "the threshold of confidence is at most 1"),
         (["--exit", "state_change:0"], "more than 0"),
-        (["--exit", "confidence:0.9", "--halting-threshold", "0.5"], "choose one of them"),
+        (["--exit", "confidence:0.9", "--halting-threshold", "0.5"], "trained without halting and has no threshold"),
     ],
 )
 def test_wrong_exits_are_one_line(trained, capsys, options, message):
