@@ -42,8 +42,8 @@ def test_few_halted_stay_with_norms_in_front(norm, runs, monkeypatch):
     chosen[0, 3] = 1.0
     computed = module.halting.probability
 
-    def probability(was, **call):
-        return (chosen, ()) if was.states.dim() == 3 else computed(was, **call)
+    def probability(was, step):
+        return (chosen, ()) if was.states.dim() == 3 else computed(was, step)
 
     monkeypatch.setattr(module.halting, "probability", probability)
     ran, run = [], CompactLoop.run

@@ -139,8 +139,8 @@ def test_what_has_no_export_is_refused_before_anything_is_traced(fields, message
 class Slowing(ACT):
     """A rule with a memory: each step multiplies its probability by the one before."""
 
-    def probability(self, was, *, timed, new, close, context):
-        p, _ = super().probability(was, timed=timed, new=new, close=close, context=context)
+    def probability(self, was, step):
+        p, _ = super().probability(was, step)
         return (p * was.memory[0] if was.memory else p), (p,)
 
 

@@ -13,7 +13,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.models.call import check_threshold
 from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.nn.context import Depth
-from universal_transformer.nn.halting import ACT, Accumulating, FixedDepth
+from universal_transformer.nn.halting import ACT, Accumulating, FixedDepth, Step
 from universal_transformer.registry import build
 
 PROBABILITIES = st.integers(1, 6).flatmap(
@@ -27,8 +27,8 @@ THRESHOLDS = st.one_of(st.sampled_from((0.5, 0.99, 1.0)), st.floats(0.01, 1.0))
 class Given(Accumulating):
     """The rule of given probabilities: the timed states are these."""
 
-    def probability(self, _, *, timed, **more):
-        return timed[..., 0], ()
+    def probability(self, was, step):
+        return step.timed[..., 0], ()
 
 
 def given_steps(p, *, threshold, remainder_at_cap=True, padding=None, output="mean", states=None):
@@ -39,18 +39,9 @@ def given_steps(p, *, threshold, remainder_at_cap=True, padding=None, output="me
     now, weights = rule.start(states[0], padding), []
     call = context(depth=Depth(rule, len(p), threshold=threshold))
     for step in range(len(p)):
-        now, before = (
-            rule.update(
-                now,
-                timed=p[step].unsqueeze(-1).expand_as(states[step]),
-                new=states[step],
-                close=lambda x: x,
-                context=call,
-                step=step,
-            ),
-            now.output,
-        )
-        now = rule.combine(before, now)
+        timed = p[step].unsqueeze(-1).expand_as(states[step])
+        made = rule.update(now, Step(timed, states[step], step, call, lambda x: x))
+        now = rule.combine(now.output, made)
         weights.append(now.weight)
     return now, torch.stack(weights)
 
@@ -171,7 +162,7 @@ def unit(**choices):
 def probability(module, states, *, padding=None):
     call = context(rule=module, padding=padding)
     was = module.start(states, padding)
-    return module.probability(was, timed=states, new=states, close=lambda x: x, context=call)[0]
+    return module.probability(was, Step(states, states, 0, call, lambda x: x))[0]
 
 
 def test_probability_is_the_logistic_of_an_affine_map():

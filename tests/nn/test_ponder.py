@@ -12,7 +12,7 @@ from universal_transformer.execution import policy
 from universal_transformer.execution.compaction import install
 from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.nn.context import Depth
-from universal_transformer.nn.halting import FixedDepth
+from universal_transformer.nn.halting import FixedDepth, Step
 from universal_transformer.rules.ponder import PonderNet, log_distribution, log_prior
 
 LENGTHS = (5, 3, 1)
@@ -139,8 +139,8 @@ def test_cached_is_uncached():
 class Given(PonderNet):
     """The rule of given probabilities: its states are these."""
 
-    def probability(self, _, *, timed, **more):
-        return timed.squeeze(-1), ()
+    def probability(self, was, step):
+        return step.timed.squeeze(-1), ()
 
 
 def steps_of(p, *, threshold, max_steps):
@@ -149,7 +149,7 @@ def steps_of(p, *, threshold, max_steps):
     given = p.unsqueeze(-1)
     now, call = rule.start(given[0], None), context(depth=Depth(rule, max_steps, threshold=threshold))
     for step in range(len(p)):
-        now = rule.update(now, timed=given[step], new=given[step], close=lambda x: x, context=call, step=step)
+        now = rule.update(now, Step(given[step], given[step], step, call, lambda x: x))
         yield now
 
 

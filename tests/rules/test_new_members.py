@@ -18,8 +18,8 @@ from universal_transformer.nn.halting import ACT
 class Hurried(ACT):
     """Twice the logit of adaptive computation time."""
 
-    def probability(self, was, *, timed, new, close, context):
-        return torch.sigmoid(2 * self.logit(timed) + 1), ()
+    def probability(self, was, step):
+        return torch.sigmoid(2 * self.logit(step.timed) + 1), ()
 '''
 PARABOLA = '''
 import torch

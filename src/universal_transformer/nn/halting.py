@@ -29,8 +29,6 @@ from universal_transformer.nn.context import Context
 
 Values = Float[Tensor, "*rows"]
 Vectors = Float[Tensor, "*rows width"]
-Closing = Callable[[Vectors], Vectors]
-"""The closing norm: states as the output reads them."""
 Number = int | Int[Tensor, ""] | Int[Tensor, "row"]
 """The number of a step, counted from 0: one for all positions, or one for each row."""
 
@@ -96,6 +94,19 @@ class Progress:
         return values if self.running is None else torch.where(self.running, values, torch.zeros_like(values))
 
 
+class Step(NamedTuple):
+    """A step as a rule reads it: the states that entered it, with their coordinates, and those that it computed.
+
+    ``close``: the closing norm, which gives states as the output reads them.
+    """
+
+    timed: Vectors
+    new: Vectors
+    number: Number
+    context: Context
+    close: Callable[[Vectors], Vectors]
+
+
 class Rule(nn.Module):
     """The protocol of halting rules: :meth:`start`, :meth:`update`, :meth:`combine` and :meth:`cost`.
 
@@ -129,12 +140,10 @@ class Rule(nn.Module):
         inputs = (blank,) * (blocks - 1) if self.frozen and self.stops else ()
         return Progress(states, blank, running, zero, zero, zero, inputs=inputs, frozen=self.frozen)
 
-    def update(
-        self, was: Progress, *, timed: Vectors, new: Vectors, close: Closing, context: Context, step: Number
-    ) -> Progress:
-        """What follows ``was`` after a step (from 0) that computed ``new`` from ``timed``, but for the output.
+    def update(self, was: Progress, step: Step) -> Progress:
+        """What follows ``was`` after a step, but for the output.
 
-        ``close``: the closing norm. Padding and positions that have halted are computed as well, and change nothing.
+        Padding and positions that have halted are computed as well, and change nothing.
         """
         raise NotImplementedError
 
@@ -152,13 +161,11 @@ class FixedDepth(Rule):
 
     frozen = stops = decides = False
 
-    def update(
-        self, was: Progress, *, timed: Vectors, new: Vectors, close: Closing, context: Context, step: Number
-    ) -> Progress:
+    def update(self, was: Progress, step: Step) -> Progress:
         steps = was.steps  # counted at the end, so that no step has a tensor of its own
-        if (last := context.is_last(step)) is not False:
-            steps = steps + context.depth.max_steps * (last * (1 if was.running is None else was.running))
-        return replace(was, states=new, term=new, steps=steps)
+        if (last := step.context.is_last(step.number)) is not False:
+            steps = steps + step.context.depth.max_steps * (last * (1 if was.running is None else was.running))
+        return replace(was, states=step.new, term=step.new, steps=steps)
 
     def combine(self, output: Vectors, now: Progress) -> Progress:
         return replace(now, output=now.term)
@@ -186,9 +193,7 @@ class Accumulating(Rule):
     halts_at_cap: bool = True
     """D7: a position that still runs at the last step halts there, and takes its remainder."""
 
-    def probability(
-        self, was: Progress, *, timed: Vectors, new: Vectors, close: Closing, context: Context
-    ) -> tuple[Values, tuple[Tensor, ...]]:
+    def probability(self, was: Progress, step: Step) -> tuple[Values, tuple[Tensor, ...]]:
         """The p of each position, and what the rule keeps for the next step."""
         raise NotImplementedError
 
@@ -200,13 +205,11 @@ class Accumulating(Rule):
         """The sum above which a position halts."""
         return threshold
 
-    def update(
-        self, was: Progress, *, timed: Vectors, new: Vectors, close: Closing, context: Context, step: Number
-    ) -> Progress:
-        p, memory = self.probability(was, timed=timed, new=new, close=close, context=context)
-        depth, last = context.depth, context.is_last(step)
+    def update(self, was: Progress, step: Step) -> Progress:
+        p, memory = self.probability(was, step)
+        new, depth, last = step.new, step.context.depth, step.context.is_last(step.number)
         if depth.min_steps > 1:
-            p = p * (step >= depth.min_steps - 1)
+            p = p * (step.number >= depth.min_steps - 1)
         total, weight = self.decide(was.halted, p)
         halts = total > min(self.limit(depth.threshold), 1.0 - torch.finfo(total.dtype).eps / 2)
         if self.halts_at_cap and last is not False:
@@ -296,8 +299,10 @@ class ACT(Accumulating):
         """What the affine map reads: the states."""
         return states
 
-    def probability(
-        self, was: Progress, *, timed: Vectors, new: Vectors, close: Closing, context: Context
-    ) -> tuple[Values, tuple[Tensor, ...]]:
-        p = torch.sigmoid(self.logit(timed))
-        return context.mean_over_sequence(p) if self.scope == "sequence" else p, ()
+    def probability(self, was: Progress, step: Step) -> tuple[Values, tuple[Tensor, ...]]:
+        p = torch.sigmoid(self.logit(self.read(step)))
+        return step.context.mean_over_sequence(p) if self.scope == "sequence" else p, ()
+
+    def read(self, step: Step) -> Vectors:
+        """The states from which ``p`` follows."""
+        return step.timed

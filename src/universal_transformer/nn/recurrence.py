@@ -19,7 +19,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.context import Context, Depth, ProjectedSource
 from universal_transformer.nn.coordinates import Coordinates
-from universal_transformer.nn.halting import Made, Number, Progress, Rule
+from universal_transformer.nn.halting import Made, Number, Progress, Rule, Step
 from universal_transformer.nn.trace import Trace
 
 Loop = Callable[["Recurrence", States, Context], Progress]
@@ -174,7 +174,7 @@ class Recurrence(nn.Module):
                 new, context, seen=shown, residual=residual, slot=step * count + number, layer=first + number
             )
             shown = residual = None
-        now = rule.update(was, timed=timed, new=new, close=self.close, context=context, step=step)
+        now = rule.update(was, Step(timed, new, step, context, self.close))
         return replace(now, inputs=tuple(inputs) if was.inputs else ())
 
     def of_lengths(self, context: Context, *, positions: int) -> Context:

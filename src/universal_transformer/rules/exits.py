@@ -29,7 +29,7 @@ from universal_transformer.axes import Bool, Float, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.nn.context import Context
-from universal_transformer.nn.halting import Accumulating, Closing, Progress, Values, Vectors, accumulation_dtype
+from universal_transformer.nn.halting import Accumulating, Progress, Step, Values, Vectors, accumulation_dtype
 from universal_transformer.rules import Exit
 
 Head = Callable[[Tensor], Tensor]
@@ -78,10 +78,8 @@ class ExitRule(Accumulating):
         return 0.5  # p is 0 or 1
 
     @torch.no_grad()
-    def probability(
-        self, was: Progress, *, timed: Vectors, new: Vectors, close: Closing, context: Context
-    ) -> tuple[Values, tuple[Tensor, ...]]:
-        holds, memory = self.holds(close(new), was.memory, context)
+    def probability(self, was: Progress, step: Step) -> tuple[Values, tuple[Tensor, ...]]:
+        holds, memory = self.holds(step.close(step.new), was.memory, step.context)
         return holds.to(was.halted.dtype), memory
 
     def distribution(self, states: Vectors, context: Context) -> Float[Tensor, "*rows classes"]:

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from universal_transformer.nn.context import Context
-from universal_transformer.nn.halting import Closing, FixedDepth, Number, Progress, Vectors
+from universal_transformer.nn.halting import FixedDepth, Progress, Step
 
 
 class AsManyStepsAsPositions(FixedDepth):
@@ -13,10 +12,8 @@ class AsManyStepsAsPositions(FixedDepth):
 
     frozen = stops = True
 
-    def update(
-        self, was: Progress, *, timed: Vectors, new: Vectors, close: Closing, context: Context, step: Number
-    ) -> Progress:
-        now = super().update(was, timed=timed, new=was.keep(new, was.states), close=close, context=context, step=step)
+    def update(self, was: Progress, step: Step) -> Progress:
+        now = super().update(was, step._replace(new=was.keep(step.new, was.states)))
         running = torch.ones_like(was.steps, dtype=torch.bool) if was.running is None else was.running
-        last = context.is_last(step) | torch.zeros_like(running)
+        last = step.context.is_last(step.number) | torch.zeros_like(running)
         return replace(now, steps=was.steps + running, running=running & ~last)

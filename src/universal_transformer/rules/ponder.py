@@ -19,8 +19,7 @@ from torch.nn.functional import logsigmoid
 
 from universal_transformer.axes import Float, Padding, Scalar, Tensor
 from universal_transformer.nn.config import HaltingConfig
-from universal_transformer.nn.context import Context
-from universal_transformer.nn.halting import ACT, Closing, Progress, Values, Vectors, mean_over_positions
+from universal_transformer.nn.halting import ACT, Progress, Step, Values, Vectors, mean_over_positions
 
 
 def log_distribution(logits: Float[Tensor, "step *rows"]) -> Float[Tensor, "step *rows"]:
@@ -54,11 +53,8 @@ class StateProbability(ACT):
         torch.nn.init.zeros_(self.weight)
         torch.nn.init.constant_(self.bias, self.first_bias)
 
-    def probability(
-        self, was: Progress, *, timed: Vectors, new: Vectors, close: Closing, context: Context
-    ) -> tuple[Values, tuple[Tensor, ...]]:
-        p = torch.sigmoid(self.logit(close(new)))
-        return context.mean_over_sequence(p) if self.scope == "sequence" else p, ()
+    def read(self, step: Step) -> Vectors:
+        return step.close(step.new)
 
     def decide(self, halted: Values, p: Values) -> tuple[Values, Values]:
         weight = p * (1.0 - halted)
@@ -95,13 +91,11 @@ class PonderNet(StateProbability):
         """In training no position stops before the last step."""
         return 1.0 if self.training else threshold
 
-    def probability(
-        self, was: Progress, *, timed: Vectors, new: Vectors, close: Closing, context: Context
-    ) -> tuple[Values, tuple[Tensor, ...]]:
+    def probability(self, was: Progress, step: Step) -> tuple[Values, tuple[Tensor, ...]]:
         """``λ`` of each position; with the scope of a sequence from the mean of its states."""
-        logit = self.logit(close(new))
+        logit = self.logit(self.read(step))
         if self.scope == "sequence":
-            logit = context.mean_over_sequence(logit)
+            logit = step.context.mean_over_sequence(logit)
         return torch.sigmoid(logit), (*was.memory, logit) if self.training else ()
 
     def cost(self, last: Progress, *, padding: Padding | None, min_steps: int) -> Scalar:
