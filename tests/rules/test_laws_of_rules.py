@@ -9,7 +9,6 @@ from torch import nn
 from small import WIDTH, cache_for, go, left_padding, piecewise, right_padding, small_recurrence
 from universal_transformer.execution.compaction import CompactLoop, install
 from universal_transformer.rules import EXITS, HALTING_RULES, Exit
-from universal_transformer.rules.exits import exit_rule
 
 MEMBERS = [*HALTING_RULES, *EXITS]
 LENGTHS = (6, 3, 5, 1)
@@ -46,7 +45,8 @@ def make(request):
             module, head = small_recurrence(max_steps=STEPS, **choices), nn.Linear(WIDTH, 4).double()
             nn.init.normal_(head.weight, std=0.5)
             for threshold in THRESHOLDS:
-                exit = exit_rule(Exit(request.param, threshold), head)
+                chosen = Exit(request.param, threshold)
+                exit = chosen.rule(chosen, head)
                 if differs(module, states, exit, padding):
                     return module, exit
         else:

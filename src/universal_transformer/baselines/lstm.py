@@ -24,7 +24,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from universal_transformer.axes import Bool, Float, Int, Padding, States, Tensor
 from universal_transformer.baselines.config import LstmConfig
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput, check_ids, check_source, check_tokens, source_input
+from universal_transformer.models.inputs import INPUTS, TokenInput, check_ids, check_tokens
 from universal_transformer.models.model import Call, Model, pool
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.models.pointer import Pointer
@@ -118,13 +118,13 @@ class LstmEncoder(nn.Module):
     def __init__(self, config: LstmConfig) -> None:
         super().__init__()
         self.config = config
-        self.input = source_input(config, config.width)
+        self.input = INPUTS[config.inputs.kind](config, config.width)
         self.dropout = nn.Dropout(config.dropout)
         self.layers = LstmLayers(config, bidirectional=config.bidirectional)
 
     def check(self, source: Tensor) -> None:
         """UserError unless ``source`` has the type and the axes that the input reads."""
-        check_source(source, config=self.config)
+        self.input.check(source)
 
     def padding(self, source: Int[Tensor, "batch source *words"]) -> Padding | None:
         """Where positions are padding; None where none is."""

@@ -30,7 +30,7 @@ from universal_transformer.axes import Bool, Float, Int, Tensor
 from universal_transformer.baselines.config import NeuralGpuConfig
 from universal_transformer.errors import UserError
 from universal_transformer.models.initialise import initialise
-from universal_transformer.models.inputs import TokenInput, check_source, check_tokens
+from universal_transformer.models.inputs import TokenInput, check_tokens
 from universal_transformer.models.model import Call, Model
 from universal_transformer.models.outputs import ModelOutput
 from universal_transformer.nn.trace import Trace
@@ -109,7 +109,7 @@ class NeuralGpuSource(nn.Module):
 
     def check(self, source: Tensor) -> None:
         """UserError unless ``source`` are token ids."""
-        check_source(source, config=self.config)
+        check_tokens(source, name="source")
 
     def forward(self, source: Int[Tensor, "batch source"], call: Call) -> Places:
         del call

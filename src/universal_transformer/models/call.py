@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from universal_transformer.errors import UserError
+from universal_transformer.files import show
 from universal_transformer.models.components import MOST_STEPS
 from universal_transformer.rules import Exit
 
@@ -52,7 +53,8 @@ class DepthOptions:
         for option, steps in (("max_steps", self.max_steps), ("min_steps", self.min_steps)):
             if steps is not None and (type(steps) is not int or not 1 <= steps <= MOST_STEPS):
                 raise UserError(f"{option}={steps!r}: a whole number of steps is needed, from 1 to {MOST_STEPS:,}")
-        if self.max_steps is not None and (own := config.untied_steps) and self.max_steps > own:
+        own = min(config.max_steps_of(decoder=decoder) for decoder in (False, True))
+        if self.max_steps is not None and not config.tied and self.max_steps > own:
             raise UserError(f"max_steps={self.max_steps}: an untied model has one block a step, and this one has {own}")
         if self.exit is not None:
             if self.halting_threshold is not None:
@@ -64,9 +66,9 @@ class DepthOptions:
 
     def _check_exit(self, exit: Exit, config: BaseConfig) -> None:
         """UserError for an exit that needs what the model has not, or decides on no side before the last step."""
-        from universal_transformer.rules.exits import check_exit
-
-        rule = check_exit(exit).rule
+        if not isinstance(exit, Exit):
+            raise UserError(f'exit={show(exit)}: expected an Exit, such as Exit("confidence", 0.9)')
+        rule = exit.rule
         if rule.reads_output and (reason := config.unread_states):
             raise UserError(f"exit {exit}: {reason}; use state_change")
         depths = list(self._depths(config, first=rule.first_step, reads=rule.reads_output))

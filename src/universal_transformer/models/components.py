@@ -298,10 +298,6 @@ class DepthConfig:
     def rules(self, config: Any) -> Refusals:
         """Each side that there is has steps enough, and a sequence as many as positions only where that is known."""
         architecture, one_side = config.architecture, config.architecture != "encoder_decoder"
-        for field in ("max_steps", "min_steps"):
-            given = getattr(self, f"decoder_{field}") is not None
-            set_other = f"a {architecture} has one side: set depth.{field}"
-            yield f"depth.decoder_{field}", one_side and given, set_other
         for decoder in (False, True):
             least, most = config.min_steps_of(decoder=decoder), config.max_steps_of(decoder=decoder)
             side = "decoder_" if decoder and self.decoder_min_steps else ""

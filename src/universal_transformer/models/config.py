@@ -29,6 +29,7 @@ from universal_transformer.models.components import (
     OutputsConfig,
     VocabularyConfig,
     needed,
+    unused,
 )
 from universal_transformer.nn.config import AttentionConfig, HaltingConfig, Sizes, StepConfig, TransitionConfig
 from universal_transformer.rules import HALTING_RULES
@@ -94,9 +95,9 @@ class BaseConfig:
         return ""
 
     @property
-    def untied_steps(self) -> int:
-        """The most steps of a model whose steps have blocks of their own; 0 where they share them."""
-        return 0
+    def tied(self) -> bool:
+        """Whether all steps share their blocks."""
+        return True
 
     @property
     def max_steps(self) -> int:
@@ -171,9 +172,9 @@ class ModelConfig(BaseConfig):
         divisors = [n for n in range(1, min(width, 1024) + 1) if width % n == 0]
         yield "sizes.num_heads", width % heads != 0, f"must divide width={width}: one of {divisors}"
         one_side = self.architecture != "encoder_decoder"
-        for field in ("rotary_source", "source_sink"):
-            wrong = one_side and getattr(self.attention, field)
-            yield f"attention.{field}", wrong, f"an encoder_decoder is needed, not a {self.architecture}"
+        if one_side:
+            yield from unused(self.attention, "attention", ("rotary_source", "source_sink"), "an encoder_decoder")
+            yield from unused(self.depth, "depth", ("decoder_max_steps", "decoder_min_steps"), "an encoder_decoder")
         missing = {"language_model": "encoder"}.get(self.architecture, "decoder" if one_side else "")
         yield "halting.side", self.halting.side == missing, f"a {self.architecture} has no {missing}"
         yield from super().rules()
@@ -188,10 +189,8 @@ class ModelConfig(BaseConfig):
         return (False, True) if self.architecture == "encoder_decoder" else (self.architecture == "language_model",)
 
     @property
-    def untied_steps(self) -> int:
-        """The most steps of a model whose steps have blocks of their own; 0 where they share them."""
-        sides = [self.max_steps_of(decoder=decoder) for decoder in (False, True)]
-        return 0 if self.step.tied else min(sides)
+    def tied(self) -> bool:
+        return self.step.tied
 
     @property
     def num_blocks(self) -> int:

@@ -12,10 +12,10 @@ from universal_transformer.execution.cache import KeyValueCache
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
 from universal_transformer.models.model import Call, EncodedSource
-from universal_transformer.models.positions.numbering import check_positions, default_positions
+from universal_transformer.models.positions.numbering import default_positions
 from universal_transformer.nn.context import AttentionRecord, Context, Depth, ProjectedSource, causal_mask
 from universal_transformer.nn.trace import Trace
-from universal_transformer.rules.exits import Head, exit_rule
+from universal_transformer.rules.exits import Head
 
 
 @dataclass
@@ -92,12 +92,8 @@ class DecoderSide(nn.Module):
             max_steps=chosen.max_steps,
             min_steps=chosen.min_steps,
             threshold=chosen.halting_threshold,
-            exit=None if chosen.exit is None else exit_rule(chosen.exit, self.head),
+            exit=None if chosen.exit is None else chosen.exit.rule(chosen.exit, self.head),
         )
-
-    def check_positions(self, positions: Tensor, *, of: Tensor) -> None:
-        """UserError unless there is a position for each target."""
-        check_positions(positions, of=of, name="target_positions")
 
     def project(self, encoded: EncodedSource | None) -> list[ProjectedSource] | None:
         """Keys and values of a source for each block."""

@@ -73,6 +73,10 @@ class _NumberInput(nn.Module):
         )
         self.project = nn.Linear(width if halvings else joined, width)
 
+    def check(self, source: Tensor) -> None:
+        """UserError unless these are frames of as many features as are read."""
+        check_frames(source, features=features_of(self.config))
+
     def padding(self, source: Frames) -> Padding:
         """Return which positions are padding."""
         return number_padding(source, config=self.config)

@@ -4,7 +4,9 @@
 """
 
 import math
+from collections.abc import Callable
 from copy import copy
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -15,7 +17,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.files import show
 from universal_transformer.models.components import needed
 from universal_transformer.models.config import BaseConfig
-from universal_transformer.models.frames import FrameInput, PatchInput, check_frames, features_of, number_padding
+from universal_transformer.models.frames import FrameInput, PatchInput, number_padding
 
 
 def check_ids(ids: Int[Tensor, "..."], *, size: int) -> None:
@@ -43,15 +45,6 @@ def check_tokens(ids: Tensor, *, name: str, words: bool = False) -> None:
         raise UserError(f"{name} of shape {shape}: expected {axes}, at least one row of at least one position")
 
 
-def check_source(source: Tensor, *, config: BaseConfig) -> None:
-    """UserError unless ``source`` has the type and the axes of the input of ``config``."""
-    kind = config.inputs.kind
-    if kind in ("frames", "patches"):
-        check_frames(source, features=features_of(config))
-    else:
-        check_tokens(source, name="source", words=kind == "facts")
-
-
 def padding_of(source: Tensor, *, config: BaseConfig) -> Padding:
     """Return which positions of a source are padding: no token, no word of a fact, or no frame."""
     if source.is_floating_point():
@@ -60,21 +53,11 @@ def padding_of(source: Tensor, *, config: BaseConfig) -> Padding:
     return blank.all(dim=-1) if source.ndim == 3 else blank
 
 
-def source_input(config: BaseConfig, width: int) -> "TokenInput | FactInput | FrameInput | PatchInput":
-    """Return the input module of the source."""
-    match config.inputs.kind:
-        case "tokens":
-            return TokenInput(config, width)
-        case "facts":
-            return FactInput(config, width)
-        case "frames":
-            return FrameInput(config, width)
-        case _:
-            return PatchInput(config, width)
-
-
 class _Embedding(nn.Module):
     """The table ``E`` of ``size`` tokens, by default those of the source."""
+
+    words: ClassVar[bool] = False
+    """Whether a position has several ids."""
 
     def __init__(self, config: BaseConfig, width: int, *, size: int | None = None) -> None:
         super().__init__()
@@ -82,6 +65,10 @@ class _Embedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(size, width))
         self.padding_id = config.vocabulary.padding_id
         self.scale = math.sqrt(width) if config.inputs.scale_embeddings else 1.0
+
+    def check(self, ids: Tensor) -> None:
+        """UserError unless these are token ids of the axes that are read."""
+        check_tokens(ids, name="source", words=self.words)
 
     def embed(self, ids: Int[Tensor, "*ids"]) -> Float[Tensor, "*ids width"]:
         """``E[id] * scale``, exactly 0 at padding."""
@@ -128,6 +115,8 @@ class FactInput(_Embedding):
     learned; the paper's bAbI encoding, section 3.1). ``mask`` has one row a word index.
     """
 
+    words = True
+
     def __init__(self, config: BaseConfig, width: int) -> None:
         super().__init__(config, width)
         words, by = config.vocabulary.max_fact_words, "facts need the length of the longest one"
@@ -158,3 +147,12 @@ class RasterInput(TokenInput):
         """``A[id] * sqrt(width)``, 0 where the id is that of padding."""
         blank = self.padding(ids).unsqueeze(-1)
         return (self.scale * embedding(ids, self.above)).masked_fill(blank, 0.0)
+
+
+INPUTS: dict[str, Callable[[BaseConfig, int], Any]] = {
+    "tokens": TokenInput,
+    "facts": FactInput,
+    "frames": FrameInput,
+    "patches": PatchInput,
+}
+"""Kind of an input -> its class, which is called with a configuration and the width of states."""

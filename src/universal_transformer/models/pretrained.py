@@ -168,7 +168,10 @@ def read_shapes(path: Path) -> dict[str, Shape]:
 
 def check_shapes(found: Mapping[str, Shape], wanted: Mapping[str, Shape], *, name: str) -> None:
     """UserError naming a tensor of the file ``name`` that is missing, unexpected or of another shape."""
-    check_tensors(set(found), set(wanted), message=f"{name}: {{}} tensors for this configuration")
+    for problem, names in (("missing", wanted.keys() - found.keys()), ("unexpected", found.keys() - wanted.keys())):
+        if names:
+            shown = ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            raise UserError(f"{name}: {problem} tensors for this configuration: {shown}")
     for tensor, shape in wanted.items():
         if found[tensor] != shape:
             raise UserError(
@@ -203,14 +206,6 @@ def _readable(path: Path) -> Iterator[Any]:
         raise UserError(f"{show_path(path)}: no such file; {HOLDS}") from None
     except (SafetensorError, OSError) as error:
         raise UserError(f"{show_path(path)}: not a readable safetensors file ({show(str(error))})") from None
-
-
-def check_tensors(found: set[str], wanted: set[str], *, message: str) -> None:
-    """UserError naming the tensors that are missing or unexpected; ``message`` has a place for this word."""
-    for what, names in (("missing", wanted - found), ("unexpected", found - wanted)):
-        if names:
-            shown = ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            raise UserError(f"{message.format(what)}: {shown}")
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -6,17 +6,15 @@ from torch import nn
 from universal_transformer.axes import Bool, Float, Int, Padding, Positions, States, Tensor
 from universal_transformer.models.config import ModelConfig
 from universal_transformer.models.depth import recurrence
-from universal_transformer.models.inputs import check_source, source_input
+from universal_transformer.models.inputs import INPUTS
 from universal_transformer.models.model import Call, EncodedSource
 from universal_transformer.models.positions.numbering import (
-    check_positions,
     count_separators,
     default_positions,
     restart_positions,
     without_padding,
 )
 from universal_transformer.nn.context import AttentionRecord, Context, Depth, key_mask
-from universal_transformer.rules.exits import exit_rule
 
 Source = Int[Tensor, "batch source *words"] | Float[Tensor, "batch frame feature"]
 """Token ids, ids of the words of facts, or frames."""
@@ -28,7 +26,7 @@ class SourceSide(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.input = source_input(config, config.sizes.width)
+        self.input = INPUTS[config.inputs.kind](config, config.sizes.width)
         self.part = (
             nn.Parameter(torch.zeros(config.sizes.width)) if config.vocabulary.separator_id is not None else None
         )
@@ -37,7 +35,7 @@ class SourceSide(nn.Module):
 
     def check(self, source: Tensor) -> None:
         """UserError unless ``source`` has the type and the axes that the input reads."""
-        check_source(source, config=self.config)
+        self.input.check(source)
 
     def padding(self, source: Source) -> Padding | None:
         """Where positions are padding; None where none is."""
@@ -47,15 +45,11 @@ class SourceSide(nn.Module):
         """Positions of a source."""
         return self.input.padding(source).shape[1]
 
-    def check_positions(self, positions: Tensor, *, of: Source) -> None:
-        """UserError unless there is a position for each state that the input makes of a source."""
-        check_positions(positions, of=self.input.padding(of), name="source_positions")
-
     def depth(self, call: Call) -> Depth:
         """The depth of a call. An exit that reads the output does not concern states that no head reads."""
         chosen, rule = call.depth, None
         if chosen.exit is not None and (call.read is not None or not chosen.exit.rule.reads_output):
-            rule = exit_rule(chosen.exit, call.read, scope="sequence" if call.together else "position")
+            rule = chosen.exit.rule(chosen.exit, call.read, scope="sequence" if call.together else "position")
         return self.recurrence.depth(
             max_steps=chosen.max_steps, min_steps=chosen.min_steps, threshold=chosen.halting_threshold, exit=rule
         )

@@ -13,7 +13,7 @@ from universal_transformer.models.initialise import initialise
 from universal_transformer.models.inputs import RasterInput, TokenInput
 from universal_transformer.models.model import ClassHead, Model, TagHead
 from universal_transformer.models.pointer import Pointer
-from universal_transformer.models.positions.numbering import draw_positions
+from universal_transformer.models.positions.numbering import check_positions, draw_positions
 from universal_transformer.models.source import SourceSide
 from universal_transformer.models.target import TargetSide
 
@@ -41,24 +41,21 @@ class Universal(Model):
 
         Both sides have one draw unless ``independent_offsets``.
         """
-        sides = ((self.source, source, given[0]), (self.target, target, given[1]))
-        lengths = [None if side is None or one is None else side.length(one) for side, one, _ in sides]
-        for side, one, where in sides:
-            if side is not None and where is not None:
-                side.check_positions(where, of=one)
-        config = self.config.coordinates
-        missing = any(
-            length is not None and where is None for (_, _, where), length in zip(sides, lengths, strict=True)
-        )
-        if not self.training or config.offsets == "none" or not missing:
-            return given
+        inputs = {"source": source, "target": target}
+        lengths = [None if ids is None else getattr(self, name).length(ids) for name, ids in inputs.items()]
+        known = [n for n in lengths if n is not None]
         some = source if source is not None else target
         assert some is not None
-        rows, device = len(some), some.device
+        rows, device, config = len(some), some.device, self.config.coordinates
+        for name, length, positions in zip(inputs, lengths, given, strict=True):
+            if length is not None and positions is not None:
+                check_positions(positions, rows=rows, length=length, name=f"{name}_positions")
+        if not self.training or config.offsets == "none" or len(known) == 2 - given.count(None):
+            return given
         if config.independent_offsets:
             drawn = [None if n is None else draw_positions(config, rows, n, device=device) for n in lengths]
         else:
-            both = draw_positions(config, rows, max(n for n in lengths if n is not None), device=device)
+            both = draw_positions(config, rows, max(known), device=device)
             drawn = [None if n is None else both[:, :n] for n in lengths]
         first, second = (new if old is None else old for new, old in zip(drawn, given, strict=True))
         return first, second

@@ -1,6 +1,6 @@
 """What a recurrence reports."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -8,6 +8,12 @@ import torch
 from universal_transformer.axes import Float, Int, Padding, PerPosition, PerStep, Scalar, Tensor
 from universal_transformer.nn.context import Context
 from universal_transformer.nn.halting import Progress, mean_over_positions
+
+
+def stacked(values: Iterable[Tensor | None]) -> Tensor | None:
+    """One row for each value that there is; None where there is none."""
+    rows = [value for value in values if value is not None]
+    return torch.stack(rows) if rows else None
 
 
 @dataclass(frozen=True)
@@ -33,22 +39,18 @@ class Trace:
     @classmethod
     def of(cls, last: Progress, context: Context, *, close: Callable[[Tensor], Tensor]) -> "Trace":
         """The trace of a loop that ended with ``last``; ``close``: the closing norm."""
-        rule, made, record = context.depth.rule, last.history, context.record
-        padding = context.idle
-        probabilities = [each.probability for each in made if each.probability is not None]
-        weights = [each.weight for each in made if each.weight is not None]
-        states = [each.states for each in made if each.states is not None]
-        seen = [] if record is None else record.cross_attention
+        record, padding = context.record, context.idle
+        states = stacked(made.states for made in last.history)
         return cls(
             last.steps,
             last.remainder,
             padding,
-            rule.cost(last, padding=padding, min_steps=context.depth.min_steps),
-            torch.stack(probabilities) if probabilities else None,
-            torch.stack(weights) if weights else None,
-            None if record is None else torch.stack(record.self_attention),
-            torch.stack(seen) if seen else None,
-            close(torch.stack(states)) if states else None,
+            context.depth.rule.cost(last, padding=padding, min_steps=context.depth.min_steps),
+            stacked(made.probability for made in last.history),
+            stacked(made.weight for made in last.history),
+            None if record is None else stacked(record.self_attention),
+            None if record is None else stacked(record.cross_attention),
+            None if states is None else close(states),
         )
 
     def num_positions(self) -> Int[Tensor, ""]:

@@ -26,8 +26,6 @@ from typing import ClassVar
 import torch
 
 from universal_transformer.axes import Bool, Float, Tensor
-from universal_transformer.errors import UserError
-from universal_transformer.files import show
 from universal_transformer.nn.context import Context
 from universal_transformer.nn.halting import Accumulating, Progress, Step, Values, Vectors, accumulation_dtype
 from universal_transformer.rules import Exit
@@ -36,17 +34,6 @@ Head = Callable[[Tensor], Tensor]
 """States to logits: ``[*rows, width]`` to ``[*rows, classes]``, or ``[batch, position, width]`` to ``[batch,
 classes]`` of a model that answers once for a sequence."""
 Compared = tuple[Bool[Tensor, "*rows"], tuple[Tensor, ...]]
-
-
-def relative(change: Vectors, states: Vectors, *, mean: Callable[[Values], Values]) -> Values:
-    """``|change| / |states|``, with norms over what ``mean`` averages."""
-    size = mean(states.square().sum(-1)).clamp(min=torch.finfo(states.dtype).tiny)
-    return (mean(change.square().sum(-1)) / size).sqrt()
-
-
-def divergence(before: Float[Tensor, "*rows classes"], after: Float[Tensor, "*rows classes"]) -> Values:
-    """``KL(before || after)`` of two distributions given as logarithms."""
-    return (before.exp() * (before - after)).sum(-1)
 
 
 def _ratios(first: float, last: float) -> list[float]:
@@ -90,21 +77,6 @@ class ExitRule(Accumulating):
         return logits.to(accumulation_dtype(logits.dtype)).log_softmax(-1)
 
 
-def check_exit(exit: Exit) -> Exit:
-    """``exit``; UserError for a value that is not an :class:`Exit`."""
-    if not isinstance(exit, Exit):
-        raise UserError(f'exit={show(exit)}: expected an Exit, such as Exit("confidence", 0.9)')
-    return exit
-
-
-def exit_rule(exit: Exit, head: Head | None = None, *, scope: str = "position") -> ExitRule:
-    """The rule of an exit. UserError where it needs a head and there is none."""
-    kind = check_exit(exit).rule
-    if kind.reads_output and head is None:
-        raise UserError(f"exit {exit}: there is no head that reads these states; use state_change")
-    return kind(exit, head, scope=scope)
-
-
 class StateChange(ExitRule):
     """The state changes little."""
 
@@ -115,7 +87,8 @@ class StateChange(ExitRule):
         states = states.to(accumulation_dtype(states.dtype))
         mean = context.mean_over_sequence if self.scope == "sequence" else lambda values: values
         change = states - memory[0] if memory else states
-        return relative(change, states, mean=mean) < self.criterion, (states,)
+        size = mean(states.square().sum(-1)).clamp(min=torch.finfo(states.dtype).tiny)
+        return (mean(change.square().sum(-1)) / size).sqrt() < self.criterion, (states,)
 
 
 class OutputChange(ExitRule):
@@ -127,8 +100,10 @@ class OutputChange(ExitRule):
 
     def holds(self, states: Vectors, memory: tuple[Tensor, ...], context: Context) -> Compared:
         outputs = self.distribution(states, context)
-        change = divergence(memory[0], outputs) if memory else torch.full_like(outputs[..., 0], torch.inf)
-        return change < self.criterion, (outputs,)
+        if not memory:
+            return torch.zeros_like(outputs[..., 0], dtype=torch.bool), (outputs,)
+        (before,) = memory
+        return (before.exp() * (before - outputs)).sum(-1) < self.criterion, (outputs,)
 
 
 class Confidence(ExitRule):

@@ -9,11 +9,10 @@ from universal_transformer.models.components import CoordinatesConfig
 from universal_transformer.nn.coordinates import count_positions
 
 
-def check_positions(positions: Tensor | None, *, of: Tensor, name: str) -> None:
-    """UserError unless positions are whole numbers for each of the ids ``of``, or one row for all of them."""
-    if positions is None or torch.compiler.is_compiling():
+def check_positions(positions: Tensor, *, rows: int, length: int, name: str) -> None:
+    """UserError unless positions are whole numbers, a row of ``length`` for each of ``rows`` or one for all of them."""
+    if torch.compiler.is_compiling():
         return
-    rows, length = of.shape[:2]
     if positions.is_floating_point() or positions.shape not in ((rows, length), (1, length)):
         raise UserError(
             f"{name} of type {positions.dtype} and shape {list(positions.shape)}: expected whole numbers "

@@ -17,7 +17,17 @@ def _largest(positions: Positions) -> int:
     return int(positions.max()) + 1 if positions.numel() and not torch.compiler.is_exporting() else 0
 
 
-class LearnedPositions(PositionEncoder):
+class Table(nn.Module):
+    """Learned vectors ``weight``."""
+
+    weight: nn.Parameter
+
+    def initialise(self) -> None:
+        """Normal, standard deviation ``width^-1/2``."""
+        nn.init.normal_(self.weight, std=self.weight.shape[-1] ** -0.5)
+
+
+class LearnedPositions(Table, PositionEncoder):
     """``π_i = E[i]``. UserError for a position beyond the table."""
 
     def __init__(self, width: int, *, rows: int) -> None:
@@ -39,12 +49,8 @@ class LearnedPositions(PositionEncoder):
             )
         return PositionEncoding(positions, self.weight[positions])
 
-    def initialise(self) -> None:
-        """Normal, standard deviation ``width^-1/2``."""
-        nn.init.normal_(self.weight, std=self.weight.shape[-1] ** -0.5)
 
-
-class GridPositions(PositionEncoder):
+class GridPositions(Table, PositionEncoder):
     """``π_i = R[row] + C[column] + B[box]`` of the cell i of a board. UserError for a position beyond the board."""
 
     def __init__(self, width: int, *, box_rows: int, box_columns: int) -> None:
@@ -70,12 +76,8 @@ class GridPositions(PositionEncoder):
         rows, columns, boxes = self.weight
         return PositionEncoding(positions, rows[row] + columns[column] + boxes[box])
 
-    def initialise(self) -> None:
-        """Normal, standard deviation ``width^-1/2``."""
-        nn.init.normal_(self.weight, std=self.weight.shape[-1] ** -0.5)
 
-
-class LearnedSteps(StepEncoder):
+class LearnedSteps(Table, StepEncoder):
     """``τ_t = s E[t]``; ``scale`` s. UserError for a step beyond the table."""
 
     def __init__(self, width: int, *, rows: int, scale: float = 1.0) -> None:
@@ -89,7 +91,3 @@ class LearnedSteps(StepEncoder):
                 'that many, or train with coordinates.step="sinusoidal"'
             )
         return (self.weight[:steps] * self.scale).to(like.dtype)
-
-    def initialise(self) -> None:
-        """Normal, standard deviation ``width^-1/2``."""
-        nn.init.normal_(self.weight, std=self.weight.shape[-1] ** -0.5)
