@@ -10,7 +10,8 @@ from configs import config_of
 from small import context, go, right_padding, small_recurrence
 from small_models import SIZES
 from universal_transformer.errors import UserError
-from universal_transformer.models.call import check_threshold
+from universal_transformer.models.call import DepthOptions
+from universal_transformer.models.config import ModelConfig
 from universal_transformer.nn.config import HaltingConfig
 from universal_transformer.nn.context import Depth
 from universal_transformer.nn.halting import ACT, Accumulating, FixedDepth, Step
@@ -146,11 +147,12 @@ def test_ponder_cost_is_the_mean_of_steps_and_remainder_over_real_positions():
     assert ponder_cost(steps, remainder, padding=torch.ones(1, 3, dtype=torch.bool)) == 0
 
 
-@pytest.mark.parametrize("threshold", [0.0, -0.1, 1.1, float("nan"), "0.9", None])
+@pytest.mark.parametrize("threshold", [0.0, -0.1, 1.1, float("nan"), "0.9"])
 def test_thresholds_that_are_none_are_refused(threshold):
+    config = ModelConfig(halting=HaltingConfig(side="both"))
     with pytest.raises(UserError, match="halting_threshold="):
-        check_threshold(threshold)
-    assert check_threshold(1.0) == 1.0
+        DepthOptions(halting_threshold=threshold).check(config, name="EncoderDecoder")
+    DepthOptions(halting_threshold=1.0).check(config, name="EncoderDecoder")
 
 
 def unit(**choices):

@@ -289,4 +289,4 @@ class LstmClassifier(Model):
         self.source = LstmEncoder(config)
         head = LstmPointer if config.pooling == "pointer" else LstmPooling
         self.head = head(config, self.num_classes)
-        initialise(self, noisy_masks=config.inputs.fact_mask_init == "noise")
+        initialise(self)

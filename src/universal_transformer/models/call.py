@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from universal_transformer.errors import UserError
 from universal_transformer.files import show
@@ -13,15 +12,6 @@ from universal_transformer.rules import Exit
 
 if TYPE_CHECKING:
     from universal_transformer.models.config import BaseConfig
-
-
-def check_threshold(threshold: Any) -> float:
-    """``threshold``; UserError unless ``0 < threshold <= 1``."""
-    if not isinstance(threshold, int | float) or not 0.0 < threshold <= 1.0:
-        raise UserError(
-            f"halting_threshold={threshold!r}: a cumulative probability to stop at is a number in (0, 1], usually 0.99"
-        )
-    return threshold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +34,9 @@ class DepthOptions:
             for option, value in self.chosen.items():
                 raise UserError(f"{option}={value}: {name} has no depth to choose; leave it out")
         if self.halting_threshold is not None:
-            check_threshold(self.halting_threshold)
+            if not isinstance(self.halting_threshold, int | float) or not 0.0 < self.halting_threshold <= 1.0:
+                shown = f"halting_threshold={self.halting_threshold!r}"
+                raise UserError(f"{shown}: a cumulative probability to stop at is a number in (0, 1], usually 0.99")
             if not config.halts:
                 raise UserError(
                     f"halting_threshold={self.halting_threshold}: this model was trained without halting and has no "
@@ -71,7 +63,14 @@ class DepthOptions:
         rule = exit.rule
         if rule.reads_output and (reason := config.unread_states):
             raise UserError(f"exit {exit}: {reason}; use state_change")
-        depths = list(self._depths(config, first=rule.first_step, reads=rule.reads_output))
+        sides = (True,) if rule.reads_output else (False, True)  # an encoder has no output to read
+        depths = [
+            (
+                self.max_steps or config.max_steps_of(decoder=decoder),
+                max(rule.first_step, self.min_steps or config.min_steps_of(decoder=decoder)),
+            )
+            for decoder in sides
+        ]
         if any(first < steps for steps, first in depths):
             return
         steps, first = max(depths)
@@ -82,15 +81,6 @@ class DepthOptions:
             f"exit {exit}: it decides first after step {first}{cause}, so that it needs at least {first + 1} steps to "
             f"stop a position early; {has}"
         )
-
-    def _depths(self, config: BaseConfig, *, first: int, reads: bool) -> Iterator[tuple[int, int]]:
-        """The last and the first step at which positions of each side can stop.
-
-        An encoder has no output to read; a model of one side has the same steps under both names.
-        """
-        for decoder in (True,) if reads else (True, False):
-            least = self.min_steps or config.min_steps_of(decoder=decoder)
-            yield self.max_steps or config.max_steps_of(decoder=decoder), max(first, least)
 
 
 AS_TRAINED = DepthOptions()

@@ -31,7 +31,7 @@ from universal_transformer.nn.block import Block
 
 
 @torch.no_grad()
-def initialise(model: nn.Module, *, noisy_masks: bool = True) -> None:
+def initialise(model: nn.Module) -> None:
     """Give every parameter of ``model`` its starting value, drawn from torch's global generator.
 
     A model on the meta device has no values; drawing them there would import torch's compiler, which takes a second.
@@ -60,7 +60,7 @@ def initialise(model: nn.Module, *, noisy_masks: bool = True) -> None:
             if isinstance(module, RasterInput):
                 init.normal_(module.above, std=module.above.shape[1] ** -0.5)
             if isinstance(module, FactInput):
-                init.normal_(module.mask, mean=1.0, std=1.0 if noisy_masks else 0.0)
+                init.normal_(module.mask, mean=1.0, std=module.noise)
     for module in model.modules():  # fused projections: each part by its own fan
         if isinstance(module, SelfAttention):
             for part in module.query_key_value.weight.chunk(3):

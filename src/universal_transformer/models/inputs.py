@@ -121,6 +121,7 @@ class FactInput(_Embedding):
         super().__init__(config, width)
         words, by = config.vocabulary.max_fact_words, "facts need the length of the longest one"
         self.mask = nn.Parameter(torch.empty(needed(words, "vocabulary.max_fact_words", by=by), width))
+        self.noise = 1.0 if config.inputs.fact_mask_init == "noise" else 0.0
 
     def padding(self, ids: Int[Tensor, "batch position words"]) -> Padding:
         """A fact without a word is padding."""

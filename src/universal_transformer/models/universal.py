@@ -28,7 +28,7 @@ class Universal(Model):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         self.build(self.config)
-        initialise(self, noisy_masks=self.config.inputs.fact_mask_init == "noise")
+        initialise(self)
 
     def build(self, config: ModelConfig) -> None:
         """Make the sides and the head."""

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from universal_transformer.axes import Bool, Float, Padding, States, Tensor
+from universal_transformer.axes import Float, Padding, States, Tensor
 from universal_transformer.errors import UserError
 from universal_transformer.nn.block import Block
 from universal_transformer.nn.context import Context, Depth, ProjectedSource
@@ -27,15 +27,10 @@ Loop = Callable[["Recurrence", States, Context], Progress]
 `execution/` and `interop/` have loops of this signature."""
 
 
-def any_runs(running: Bool[Tensor, "batch position"]) -> bool:
-    """Whether a position runs."""
-    return bool(running.any())
-
-
 def depth_loop(
-    recurrence: "Recurrence", states: States, context: Context, *, runs: Callable[[Tensor], bool] = any_runs
+    recurrence: "Recurrence", states: States, context: Context, *, runs: Callable[[Tensor], Any] = torch.any
 ) -> Progress:
-    """Every step computes all positions, and the rule keeps what those that have halted have.
+    """Every step computes all positions, and the rule keeps what those that have halted have; ``runs``: whether any do.
 
     With a cache the loop makes all steps, because later positions may run longer and then attend to these positions at
     every step.
