@@ -38,7 +38,7 @@ def linear_head(classes=4):
 
 def unit(kind, head=None, *, threshold=None, **choices):
     chosen = Exit(kind, THRESHOLDS[kind] if threshold is None else threshold)
-    return chosen.rule(chosen, head, **choices)
+    return chosen.rule(chosen.threshold, head, **choices)
 
 
 def fixed(module):

@@ -45,8 +45,7 @@ def make(request):
             module, head = small_recurrence(max_steps=STEPS, **choices), nn.Linear(WIDTH, 4).double()
             nn.init.normal_(head.weight, std=0.5)
             for threshold in THRESHOLDS:
-                chosen = Exit(request.param, threshold)
-                exit = chosen.rule(chosen, head)
+                exit = Exit(request.param, threshold).rule(threshold, head)
                 if differs(module, states, exit, padding):
                     return module, exit
         else:

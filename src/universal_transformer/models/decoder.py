@@ -92,7 +92,7 @@ class DecoderSide(nn.Module):
             max_steps=chosen.max_steps,
             min_steps=chosen.min_steps,
             threshold=chosen.halting_threshold,
-            exit=None if chosen.exit is None else chosen.exit.rule(chosen.exit, self.head),
+            exit=None if chosen.exit is None else chosen.exit.rule(chosen.exit.threshold, self.head),
         )
 
     def project(self, encoded: EncodedSource | None) -> list[ProjectedSource] | None:

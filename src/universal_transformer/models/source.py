@@ -49,7 +49,7 @@ class SourceSide(nn.Module):
         """The depth of a call. An exit that reads the output does not concern states that no head reads."""
         chosen, rule = call.depth, None
         if chosen.exit is not None and (call.read is not None or not chosen.exit.rule.reads_output):
-            rule = chosen.exit.rule(chosen.exit, call.read, scope="sequence" if call.together else "position")
+            rule = chosen.exit.rule(chosen.exit.threshold, call.read, scope="sequence" if call.together else "position")
         return self.recurrence.depth(
             max_steps=chosen.max_steps, min_steps=chosen.min_steps, threshold=chosen.halting_threshold, exit=rule
         )

@@ -15,20 +15,13 @@ from universal_transformer.nn.config import Sizes, TransitionConfig
 from universal_transformer.nn.context import Context, Slot
 
 
-def feed_forward(
-    states: Float[Tensor, "*rows width"], inner: nn.Linear, outer: nn.Linear, dropout: nn.Dropout
-) -> Float[Tensor, "*rows width"]:
-    """``Dropout(ReLU(x W1 + b1)) W2 + b2``."""
-    return outer(dropout(relu(inner(states))))
-
-
 def relu(states: Float[Tensor, "*rows channels"]) -> Float[Tensor, "*rows channels"]:
     """ReLU, in place without gradients: with them a backward hook of the map before does not allow it."""
     return torch.relu(states) if states.requires_grad else torch.relu_(states)
 
 
 class FeedForward(nn.Module):
-    """:func:`feed_forward` with its parameters."""
+    """``Dropout(ReLU(x W1 + b1)) W2 + b2``."""
 
     pointwise = True
 
@@ -43,4 +36,4 @@ class FeedForward(nn.Module):
         self, states: Float[Tensor, "*rows width"], context: Context, *, slot: Slot = 0
     ) -> Float[Tensor, "*rows width"]:
         del context, slot
-        return feed_forward(states, self.inner, self.outer, self.dropout)
+        return self.outer(self.dropout(relu(self.inner(states))))

@@ -28,7 +28,6 @@ import torch
 from universal_transformer.axes import Bool, Float, Tensor
 from universal_transformer.nn.context import Context
 from universal_transformer.nn.halting import Accumulating, Progress, Step, Values, Vectors, accumulation_dtype
-from universal_transformer.rules import Exit
 
 Head = Callable[[Tensor], Tensor]
 """States to logits: ``[*rows, width]`` to ``[*rows, classes]``, or ``[batch, position, width]`` to ``[batch,
@@ -52,9 +51,9 @@ class ExitRule(Accumulating):
     tried: ClassVar[tuple[float, ...]] = ()
     """Thresholds that a calibration tries, the nearest to full depth first."""
 
-    def __init__(self, exit: Exit, head: Head | None = None, *, scope: str = "position") -> None:
+    def __init__(self, threshold: float, head: Head | None = None, *, scope: str = "position") -> None:
         super().__init__()
-        self.exit, self.criterion, self.scope = exit, exit.threshold, scope
+        self.criterion, self.scope = threshold, scope
         self.head = (head,)  # a tuple, so that the modules of a model are not registered twice
 
     def holds(self, states: Vectors, memory: tuple[Tensor, ...], context: Context) -> Compared:
