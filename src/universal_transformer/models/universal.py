@@ -43,19 +43,19 @@ class Universal(Model):
         """
         inputs = {"source": source, "target": target}
         lengths = [None if ids is None else getattr(self, name).length(ids) for name, ids in inputs.items()]
-        known = [n for n in lengths if n is not None]
         some = source if source is not None else target
         assert some is not None
         rows, device, config = len(some), some.device, self.config.coordinates
         for name, length, positions in zip(inputs, lengths, given, strict=True):
             if length is not None and positions is not None:
                 check_positions(positions, rows=rows, length=length, name=f"{name}_positions")
-        if not self.training or config.offsets == "none" or len(known) == 2 - given.count(None):
+        missing = any(n is not None and positions is None for n, positions in zip(lengths, given, strict=True))
+        if not self.training or config.offsets == "none" or not missing:
             return given
         if config.independent_offsets:
             drawn = [None if n is None else draw_positions(config, rows, n, device=device) for n in lengths]
         else:
-            both = draw_positions(config, rows, max(known), device=device)
+            both = draw_positions(config, rows, max(n for n in lengths if n is not None), device=device)
             drawn = [None if n is None else both[:, :n] for n in lengths]
         first, second = (new if old is None else old for new, old in zip(drawn, given, strict=True))
         return first, second
