@@ -91,7 +91,7 @@ def test_an_exit_is_the_naive_loop(kind, together, norm, halting, form):
             list(states[row, real]),
             max_steps=7,
             kind=kind,
-            threshold=chosen.exit.threshold,
+            threshold=chosen.criterion,
             head=head,
             together=together,
         )
