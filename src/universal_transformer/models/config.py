@@ -133,8 +133,7 @@ class BaseConfig:
     def from_dict(cls: type[AnyConfig], fields: dict[str, Any], *, where: str = "model configuration") -> AnyConfig:
         """Undo `to_dict`; a missing, unknown or wrongly typed field is a UserError that names it."""
         named = {name: value for name, value in fields.items() if name != "kind"}
-        config: AnyConfig = typed(named, cls, where=where)
-        return config
+        return typed(named, cls, where=where)
 
 
 @dataclass(frozen=True, kw_only=True)

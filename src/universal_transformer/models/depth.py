@@ -78,14 +78,12 @@ class RecurrenceBuilder:
         """The norm of a sub-layer."""
         step = self.config.step
         sublayers = (3 if self.cross_attention else 2) * step.blocks * self.max_steps
-        made: PostNorm = load_object(NORMS[step.norm])(self.config.sizes.width, step, sublayers=sublayers)
-        return made
+        return load_object(NORMS[step.norm])(self.config.sizes.width, step, sublayers=sublayers)
 
     def transition(self) -> nn.Module:
         """The transition of a block."""
         chosen = self.config.transition
-        made: nn.Module = load_object(TRANSITIONS[chosen.kind])(self.config.sizes, chosen, causal=self.decoder)
-        return made
+        return load_object(TRANSITIONS[chosen.kind])(self.config.sizes, chosen, causal=self.decoder)
 
     def rule(self) -> tuple[Rule, float]:
         """The rule by which positions of this side stop, and its threshold.
@@ -125,5 +123,4 @@ class RecurrenceBuilder:
 
 def recurrence(config: ModelConfig, *, decoder: bool, cross_attention: bool = False) -> Recurrence:
     """Return the recurrence of the encoder, or of the decoder with or without attention to a source."""
-    made: Recurrence = load_object(config.builder)(config, decoder=decoder, cross_attention=cross_attention).build()
-    return made
+    return load_object(config.builder)(config, decoder=decoder, cross_attention=cross_attention).build()

@@ -193,8 +193,7 @@ class Model(Pretrained):
             halting_threshold=halting_threshold,
             exit=exit,
         )
-        found: list[Generated] = decoding.generate(self, source, options)
-        return found
+        return decoding.generate(self, source, options)
 
     def start(
         self, source: Tensor | None = None, *, batch: int = 1, capacity: int, depth: DepthOptions = AS_TRAINED

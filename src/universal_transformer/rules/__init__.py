@@ -66,5 +66,4 @@ class Exit:
     @property
     def rule(self) -> type[ExitRule]:
         """The class of its kind. Needs torch."""
-        found: type[ExitRule] = load_object(EXITS[self.kind])
-        return found
+        return load_object(EXITS[self.kind])
