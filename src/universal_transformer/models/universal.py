@@ -45,7 +45,7 @@ class Universal(Model):
         lengths = [None if ids is None else getattr(self, name).length(ids) for name, ids in inputs.items()]
         some = source if source is not None else target
         assert some is not None
-        rows, device, config = len(some), some.device, self.config.coordinates
+        rows, device, config = some.shape[0], some.device, self.config.coordinates
         for name, length, positions in zip(inputs, lengths, given, strict=True):
             if length is not None and positions is not None:
                 check_positions(positions, rows=rows, length=length, name=f"{name}_positions")
