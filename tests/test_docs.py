@@ -160,6 +160,13 @@ def test_a_page_stays_short(page, lines):
     assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= lines
 
 
+def test_the_readme_counts_the_lines_of_the_files_to_read():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.findall(r"\]\((src/[\w/]+\.py)\) \((\d+)", text)
+    assert len(found) == 6
+    assert all(len((ROOT / path).read_text(encoding="utf-8").splitlines()) == int(lines) for path, lines in found)
+
+
 def test_the_citation_names_the_version():
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.search(r"^version: (.+)$", text, re.MULTILINE)[1] == universal_transformer.__version__
