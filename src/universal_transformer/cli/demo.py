@@ -51,7 +51,8 @@ def _train(folder: Path) -> bool:
         print(f"{folder} is trained already (delete the folder to train again)")
         return True
     if not resume:
-        print(f"training for {config.training.minutes:g} minutes; Ctrl-C saves, and {_command(folder)} continues")
+        minutes = "" if config.training.minutes is None else f" for {config.training.minutes:g} minutes"
+        print(f"training{minutes}; Ctrl-C saves, and {_command(folder)} continues")
     result = start(config, folder, task=config.data.load(), resume=resume)
     return result.stopped != "interrupted"
 
