@@ -61,8 +61,8 @@ def test_a_record_that_the_card_names_is_there_and_of_this_run(name):
         assert errors.keys() == card.figures.keys()
         for group, metrics in errors.items():
             assert metrics == pytest.approx({metric: card.figures[group][metric] for metric in metrics}), group
-    for title in re.findall(r'docs/reproduction\.md, "(.+?)"', card.sequence):
-        assert f"**{title}.**" in (ROOT / "docs" / "reproduction.md").read_text()
+    for title in re.findall(r'notebook/paper_tables\.md, "(.+?)"', card.sequence):
+        assert f"**{title}.**" in (ROOT / "notebook" / "paper_tables.md").read_text()
 
 
 @each
