@@ -47,6 +47,8 @@ def run(arguments: list[str]) -> int:
     rows = choose_rows(table, **wanted)
     planned = plan(table, rows, seeds=options.seeds, minutes=options.minutes, updates=options.updates)
     say = note if options.dry_run or options.render else _say
+    if Path(options.results).is_file():
+        raise UserError(f"--results {options.results}: a file; expected a folder")
     file = ResultsFile(Path(options.results, f"{table.name}.jsonl"), table=table.name, say=say)
     if options.share is not None:
         end_with_parent()

@@ -146,7 +146,7 @@ def test_scores_are_shown_where_they_cannot_be_written(runs, tmp_path, capsys):
     assert main(["evaluate", str(tmp_path / "run"), "--json"]) == 2
     shown = capsys.readouterr()
     assert json.loads(shown.out)["rows"]
-    assert "report.json: a folder" in shown.err
+    assert "report.json: no regular file" in shown.err
     (tmp_path / "run" / "report.json").rmdir()
     assert main(["evaluate", str(tmp_path / "run"), "--record", "/proc/self/record.json"]) == 2
     shown = capsys.readouterr()
