@@ -103,12 +103,10 @@ def test_a_named_symbol_exists(symbol):
         assert (ROOT / symbol).is_file()
         return
     parts = symbol.split(".")
-    place = next(
-        n
-        for n in range(len(parts), 0, -1)
-        if (ROOT / "src/universal_transformer" / Path(*parts[:n])).with_suffix(".py").is_file()
-    )
-    found = importlib.import_module(".".join(("universal_transformer", *parts[:place])))
+    package = ROOT if parts[0] == "paper" else ROOT / "src/universal_transformer"
+    place = next(n for n in range(len(parts), 0, -1) if (package / Path(*parts[:n])).with_suffix(".py").is_file())
+    module = ".".join(parts[:place])
+    found = importlib.import_module(module if package == ROOT else f"universal_transformer.{module}")
     for part in parts[place:]:
         found = getattr(found, part)
 
