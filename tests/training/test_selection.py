@@ -10,7 +10,7 @@ from universal_transformer.training.selection import RunningMean, Selection
 from . import tiny
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3])
+@pytest.mark.parametrize("count", [None, 2, 3])
 def test_the_average_is_the_mean_of_the_last_few(count):
     training = TrainingConfig(max_updates=1, average_checkpoints=count)
     averager = Selection(training)
@@ -18,7 +18,7 @@ def test_the_average_is_the_mean_of_the_last_few(count):
     for added in weights:
         averager.add(added)
     average = averager.average()
-    if count < 2:
+    if count is None:
         assert average is None
         return
     for name in ("a", "b"):
