@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from training import tiny
-from universal_transformer.runs.origin import DataFile, Origin, data_digest, file_changes
+from universal_transformer.runs.origin import DataFile, RunOrigin, data_digest, file_changes
 from universal_transformer.tasks import PairsData, StoriesData
 
 
@@ -31,14 +31,14 @@ def test_only_fields_that_name_a_file_are_data_files(tmp_path: Path, monkeypatch
         (StoriesData(), {}),
     ):
         config = dataclasses.replace(tiny.run_config(), data=data)
-        assert Origin.now(config, tiny.task(), torch.device("cpu")).files == files
+        assert RunOrigin.now(config, tiny.task(), torch.device("cpu")).files == files
 
 
 def test_an_origin_is_read_back_equal(tmp_path: Path):
     (file := tmp_path / "a.tsv").write_text("a\tb\n")
     config = dataclasses.replace(tiny.run_config(), data=PairsData(train=str(file)))
-    origin = Origin.now(config, tiny.task(), torch.device("cpu"))
-    assert Origin.from_dict(json.loads(json.dumps(origin.to_dict())), where="x") == origin
+    origin = RunOrigin.now(config, tiny.task(), torch.device("cpu"))
+    assert RunOrigin.from_dict(json.loads(json.dumps(origin.to_dict())), where="x") == origin
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from universal_transformer.training import run as training_run
 from universal_transformer.training import validation as validations
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.optimizer import NonFiniteError
-from universal_transformer.training.validation import Score
+from universal_transformer.training.validation import ValidationScore
 
 
 def failing_at(monkeypatch, update: int) -> None:
@@ -127,7 +127,7 @@ def test_weights_that_an_update_made_infinite_are_never_saved(tmp_path, monkeypa
 
 
 def test_a_validation_that_is_not_finite_is_not_the_best(tmp_path, monkeypatch):
-    score = Score(cross_entropy=math.inf, error=0.0, mean_steps=0.0)
+    score = ValidationScore(cross_entropy=math.inf, error=0.0, mean_steps=0.0)
     monkeypatch.setattr(validations.Validation, "score", lambda *_arguments, **_named: score)
     result = train(tiny.run_config(max_updates=3), tmp_path / "run", task=tiny.task(), quiet=True)
     lines = read_metrics(tmp_path / "run" / "metrics.jsonl")

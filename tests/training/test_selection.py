@@ -5,7 +5,7 @@ from universal_transformer.registry import build
 from universal_transformer.runs.trainer import train
 from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.run import TrainingRun
-from universal_transformer.training.selection import RunningMean, Selection
+from universal_transformer.training.selection import RunningMean, WeightSelection
 
 from . import tiny
 
@@ -13,7 +13,7 @@ from . import tiny
 @pytest.mark.parametrize("count", [None, 2, 3])
 def test_the_average_is_the_mean_of_the_last_few(count):
     training = TrainingConfig(max_updates=1, average_checkpoints=count)
-    averager = Selection(training)
+    averager = WeightSelection(training)
     weights = [{"a": torch.randn(3), "b": torch.randn(2, 2)} for _ in range(5)]
     for added in weights:
         averager.add(added)
@@ -24,7 +24,7 @@ def test_the_average_is_the_mean_of_the_last_few(count):
     for name in ("a", "b"):
         expected = torch.stack([kept[name] for kept in weights[-count:]]).mean(0)
         torch.testing.assert_close(average[name], expected)
-    again = Selection(training)
+    again = WeightSelection(training)
     again.load(averager.tensors(), like=build(tiny.task().configure(tiny.model_config())))
     for name, value in again.average().items():
         assert torch.equal(value, average[name])
@@ -49,7 +49,7 @@ def test_a_running_mean_of_the_weights_is_that_of_a_naive_loop():
 )
 def test_the_average_is_of_validations_after_the_halting_delay(tmp_path, monkeypatch, updates, delay, count):
     added = []
-    monkeypatch.setattr(Selection, "add", lambda _, weights: added.append(weights))
+    monkeypatch.setattr(WeightSelection, "add", lambda _, weights: added.append(weights))
     model = tiny.model_config(halting=True)
     config = tiny.run_config(model, max_updates=updates, validate_every=5, average_checkpoints=3, halting_delay=delay)
     train(config, tmp_path / "run", task=tiny.task(), quiet=True)
@@ -58,7 +58,7 @@ def test_the_average_is_of_validations_after_the_halting_delay(tmp_path, monkeyp
 
 def test_a_run_that_ends_before_its_halting_is_trained_averages_nothing(tmp_path, monkeypatch):
     added = []
-    monkeypatch.setattr(Selection, "add", lambda _, weights: added.append(weights))
+    monkeypatch.setattr(WeightSelection, "add", lambda _, weights: added.append(weights))
     monkeypatch.setattr(TrainingRun, "halting_delayed", lambda *_: True)
     config = tiny.run_config(max_updates=5, validate_every=5, average_checkpoints=3)
     train(config, tmp_path / "run", task=tiny.task(), quiet=True)

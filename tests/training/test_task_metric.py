@@ -18,7 +18,7 @@ from universal_transformer.runs.trainer import train
 from universal_transformer.training import batches as training_batches
 from universal_transformer.training.config import TrainingConfig
 from universal_transformer.training.task_metric import TaskMetric
-from universal_transformer.training.validation import Score
+from universal_transformer.training.validation import ValidationScore
 
 from . import tiny
 
@@ -79,9 +79,9 @@ def test_a_stopped_run_continues_bit_for_bit(tmp_path, monkeypatch):
 
 
 def test_the_metric_ranks_before_the_loss():
-    better = Score(2.0, 0.5, 1.0, metric={"bleu": 30.0})
-    assert better.rank(classes=False) < Score(1.0, 0.1, 1.0, metric={"bleu": 20.0}).rank(classes=False)
-    assert Score(1.0, 0.1, 1.0, metric={"perplexity": 3.0}).rank(classes=False) < Score(
+    better = ValidationScore(2.0, 0.5, 1.0, metric={"bleu": 30.0})
+    assert better.rank(classes=False) < ValidationScore(1.0, 0.1, 1.0, metric={"bleu": 20.0}).rank(classes=False)
+    assert ValidationScore(1.0, 0.1, 1.0, metric={"perplexity": 3.0}).rank(classes=False) < ValidationScore(
         0.5, 0.1, 1.0, metric={"perplexity": 4.0}
     ).rank(classes=False)
 

@@ -6,7 +6,7 @@ import torch
 from universal_transformer.data.batch import collate
 from universal_transformer.registry import build
 from universal_transformer.training.objective import objective
-from universal_transformer.training.validation import Interrupted, Score, Validation
+from universal_transformer.training.validation import Interrupted, Validation, ValidationScore
 from universal_transformer.typed import replaced
 
 from . import tiny
@@ -71,6 +71,6 @@ def test_the_expected_loss_is_the_one_that_training_lowers(architecture):
 
 
 def test_classes_are_ranked_by_error_and_tokens_by_cross_entropy():
-    few_errors, small_loss = Score(0.9, 0.1, 1.0), Score(0.5, 0.2, 1.0)
+    few_errors, small_loss = ValidationScore(0.9, 0.1, 1.0), ValidationScore(0.5, 0.2, 1.0)
     assert few_errors.rank(classes=True) < small_loss.rank(classes=True)
     assert small_loss.rank(classes=False) < few_errors.rank(classes=False)

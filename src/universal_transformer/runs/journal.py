@@ -15,9 +15,9 @@ from universal_transformer.files import parse_json, show, show_path, try_lines, 
 from universal_transformer.manifest import MODEL
 from universal_transformer.runs import checkpoint as checkpoints
 from universal_transformer.runs.folder import CHECKPOINTS, METRICS, TENSORBOARD
-from universal_transformer.runs.origin import Origin
-from universal_transformer.training.display import Display, Journal, Tensors, Value
-from universal_transformer.training.run import RunState
+from universal_transformer.runs.origin import RunOrigin
+from universal_transformer.training.display import Display, Tensors, Value
+from universal_transformer.training.run import Journal, RunState
 from universal_transformer.typed import Count, NonNegative, typed
 
 
@@ -119,7 +119,7 @@ class TensorBoard:
 class RunJournal(Journal):
     """Writes the lines and checkpoints of the run in `folder`, which continues after update `after`."""
 
-    def __init__(self, shown: Display, folder: Path, origin: Origin, *, after: int | None) -> None:
+    def __init__(self, shown: Display, folder: Path, origin: RunOrigin, *, after: int | None) -> None:
         super().__init__(shown)
         self.folder, self.origin = folder, origin
         self.metrics = Metrics(folder / METRICS, after=after)

@@ -48,7 +48,7 @@ class DataFile:
 
 
 @dataclass(frozen=True)
-class Origin:
+class RunOrigin:
     """What the numbers of a run follow from, apart from its code."""
 
     config: RunConfig
@@ -60,7 +60,7 @@ class Origin:
     """Threads, version of torch and device: with others, the last bits of a loss may differ."""
 
     @classmethod
-    def now(cls, config: RunConfig, task: Task, device: torch.device) -> Origin:
+    def now(cls, config: RunConfig, task: Task, device: torch.device) -> RunOrigin:
         """Return what a run is made from here and now."""
         files = {name: DataFile.read(path) for name, path in file_fields(config.data).items() if path.is_file()}
         surroundings: dict[str, str | int] = {
@@ -76,7 +76,7 @@ class Origin:
         return {**vars(self), "config": self.config.to_dict(), "files": files}
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any], *, where: str) -> Origin:
+    def from_dict(cls, fields: Mapping[str, Any], *, where: str) -> RunOrigin:
         """Undo `to_dict`."""
         config = RunConfig.from_dict(fields["config"], name=where)
         return cls(

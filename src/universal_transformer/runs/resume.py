@@ -10,7 +10,7 @@ from typing import Any
 from universal_transformer.errors import UserError, suggestion
 from universal_transformer.files import quoted, show_path
 from universal_transformer.runs.folder import CONFIG, is_empty
-from universal_transformer.runs.origin import Origin, file_changes
+from universal_transformer.runs.origin import RunOrigin, file_changes
 from universal_transformer.tasks.task import file_fields
 from universal_transformer.training.config import RunConfig, TrainingConfig
 from universal_transformer.typed import listed
@@ -106,7 +106,9 @@ def configuration_changes(
     return found
 
 
-def continued(saved: Origin, now: Origin, *, accepted: Collection[str], folder: str, checkpoint: str) -> list[str]:
+def continued(
+    saved: RunOrigin, now: RunOrigin, *, accepted: Collection[str], folder: str, checkpoint: str
+) -> list[str]:
     """Return what has changed in the configuration; UserError for other data, or what may not change."""
     if now.data != saved.data:
         how = file_changes(saved.files, now.files) or [f"examples were {saved.data}, are now {now.data}"]
@@ -118,7 +120,7 @@ def continued(saved: Origin, now: Origin, *, accepted: Collection[str], folder: 
     return [*found.values(), *schedule_jumps(saved.config.training, now.config.training)]
 
 
-def warnings_of(saved: Origin, now: Origin) -> list[str]:
+def warnings_of(saved: RunOrigin, now: RunOrigin) -> list[str]:
     """Return what is not as it was, and does not stop the run."""
     texts = [
         f"{name} was {value}, is now {now.surroundings[name]}: the last bits of the losses may differ"

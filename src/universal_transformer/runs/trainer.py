@@ -24,21 +24,21 @@ from universal_transformer.registry import build
 from universal_transformer.runs import checkpoint as checkpoints
 from universal_transformer.runs.folder import BASELINE, CHECKPOINTS, CONFIG, claimed, keep_held_out, save_model
 from universal_transformer.runs.journal import RunJournal
-from universal_transformer.runs.origin import Origin
+from universal_transformer.runs.origin import RunOrigin
 from universal_transformer.runs.resume import check_usable, continued, warnings_of
 from universal_transformer.tasks.task import Task, with_absolute_files
 from universal_transformer.training.comparison import BaselineComparison
 from universal_transformer.training.config import RunConfig
-from universal_transformer.training.display import Display, Journal, Tensors, display
+from universal_transformer.training.display import Display, Tensors, display
 from universal_transformer.training.interruption import StopRequest, stop_on_signals
 from universal_transformer.training.optimizer import NonFiniteError
 from universal_transformer.training.processes import joined, own_device, started
 from universal_transformer.training.provenance import code_in_use
 from universal_transformer.training.randomness import repeatable
-from universal_transformer.training.run import Reason, RunState, TrainingRun, choose
+from universal_transformer.training.run import Journal, Reason, RunState, TrainingRun, choose
 from universal_transformer.training.selection import Choice, load_weights
 from universal_transformer.training.task_metric import TaskMetric
-from universal_transformer.training.validation import Score
+from universal_transformer.training.validation import ValidationScore
 from universal_transformer.training.warm_start import starting_weights
 from universal_transformer.typed import check_names, typed
 
@@ -54,7 +54,7 @@ class TrainingResult:
     chosen: Choice
     """Which weights `folder`/model holds: of the best validation, the last, the average of the last few, or the running
     mean."""
-    score: Score | None
+    score: ValidationScore | None
     """Their validation score; None without a validation."""
     baseline: str
     """The validation score of the baseline, as text; empty without a validation."""
@@ -104,7 +104,7 @@ def train(
         shown = stack.enter_context(closing(shown_of(model, quiet=quiet or not processes.first)))
         if config.training.precision == "bfloat16" and emulates_bfloat16(device):
             shown.note("this CPU has no bfloat16 instructions: --training.precision float32 is several times faster")
-        origin, saved = Origin.now(config, task, device), None
+        origin, saved = RunOrigin.now(config, task, device), None
         warnings: list[str] = []
         with processes.one_after_the_other():  # the first one may rename damaged checkpoints
             if resume:
@@ -139,7 +139,7 @@ def train(
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedRun:
     """What a run continues from, and what has changed since."""
 
     state: RunState
@@ -147,7 +147,7 @@ class Saved:
     changes: list[str]
 
 
-def load(folder: Path, now: Origin, *, accepted: Collection[str]) -> tuple[Saved | None, list[str]]:
+def load(folder: Path, now: RunOrigin, *, accepted: Collection[str]) -> tuple[SavedRun | None, list[str]]:
     """Return the newest intact checkpoint of the run in `folder`, and warnings.
 
     UserError if it is one of another run, or nothing may change as it has.
@@ -158,17 +158,17 @@ def load(folder: Path, now: Origin, *, accepted: Collection[str]) -> tuple[Saved
     where = show_path(folder / CHECKPOINTS / str(checkpoints.newest(folder / CHECKPOINTS)))
     check_names(checkpoint.state, expected={"run", "origin"}, where=where)
     state: RunState = typed(checkpoint.state["run"], RunState, where=where)
-    before = Origin.from_dict(checkpoint.state["origin"], where=where)
+    before = RunOrigin.from_dict(checkpoint.state["origin"], where=where)
     changes = continued(before, now, accepted=accepted, folder=show_path(folder), checkpoint=where)
     limit = now.config.training.max_updates
     if limit is not None and limit < state.update:
         raise UserError(
             f"training.max_updates={limit}: this run has {state.update:,} updates already; expected at least as many"
         )
-    return Saved(state, dict(checkpoint.tensors), changes), warnings + warnings_of(before, now)
+    return SavedRun(state, dict(checkpoint.tensors), changes), warnings + warnings_of(before, now)
 
 
-def open_files(folder: Path, origin: Origin, shown: Display, *, after: int, resume: bool) -> RunJournal:
+def open_files(folder: Path, origin: RunOrigin, shown: Display, *, after: int, resume: bool) -> RunJournal:
     """Write config.json, and open the metrics."""
     fields = origin.config.to_dict()
     if not resume:  # a folder with metrics and no configuration would be no run
@@ -190,7 +190,7 @@ def shown_of(model: Model, *, quiet: bool) -> Display:
 
 
 def description(
-    run: TrainingRun, origin: Origin, comparison: BaselineComparison, *, folder: Path
+    run: TrainingRun, origin: RunOrigin, comparison: BaselineComparison, *, folder: Path
 ) -> dict[str, float | int | str | bool | None]:
     """Return what the first line of the metrics says of a run."""
     return {
@@ -235,7 +235,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
         raise UserError(f"{error.filename or folder}: {error.strerror or error}") from error
 
 
-def fake_exit(run: TrainingRun, score: Score) -> str | None:
+def fake_exit(run: TrainingRun, score: ValidationScore) -> str | None:
     """Return a warning if the loss of `score` is above its expectation over the steps at which positions may stop."""
     if not run.model.config.expects_loss:
         return None

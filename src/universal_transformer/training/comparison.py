@@ -12,7 +12,7 @@ from universal_transformer.models.components import ENCODERS
 from universal_transformer.models.model import Model
 from universal_transformer.tasks.task import Task
 from universal_transformer.training.task_metric import TaskMetric
-from universal_transformer.training.validation import Score
+from universal_transformer.training.validation import ValidationScore
 
 JUDGED = ("cross_entropy", "error")
 """Figures of the baseline that the metrics hold, for the plot of the training."""
@@ -40,20 +40,22 @@ class BaselineComparison:
         how = "most frequent class" if self.classes else self.baseline.loss_of
         return f"baseline ({how}) {self.score.text(self.model)}"
 
-    def warning(self, score: Score) -> str:
+    def warning(self, score: ValidationScore) -> str:
         """Return a warning if `score` is not better than that of the baseline, otherwise an empty text."""
         if self.score is None or score.rank(classes=self.classes)[0] < self.score.rank(classes=self.classes)[0]:
             return ""
         return f"validation {score.text(self.model)} is not better than the {self.baseline_text()}"
 
 
-def trivial_score(baseline: TrivialBaseline, examples: Sequence[Example], *, metric: TaskMetric | None) -> Score | None:
+def trivial_score(
+    baseline: TrivialBaseline, examples: Sequence[Example], *, metric: TaskMetric | None
+) -> ValidationScore | None:
     """Return the score of the baseline on the targets of `examples`; None without targets."""
     targets = [tuple(index for index in target_classes(row) if index != NO_CLASS) for row in examples]
     if not (ids := [*chain.from_iterable(targets)]):
         return None
     wrong = sum(index != baseline.most_frequent for index in ids)
-    return Score(
+    return ValidationScore(
         cross_entropy=baseline.loss(targets),
         error=wrong / len(ids),
         mean_steps=0.0,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -13,9 +12,6 @@ from rich.progress import BarColumn, Progress, TextColumn
 from universal_transformer.axes import Tensor
 from universal_transformer.evaluation.report import Side
 from universal_transformer.files import printable
-
-if TYPE_CHECKING:
-    from universal_transformer.training.run import RunState
 
 LINE_SECONDS = 10.0
 BAR_SECONDS = 0.25
@@ -131,25 +127,3 @@ def time_left(status: UpdateStatus) -> str:
     left = round(status.seconds * (1 - status.fraction) / status.fraction)
     hours, minutes = divmod(left // 60, 60)
     return f"{hours}:{minutes:02}:{left % 60:02} left" if hours else f"{minutes}:{left % 60:02} left"
-
-
-class Journal:
-    """Where a run reports to. This one only shows it; `runs.record` also writes lines and checkpoints."""
-
-    def __init__(self, shown: Display) -> None:
-        self.shown = shown
-        self.warnings: list[str] = []
-
-    def write(self, event: str, *, update: int, seconds: float, values: Mapping[str, Value]) -> None:
-        """Keep a line of numbers."""
-
-    def save(self, state: RunState, tensors: Mapping[str, Tensors]) -> None:
-        """Keep all that the run continues from."""
-
-    def show(self, status: UpdateStatus) -> None:
-        """Show the progress."""
-        self.shown.show(status)
-
-    def note(self, text: str) -> None:
-        """Show a line."""
-        self.shown.note(text)

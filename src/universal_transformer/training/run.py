@@ -21,15 +21,15 @@ from universal_transformer.training import halting_schedule, optimizer, selectio
 from universal_transformer.training.batches import TrainingBatches
 from universal_transformer.training.config import RunConfig
 from universal_transformer.training.counts import Counts
-from universal_transformer.training.display import Journal, Tensors, UpdateStatus, Value
+from universal_transformer.training.display import Display, Tensors, UpdateStatus, Value
 from universal_transformer.training.interruption import StopRequest
 from universal_transformer.training.objective import Loss, objective
 from universal_transformer.training.processes import ALONE, Clock, Processes
 from universal_transformer.training.randomness import depth_of, random_states, restore_random_states, seed_update
 from universal_transformer.training.replica import backward, connected, gathered, make_whole, whole
-from universal_transformer.training.selection import Choice, Selection
+from universal_transformer.training.selection import Choice, WeightSelection
 from universal_transformer.training.task_metric import TaskMetric
-from universal_transformer.training.validation import SIDES, Interrupted, Score, Validation
+from universal_transformer.training.validation import SIDES, Interrupted, Validation, ValidationScore
 from universal_transformer.training.watches import CollapseWatch, OutlierWatch, watch_halting
 
 Reason = Literal["max_updates", "minutes", "patience", "interrupted"]
@@ -49,7 +49,7 @@ class RunState:
     saves: int = 0
     validated: int = 0
     """Update of the last validation."""
-    best: Score | None = None
+    best: ValidationScore | None = None
     best_update: int = 0
     stale: int = 0
     """Validations since the last improvement."""
@@ -58,7 +58,7 @@ class RunState:
     collapse: dict[Side, CollapseWatch] = field(default_factory=lambda: {side: CollapseWatch() for side in SIDES})
     outliers: OutlierWatch = field(default_factory=OutlierWatch)
 
-    def judge(self, score: Score, *, classes: bool) -> bool:
+    def judge(self, score: ValidationScore, *, classes: bool) -> bool:
         """Return whether a validation at this update is the best so far, and keep it then."""
         rank = score.rank(classes=classes)
         before = self.best.rank(classes=classes) if self.best else (math.inf, math.inf)
@@ -68,6 +68,28 @@ class RunState:
             return False
         self.best, self.best_update = score, self.update
         return True
+
+
+class Journal:
+    """Where a run reports to. This one only shows it; `runs/journal.py` also writes lines and checkpoints."""
+
+    def __init__(self, shown: Display) -> None:
+        self.shown = shown
+        self.warnings: list[str] = []
+
+    def write(self, event: str, *, update: int, seconds: float, values: Mapping[str, Value]) -> None:
+        """Keep a line of numbers."""
+
+    def save(self, state: RunState, tensors: Mapping[str, Tensors]) -> None:
+        """Keep all that the run continues from."""
+
+    def show(self, status: UpdateStatus) -> None:
+        """Show the progress."""
+        self.shown.show(status)
+
+    def note(self, text: str) -> None:
+        """Show a line."""
+        self.shown.note(text)
 
 
 class TrainingRun:
@@ -102,7 +124,7 @@ class TrainingRun:
             metric=TaskMetric.chosen(task, training),
             processes=self.divided,
         )
-        self.selection, self.state = Selection(training), RunState()
+        self.selection, self.state = WeightSelection(training), RunState()
         self.clock, self.saved_at, self.seconds_at_update = Clock(processes), time.monotonic(), 0.0
 
     def restore(self, state: RunState, tensors: Mapping[str, Tensors]) -> None:
@@ -299,7 +321,7 @@ class Candidate:
     """Weights that the run may end with."""
 
     name: Choice
-    score: Score | None
+    score: ValidationScore | None
     weights: Tensors
 
 

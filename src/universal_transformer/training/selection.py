@@ -55,7 +55,7 @@ class RunningMean:
         return {name: whole(tensor) for name, tensor in self.weights.items()}
 
 
-class Selection:
+class WeightSelection:
     """The best weights so far, those of the last validations, whose mean is a candidate, and the running mean."""
 
     def __init__(self, training: TrainingConfig) -> None:

@@ -30,7 +30,7 @@ SIDES: tuple[Side, ...] = get_args(Side)
 
 
 @dataclass(frozen=True)
-class Score:
+class ValidationScore:
     """The result of a validation, over all its targets."""
 
     cross_entropy: float
@@ -95,7 +95,7 @@ class Validation:
     def __bool__(self) -> bool:
         return bool(self._batches)
 
-    def score(self, model: Model, *, stopped: Callable[[], bool]) -> Score:
+    def score(self, model: Model, *, stopped: Callable[[], bool]) -> ValidationScore:
         """Return the score; raise Interrupted as soon as `stopped` returns true.
 
         Of several processes each scores every n-th batch, and all compute the metric of the task.
@@ -117,7 +117,7 @@ class Validation:
         targets = max(1.0, targets)
         made, positions = counts[: len(SIDES)], counts[len(SIDES) :]
         by_side = zip(SIDES, made, positions, strict=True)
-        return Score(
+        return ValidationScore(
             cross_entropy=loss / targets,
             error=1 - correct / targets,
             mean_steps=sum(made) / max(1.0, sum(positions)),

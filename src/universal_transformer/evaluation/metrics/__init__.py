@@ -18,7 +18,7 @@ from universal_transformer.evaluation.metrics.metric import Metric as Metric
 from universal_transformer.evaluation.metrics.perplexity import LastWord, Perplexity
 from universal_transformer.evaluation.metrics.ranking import Ranking
 from universal_transformer.evaluation.metrics.rouge import Rouge
-from universal_transformer.evaluation.metrics.sequence import Sequences
+from universal_transformer.evaluation.metrics.sequence import SequenceAccuracy
 from universal_transformer.evaluation.metrics.tags import Positions, Tags
 from universal_transformer.evaluation.metrics.words import WordErrors
 from universal_transformer.evaluation.scores import Score as Score
@@ -28,7 +28,7 @@ from universal_transformer.typed import listed
 
 METRICS: dict[str, type[Metric]] = {
     "error": ErrorRate,
-    "sequence": Sequences,
+    "sequence": SequenceAccuracy,
     "bleu": Bleu,
     "perplexity": Perplexity,
     "accuracy": Accuracy,

@@ -20,7 +20,7 @@ NO_TOKEN = -1
 """An id that no target has."""
 
 
-class Sequences(Written):
+class SequenceAccuracy(Written):
     """Character and sequence accuracy. An unknown token is never right."""
 
     shown = (Score("character_accuracy", "character accuracy", 3, "high"), SEQUENCE_ACCURACY)
