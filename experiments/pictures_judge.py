@@ -1,6 +1,6 @@
 """Ask a model for 1,000 digits, and let a classifier that has seen real digits only say which ones they show.
 
-    python experiments/pictures_judge.py RUN [--record results/studies/pictures_judge.json] [--count 100] [--temperature 1]
+    python experiments/pictures_judge.py RUN [--record FILE] [--count 100] [--temperature 1]
 
 RUN is a run of `ut train pictures`. The judge is a support vector machine with an RBF kernel (scikit-learn, C = 10),
 trained on the pictures of the training part in the form that the model writes. It is judged first, on the 1,000 real
