@@ -6,8 +6,8 @@ Measures nothing. Writes two pictures into docs/images:
 
 | picture           | drawn from                                                                                       |
 | ----------------- | ------------------------------------------------------------------------------------------------ |
-| steps_by_need.png | results/runs/babi_10k_joint_*.json (`ut evaluate --record`), results/studies/steps_by_need.jsonl |
-| steps_at_test.png | results/studies/sudoku_steps.jsonl, results/paper/depth.jsonl (`ut reproduce depth`)             |
+| steps_by_need.svg | results/runs/babi_10k_joint_*.json (`ut evaluate --record`), results/studies/steps_by_need.jsonl |
+| steps_at_test.svg | results/studies/sudoku_steps.jsonl, results/paper/depth.jsonl (`ut reproduce depth`)             |
 
 `experiments/steps_by_need.py` and `experiments/sudoku_steps.py` measure the lines of the files of their names.
 """
@@ -26,7 +26,7 @@ from study import PROJECT
 from paper.depth_study import curves
 from paper.results import ResultsFile
 from universal_transformer.evaluation.report import Report
-from universal_transformer.explore.canvas import BLUE, GREEN, INK, MUTED, ORANGE, canvas, clean, png
+from universal_transformer.explore.canvas import BLUE, GREEN, INK, MUTED, ORANGE, canvas, clean, svg
 from universal_transformer.explore.figures import PAPER_STEPS
 from universal_transformer.files import write_bytes
 from universal_transformer.kinds import config_from_dict
@@ -47,6 +47,8 @@ BABI = {
     "babi_10k_joint_every_step_halting": "loss after each step, then a halting unit",
 }
 """File of results -> what its line is called; {}: the exit."""
+FEWEST = 30
+"""Positions below which a mean is not drawn."""
 MOST_FACTS = 3
 """The paper has so many; about one position in 60 belongs to a question that needs more."""
 MODELS = {
@@ -112,7 +114,7 @@ def by_need(ax: Axes, need: str) -> None:
     title, x = NEEDS[need]
     found = [line for line in lines_of("steps_by_need.jsonl") if line["need"] == need]
     for line in sorted(found, key=lambda line: line["task"]):
-        rows = line["rows"]
+        rows = [row for row in line["rows"] if row["count"] >= FEWEST]
         numbers = all(row["need"].isdigit() for row in rows)
         places = [int(row["need"]) if numbers else place for place, row in enumerate(rows)]
         name = f"{MODELS.get(line['model'], line['model'])}, {line['exit']}"
@@ -137,7 +139,7 @@ def steps_by_need() -> None:
     by_facts(axes[0])
     for ax, need in zip(axes[1:], NEEDS, strict=True):
         by_need(ax, need)
-    write_bytes(IMAGES / "steps_by_need.png", png(figure))
+    write_bytes(IMAGES / "steps_by_need.svg", svg(figure))
 
 
 def solved(ax: Axes, side: int) -> None:
@@ -214,7 +216,7 @@ def steps_at_test() -> None:
     for ax, side in zip(axes, GIVENS, strict=False):
         solved(ax, side)
     errors_of_stories(axes[-1])
-    write_bytes(IMAGES / "steps_at_test.png", png(figure))
+    write_bytes(IMAGES / "steps_at_test.svg", svg(figure))
 
 
 if __name__ == "__main__":

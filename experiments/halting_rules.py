@@ -45,7 +45,8 @@ from typing import Any
 
 from study import PROJECT, Study, arguments, train_run, ut
 
-from universal_transformer.explore.canvas import INK, MUTED, canvas, clean
+from universal_transformer.explore.canvas import INK, MUTED, canvas, clean, svg
+from universal_transformer.files import write_bytes
 from universal_transformer.runs.folder import METRICS
 from universal_transformer.runs.journal import read_metrics
 
@@ -120,6 +121,8 @@ TASKS = {
         left_out=("stick-breaking",),
     ),
 }
+DRAWN = ("stories", "sudoku", "babi")
+"""Tasks with a picture."""
 FIXED = ["--model.halting.side", "none", "--training.halting-delay", "0"]
 HALTING = ["--model.halting.side", "both"]
 NAMES = {
@@ -160,6 +163,8 @@ RULES = {
     ],
     "stick-breaking": [*HALTING, "--model.halting.rule", "stick_breaking", "--training.halting-delay", "0"],
 }
+HIGHEST = 40
+"""Per cent of errors at which a panel ends: what stops too early is of no interest."""
 TOLERANCE = 0.01
 """Share of right answers that the setting in the table may lose."""
 
@@ -247,8 +252,20 @@ def page(lines: list[dict[str, Any]]) -> Iterator[str]:
                 yield f"| {NAMES[rule]} | {' | '.join(alone)} |"
 
 
+def mean_curves(lines: list[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
+    """Mean steps and error of each exit at each of its settings, averaged over the lines, which are seeds."""
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for name in EXITS.keys() & lines[0]["curves"]:
+        settings = zip(*(line["curves"][name] for line in lines), strict=True)
+        curves[name] = [
+            (statistics.mean(p["steps"] for p in points), 100 * (1 - statistics.mean(p["score"] for p in points)))
+            for points in settings
+        ]
+    return curves
+
+
 def picture(task: str, lines: list[dict[str, Any]]) -> None:
-    """Draw error against mean steps: a panel for each way of training, a line for each exit rule and seed."""
+    """Draw error against mean steps: a panel for each way of training, a line for each exit rule."""
     own = {rule: [line for line in lines if (line["task"], line["rule"]) == (task, rule)] for rule in RULES}
     own = {rule: found for rule, found in own.items() if found}
     columns = min(3, len(own))
@@ -259,30 +276,19 @@ def picture(task: str, lines: list[dict[str, Any]]) -> None:
         rows=rows,
         columns=columns,
         title=f"Error against mean steps: {NAMES[task]}",
-        subtitle="A panel for each way of training; a line for each exit rule and seed; diamond: as trained",
+        subtitle="A panel for each way of training; a line for each exit rule, means over seeds; diamond: as trained",
     )
-    errors = [100 * (1 - point["score"]) for found in own.values() for line in found
-              for points in line["curves"].values() for point in points]  # fmt: skip
     handles: dict[str, Any] = {}
     for ax, (rule, found) in zip(axes, own.items(), strict=False):
-        for line in found:
-            for name, points in line["curves"].items():
-                title, colour = EXITS[name]
-                ordered = sorted((point["steps"], 100 * (1 - point["score"])) for point in points)
-                (drawn,) = ax.plot(*zip(*ordered, strict=True), color=colour, linewidth=1, marker=".", markersize=4)
-                handles.setdefault(title, drawn)
-            trained = line["trained"]
-            ax.plot(trained["steps"], 100 * (1 - trained["score"]), "D", color=INK, markersize=5)
+        for name, points in mean_curves(found).items():
+            title, colour = EXITS[name]
+            (drawn,) = ax.plot(*zip(*points, strict=True), color=colour, linewidth=1.4, marker=".", markersize=5)
+            handles.setdefault(title, drawn)
+        steps, score = (statistics.mean(line["trained"][field] for line in found) for field in ("steps", "score"))
+        ax.plot(steps, 100 * (1 - score), "D", color=INK, markersize=5)
         ax.set_title(NAMES[rule], fontsize=10, color=INK)
-        if TASKS[task].error == Comparison.error:
-            ax.set_yscale("symlog", linthresh=1)  # linear up to 1 %, because some errors are 0
-            low, high = -0.2 if min(errors) < 1 else 0.8 * min(errors), 1.3 * max(errors)
-            ax.set_ylim(low, high)
-            ax.set_yticks(ticks := [tick for tick in (0, 1, 2, 5, 10, 20, 50, 100) if low < tick < high])
-            ax.set_yticklabels(map(str, ticks))
-        else:
-            ax.set_ylim(0, 1.05 * max(errors))
-        ax.set_xlim(left=0)
+        ax.set_xlim(0, 1.04 * max(line.get_xdata().max() for line in ax.get_lines()[:-1]))
+        ax.set_ylim(-1, HIGHEST)
         ax.set_xlabel("mean steps", color=MUTED)
         ax.set_ylabel(TASKS[task].error, color=MUTED)
         clean(ax, grid="y")
@@ -291,13 +297,13 @@ def picture(task: str, lines: list[dict[str, Any]]) -> None:
     titles = [title for title, _ in EXITS.values() if title in handles]
     shown = [handles[title] for title in titles]
     figure.legend(shown, titles, loc="outside lower center", ncols=len(titles), frameon=False, fontsize=9)
-    figure.savefig(IMAGES / f"depth_{task}.png", dpi=130)
+    write_bytes(IMAGES / f"depth_{task}.svg", svg(figure))
 
 
 def report() -> None:
     """Make the page and the pictures from the recorded lines."""
     STUDY.render()
-    for task in {line["task"] for line in STUDY.lines()}:
+    for task in DRAWN:
         picture(task, STUDY.lines())
 
 

@@ -12,13 +12,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = (
     "exit_seconds",
     "halting_rules",
-    "learning_rate_schedules",
     "own_file_defaults",
-    "post_norm",
     "steps_by_need",
-    "stick_breaking_rows",
     "sudoku_steps",
-    "training_for_depth",
 )
 """Studies whose pages are made from recorded lines."""
 WITHIN = 1  # point of error

@@ -176,14 +176,6 @@ def script(path):
     return module
 
 
-def test_the_figure_has_a_column_for_each_digit(run, monkeypatch):
-    command = ["make_spectrograms.py", "run", "--exit", "state_change:0.5", "--folder", "."]
-    monkeypatch.setattr("sys.argv", command)
-    monkeypatch.setattr("universal_transformer.models.components.GenerationConfig.limit", lambda *_: 9)
-    script(PROJECT / "tools" / "make_spectrograms.py").main()
-    assert (run / "voice.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_a_recogniser_reads_recordings_copies_means_and_what_is_said(run, monkeypatch, capsys):
     judge = script(PROJECT / "experiments" / "voice_judge.py")
     monkeypatch.setattr(judge, "recorded_frames", MadeUp)

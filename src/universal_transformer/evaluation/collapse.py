@@ -16,8 +16,7 @@ fake       ``CE > FAKE · Σ_t p_t CE_t + NEGLIGIBLE``   the loss where position
 The first three are of one side. ``fake`` is of the output of the rule ponder: CE is the cross-entropy of validation,
 and the sum its expectation over the steps at which positions may stop. The output of ACT is a mean of states, and the
 logits are affine in it, so that its CE is at most this sum (Jensen; with pre-norm a LayerNorm stands in between).
-``python experiments/fake_collapse.py`` compares the condition with exits that are too early
-(``results/studies/fake_collapse.md``).
+``results/studies/fake_collapse.md`` compares the condition with exits that are too early.
 
 The remainder is no criterion: with ACT it approaches 1 where positions go on to the cap, and also where they stop after
 one step. A side with one step cannot collapse.
