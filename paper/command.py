@@ -173,11 +173,11 @@ def _draw(table: ResultTable, file: ResultsFile) -> None:
     if find_spec("matplotlib") is None:
         note("ut: no plot, because matplotlib is not installed: pip install 'universal-transformer[plot]'")
         return
-    from universal_transformer.explore.canvas import png
-    from universal_transformer.explore.figures import depth_curves
+    from paper.depth_figure import depth_curves
+    from universal_transformer.explore.canvas import svg
 
-    path = file.path.with_suffix(".png")
-    path.write_bytes(png(depth_curves(curves)))
+    path = file.path.with_suffix(".svg")
+    path.write_bytes(svg(depth_curves(curves)))
     print(f"plotted in {path}")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from universal_transformer.decoding import DecodingOptions, Sampling, generate
-from universal_transformer.explore.canvas import INK, MUTED, bare, canvas, png, shades
+from universal_transformer.explore.canvas import INK, MUTED, bare, canvas, colour_bar, shades, svg
 from universal_transformer.files import write_bytes
 from universal_transformer.rules import Exit
 from universal_transformer.runs.opened import open_run
@@ -42,12 +42,12 @@ def main() -> None:
     for temperature in TEMPERATURES:
         sampling = Sampling(temperature=temperature, seed=chosen.seed)
         grids[temperature] = drawn(run.model, run.codec, list(NAMES) * ROWS, sampling=sampling, stop=None)
-    write(chosen.folder / "pictures.png", by_temperature({name: grid[0] for name, grid in grids.items()}))
+    write(chosen.folder / "pictures.svg", by_temperature({name: grid[0] for name, grid in grids.items()}))
     sampling = Sampling(temperature=1.0, seed=chosen.seed)
     pictures, steps = drawn(run.model, run.codec, NAMES, sampling=sampling, stop=stop)
     rule = "its halting unit" if stop is None else f"the exit {stop}"
     if run.model.config.halts or stop is not None:
-        write(chosen.folder / "picture_steps.png", with_steps(pictures, steps, rule=rule))
+        write(chosen.folder / "picture_steps.svg", with_steps(pictures, steps, rule=rule))
 
 
 def write(path: Path, picture: bytes) -> None:
@@ -84,7 +84,7 @@ def by_temperature(grids: dict[float, np.ndarray]) -> bytes:
                 ax.set_title(NAMES[column], fontsize=10, color=INK)
             if column == 0 and row % ROWS == 0:
                 ax.set_ylabel(f"T {temperature:g}", rotation=0, ha="right", va="center", color=MUTED, fontsize=10)
-    return png(figure)
+    return svg(figure)
 
 
 def with_steps(pictures: np.ndarray, steps: np.ndarray, *, rule: str) -> bytes:
@@ -103,23 +103,14 @@ def with_steps(pictures: np.ndarray, steps: np.ndarray, *, rule: str) -> bytes:
         axes[column].set_title(NAMES[column], fontsize=10, color=INK)
         ax = axes[10 + column]
         mesh = ax.imshow(made, cmap=shades(), vmin=1, vmax=max(2, steps.max()), interpolation="nearest")
-        blank(ax)
-    bar = figure.colorbar(mesh, ax=axes[10:], pad=0.01, fraction=0.02, ticks=range(1, int(steps.max()) + 1))
-    bar.set_label("steps", color=MUTED, fontsize=9)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(length=0, labelsize=8, labelcolor=MUTED)
-    return png(figure)
+        bare(ax, ticks=False)
+    colour_bar(figure, mesh, axes[10:], name="steps", most=int(steps.max()))
+    return svg(figure)
 
 
 def show(ax: Any, pixels: np.ndarray) -> None:
     ax.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
-    blank(ax)
-
-
-def blank(ax: Any) -> None:
-    ax.set_xticks([])
-    ax.set_yticks([])
-    bare(ax)
+    bare(ax, ticks=False)
 
 
 if __name__ == "__main__":

@@ -50,8 +50,8 @@ def test_the_calibration_is_written_and_used(run, tmp_path, capsys):
     assert calibrate(run) == 0
     shown = capsys.readouterr()
     assert "chosen: max_steps 1: 1.00 steps instead of 3.00" in shown.out
-    assert shown.out.endswith(f"written to {run / CALIBRATION}, {run / 'plots' / 'calibration.png'}\n")
-    assert (run / "plots" / "calibration.png").read_bytes().startswith(b"\x89PNG")
+    assert shown.out.endswith(f"written to {run / CALIBRATION}, {run / 'plots' / 'calibration.svg'}\n")
+    assert (run / "plots" / "calibration.svg").read_bytes().startswith(b"<?xml")
     assert shown.err == ""
 
     assert main(["evaluate", str(run), "--json"]) == 0

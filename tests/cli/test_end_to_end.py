@@ -160,7 +160,7 @@ def test_the_report_is_drawn(stories, capsys):
     assert main(["plot", str(stories)]) == 0
     assert str(stories / "report.html") in capsys.readouterr().out
     assert "<html" in (stories / "report.html").read_text()
-    assert list((stories / "plots").glob("*.png"))
+    assert list((stories / "plots").glob("*.svg"))
 
 
 @pytest.mark.claim("continuation 11")

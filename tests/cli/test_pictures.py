@@ -170,9 +170,8 @@ def test_the_figures_of_the_page_are_drawn(trained, tmp_path, monkeypatch):
     command = ["make_pictures.py", str(trained / "drawing"), "--exit", "confidence:0.3", "--folder", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", command)
     script(PROJECT / "tools" / "make_pictures.py").main()
-    for name in ("pictures.png", "picture_steps.png"):
-        with Image.open(tmp_path / name) as picture:
-            assert min(picture.size) > 300
+    for name in ("pictures.svg", "picture_steps.svg"):
+        assert (tmp_path / name).read_bytes().startswith(b"<?xml")
 
 
 def test_the_judge_is_judged_on_real_digits_first(trained, tmp_path, monkeypatch, capsys):
@@ -191,5 +190,5 @@ def test_the_judge_is_judged_on_real_digits_first(trained, tmp_path, monkeypatch
 @pytest.mark.parametrize("run", ["drawing", "reading"])
 def test_a_plot_of_a_run_shows_a_picture(run, trained):
     assert main(["plot", str(trained / run), "--again"]) == 0
-    assert (trained / run / "plots" / "picture_1.png").is_file()
+    assert (trained / run / "plots" / "picture_1.svg").is_file()
     assert "<h2>Pictures</h2>" in (trained / run / "report.html").read_text()

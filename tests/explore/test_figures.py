@@ -1,13 +1,14 @@
 import dataclasses
 import sys
-from io import BytesIO
+import warnings
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from small_reports import FACTS, METRICS, report, story
 from universal_transformer.errors import UserError
-from universal_transformer.explore.canvas import label, png
+from universal_transformer.explore.canvas import DPI, label, svg
 from universal_transformer.explore.figures import (
     error_by_group,
     ponder_by_supports,
@@ -47,9 +48,14 @@ def test_the_steps_of_each_side_are_a_curve(sides):
 
 
 def pixels(figure):
-    from matplotlib.image import imread
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    return imread(BytesIO(png(figure)))
+    figure.set_dpi(DPI)
+    canvas = FigureCanvasAgg(figure)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        canvas.draw()
+    return np.asarray(canvas.buffer_rgba()) / 255
 
 
 def words(figure):
@@ -65,7 +71,7 @@ def test_figures_show_something_and_are_the_same_each_time(name):
     assert image[..., :3].std() > 0.03
     margin = np.concatenate([image[:2].ravel(), image[-2:].ravel(), image[:, :2].ravel(), image[:, -2:].ravel()])
     assert (margin == 1).all(), "something is cut off at the edge"
-    assert png(FIGURES[name]()) == png(FIGURES[name]())
+    assert svg(FIGURES[name]()) == svg(FIGURES[name]())
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -159,6 +165,10 @@ def test_any_text_can_be_drawn(text):
     changed = story(labels=(text, *FACTS[1:]), output=text, answer=text)
     for figure in (ponder_map(changed), attention_maps(changed), error_by_group(strange_report(text))):
         assert pixels(figure).std() > 0.03
+        drawn = ElementTree.fromstring(svg(figure))  # noqa: S314  our own
+        shown = [found.text for found in drawn.iter("{http://www.w3.org/2000/svg}text")]
+        assert not label(text) or any(label(text, most=20).removesuffix("…") in (found or "") for found in shown)
+        assert not list(drawn.iter("{http://www.w3.org/2000/svg}script"))
 
 
 def strange_report(text):

@@ -58,7 +58,7 @@ def written(folder, **parts):
     for name, value in read.attributes:
         assert not name.startswith("on")
         if name in ("src", "href"):
-            assert value.startswith("data:image/png;base64,")
+            assert value.startswith("data:image/svg+xml;base64,")
     return read
 
 
@@ -76,8 +76,8 @@ def test_the_page_of_a_halting_run_has_everything(tmp_path):
         metrics=[start, *METRICS[1:]],
     )
     assert plots(tmp_path) == {
-        *("scores.png", "ponder_histogram.png", "ponder_by_supports.png"),
-        *("ponder_map.png", "attention.png", "training.png"),
+        *("scores.svg", "ponder_histogram.svg", "ponder_by_supports.svg"),
+        *("ponder_map.svg", "attention.svg", "training.svg"),
     }
     assert all(path.stat().st_size > 5000 for path in (tmp_path / "plots").iterdir())
     assert read.tags.count("img") == 6
@@ -146,7 +146,7 @@ def test_nothing_that_is_given_becomes_markup(tmp_path):
 def test_a_fixed_depth_has_no_ponder_time_and_says_so(tmp_path):
     fixed = dataclasses.replace(report(halting=False), steps_by_supports=())
     read = written(tmp_path, report=fixed, stories=[story(halting=False, steps=(3.0,) * 4)], metrics=METRICS)
-    assert plots(tmp_path) == {"scores.png", "attention.png", "training.png"}
+    assert plots(tmp_path) == {"scores.svg", "attention.svg", "training.svg"}
     assert "Every position takes 4 steps" in read.text
 
 
@@ -165,7 +165,7 @@ def test_sequences_are_shown_with_the_steps_of_each_token(tmp_path):
     read = written(tmp_path, report=found, stories=[pair])
     assert "112 3".replace(" ", "") in read.text.replace("\n", "")  # token 1 with 1 step, token 2 with 3
     assert "right ✗" in read.text
-    assert plots(tmp_path) == {"ponder_histogram.png", "ponder_by_supports.png"}
+    assert plots(tmp_path) == {"ponder_histogram.svg", "ponder_by_supports.svg"}
 
 
 def test_a_bare_report_is_a_page_too(tmp_path):
@@ -250,7 +250,7 @@ def test_damaged_metrics_are_one_line_or_can_be_shown(tmp_path):
         training_curve(found)
 
 
-@pytest.mark.parametrize("name", ["report.html", "plots/training.png"])
+@pytest.mark.parametrize("name", ["report.html", "plots/training.svg"])
 def test_nothing_is_written_into_a_fifo(name, tmp_path):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)

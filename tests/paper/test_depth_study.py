@@ -13,7 +13,7 @@ from paper.tables import TABLES
 from small_results import result
 from universal_transformer.cli import main
 from universal_transformer.errors import UserError
-from universal_transformer.explore.canvas import png
+from universal_transformer.explore.canvas import svg
 from universal_transformer.recipes import MAIN, RECIPES
 from universal_transformer.registry import build
 from universal_transformer.runs.trainer import train
@@ -106,8 +106,8 @@ def test_the_command_measures_records_and_plots(tmp_path, monkeypatch, capsys):
             TABLES["depth"].rows, name, lambda name=name: small(f"depth-{name.split('/')[1]}", max_updates=2)
         )
     assert main(["reproduce", "depth", "--rows", "stories/random", "--minutes", "0.002", "--quiet"]) == 0
-    assert "plotted in results/paper/depth.png" in capsys.readouterr().out
-    assert (tmp_path / "results" / "paper" / "depth.png").read_bytes().startswith(b"\x89PNG")
+    assert "plotted in results/paper/depth.svg" in capsys.readouterr().out
+    assert (tmp_path / "results" / "paper" / "depth.svg").read_bytes().startswith(b"<?xml")
     (line,) = (tmp_path / "results" / "paper" / "depth.jsonl").read_text().splitlines()
     assert set(json.loads(line)["figures"]) > {"1 step", "6 steps", "12 steps"}
     assert "--training.depth" not in json.loads(line)["command"]
@@ -115,12 +115,12 @@ def test_the_command_measures_records_and_plots(tmp_path, monkeypatch, capsys):
 
 def test_a_figure_has_a_curve_for_each_way_of_training():
     pytest.importorskip("matplotlib")
-    from universal_transformer.explore.figures import depth_curves
+    from paper.depth_figure import depth_curves
 
     found = {title: {1: [50.0, 60.0], 2: [10.0, 20.0]} for title in ("one", "two", "three")}
     figure = depth_curves(found)
     assert [line.get_label() for line in figure.axes[0].lines] == list(found)
-    assert png(figure) == png(depth_curves(found))
+    assert svg(figure) == svg(depth_curves(found))
 
 
 def test_stories_are_what_the_study_begins_with():

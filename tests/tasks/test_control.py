@@ -276,7 +276,7 @@ def test_a_run_is_evaluated_predicts_actions_and_is_plotted(tmp_path, monkeypatc
     assert "return of the expert" in table
     assert "baseline: actions drawn at random" in table
     assert main(["plot", "run"]) == 0
-    assert (tmp_path / "run" / "plots" / "episode.png").stat().st_size > 10_000
+    assert (tmp_path / "run" / "plots" / "episode.svg").stat().st_size > 10_000
     assert "<h2>Episode</h2>" in (tmp_path / "run" / "report.html").read_text()
     (scores,) = json.loads((tmp_path / "found.json").read_text())["report"]["totals"]
     assert {"mean_return", "expert_return", "accuracy"} <= scores["metrics"].keys()

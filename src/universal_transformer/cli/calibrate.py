@@ -30,7 +30,7 @@ from universal_transformer.pretrained_models import find, is_pretrained
 if TYPE_CHECKING:
     from universal_transformer.evaluation.calibration import Calibration
 
-PLOT = "plots/calibration.png"
+PLOT = "plots/calibration.svg"
 """Where the plot is, in the folder of a run."""
 
 
@@ -196,7 +196,7 @@ def share(text: str) -> float:
 
 def draw(found: Calibration, folder: Path) -> str:
     """Draw the calibration, where matplotlib is installed and the plot can be written; return what to say of it."""
-    from universal_transformer.explore.canvas import png
+    from universal_transformer.explore.canvas import svg
     from universal_transformer.explore.depth_figures import loss_by_steps
     from universal_transformer.files import write_bytes
 
@@ -204,7 +204,7 @@ def draw(found: Calibration, folder: Path) -> str:
     try:
         figure = loss_by_steps(found)
         path.parent.mkdir(exist_ok=True)
-        write_bytes(path, png(figure))
+        write_bytes(path, svg(figure))
     except UserError as error:  # without matplotlib
         return f" (not drawn: {error})"
     except OSError as error:

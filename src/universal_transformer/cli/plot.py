@@ -1,4 +1,4 @@
-"""``ut plot``: the report of a run as one HTML file, with its figures as PNG files."""
+"""``ut plot``: the report of a run as one HTML file, with its figures as SVG files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run(arguments: list[str]) -> int:
 
 def parser() -> Parser:
     """Return the parser of ``ut plot``."""
-    parser = Parser("plot", description="Write the report of a run: RUN/report.html and RUN/plots/*.png.")
+    parser = Parser("plot", description="Write the report of a run: RUN/report.html and RUN/plots/*.svg.")
     parser.add_argument("run", metavar="RUN", help=RUN)
     parser.add_argument("--stories", type=whole(1), default=1, metavar="N", help="examples to show (default: 1)")
     parser.add_argument("--again", action="store_true", help="evaluate again, even if report.json exists")

@@ -1,4 +1,4 @@
-"""The style of all figures: colours, title and subtitle, axes; and their conversion to PNG.
+"""The style of all figures: colours, title and subtitle, axes; and their conversion to SVG.
 
 The colours of Okabe and Ito can be distinguished with every kind of colour vision.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from io import BytesIO
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from universal_transformer.errors import UserError
 
@@ -22,7 +22,8 @@ BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 LIGHT_BLUE = "#9cc3dd"
 SHADES = ("#f2f5f8", "#a9cbe2", "#3d8dc4", "#08457a")
 DPI = 160
-LONGEST_LABEL = 58
+"""Resolution of what has pixels in a figure."""
+LONGEST_LABEL, LONGEST_TITLE = 58, 200
 
 
 def canvas(
@@ -37,42 +38,59 @@ def canvas(
 ) -> tuple[Figure, list[Axes]]:
     """Return an empty figure of `height` inches below its title, and its axes in reading order."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
         raise UserError("figures need matplotlib: run pip install 'universal-transformer[plot]'") from error
     head = 0.78
     figure = Figure(figsize=(width, height + head), facecolor="white")
-    FigureCanvasAgg(figure)
     figure.set_layout_engine("constrained", rect=(0.012, 0.01, 0.976, height / (height + head)), w_pad=0.04, h_pad=0.04)
     for text, below, size, weight, colour in (
         (title, 0.30, 14, "bold", INK),
         (subtitle, 0.56, 10, "normal", MUTED),
     ):
         figure.text(
-            0.02, 1 - below / (height + head), text, fontsize=size, weight=weight, color=colour, va="center",
-            parse_math=False,
+            0.02, 1 - below / (height + head), label(text, most=LONGEST_TITLE), fontsize=size, weight=weight,
+            color=colour, va="center", parse_math=False,
         )  # fmt: skip
     grid = figure.add_gridspec(rows, columns, width_ratios=ratios)
     return figure, [figure.add_subplot(grid[row, column]) for row in range(rows) for column in range(columns)]
 
 
-def clean(ax: Axes, *, grid: Literal["x", "y"]) -> None:
-    """Draw light lines along one axis, and no box."""
+def clean(ax: Axes, *, grid: Literal["x", "y"], x: str = "", y: str = "") -> None:
+    """Draw light lines along one axis, and no box; `x` and `y` name the axes."""
     for side in ("top", "right", "left"):
         ax.spines[side].set_visible(False)
     ax.spines["bottom"].set_color(GRID)
     ax.tick_params(length=0, labelcolor=MUTED, labelsize=9.5)
     ax.grid(axis=grid, color=GRID, linewidth=0.8)
     ax.set_axisbelow(True)
+    if x:
+        ax.set_xlabel(x, color=MUTED, fontsize=10)
+    if y:
+        ax.set_ylabel(y, color=MUTED, fontsize=10)
 
 
-def bare(ax: Axes) -> None:
-    """Remove all lines."""
+def bare(ax: Axes, *, ticks: bool = True) -> None:
+    """Remove all lines, and without `ticks` all numbers."""
     for spine in ax.spines.values():
         spine.set_visible(False)
     ax.tick_params(length=0)
     ax.tick_params(axis="x", labelcolor=MUTED, labelsize=9)
+    if not ticks:
+        ax.set_xticks([])
+        ax.set_yticks([])
+
+
+def legend(ax: Axes, **place: Any) -> None:
+    ax.legend(frameon=False, fontsize=9, labelcolor=INK, **place)
+
+
+def colour_bar(figure: Figure, drawn: Any, axes: Axes | list[Axes], *, name: str, most: int | None = None) -> None:
+    """Add the key of what is `drawn` in colours beside `axes`, with a number for each step up to `most`."""
+    bar = figure.colorbar(drawn, ax=axes, pad=0.01, fraction=0.03, ticks=None if most is None else range(1, most + 1))
+    bar.set_label(name, color=MUTED, fontsize=9)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=0, labelsize=8, labelcolor=MUTED)
 
 
 def shades(*, darkest: int = 4) -> LinearSegmentedColormap:
@@ -82,12 +100,14 @@ def shades(*, darkest: int = 4) -> LinearSegmentedColormap:
     return LinearSegmentedColormap.from_list("blues", SHADES[:darkest])
 
 
-def png(figure: Figure) -> bytes:
-    """Return a figure as PNG; the same figure gives the same bytes."""
+def svg(figure: Figure) -> bytes:
+    """Return a figure as SVG whose texts are text; the same figure gives the same bytes."""
+    from matplotlib import rc_context
+
     out = BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box is shown in its place
-        figure.savefig(out, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "universal_transformer"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the viewer has its own fonts
+        figure.savefig(out, format="svg", dpi=DPI, facecolor="white", metadata={"Date": None, "Creator": None})
     return out.getvalue()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from universal_transformer.evaluation.calibration import Calibration, Curve, percent
-from universal_transformer.explore.canvas import BLUE, GREEN, INK, MUTED, ORANGE, canvas, clean
+from universal_transformer.explore.canvas import BLUE, GREEN, INK, ORANGE, canvas, clean, legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,11 +44,9 @@ def loss_by_steps(found: Calibration) -> Figure:
     if (point := found.point) is not None:
         for ax, y in ((loss, 100 * point.loss), (time, 1000 * point.cost.seconds)):
             ax.scatter([point.cost.mean_steps], [y], s=150, facecolors="none", edgecolors=INK, zorder=4)
-    for ax, label in ((loss, "loss, %"), (time, "milliseconds for an example")):
-        clean(ax, grid="y")
-        ax.set_xlabel("mean steps of a position", color=MUTED)
-        ax.set_ylabel(label, color=MUTED)
-    loss.legend(frameon=False, fontsize=9)
+    for ax, name in ((loss, "loss, %"), (time, "milliseconds for an example")):
+        clean(ax, grid="y", x="mean steps of a position", y=name)
+    legend(loss)
     return figure
 
 

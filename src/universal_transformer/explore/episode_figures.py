@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from universal_transformer.data.example import Frames
 from universal_transformer.evaluation.prediction import predict
-from universal_transformer.explore.canvas import BLUE, INK, MUTED, ORANGE, bare, canvas, clean, shades
+from universal_transformer.explore.canvas import BLUE, INK, MUTED, ORANGE, bare, canvas, clean, colour_bar, shades
 from universal_transformer.models.model import Model
 from universal_transformer.tasks.control import ControlCodec
 from universal_transformer.tasks.environments import Episode, Episodes
@@ -108,11 +108,7 @@ def _steps(figure: Figure, ax: Axes, steps: NDArray[np.float64], *, most: int) -
     ax.set_yticks(range(frames), labels=[str(-place) for place in range(frames)])
     _name(ax, "observation", length=length)
     bare(ax)
-    bar = figure.colorbar(shown, ax=ax, pad=0.01, fraction=0.03)
-    bar.set_ticks(list(range(1, max(2, most) + 1)))
-    bar.set_label("steps of depth", color=MUTED, fontsize=9)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(length=0, labelsize=8, labelcolor=MUTED)
+    colour_bar(figure, shown, ax, name="steps of depth", most=max(2, most))
 
 
 def _name(ax: Axes, name: str, *, length: int) -> None:

@@ -1,4 +1,4 @@
-"""Figures of a report, of a run and of the depth study; each function returns a Figure.
+"""Figures of a report and of a run; each function returns a Figure.
 
 Nothing is shown by colour alone.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from statistics import fmean
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from universal_transformer.explore.canvas import (
     clean,
     duration,
     label,
+    legend,
     shades,
 )
 
@@ -43,7 +43,6 @@ MOST_GROUPS = 40
 MOST_ROWS = 100
 _Line = tuple[str, list[tuple[int, float]], str, float, str]
 """Name, points, colour, width and marker of a curve."""
-_CURVE_STYLES = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), ("#CC79A7", "D"))
 
 PAPER_STEPS: Mapping[int, tuple[float, float]] = MappingProxyType({1: (2.3, 0.8), 2: (3.1, 1.1), 3: (3.8, 2.2)})
 """Mean ponder time ± standard deviation by number of supporting facts on bAbI (paper, section 3.1)."""
@@ -88,10 +87,8 @@ def ponder_by_supports(report: Report, *, paper: bool = False) -> Figure:
         place = np.array([*points], dtype=float) + 0.14 * (index - (len(series) - 1) / 2)
         ax.errorbar(
             place, means, yerr=spreads, color=colour, marker=marker, markersize=8, capsize=5, linewidth=1.8,
-            elinewidth=1.4, markerfacecolor=colour if index == 0 else "white",
+            elinewidth=1.4, markerfacecolor=colour if index == 0 else "white", label=name,
         )  # fmt: skip
-        ax.plot([], [], color=colour, marker=marker, markersize=7, linewidth=1.8, label=name,
-                markerfacecolor=colour if index == 0 else "white")  # fmt: skip
         left = paper and index == 0
         for x, mean in zip(place, means, strict=True):
             ax.annotate(
@@ -101,11 +98,9 @@ def ponder_by_supports(report: Report, *, paper: bool = False) -> Figure:
     ax.set_xticks(numbers)
     ax.set_xlim(numbers.min() - 0.5, numbers.max() + 0.6)
     ax.set_ylim(bottom=0)
-    ax.set_xlabel("supporting facts of the question", color=MUTED, fontsize=10)
-    ax.set_ylabel("steps (N)", color=MUTED, fontsize=10)
     if paper:
-        ax.legend(frameon=False, fontsize=9.5, loc="lower right", labelcolor=INK)
-    clean(ax, grid="y")
+        legend(ax, loc="lower right")
+    clean(ax, grid="y", x="supporting facts of the question", y="steps (N)")
     return figure
 
 
@@ -148,10 +143,9 @@ def error_by_group(report: Report) -> Figure:
     ax.set_ylim(len(rows) - 0.45, -0.55)
     largest = 1.16 * max(1.0, *(row.metrics[metric] for row in rows))
     ax.set_xlim(0, 1.12 if metric.endswith("accuracy") else largest)
-    ax.set_xlabel("accuracy" if len(metrics) > 1 else score.title, color=MUTED, fontsize=10)
     if len(metrics) > 1:
-        ax.legend(frameon=False, fontsize=9, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0), labelcolor=INK)
-    clean(ax, grid="x")
+        legend(ax, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0))
+    clean(ax, grid="x", x="accuracy" if len(metrics) > 1 else score.title)
     ax.tick_params(axis="y", labelcolor=INK, labelsize=9.5)
     return figure
 
@@ -189,15 +183,13 @@ def training_curve(metrics: Sequence[Mapping[str, Any]]) -> Figure:
             if points:
                 x, y = zip(*points, strict=True)
                 ax.plot(x, y, color=colour, linewidth=width, marker=marker, markersize=3.5, label=curve)
-        ax.set_ylabel(name, color=MUTED, fontsize=9.5)
         if baseline is not None:
             ax.axhline(baseline, color=MUTED, linewidth=1.2, linestyle="--", label="baseline")
         if not name.startswith("mean steps"):
             ax.set_ylim(bottom=0)
         if len(ax.lines) > 1:
-            ax.legend(frameon=False, fontsize=9, loc="upper right", labelcolor=INK)
-        clean(ax, grid="y")
-    axes[-1].set_xlabel("updates", color=MUTED, fontsize=10)
+            legend(ax, loc="upper right")
+        clean(ax, grid="y", x="updates" if ax is axes[-1] else "", y=name)
     figure.align_ylabels(axes)
     return figure
 
@@ -218,30 +210,6 @@ def _step_curves(metrics: Sequence[Mapping[str, Any]]) -> list[_Line]:
     ]
 
 
-def depth_curves(curves: Mapping[str, Mapping[int, Sequence[float]]]) -> Figure:
-    """Error against steps at test time, one curve for each way of training: mean over seeds, with their range."""
-    figure, axes = canvas(
-        width=9.2,
-        height=3.8,
-        title="More or fewer steps than in training",
-        subtitle="Error on the test set in per cent, mean over seeds (band: smallest to largest)",
-    )
-    ax = axes[0]
-    for place, (title, points) in enumerate(curves.items()):
-        colour, marker = _CURVE_STYLES[place % len(_CURVE_STYLES)]
-        steps = sorted(points)
-        means = [fmean(points[number]) for number in steps]
-        ax.plot(steps, means, color=colour, marker=marker, linewidth=1.8, markersize=5, label=title)
-        least, most = ([pick(points[number]) for number in steps] for pick in (min, max))
-        ax.fill_between(steps, least, most, color=colour, alpha=0.15, linewidth=0)
-        ax.set_xticks(steps)
-    ax.set_ylim(bottom=0)
-    ax.set_xlabel("steps at test time (halting model: cap)", color=MUTED, fontsize=10)
-    ax.legend(frameon=False, labelcolor=MUTED, fontsize=10)
-    clean(ax, grid="y")
-    return figure
-
-
 def _step_bars(ax: Axes, sides: Sequence[StepCounts], *, cap: int) -> None:
     thickness = 0.8 / len(sides)
     for index, steps in enumerate(sides):
@@ -251,17 +219,15 @@ def _step_bars(ax: Axes, sides: Sequence[StepCounts], *, cap: int) -> None:
         if cap * len(sides) <= 12:
             labels = [f"{share:.0f}" if share >= 0.5 else "" for share in shares]
             ax.bar_label(bars, labels=labels, fontsize=9, color=MUTED, padding=2)
-    _step_axis(ax, cap, name="steps (N)")
-    ax.set_ylabel("% of positions", color=MUTED, fontsize=10)
+    ax.set_xticks(_step_ticks(cap))
     ax.margins(y=0.12)
     if len(sides) > 1:
-        ax.legend(frameon=False, fontsize=9.5, labelcolor=INK)
-    clean(ax, grid="y")
+        legend(ax)
+    clean(ax, grid="y", x="steps (N)", y="% of positions")
 
 
-def _step_axis(ax: Axes, cap: int, *, name: str) -> None:
-    ax.set_xticks(range(1, cap + 1) if cap <= 16 else range(0, cap + 1, 5))
-    ax.set_xlabel(name, color=MUTED, fontsize=10)
+def _step_ticks(cap: int) -> range:
+    return range(1, cap + 1) if cap <= 16 else range(0, cap + 1, 5)
 
 
 def _step_grid(ax: Axes, report: Report) -> None:
@@ -282,7 +248,8 @@ def _step_grid(ax: Axes, report: Report) -> None:
         )  # fmt: skip
     names = [label(_row_name(report, row), most=32) for row in report.rows]
     ax.set_yticks(range(len(names)), labels=names, parse_math=False)
-    _step_axis(ax, report.max_steps, name=f"steps (N) of the {firsts[0].side}; ● mean")
+    ax.set_xticks(_step_ticks(report.max_steps))
+    ax.set_xlabel(f"steps (N) of the {firsts[0].side}; ● mean", color=MUTED, fontsize=10)
     bare(ax)
     ax.tick_params(axis="y", labelcolor=INK, labelsize=9.5)
 

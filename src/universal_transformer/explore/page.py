@@ -92,10 +92,10 @@ def fields(values: Mapping[str, object]) -> str:
     return "<table>" + "".join(lines) + "</table>" if lines else ""
 
 
-def image(png: bytes, *, alt: str) -> str:
-    """Return a picture inside the page."""
-    data = base64.b64encode(png).decode("ascii")
-    return f'<figure><img alt="{escape(alt)}" src="data:image/png;base64,{data}"></figure>'
+def image(svg: bytes, *, alt: str) -> str:
+    """Return a figure inside the page; no script in it could run there."""
+    data = base64.b64encode(svg).decode("ascii")
+    return f'<figure><img alt="{escape(alt)}" src="data:image/svg+xml;base64,{data}"></figure>'
 
 
 def folded(title: str, *parts: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from universal_transformer.explore.canvas import INK, MUTED, bare, canvas, label, shades
+from universal_transformer.explore.canvas import INK, bare, canvas, colour_bar, label, shades
 from universal_transformer.explore.story import Story
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ def drawn_picture(story: Story) -> Figure:
     _show(axes[0], story.pixels)
     if story.halting:
         steps = np.array(story.output_steps).reshape(story.pixels.shape)
-        _steps_by_pixel(figure, axes[1], steps, most=story.max_steps)
+        most = max(2, story.max_steps)
+        mesh = axes[1].imshow(steps, cmap=shades(), vmin=1, vmax=most, interpolation="nearest", aspect="equal")
+        bare(axes[1], ticks=False)
+        colour_bar(figure, mesh, axes[1], name="steps", most=most)
     return figure
 
 
@@ -61,18 +64,4 @@ def read_picture(story: Story) -> Figure:
 
 def _show(ax: Axes, pixels: np.ndarray) -> None:
     ax.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest", aspect="equal")
-    ax.set_xticks([])
-    ax.set_yticks([])
-    bare(ax)
-
-
-def _steps_by_pixel(figure: Figure, ax: Axes, steps: np.ndarray, *, most: int) -> None:
-    mesh: Any = ax.imshow(steps, cmap=shades(), vmin=1, vmax=max(2, most), interpolation="nearest", aspect="equal")
-    ax.set_xticks([])
-    ax.set_yticks([])
-    bare(ax)
-    bar = figure.colorbar(mesh, ax=ax, pad=0.02, fraction=0.05)
-    bar.set_ticks(list(range(1, max(2, most) + 1)))
-    bar.set_label("steps", color=MUTED, fontsize=9.5)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(length=0, labelsize=8.5, labelcolor=MUTED)
+    bare(ax, ticks=False)

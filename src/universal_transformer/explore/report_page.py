@@ -1,4 +1,4 @@
-"""The report of a run as one self-contained HTML file, and its figures as PNG files."""
+"""The report of a run as one self-contained HTML file, and its figures as SVG files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics import scores
 from universal_transformer.evaluation.report import CONFUSION, Report, show_steps
 from universal_transformer.explore import page
-from universal_transformer.explore.canvas import duration, png
+from universal_transformer.explore.canvas import duration, svg
 from universal_transformer.explore.episode_figures import WatchedEpisode, watched_episode
 from universal_transformer.explore.figures import (
     error_by_group,
@@ -42,7 +42,7 @@ def write_report(
     metrics: Sequence[Mapping[str, Any]] = (),
     episode: WatchedEpisode | None = None,
 ) -> Path:
-    """Write ``report.html`` and ``plots/*.png`` into the folder of a run; return the path of the page.
+    """Write ``report.html`` and ``plots/*.svg`` into the folder of a run; return the path of the page.
 
     `stories` are results of `explore.story.examine`, `metrics` the lines of the run's metrics.jsonl; both may be
     empty. `episode` is one in which the model acted. The configuration is read from the folder's config.json, if it
@@ -53,7 +53,7 @@ def write_report(
     try:
         plots.mkdir(parents=True, exist_ok=True)
         for name, picture in pictures.items():
-            write_bytes(plots / f"{name}.png", picture)
+            write_bytes(plots / f"{name}.svg", picture)
         config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
         html = render(report, pictures=pictures, stories=stories, metrics=metrics, config=config)
         write_text(folder / REPORT, html)
@@ -69,7 +69,7 @@ def draw(
     metrics: Sequence[Mapping[str, Any]] = (),
     episode: WatchedEpisode | None = None,
 ) -> dict[str, bytes]:
-    """Return all figures of the report, the stories, the metrics and the episode, as PNG by name."""
+    """Return all figures of the report, the stories, the metrics and the episode, as SVG by name."""
     figures = {}
     if len(report.rows) > 1:
         figures["scores"] = error_by_group(report)
@@ -91,7 +91,7 @@ def draw(
         figures[f"frames_{number}"] = written_frames(story)
     if any(line.get("event") == "update" for line in metrics):
         figures["training"] = training_curve(metrics)
-    return {name: png(figure) for name, figure in figures.items()}
+    return {name: svg(figure) for name, figure in figures.items()}
 
 
 def render(

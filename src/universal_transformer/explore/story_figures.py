@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from universal_transformer.errors import UserError
-from universal_transformer.explore.canvas import BLUE, GHOST, INK, MUTED, ORANGE, bare, canvas, label, shades
+from universal_transformer.explore.canvas import (
+    BLUE,
+    GHOST,
+    INK,
+    MUTED,
+    ORANGE,
+    bare,
+    canvas,
+    colour_bar,
+    label,
+    shades,
+)
 from universal_transformer.explore.story import Story
 
 if TYPE_CHECKING:
@@ -80,10 +91,7 @@ def attention_maps(story: Story) -> Figure:
             ax.set_ylim(places[-1] + 0.6, -0.6)
         bare(ax)
     axes[len(axes) // 2].set_xlabel("attention head", color=MUTED, fontsize=10)
-    bar = figure.colorbar(mesh, ax=axes, pad=0.01, fraction=0.02, aspect=30)
-    bar.set_label("attention weight", color=MUTED, fontsize=9.5)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(length=0, labelsize=8.5, labelcolor=MUTED)
+    colour_bar(figure, mesh, axes, name="attention weight")
     return figure
 
 
