@@ -111,16 +111,6 @@ def svg(figure: Figure) -> bytes:
     return out.getvalue()
 
 
-def svg(figure: Figure) -> bytes:
-    """Return a figure as SVG, its text as text; the same figure gives the same bytes."""
-    from matplotlib import rc_context
-
-    out = BytesIO()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "universal_transformer"}):
-        figure.savefig(out, format="svg", facecolor="white", metadata={"Date": None, "Creator": None})
-    return out.getvalue()
-
-
 def label(text: str, *, most: int = LONGEST_LABEL) -> str:
     """Return text shortened to one line, without unprintable characters."""
     text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
