@@ -26,7 +26,7 @@ def saved(share: float, folder: Path) -> Outcome:
     outcome, draw = Outcome(), random.Random(0)
     whole, _ = undisturbed(folder / "whole", **LONG)
     slowest = 0.0
-    for number in range(round(TIMES * share)):
+    for number in range(max(1, round(TIMES * share))):
         sent = (signal.SIGINT, signal.SIGTERM)[number % 2]
         run = SmallRun(folder, **LONG)
         run.clear()

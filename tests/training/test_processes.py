@@ -21,8 +21,8 @@ from universal_transformer.training.processes import TIMEOUT, Processes
 from .data_parallel import CONTINUED, RUNS, SMALL
 
 SCRIPT = Path(__file__).with_name("data_parallel.py")
-SIZES = {2: 2, 4: 4, 1: SMALL["training.max_updates"]}
-"""Number of processes -> update to which they continue the run `CONTINUED`."""
+BEGUN = 3
+"""Update to which several processes begin the runs `CONTINUED`, which one process continues."""
 TOLERANCE = 1e-6
 
 
@@ -43,51 +43,52 @@ def lines(folder: Path, *, event: str) -> list[dict]:
     return [line for line in found if line["event"] == event]
 
 
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.slow)])
+def size(request):
+    """The number of processes that are compared with one."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(size, tmp_path_factory):
     """The folder with the runs of each number of processes."""
     folder = tmp_path_factory.mktemp("processes")
-    for size, updates in SIZES.items():
-        done = launch(size, SCRIPT, folder, updates)
+    for count, updates in ((size, BEGUN), (1, SMALL["training.max_updates"])):
+        done = launch(count, SCRIPT, folder, updates)
         assert done.returncode == 0, done.stderr[-3000:]
     return folder
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_any_number_of_processes_has_the_same_losses(runs, name):
+def test_any_number_of_processes_has_the_same_losses(runs, size, name):
     for event, kept in (
         ("update", ("loss", "cross_entropy", "mean_steps", "gradient_norm", "learning_rate", "epoch")),
         ("validation", ("cross_entropy", "error", "mean_steps")),
     ):
         alone = lines(runs / "1" / name, event=event)
         assert len(alone) >= 2
-        for size in (2, 4):
-            found = lines(runs / str(size) / name, event=event)
-            for one, other in zip(alone, found, strict=True):
-                assert [other[key] for key in kept] == pytest.approx(
-                    [one[key] for key in kept], rel=TOLERANCE, abs=1e-9
-                )
+        together = lines(runs / str(size) / name, event=event)
+        for one, other in zip(alone, together, strict=True):
+            assert [other[key] for key in kept] == pytest.approx([one[key] for key in kept], rel=TOLERANCE, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ["act", "shards"])
-def test_the_weights_at_the_end_are_the_same_and_every_process_has_them(runs, name):
-    first, *others = (checkpoints.load_newest(runs / str(size) / name / "checkpoints")[0]
-                      for size in (1, 2, 4))  # fmt: skip
-    assert bool(first.tensors["ema"]) == (name == "shards")
-    for other in others:
-        assert other.state["run"]["examples"] == first.state["run"]["examples"]
-        assert other.state["run"]["targets"] == first.state["run"]["targets"]
-        for part in first.tensors.keys() - {"random"}:
-            for tensor, values in first.tensors[part].items():
-                torch.testing.assert_close(other.tensors[part][tensor], values, rtol=1e-4, atol=1e-7)
+def test_the_weights_at_the_end_are_the_same_and_every_process_has_them(runs, size, name):
+    one, other = (checkpoints.load_newest(runs / str(count) / name / "checkpoints")[0] for count in (1, size))
+    assert bool(one.tensors["ema"]) == (name == "shards")
+    assert other.state["run"]["examples"] == one.state["run"]["examples"]
+    assert other.state["run"]["targets"] == one.state["run"]["targets"]
+    for part in one.tensors.keys() - {"random"}:
+        for tensor, values in one.tensors[part].items():
+            torch.testing.assert_close(other.tensors[part][tensor], values, rtol=1e-4, atol=1e-7)
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
 def test_in_shards_each_process_has_a_part_of_the_state_of_the_optimizer(runs, size):
-    counts = [json.loads((runs / str(size) / f"moments-{rank}.json").read_text()) for rank in range(size)]
-    assert sum(count["here"] for count in counts) == counts[0]["all"]
-    # the rows of a weight are divided, and no process has fewer than none of a bias of one number
-    assert max(count["here"] for count in counts) < 1.15 * counts[0]["all"] / size
+    for count in (1, size):
+        parts = [json.loads((runs / str(count) / f"moments-{rank}.json").read_text()) for rank in range(count)]
+        assert sum(part["here"] for part in parts) == parts[0]["all"]
+        # the rows of a weight are divided, and no process has fewer than none of a bias of one number
+        assert max(part["here"] for part in parts) < 1.15 * parts[0]["all"] / count
 
 
 @pytest.mark.parametrize("name", CONTINUED)
@@ -99,11 +100,11 @@ def test_a_run_continues_with_another_number_of_processes(runs, name):
 
 
 @pytest.mark.slow
-def test_processes_that_share_positions_score_a_run_as_one_does(runs):
+def test_processes_that_share_positions_score_a_run_as_one_does(runs, size):
     found = []
-    for size in (1, 2):
-        run = runs / "2" / "positions-of-pairs"
-        done = launch(size, "-m", "universal_transformer", "evaluate", run, "--json", "--device", "cpu")
+    for count in (1, size):
+        run = runs / str(size) / "positions-of-pairs"
+        done = launch(count, "-m", "universal_transformer", "evaluate", run, "--json", "--device", "cpu")
         assert done.returncode == 0, done.stderr[-3000:]
         found.append(json.loads(done.stdout))
     for one, other in zip(*(report["rows"] + report["totals"] for report in found), strict=True):
@@ -135,14 +136,14 @@ def processes() -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(("size", "passes"), [*itertools.product((1, 2, 3, 5), (1, 2))])
-def test_each_example_is_seen_once_an_epoch_by_one_process(size, passes):
+@pytest.mark.parametrize(("count", "passes"), [*itertools.product((1, 2, 3, 5), (1, 2))])
+def test_each_example_is_seen_once_an_epoch_by_one_process(count, passes):
     examples = [Example(source=(4,) * (1 + i % 7), target=(5,) * (1 + i % 5)) for i in range(83)]
     seen = []
-    for rank in range(size):
+    for rank in range(count):
         batches = TrainingBatches(
             examples, batch_tokens=20, seed=3, device=torch.device("cpu"),
-            passes=passes, processes=Processes(rank=rank, size=size),
+            passes=passes, processes=Processes(rank=rank, size=count),
         )  # fmt: skip
         while batches.epoch == 0:
             parts, targets = batches.current()
