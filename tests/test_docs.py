@@ -66,6 +66,7 @@ def walk(page, folder):
                     run(line[2:], folder)
 
 
+@pytest.mark.timeout(900)  # some thirty commands, while other tests run beside them
 @pytest.mark.parametrize(
     "page", ["docs/extending.md", "docs/guide.md", "docs/tutorial.md", "docs/how_it_works.md", "docs/depth.md"]
 )

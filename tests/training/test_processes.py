@@ -20,6 +20,7 @@ from universal_transformer.training.processes import TIMEOUT, Processes
 
 from .data_parallel import CONTINUED, RUNS, SMALL
 
+pytestmark = pytest.mark.timeout(900)  # its processes share their cores with other tests
 SCRIPT = Path(__file__).with_name("data_parallel.py")
 BEGUN = 3
 """Update to which several processes begin the runs `CONTINUED`, which one process continues."""
@@ -33,7 +34,7 @@ def launch(size: int, *arguments: object) -> subprocess.CompletedProcess[str]:
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
 
