@@ -11,7 +11,7 @@ from universal_transformer import UserError, load, load_pretrained
 from universal_transformer.cli import main
 from universal_transformer.files import read_json
 from universal_transformer.pretrained_models import CARD, FOLDER, PAGE, find, is_pretrained, names
-from universal_transformer.pretrained_models.card import page, read_card
+from universal_transformer.pretrained_models.card import HEADER, page, read_card
 from universal_transformer.recipes import RECIPES
 from universal_transformer.training.config import RunConfig
 
@@ -134,7 +134,7 @@ def test_the_list_and_the_card(capsys):
     shown = capsys.readouterr().out
     assert [line.split()[0] for line in shown.splitlines()[: len(names())]] == names()
     assert main(["models", "copy"]) == 0
-    assert capsys.readouterr().out == (FOLDER / "copy" / PAGE).read_text()
+    assert HEADER + capsys.readouterr().out == (FOLDER / "copy" / PAGE).read_text()
 
 
 @pytest.fixture

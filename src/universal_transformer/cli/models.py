@@ -23,7 +23,9 @@ def run(arguments: list[str]) -> int:
     if options.check:
         return FAILED if sum([not _check(name) for name in chosen]) else 0
     if options.name is not None:
-        say((FOLDER / options.name / PAGE).read_text(encoding="utf-8").rstrip())
+        from universal_transformer.pretrained_models.card import HEADER
+
+        say((FOLDER / options.name / PAGE).read_text(encoding="utf-8").removeprefix(HEADER).rstrip())
         return 0
     from universal_transformer.pretrained_models.card import read_card
 

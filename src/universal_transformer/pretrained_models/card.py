@@ -115,8 +115,19 @@ def differences(found: Figures, card: Figures) -> list[str]:
     return lines
 
 
+HEADER = """\
+---
+license: apache-2.0
+library_name: universal_transformer
+tags: [universal-transformer, adaptive-computation-time]
+---
+
+"""
+"""What a hub of models reads; the licence of the weights is that of the package."""
+
+
 def page(card: Card) -> str:
-    """Return the card as Markdown."""
+    """Return the card as Markdown, below `HEADER`."""
     origin = card.origin
     lines = [
         f"# {card.name}",
@@ -127,7 +138,7 @@ def page(card: Card) -> str:
         "",
         *_example(*card.example),
         "",
-        "## Figures",
+        "## Results",
         "",
         *_figures(card.figures),
         "",
@@ -154,7 +165,7 @@ def page(card: Card) -> str:
             [[name, f"{entry.bytes:,}", entry.sha256] for name, entry in card.files.items()],
         ),
     ]
-    return "\n".join(lines) + "\n"
+    return HEADER + "\n".join(lines) + "\n"
 
 
 def _code(code: TrainingCode) -> str:
