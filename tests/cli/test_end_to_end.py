@@ -163,7 +163,7 @@ def test_the_report_is_drawn(stories, capsys):
     assert list((stories / "plots").glob("*.svg"))
 
 
-@pytest.mark.claim("continuation 11")
+@pytest.mark.claim("US 27")
 def test_pairs_are_translated_line_by_line(pairs, typed, capsys):
     typed(b"red green 3\nold\nblue new 4\n")
     assert main(["predict", str(pairs)]) == 0

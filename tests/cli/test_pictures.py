@@ -39,6 +39,7 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.claim("JP 12", "JP 13")
 def test_a_text_becomes_a_picture_file(trained, tmp_path, capsys):
     (tmp_path / "texts").write_text("a seven\nan eight\n")
     assert main(["predict", str(trained / "drawing"), "texts"]) == 0

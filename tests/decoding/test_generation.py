@@ -116,7 +116,7 @@ def test_a_done_row_is_fed_padding_without_effect_on_the_others(fields):
             assert torch.equal(session.steps[::2], other.steps[::2])
 
 
-@pytest.mark.claim("US 1")
+@pytest.mark.claim("US 1", "US 14")
 @pytest.mark.parametrize("place", [0, 2, 6])
 def test_an_end_token_ends_generation(place, monkeypatch):
     model = small()

@@ -47,7 +47,6 @@ def log_probability(model, ids):
     return total
 
 
-@pytest.mark.claim("continuation 8")
 @pytest.mark.parametrize("same_beginning", [True, False])
 def test_ranking_compares_probabilities_of_whole_texts(same_beginning):
     examples = pairs(same_beginning=same_beginning)
@@ -79,7 +78,6 @@ def test_ranking_needs_pairs_and_a_language_model(stories):
         evaluate(model_for(stories), dataclasses.replace(task, name="blimp"))
 
 
-@pytest.mark.claim("continuation 9")
 def test_only_the_last_word_of_a_passage_counts():
     examples = [Example(source=(), target=random_ids(2 + number % 4)) for number in range(20)]
     task = task_of(examples, "last_word")

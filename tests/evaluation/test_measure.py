@@ -428,7 +428,6 @@ def test_sequences_and_their_steps_do_not_depend_on_their_batch(copying, halting
     assert {row.group: row.steps[1].num_positions for row in one_by_one.rows} == writes
 
 
-@pytest.mark.claim("continuation 11")
 def test_bleu_and_chrf_of_hand_made_texts():
     same = [("the cat sat on the mat", "the cat sat on the mat")]
     scores, signatures = corpus_scores(same)

@@ -97,7 +97,6 @@ def test_a_language_model_continues_texts(text_task, saved):
     assert [word.text for word in found.words] == ["line"]
 
 
-@pytest.mark.claim("continuation 7")
 def test_a_classifier_of_stories_takes_a_story_with_one_question(stories, saved):
     answers = load(saved(stories))
     found = answers("1 Clara went to the attic.\n2 Where is Clara?")

@@ -48,7 +48,7 @@ def test_rows_do_not_know_of_each_other(fields):
     torch.testing.assert_close(alone.logits[0], together.logits[1, :2], rtol=0, atol=1e-10)
 
 
-@pytest.mark.claim("US 1")
+@pytest.mark.claim("US 1", "US 14")
 @pytest.mark.parametrize("fields", SOME.values(), ids=SOME.keys())
 @torch.no_grad()
 def test_every_source_token_and_its_place_matter(fields):
@@ -108,7 +108,7 @@ def test_dropout_only_while_training():
         assert not torch.equal(model(source, LABELS).logits, model(source, LABELS).logits)
 
 
-@pytest.mark.claim("continuation 6")
+@pytest.mark.claim("US 9", "US 22")
 @torch.no_grad()
 def test_depth_is_chosen_at_run_time_on_both_sides():
     model, source = small(halting=True, max_steps=4), ragged()
@@ -121,7 +121,6 @@ def test_depth_is_chosen_at_run_time_on_both_sides():
     assert float(sooner.ponder_cost) == 4.0  # N + R = 1 + 1 on each side
 
 
-@pytest.mark.claim("continuation 3")
 def test_a_side_has_one_self_attention_whatever_its_depth():
     for max_steps in (1, 3, 50):
         model = small(max_steps=max_steps)

@@ -108,7 +108,7 @@ def test_padding_and_other_rows_change_nothing(given, output, depth):
         torch.testing.assert_close(there, alone, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.claim("JP 1")
+@pytest.mark.claim("JP 1", "JP 3")
 @pytest.mark.parametrize("given", INPUTS)
 @torch.no_grad()
 def test_every_frame_reaches_the_answer_and_no_later_label_does(given):
@@ -246,6 +246,7 @@ def test_the_number_of_features_comes_from_the_data(module, kind):
         module(ModelConfig(inputs=InputsConfig(kind=kind)), 8)
 
 
+@pytest.mark.claim("JP 12")
 @pytest.mark.parametrize("given", INPUTS)
 def test_a_saved_model_is_the_same(given, tmp_path):
     model, source = model_of(given, "raster"), frames(8)

@@ -71,7 +71,7 @@ def test_masks_start_at_one_with_or_without_noise():
     assert noisy.std().item() == pytest.approx(1.0, abs=0.1)
 
 
-@pytest.mark.claim("US 2", "US 3")
+@pytest.mark.claim("US 2", "US 3", "US 15", "US 16")
 @given(ids=st.lists(st.integers(0, 8), min_size=1, max_size=9), scale=st.booleans())
 def test_a_token_is_its_embedding_and_padding_is_zero(ids, scale):
     module = small(scale_embeddings=scale).source.input

@@ -15,7 +15,6 @@ def labels():
     return tokens
 
 
-@pytest.mark.claim("continuation 9")
 @pytest.mark.parametrize("fields", VARIANTS.values(), ids=VARIANTS.keys())
 @torch.no_grad()
 def test_the_future_the_neighbours_and_padding_change_nothing(fields):

@@ -54,6 +54,7 @@ def logits(model):
     return model(*[TOKENS] * (2 if isinstance(model, EncoderDecoder) else 1)).logits
 
 
+@pytest.mark.claim("US 27")
 @pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS.keys())
 def test_a_saved_model_comes_back_bit_for_bit(fields, tmp_path):
     model = single(**fields)

@@ -46,6 +46,7 @@ def pictures(rows=2, seed=0):
     return torch.randint(FIRST, FIRST + LEVELS, (rows, ROWS * COLUMNS), generator=generator)
 
 
+@pytest.mark.claim("JP 5")
 @pytest.mark.parametrize("halting", ["none", "both"])
 @pytest.mark.parametrize(("parts", "changes"), [([1] * 12, {}), ([4, 5, 3], {}), ([12], {}), ([1] * 12, PRINTED)])
 @torch.no_grad()
@@ -58,7 +59,7 @@ def test_pixels_one_by_one_have_the_logits_of_the_whole_picture(halting, parts, 
     torch.testing.assert_close(torch.cat(found, dim=1), whole, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.claim("JP 1")
+@pytest.mark.claim("JP 1", "JP 10")
 @torch.no_grad()
 def test_the_input_of_a_pixel_is_the_pixel_before_and_the_pixel_above():
     model, target = model_of(), pictures(rows=1)
@@ -119,7 +120,7 @@ def test_requests_of_pictures_are_not_served_as_a_stream():
         generate_stream(model_of(halting="both"), [Request(0, [4, 2])], capacity=ROWS * COLUMNS)
 
 
-@pytest.mark.claim("JP 1", "JP 2")
+@pytest.mark.claim("JP 1", "JP 2", "JP 3")
 @torch.no_grad()
 def test_another_text_gives_other_intensities():
     model, target = model_of(), pictures(rows=1)

@@ -16,7 +16,7 @@ def logits_and_steps(model, labels, **options):
     return output.logits, output.decoder.steps
 
 
-@pytest.mark.claim("continuation 2", "continuation 13")
+@pytest.mark.claim("US 12", "US 25")
 @pytest.mark.parametrize("fields", VARIANTS.values(), ids=VARIANTS.keys())
 def test_the_future_changes_no_logits_and_no_steps(fields):
     model, labels = small(**fields), torch.randint(2, 9, (3, 8))
@@ -63,7 +63,7 @@ def test_rows_do_not_know_of_each_other(fields):
             torch.testing.assert_close(alone.logits[0], together.logits[row, : real.shape[1]])
 
 
-@pytest.mark.claim("equation 8")
+@pytest.mark.claim("US 12", "US 25", "equation 8")
 @pytest.mark.parametrize("fields", BLOCKS.values(), ids=BLOCKS.keys())
 def test_targets_are_shifted_right_after_the_start_token(fields):
     model = small(start_id=7, **fields)
@@ -75,7 +75,7 @@ def test_targets_are_shifted_right_after_the_start_token(fields):
     torch.testing.assert_close(fed, logits)
 
 
-@pytest.mark.claim("equation 8")
+@pytest.mark.claim("US 11", "US 24", "equation 8")
 @pytest.mark.parametrize("tie_output", [True, False])
 @pytest.mark.parametrize("output_bias", [True, False])
 @torch.no_grad()

@@ -27,7 +27,7 @@ def states(batch, length):
     return torch.randn(batch, length, WIDTH, dtype=torch.float64)
 
 
-@pytest.mark.claim("equation 2")
+@pytest.mark.claim("JP 7", "equation 2")
 def test_heads_split_into_neighbouring_channels_and_merge_back():
     x = states(2, 3)
     heads = split_heads(x, num_heads=2)
@@ -35,7 +35,7 @@ def test_heads_split_into_neighbouring_channels_and_merge_back():
     assert torch.equal(merge_heads(heads), x)
 
 
-@pytest.mark.claim("equation 1")
+@pytest.mark.claim("JP 11", "equation 1")
 @given(
     batch=st.integers(1, 3),
     queries=st.integers(1, 5),
@@ -56,7 +56,7 @@ def test_fused_attention_is_the_explicit_softmax(batch, queries, keys, masked):
     torch.testing.assert_close(fused, weights @ value)
 
 
-@pytest.mark.claim("US 4", "equation 2", "equation 3")
+@pytest.mark.claim("US 4", "US 5", "US 17", "US 18", "JP 4", "equation 2", "equation 3")
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 def test_self_attention_is_the_naive_loop_over_heads_and_keys(causal, bias):
@@ -69,7 +69,7 @@ def test_self_attention_is_the_naive_loop_over_heads_and_keys(causal, bias):
     assert (ours - module(x, context(causal=not causal))).abs().max() > 1e-3
 
 
-@pytest.mark.claim("equation 1")
+@pytest.mark.claim("US 5", "US 18", "equation 1")
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_printed_scale_is_the_square_root_of_the_width(causal):
     module, x = self_attention(scale="width"), states(2, 4)
@@ -140,7 +140,7 @@ def test_causal_mask_is_the_naive_rule(stored, new, lengths):
                 assert bool(mask[row, 0, i, j]) == allowed
 
 
-@pytest.mark.claim("JP 1")
+@pytest.mark.claim("US 10", "US 23", "JP 1", "JP 6", "JP 8", "JP 9", "JP 10", "JP 11")
 @pytest.mark.parametrize("bias", [False, True])
 def test_cross_attention_is_the_naive_loop_and_sees_no_padding(bias):
     module, x, source = cross_attention(bias=bias), states(2, 3), states(2, 5)

@@ -38,7 +38,7 @@ def check_against(run, module, *, padded, source=None, **depth):
     return trace
 
 
-@pytest.mark.claim("US 4", "equation 4", "equation 5", "figure 1", "figure 4")
+@pytest.mark.claim("US 4", "US 8", "US 17", "US 21", "figure 1", "equation 4", "figure 4", "equation 5")
 @pytest.mark.parametrize("padded", [right_padding, left_padding])
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("decoder", [False, True])
@@ -55,7 +55,6 @@ def test_fixed_depth_is_the_naive_loop(norm, padded, decoder):
     assert trace.mean_steps() == 3
 
 
-@pytest.mark.claim("continuation 5")
 def test_a_step_of_several_layers_and_a_convolution():
     module = small_recurrence(layers_per_step=2, transition="separable_convolution", tied=False, max_steps=2)
     check_against(lambda _, states, __: oracles.fixed(module, states, max_steps=2), module, padded=right_padding)
@@ -75,7 +74,7 @@ def naive_halting(module, *, max_steps=5, threshold=0.99):
     )
 
 
-@pytest.mark.claim("listing 1", "listing 2")
+@pytest.mark.claim("US 13", "US 26", "listing 1", "listing 2")
 @pytest.mark.parametrize("choices", HALTING, ids=lambda c: "-".join(map(str, c.values())))
 @pytest.mark.parametrize("scope", ["position", "sequence"])
 @pytest.mark.parametrize("form", ["auto", "masked"])
@@ -85,7 +84,7 @@ def test_halting_is_the_naive_loop_over_positions(choices, scope, form):
     assert len(trace.steps[~trace.padding].unique()) > 1, "no position halts before another: nothing is tested"
 
 
-@pytest.mark.claim("US 5")
+@pytest.mark.claim("US 5", "US 18", "equation 5")
 @pytest.mark.parametrize("decoder", [False, True], ids=["encoder", "decoder"])
 @pytest.mark.parametrize(
     ("norm", "halts"), [("post", False), ("pre", False), ("deep", False), ("post", True), ("pre", True)]
@@ -133,7 +132,7 @@ def test_several_layers_a_step_and_a_convolution_halt_as_one():
     check_against(naive_halting(module), module, padded=right_padding)
 
 
-@pytest.mark.claim("section 2.2")
+@pytest.mark.claim("US 13", "US 26", "section 2.2")
 @pytest.mark.parametrize("decoder", [False, True])
 def test_the_state_of_a_halted_position_is_copied_unchanged(decoder):
     module = small_recurrence(halting=True, output="final", decoder=decoder)
@@ -158,7 +157,7 @@ def test_frozen_states_of_several_blocks_differ_from_evolving_ones():
     assert (go(frozen, states)[0] - go(evolving, states)[0]).abs().max() > 1e-3
 
 
-@pytest.mark.claim("US 1")
+@pytest.mark.claim("US 1", "US 14")
 def test_another_cap_and_threshold_at_run_time():
     module, seen = small_recurrence(halting=True, max_steps=5), set()
     for max_steps, threshold in ((1, 0.99), (2, 0.99), (9, 0.99), (9, 0.4), (9, 1.0)):
@@ -194,7 +193,7 @@ def test_choices_differ(choice, other):
     assert (go(one, states)[0] - go(two, states)[0]).abs().max() > 1e-3
 
 
-@pytest.mark.claim("section 2.2", "listing 1")
+@pytest.mark.claim("US 13", "US 26", "section 2.2", "listing 1")
 def test_the_loop_ends_when_nothing_runs():
     module, calls = small_recurrence(halting=True, max_steps=50, execution="masked"), []
     module.blocks[0].register_forward_hook(lambda *_: calls.append(1))
@@ -247,7 +246,7 @@ def test_who_halts_at_once_gets_the_state_of_one_step():
     assert trace.ponder_cost() == 2  # N = 1, R = 1
 
 
-@pytest.mark.claim("US 1", "section 4")
+@pytest.mark.claim("US 1", "US 14", "section 4")
 @pytest.mark.parametrize("halting", [False, True])
 def test_tied_is_untied_with_equal_copies(halting):
     """Outputs alike, and the gradient of the shared block is the sum over its copies."""
@@ -326,7 +325,7 @@ def test_what_stands_at_padding_does_not_matter():
         assert torch.equal(first.steps, second.steps)
 
 
-@pytest.mark.claim("continuation 6")
+@pytest.mark.claim("US 8", "US 21")
 def test_a_longer_depth_is_the_same_walk_continued():
     """The states of T + 1 steps are one step on from those of T: at run time depth is only where to stop."""
     module, states = small_recurrence(max_steps=3), batch()

@@ -23,14 +23,14 @@ def convolution(*, causal, **choices):
     return stir(SeparableConvolution(SIZES, TransitionConfig(**choices), causal=causal)).double().eval()
 
 
-@pytest.mark.claim("continuation 4")
+@pytest.mark.claim("US 6", "US 19")
 def test_feed_forward_is_the_naive_loop():
     module, x = feed_forward(), states(2, 3)
     naive = [[oracles.feed_forward(module, list(row), i) for i in range(3)] for row in x]
     torch.testing.assert_close(module(x, context()), torch.stack([torch.stack(row) for row in naive]))
 
 
-@pytest.mark.claim("continuation 5")
+@pytest.mark.claim("US 7", "US 20")
 @pytest.mark.parametrize("causal", [False, True])
 @given(length=st.integers(1, 9))
 def test_convolution_is_the_naive_loop(causal, length):

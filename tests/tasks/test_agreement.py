@@ -39,7 +39,6 @@ def rendered(examples, codec):
     return [codec.render(example.target) for example in examples]
 
 
-@pytest.mark.claim("continuation 8")
 def test_parts(tmp_path):
     task = AgreementData(data_dir=str(parts(tmp_path)), validation=0.1).load()
     assert task.metric == "ranking"

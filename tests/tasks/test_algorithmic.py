@@ -46,7 +46,6 @@ def expected(data, source):
     }[data.problem]
 
 
-@pytest.mark.claim("continuation 10")
 @pytest.mark.parametrize("data", VARIANTS, ids=ids)
 def test_every_example_is_solved_and_ends(data):
     task = data.load()

@@ -115,7 +115,6 @@ def test_words_are_lower_case_and_bare():
     assert words("Yes, she left.") == ["yes", "she", "left"]
 
 
-@pytest.mark.claim("continuation 7")
 def test_each_fact_is_one_position_and_the_question_is_last():
     codec = FactCodec.of(questions())
     example = codec.encode(questions()[1], group="g")

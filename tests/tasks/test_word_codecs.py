@@ -25,7 +25,7 @@ def test_a_word_is_looked_up_as_written_then_in_lower_case():
     assert vocabulary.encode(["The", "the", "NN", "nn", "dog"]) == [4, 4, 6, UNKNOWN, UNKNOWN]
 
 
-@pytest.mark.claim("US 3")
+@pytest.mark.claim("US 3", "US 16")
 @given(st.lists(st.sampled_from(["the", "cat", "sat", ".", "on", "mat"]), max_size=9))
 def test_lines_come_back(words):
     codec = WordCodec(Vocabulary(WORDS))
