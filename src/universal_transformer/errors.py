@@ -2,6 +2,8 @@
 
 import difflib
 from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
 
 
 class UserError(ValueError):
@@ -10,6 +12,14 @@ class UserError(ValueError):
     The message is one line that says what is wrong, where, and what is allowed; the command line prints it
     without a traceback.
     """
+
+
+def optional(module: str, *, needed: str, extra: str) -> Any:
+    """Import a module of a package that an extra installs; where it is missing, UserError with what is `needed`."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise UserError(f"{needed}: run pip install 'universal-transformer[{extra}]'") from error
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from small_reports import METRICS, report, story
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.report import Confusion, Report
 from universal_transformer.explore.canvas import DPI
-from universal_transformer.explore.figures import error_by_group, ponder_by_supports, ponder_histogram, training_curve
+from universal_transformer.explore.figures import error_by_group, training_curve
 from universal_transformer.explore.page import tokens
 from universal_transformer.explore.report_page import render, write_report
 from universal_transformer.explore.story import Story
@@ -206,8 +206,8 @@ def refusal(function, *arguments, **options):
         return error
 
 
-def test_a_damaged_report_is_one_line_or_can_be_shown():
-    """A part of all damages, so that each kind of them is done to many fields. What is accepted can be shown."""
+def test_a_damaged_report_is_one_line():
+    """A part of all damages, so that each kind of them is done to many fields."""
     accepted, refused = [], []
     for metrics in (("error",), ("character_accuracy", "sequence_accuracy")):
         fields = json.loads(json.dumps(report(2, metrics=metrics, sides=("encoder", "decoder")).to_dict()))
@@ -220,15 +220,6 @@ def test_a_damaged_report_is_one_line_or_can_be_shown():
     for error in map(str, refused):
         assert error.startswith("report.json: ")
         assert error.isprintable()
-    for found in accepted:
-        found.lines()
-    for found in accepted[::3]:
-        render(found, pictures={}, stories=(), metrics=(), config={})
-        error_by_group(found)
-        if found.halting:
-            ponder_histogram(found)
-            if found.steps_by_supports:
-                ponder_by_supports(found)
 
 
 def test_damaged_metrics_are_one_line_or_can_be_shown(tmp_path):

@@ -9,16 +9,24 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from math import fsum
+from dataclasses import dataclass, field
+from math import fsum, inf
 from operator import itemgetter
-from typing import Literal
 
 from universal_transformer.data.example import Example
 from universal_transformer.decoding.generation import evaluating
 from universal_transformer.decoding.options import DecodingOptions
 from universal_transformer.errors import UserError
-from universal_transformer.evaluation.calibration import Calibration, Cost, Curve, Goal, LossKind, Point, percent
+from universal_transformer.evaluation.calibration import (
+    Calibration,
+    Cost,
+    Curve,
+    Goal,
+    LossKind,
+    Measure,
+    Point,
+    percent,
+)
 from universal_transformer.evaluation.measure import Progress, Selection, batches, select_examples
 from universal_transformer.evaluation.metrics import Inference, Metric, metric_of
 from universal_transformer.evaluation.risk import least_count, num_accepted, p_value
@@ -136,18 +144,34 @@ def calibrate(
     runs = 1 + sum(map(len, settings.values())) + (TIMED - 1) * (1 + FASTEST)
     trials = Trials(model, metric, batched, progress, runs * len(chosen), whole=goal.loss == "changed")
     before = trials.run(options)
-    curves = []
-    for name, wanted in settings.items():
-        found = [trials.run(setting.of(options)) for setting in wanted]
-        lost = [losses(before, one, loss=goal.loss, metric=metric) for one in found]
-        p_values = [p_value(each, tolerance=goal.tolerance) for each in lost]
-        good = num_accepted(p_values, delta=delta)
-        points = [
-            Point(value=setting.value, cost=one.cost, loss=fsum(each) / len(each), p_value=p, accepted=place < good)
-            for place, (setting, one, each, p) in enumerate(zip(wanted, found, lost, p_values, strict=True))
-        ]
-        curves.append(Curve(rule=name, points=tuple(points)))
-    trained, curves = _timed_again(trials, options, before.cost, curves, by=goal.cheapest)
+    found = {setting: trials.run(setting.of(options)) for of_rule in settings.values() for setting in of_rule}
+    lost = {setting: losses(before, after, loss=goal.loss, metric=metric) for setting, after in found.items()}
+    p_values = {setting: p_value(some, tolerance=goal.tolerance) for setting, some in lost.items()}
+    good = [
+        setting
+        for of_rule in settings.values()
+        for setting in of_rule[: num_accepted([p_values[one] for one in of_rule], delta=delta)]
+    ]
+    fastest = sorted(good, key=lambda setting: _amount(found[setting].cost, goal.cheapest))[:FASTEST]
+    for _ in range(TIMED - 1 if good else 0):
+        for outcome, again in ((before, options), *((found[setting], setting.of(options)) for setting in fastest)):
+            outcome.seconds = min(outcome.seconds, trials.run(again).seconds)
+    curves = [
+        Curve(
+            rule=name,
+            points=tuple(
+                Point(
+                    value=setting.value,
+                    cost=found[setting].cost,
+                    loss=fsum(lost[setting]) / len(chosen),
+                    p_value=p_values[setting],
+                    accepted=setting in good,
+                )
+                for setting in of_rule
+            ),
+        )
+        for name, of_rule in settings.items()
+    ]
     return Calibration(
         weights="",
         task=task.name,
@@ -155,9 +179,9 @@ def calibrate(
         metric=task.metric,
         count=len(chosen),
         goal=goal,
-        trained=trained,
+        trained=before.cost,
         curves=tuple(curves),
-        chosen=cheapest(curves, trained, by=goal.cheapest),
+        chosen=cheapest(curves, before.cost, by=goal.cheapest),
         device=device_of(model).type,
         batch_tokens=batch_tokens,
     )
@@ -178,54 +202,17 @@ def check_count(count: int, *, goal: Goal, rules: int, name: str) -> None:
         )
 
 
-def cheapest(curves: Sequence[Curve], trained: Cost, *, by: Literal["steps", "seconds"]) -> Setting | None:
+def cheapest(curves: Sequence[Curve], trained: Cost, *, by: Measure) -> Setting | None:
     """Return the accepted setting of least steps or seconds; None if none has less than the depth of training."""
-    found = ranked(curves, by=by)
-    return found[0][1] if found and found[0][0] < _amount(trained, by) else None
-
-
-def ranked(curves: Sequence[Curve], *, by: Literal["steps", "seconds"]) -> list[tuple[float, Setting]]:
-    """Return the accepted settings with their steps or seconds, the cheapest first."""
     found = [
         (_amount(point.cost, by), Setting(curve.rule, point.value))
         for curve in curves
         for point in curve.points
         if point.accepted
     ]
-    return sorted(found, key=itemgetter(0))
+    least, setting = min(found, key=itemgetter(0), default=(inf, None))
+    return setting if least < _amount(trained, by) else None
 
 
-def _amount(cost: Cost, by: Literal["steps", "seconds"]) -> float:
+def _amount(cost: Cost, by: Measure) -> float:
     return cost.mean_steps if by == "steps" else cost.seconds
-
-
-def _timed_again(
-    trials: Trials,
-    options: DecodingOptions,
-    trained: Cost,
-    curves: Sequence[Curve],
-    *,
-    by: Literal["steps", "seconds"],
-) -> tuple[Cost, list[Curve]]:
-    """Return the cost of the depth of training and the curves, with the shortest of `TIMED` times where measured."""
-    chosen = [setting for _, setting in ranked(curves, by=by)[:FASTEST]]
-    if not chosen:
-        return trained, list(curves)
-    seconds: dict[Setting | None, float] = {}
-    for _ in range(TIMED - 1):
-        for setting in (None, *chosen):
-            found = trials.run(options if setting is None else setting.of(options)).cost.seconds
-            seconds[setting] = min(seconds.get(setting, found), found)
-
-    def shortest(cost: Cost, setting: Setting | None) -> Cost:
-        return replace(cost, seconds=min(cost.seconds, seconds.get(setting, cost.seconds)))
-
-    return shortest(trained, None), [
-        replace(
-            curve,
-            points=tuple(
-                replace(point, cost=shortest(point.cost, Setting(curve.rule, point.value))) for point in curve.points
-            ),
-        )
-        for curve in curves
-    ]

@@ -6,9 +6,8 @@ A report is read from ``report.json`` to print it or to plot it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,10 +17,8 @@ from universal_transformer.evaluation.scores import Side as Side
 from universal_transformer.evaluation.scores import StepCounts as StepCounts
 from universal_transformer.evaluation.scores import show_steps as show_steps
 from universal_transformer.files import one_line, read_json, show, show_path, write_json
-from universal_transformer.models.components import MOST_STEPS
 from universal_transformer.typed import NumberOf, typed
 
-MOST_COUNTED, LARGEST_SCORE = 2**53, 1e305
 MOST_CLASSES, LONGEST_NAME = 12, 16  # of a confusion matrix that is printed
 CONFUSION = "examples by true class (lines) and class given (columns)"
 
@@ -193,8 +190,6 @@ class Report:
             if not row.metrics or not set(row.metrics) | set(row.baseline) <= scores().keys():
                 found = ", ".join(map(show, row.metrics | row.baseline))
                 raise UserError(f"{name}: scores {found}; known are {', '.join(scores())}")
-        for problem in _contradictions(report):
-            raise UserError(f"{name}: {problem}; expected what evaluation wrote")
         return report
 
     def save(self, path: Path) -> None:
@@ -284,31 +279,6 @@ def _step_lines(report: Report) -> list[str]:
 
 def _score(values: Mapping[str, float], name: str) -> str:
     return scores()[name].text(values[name]) if name in values else ""
-
-
-def _contradictions(report: Report) -> Iterator[str]:
-    """Say what of a report, each field of which is of its type, evaluation cannot have written."""
-    first, rows = report.totals[0], (*report.rows, *report.totals)
-    sides = [steps.side for steps in first.steps]
-    counts = [steps.counts for row in rows for steps in row.steps]
-    counts += [found.steps.counts for found in report.steps_by_supports]
-    if not 0 <= report.max_steps <= MOST_STEPS or any(len(each) != report.max_steps for each in counts):
-        yield f"max_steps {show(report.max_steps)} is not the number of the counts of steps"
-    if any(row.metrics.keys() != first.metrics.keys() for row in rows):
-        yield "rows have different scores"
-    if report.failed_above is not None and report.decisive not in first.metrics:
-        yield f"no score {report.decisive}, but the metric is {report.metric}"
-    if (report.halting and not sides) or len(set(sides)) < len(sides):
-        yield "a side of a halting model without steps, or with steps twice"
-    if any([steps.side for steps in row.steps] != sides for row in rows):
-        yield "rows have steps of different sides"
-    numbers = [row.count for row in rows] + [found.num_supports for found in report.steps_by_supports]
-    if max(map(abs, (*numbers, *chain(*counts)))) > MOST_COUNTED:
-        yield "a number of examples or of positions is too large"
-    if any(not row.baseline.keys() <= first.metrics.keys() for row in rows):
-        yield "the baseline has a score that the rows do not have"
-    if any(abs(value) > LARGEST_SCORE for row in rows for value in (*row.metrics.values(), *row.baseline.values())):
-        yield "a score is too large"
 
 
 def columns(rows: list[list[str]], *, names: int = 1) -> Iterable[str]:

@@ -79,6 +79,11 @@ class ScoreSums:
     answer: tuple[int, ...] = ()
     """What the model gave to one example: a class, a class for each position, or tokens."""
 
+    def after(self, *, encoder: Iterable[float] = (), decoder: Iterable[float] = ()) -> ScoreSums:
+        """Note the steps of the positions of each side, and return these sums."""
+        self.steps = {"encoder": Counter(map(int, encoder)), "decoder": Counter(map(int, decoder))}
+        return self
+
     def add(self, other: ScoreSums) -> None:
         self.count += other.count
         for name, value in other.sums.items():
@@ -103,11 +108,6 @@ def total(parts: Iterable[ScoreSums]) -> ScoreSums:
     for part in parts:
         whole.add(part)
     return whole
-
-
-def steps_by_side(*, encoder: Iterable[float] = (), decoder: Iterable[float] = ()) -> dict[Side, Counter[int]]:
-    """Return how many positions of each side took a number of steps."""
-    return {"encoder": Counter(map(int, encoder)), "decoder": Counter(map(int, decoder))}
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -86,9 +86,10 @@ class TrivialBaseline:
         right = float(list(tokens).count(self.most_frequent))
         return {"nats": float(self.nats[list(tokens)].sum()), "right": right, "tokens": float(len(tokens))}
 
-    def always(self, text: str, *, what: str) -> str:
-        """Say that one answer is given to everything."""
-        return f"always {show(text, limit=MOST_SHOWN)}, the most frequent {what}"
+    def always(self, render: Callable[[Any], str]) -> str:
+        """Say that the most frequent target, or class, is given to everything."""
+        what, answer = ("target", self.target[:-1]) if self.target else ("class", self.most_frequent)
+        return f"always {show(render(answer), limit=MOST_SHOWN)}, the most frequent {what}"
 
 
 def counted(examples: Iterable[Example]) -> Iterable[Example]:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from universal_transformer.data.example import Example
-from universal_transformer.errors import UserError
+from universal_transformer.errors import UserError, optional
 from universal_transformer.evaluation.metrics.written import EXACT_MATCH, WrittenText, exact_match
 from universal_transformer.evaluation.scores import Score, ScoreSums
-from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.files import show
 from universal_transformer.tasks.task import BleuTokenizer
 
@@ -21,6 +20,7 @@ class Bleu(WrittenText):
 
     shown = (Score("bleu", "BLEU", 2, "high"), Score("chrf", "chrF", 2, "high"), EXACT_MATCH)
     decisive = "bleu"
+    of_source = ("the source as it is", str)
 
     def check_packages(self) -> None:
         bleu_scorer(self.task.bleu_tokenizer)
@@ -40,21 +40,9 @@ class Bleu(WrittenText):
         ((hypothesis, reference),) = sums.texts
         return min(1.0, load_sacrebleu().CHRF().sentence_score(hypothesis, [reference]).score / 100)
 
-    def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
-        if example.written is None:
-            return super().trivial(baseline, example)
-        return self.of_text(example.written[0], example)
-
-    def describe(self, baseline: TrivialBaseline) -> str:
-        return "the source as it is" if self.is_written else super().describe(baseline)
-
 
 def load_sacrebleu() -> Any:
-    try:
-        import sacrebleu
-    except ImportError as error:
-        raise UserError("scoring by BLEU needs sacreBLEU: run pip install 'universal-transformer[metrics]'") from error
-    return sacrebleu
+    return optional("sacrebleu", needed="scoring by BLEU needs sacreBLEU", extra="metrics")
 
 
 def bleu_scorer(tokenizer: BleuTokenizer) -> Any:

@@ -1,4 +1,4 @@
-"""Labelled bracket F1 of trees (PARSEVAL, Black et al. 1991), steps_by_side by PYEVALB.
+"""Labelled bracket F1 of trees (PARSEVAL, Black et al. 1991), counted by PYEVALB.
 
 A bracket is right if the tree of the treebank has one with the same label around the same words, and each of them makes
 one right. As in EVALB, the outermost bracket TOP is left out, and punctuation does not count: words that are one of
@@ -14,7 +14,7 @@ from typing import Any
 
 from universal_transformer.data.example import Example
 from universal_transformer.data.trees import PUNCTUATION, Tree, answer_tree, flat
-from universal_transformer.errors import UserError
+from universal_transformer.errors import optional
 from universal_transformer.evaluation.metrics.written import WrittenText
 from universal_transformer.evaluation.scores import SEQUENCE_ACCURACY, Score, ScoreSums
 from universal_transformer.evaluation.trivial import TrivialBaseline
@@ -82,11 +82,8 @@ def bracket_f1(sums: Mapping[str, float]) -> float:
 
 
 def load_pyevalb() -> Any:
-    try:
-        from PYEVALB import parser, scorer
-    except ImportError as error:
-        raise UserError("scoring trees needs PYEVALB: run pip install 'universal-transformer[parsing]'") from error
-    return parser, scorer
+    names = ("PYEVALB.parser", "PYEVALB.scorer")
+    return tuple(optional(name, needed="scoring trees needs PYEVALB", extra="parsing") for name in names)
 
 
 def _compare(tree: Tree, reference: Tree, *, kept: Collection[int]) -> Any:

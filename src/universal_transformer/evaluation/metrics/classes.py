@@ -2,48 +2,49 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from universal_transformer.data.example import Example
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
-from universal_transformer.evaluation.scores import (
-    ACCURACY,
-    ERROR,
-    FAILED_ABOVE,
-    MACRO_F1,
-    Score,
-    ScoreSums,
-    steps_by_side,
-)
+from universal_transformer.evaluation.scores import ACCURACY, ERROR, FAILED_ABOVE, MACRO_F1, Score, ScoreSums
 from universal_transformer.evaluation.tensors import class_logits
 from universal_transformer.evaluation.trivial import TrivialBaseline
 
 
-class Accuracy(Metric):
+class ClassMetric(Metric):
+    """A metric of the class of the largest logit, of an example or of each of its positions."""
+
+    writes = "classes"
+
+    def answers(self, inference: Inference, examples: Sequence[Example]) -> list[ScoreSums]:
+        logits, steps = class_logits(inference.model, examples, inference.options)
+        answers = zip(examples, logits.argmax(-1).tolist(), steps, strict=True)
+        return [self.sums(example, given).after(encoder=made) for example, given, made in answers]
+
+    @abstractmethod
+    def sums(self, example: Example, given: Any) -> ScoreSums:
+        """What the class, or the classes, that an example was given add."""
+
+    def counted(self, pairs: Counter[tuple[int, int]]) -> Counter[tuple[int, int]]:
+        """The pairs of true class and class given, of a metric that needs them."""
+        return pairs if MACRO_F1 in self.shown else Counter()
+
+
+class Accuracy(ClassMetric):
     """Share of examples whose class the largest logit names. The baseline answers the most frequent class."""
 
-    architecture, writes = "classifier", "classes"
+    architecture = "classifier"
     shown: ClassVar[tuple[Score, ...]] = (ACCURACY,)
     decisive = "accuracy"
     chosen_by_loss = right_or_wrong = True
 
-    def answers(self, inference: Inference, examples: Sequence[Example]) -> list[ScoreSums]:
-        logits, steps = class_logits(inference.model, examples, inference.options)
-        sums = [self.sums(example, given) for example, given in zip(examples, logits.argmax(-1).tolist(), strict=True)]
-        for answer, made in zip(sums, steps, strict=True):
-            answer.steps = steps_by_side(encoder=made)
-        return sums
-
     def sums(self, example: Example, given: int) -> ScoreSums:
-        """What the class that was given to an example adds."""
         assert isinstance(example.target, int), "the target of a classifier is one class"
-        return ScoreSums(
-            sums={"wrong": float(given != example.target)},
-            confusion=Counter({(example.target, given): 1}) if MACRO_F1 in self.shown else Counter(),
-            answer=(given,),
-        )
+        pairs = self.counted(Counter({(example.target, given): 1}))
+        return ScoreSums(sums={"wrong": float(given != example.target)}, confusion=pairs, answer=(given,))
 
     def scores(self, sums: ScoreSums) -> dict[str, float]:
         return {"accuracy": 1 - sums.mean("wrong")}
@@ -53,9 +54,6 @@ class Accuracy(Metric):
 
     def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
         return self.sums(example, baseline.most_frequent)
-
-    def describe(self, baseline: TrivialBaseline) -> str:
-        return self.trivial_answer or baseline.always(self.codec.render(baseline.most_frequent), what="class")
 
 
 class ErrorRate(Accuracy):

@@ -11,7 +11,7 @@ import numpy as np
 from universal_transformer.data.example import Example
 from universal_transformer.decoding import generate_frames
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
-from universal_transformer.evaluation.scores import Score, ScoreSums, steps_by_side
+from universal_transformer.evaluation.scores import Score, ScoreSums
 from universal_transformer.evaluation.tensors import batch_of, finite
 from universal_transformer.evaluation.trivial import TrivialBaseline, num_target_ids
 from universal_transformer.models.config import BaseConfig, ModelConfig
@@ -58,9 +58,8 @@ class FrameErrors(Metric):
                     "frames": float(len(example.target)) if isinstance(example.target, np.ndarray) else 0.0,
                     "stopped": float(row.finished),
                     "unfinished": float(not row.finished),
-                },
-                steps=steps_by_side(encoder=row.source_steps, decoder=row.steps),
-            )
+                }
+            ).after(encoder=row.source_steps, decoder=row.steps)
             for example, row, total in zip(examples, written, difference.nansum(1).tolist(), strict=True)
         ]
 

@@ -16,7 +16,7 @@ from universal_transformer.data.example import FIRST, Example
 from universal_transformer.decoding.generation import steps_of
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
 from universal_transformer.evaluation.metrics.neighbours import NeighbourTable
-from universal_transformer.evaluation.scores import Score, ScoreSums, steps_by_side
+from universal_transformer.evaluation.scores import Score, ScoreSums
 from universal_transformer.evaluation.tensors import batch_of, finite, real_positions, target_ids
 from universal_transformer.evaluation.trivial import TrivialBaseline, counted, num_target_ids
 from universal_transformer.models.config import BaseConfig, ModelConfig
@@ -62,9 +62,8 @@ class Intensities(Metric):
         read = steps_of(output.encoder, real=real_positions(model, batch.source))
         written = steps_of(output.decoder, real=torch.ones_like(batch.target, dtype=torch.bool))
         return [
-            ScoreSums(
-                sums={"nats": total, "pixels": float(batch.target.shape[1])},
-                steps=steps_by_side(encoder=of_text, decoder=of_pixels),
+            ScoreSums(sums={"nats": total, "pixels": float(batch.target.shape[1])}).after(
+                encoder=of_text, decoder=of_pixels
             )
             for total, of_text, of_pixels in zip(nats.sum(1).tolist(), read, written, strict=True)
         ]

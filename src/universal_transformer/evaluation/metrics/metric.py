@@ -139,8 +139,7 @@ class Metric(ABC):
 
     def describe(self, baseline: TrivialBaseline) -> str:
         """What the baseline answers, in words."""
-        del baseline
-        return self.trivial_answer
+        return self.trivial_answer or baseline.always(self.codec.render)
 
 
 def share_changed(before: Sequence[int], after: Sequence[int]) -> float:

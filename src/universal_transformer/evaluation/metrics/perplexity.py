@@ -13,7 +13,7 @@ from universal_transformer.data.example import Example
 from universal_transformer.data.tokenizer import UNKNOWN
 from universal_transformer.decoding.generation import steps_of
 from universal_transformer.evaluation.metrics.metric import Inference, Metric, share_changed
-from universal_transformer.evaluation.scores import ACCURACY, Score, ScoreSums, steps_by_side
+from universal_transformer.evaluation.scores import ACCURACY, Score, ScoreSums
 from universal_transformer.evaluation.tensors import batch_of, finite, target_ids
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.tasks.codecs import CharacterReader
@@ -52,9 +52,8 @@ class Perplexity(Metric):
         return [
             ScoreSums(
                 sums=self.sums(example, dict(zip(("nats", "right", "tokens"), of_row, strict=True))),
-                steps=steps_by_side(decoder=steps),
                 answer=tuple(answer.tolist()),
-            )
+            ).after(decoder=steps)
             for example, of_row, steps, answer in zip(examples, sums.tolist(), made, answers, strict=True)
         ]
 

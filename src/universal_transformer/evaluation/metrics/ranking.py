@@ -10,7 +10,7 @@ from universal_transformer.data.example import Example
 from universal_transformer.decoding.generation import steps_of
 from universal_transformer.errors import UserError
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
-from universal_transformer.evaluation.scores import ACCURACY, ScoreSums, steps_by_side
+from universal_transformer.evaluation.scores import ACCURACY, ScoreSums
 from universal_transformer.evaluation.tensors import batch_of, finite, target_ids
 from universal_transformer.evaluation.trivial import TrivialBaseline
 
@@ -44,7 +44,7 @@ class Ranking(Metric):
             sums = zip(log_probabilities(logits, right), log_probabilities(others, wrong), strict=True)
             above = [good > bad for good, bad in sums]
         return [
-            ScoreSums(sums={"right": float(hit)}, steps=steps_by_side(decoder=made), answer=(int(hit),))
+            ScoreSums(sums={"right": float(hit)}, answer=(int(hit),)).after(decoder=made)
             for hit, made in zip(above, steps, strict=True)
         ]
 

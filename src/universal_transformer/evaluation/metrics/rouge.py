@@ -14,15 +14,20 @@ from importlib.metadata import version
 from typing import Any
 
 from universal_transformer.data.example import Example
-from universal_transformer.errors import UserError
+from universal_transformer.errors import optional
 from universal_transformer.evaluation.metrics.written import EXACT_MATCH, WrittenText, exact_match
 from universal_transformer.evaluation.scores import Score, ScoreSums
-from universal_transformer.evaluation.trivial import TrivialBaseline
 
 ROUGE = {"rouge1": "rouge1", "rouge2": "rouge2", "rouge_l": "rougeL"}
 """Name of a score -> its name in rouge-score."""
 _WITHOUT_BLANKS = (("\u3040", "\u30ff"), ("\u3400", "\u9fff"), ("\uf900", "\ufaff"), ("\U00020000", "\U0003ffff"))
 _SENTENCE = re.compile(r".*?(?:[.!?](?=\s)|[。！？])")
+
+
+def first_sentence(text: str) -> str:
+    """Return the text up to its first full stop, question or exclamation mark; all of it if it has none."""
+    sentence = _SENTENCE.match(text)
+    return sentence.group() if sentence else text
 
 
 class Rouge(WrittenText):
@@ -35,6 +40,7 @@ class Rouge(WrittenText):
         EXACT_MATCH,
     )
     decisive = "rouge_l"
+    of_source = ("the first sentence of the source", first_sentence)
 
     def check_packages(self) -> None:
         load_rouge()
@@ -52,14 +58,6 @@ class Rouge(WrittenText):
 
     def example_score(self, sums: ScoreSums) -> float:
         return sums.sums["rouge_l"]
-
-    def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
-        if example.written is None:
-            return super().trivial(baseline, example)
-        return self.of_text(first_sentence(example.written[0]), example)
-
-    def describe(self, baseline: TrivialBaseline) -> str:
-        return "the first sentence of the source" if self.is_written else super().describe(baseline)
 
 
 class Words:
@@ -81,11 +79,7 @@ def rouge_sums(text: str, reference: str) -> dict[str, float]:
 
 
 def load_rouge() -> Any:
-    try:
-        from rouge_score import rouge_scorer
-    except ImportError as error:
-        raise UserError("ROUGE needs rouge-score: run pip install 'universal-transformer[rouge]'") from error
-    return rouge_scorer
+    return optional("rouge_score.rouge_scorer", needed="ROUGE needs rouge-score", extra="rouge")
 
 
 @cache
@@ -98,9 +92,3 @@ def _spaced(character: str) -> str:
         return " "
     alone = any(first <= character <= last for first, last in _WITHOUT_BLANKS)
     return f" {character} " if alone else character
-
-
-def first_sentence(text: str) -> str:
-    """Return the text up to its first full stop, question or exclamation mark; all of it if it has none."""
-    sentence = _SENTENCE.match(text)
-    return sentence.group() if sentence else text

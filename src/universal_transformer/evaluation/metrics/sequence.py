@@ -3,7 +3,7 @@
 Ends are not scored. Ids are compared place by place from the left:
 
 - character accuracy = (places of the target where the prediction has the same id) / (length of the target);
-  a place after the end of the prediction is wrong, and ids after the end of the target are not steps_by_side;
+  a place after the end of the prediction is wrong, and ids after the end of the target are not counted;
 - sequence accuracy = 1 if the two are equal, lengths included, else 0.
 """
 

@@ -7,43 +7,34 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from universal_transformer.data.example import PADDING, Example
-from universal_transformer.evaluation.metrics.classes import macro_f1
-from universal_transformer.evaluation.metrics.metric import Inference, Metric, share_changed
-from universal_transformer.evaluation.scores import MACRO_F1, SEQUENCE_ACCURACY, Score, ScoreSums, steps_by_side
-from universal_transformer.evaluation.tensors import class_logits
+from universal_transformer.evaluation.metrics.classes import ClassMetric, macro_f1
+from universal_transformer.evaluation.metrics.metric import share_changed
+from universal_transformer.evaluation.scores import MACRO_F1, SEQUENCE_ACCURACY, Score, ScoreSums
+from universal_transformer.evaluation.tensors import target_ids
 from universal_transformer.evaluation.trivial import TrivialBaseline
 
 POSITION_ACCURACY = Score("position_accuracy", "position accuracy", 3, "high")
 
 
-class Positions(Metric):
+class Positions(ClassMetric):
     """Share of examples with the right class at every position, and share of positions.
 
     The baseline answers the most frequent class at every position.
     """
 
-    architecture, writes = "tagger", "classes"
+    architecture = "tagger"
     shown: ClassVar[tuple[Score, ...]] = (SEQUENCE_ACCURACY, POSITION_ACCURACY)
     decisive = "sequence_accuracy"
     right_or_wrong = True
 
-    def answers(self, inference: Inference, examples: Sequence[Example]) -> list[ScoreSums]:
-        logits, steps = class_logits(inference.model, examples, inference.options)
-        sums = []
-        for example, given, made in zip(examples, logits.argmax(-1).tolist(), steps, strict=True):
-            sums.append(self.sums(example, given[: len(example.source)]))
-            sums[-1].steps = steps_by_side(encoder=made)
-        return sums
-
     def sums(self, example: Example, given: Sequence[int]) -> ScoreSums:
-        """What the classes that were given to the positions of an example add."""
-        assert isinstance(example.target, tuple), "the target of a tagger is one class a position"
-        pairs = Counter(pair for pair in zip(example.target, given, strict=True) if pair[0] != PADDING)
+        given = given[: len(example.source)]  # without the positions that fill a batch
+        pairs = Counter(pair for pair in zip(target_ids(example), given, strict=True) if pair[0] != PADDING)
         positions = pairs.total()
         right = sum(count for (truth, guess), count in pairs.items() if truth == guess)
         return ScoreSums(
             sums={"right": float(right), "positions": float(positions), "sequences": float(right == positions)},
-            confusion=pairs if MACRO_F1 in self.shown else Counter(),
+            confusion=self.counted(pairs),
             answer=tuple(given),
         )
 
@@ -56,9 +47,6 @@ class Positions(Metric):
 
     def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
         return self.sums(example, [baseline.most_frequent] * len(example.source))
-
-    def describe(self, baseline: TrivialBaseline) -> str:
-        return baseline.always(self.codec.render(baseline.most_frequent), what="class")
 
 
 class Tags(Positions):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from universal_transformer.data.example import Example
 from universal_transformer.decoding import Generated, generate
 from universal_transformer.evaluation.metrics.metric import Inference, Metric
-from universal_transformer.evaluation.scores import Score, ScoreSums, steps_by_side
+from universal_transformer.evaluation.scores import Score, ScoreSums
 from universal_transformer.evaluation.tensors import batch_of, target_ids
 from universal_transformer.evaluation.trivial import TrivialBaseline
 from universal_transformer.tasks.task import OpenCodec
@@ -20,7 +21,7 @@ EXACT_MATCH = Score("exact_match", "exact match", 3, "high")
 class Written(Metric):
     """A metric of free-running output. Answers have the limit of length that prediction has.
 
-    Steps are steps_by_side over real source positions and over generated tokens. The baseline answers the most frequent
+    Steps are counted over real source positions and over generated tokens. The baseline answers the most frequent
     target.
     """
 
@@ -43,8 +44,7 @@ class Written(Metric):
         written = generate(model, batch.source, options)
         for example, output, limit, length, bound in zip(examples, written, limits, lengths, bounds, strict=True):
             scored = cut(output, length=bound)
-            sums = self.sums(scored.tokens, example)
-            sums.steps = steps_by_side(
+            sums = self.sums(scored.tokens, example).after(
                 encoder=scored.source_steps, decoder=scored.token_steps if model.config.max_steps else ()
             )
             sums.answer = tuple(cut(output, length=length).tokens)
@@ -64,12 +64,13 @@ class Written(Metric):
     def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
         return self.sums(baseline.target[:-1], example)
 
-    def describe(self, baseline: TrivialBaseline) -> str:
-        return self.trivial_answer or baseline.always(self.codec.render(baseline.target[:-1]), what="target")
-
 
 class WrittenText(Written):
     """A metric of the text of an answer, which is compared with the reference as the user wrote it."""
+
+    of_source: ClassVar[tuple[str, Callable[[str], str]] | None] = None
+    """What the baseline answers to a source that was written, in words and as a function of it; None: as to other
+    sources, the most frequent target."""
 
     def sums(self, tokens: Sequence[int], example: Example) -> ScoreSums:
         return self.of_text(self.text(tokens), example)
@@ -86,11 +87,16 @@ class WrittenText(Written):
         """The target as it was written; of generated data, whose tokens are all known, that of the ids."""
         return self.codec.render(target_ids(example)[:-1]) if example.written is None else example.written[1]
 
-    @property
-    def is_written(self) -> bool:
-        """Whether the examples have their texts as they were written."""
-        sets = [examples for examples in (*self.task.test.values(), self.task.validation) if len(examples)]
-        return bool(sets) and sets[0][0].written is not None
+    def trivial(self, baseline: TrivialBaseline, example: Example) -> ScoreSums:
+        if self.of_source is None or example.written is None:
+            return super().trivial(baseline, example)
+        return self.of_text(self.of_source[1](example.written[0]), example)
+
+    def describe(self, baseline: TrivialBaseline) -> str:
+        shown = next((some[0] for some in (*self.task.test.values(), self.task.validation) if len(some)), None)
+        if self.of_source is None or shown is None or shown.written is None:
+            return super().describe(baseline)
+        return self.of_source[0]
 
 
 def exact_match(text: str, reference: str) -> dict[str, float]:
@@ -105,12 +111,11 @@ def cut(output: Generated, *, length: int) -> Generated:
     the same scores and steps, in every batch. Where the target ends in an end token, the cut changes no score: an
     output that has not ended there is longer than the target.
     """
-    scores = output.token_scores[:length]
     return dataclasses.replace(
         output,
         tokens=output.tokens[:length],
         length_penalty=0.0,
         finished=output.finished and len(output.tokens) < length,
-        token_scores=scores,
+        token_scores=output.token_scores[:length],
         token_steps=output.token_steps[:length],
     )

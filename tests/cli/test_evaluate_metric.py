@@ -1,0 +1,63 @@
+"""`ut evaluate --metric NAME` scores the answers of a run by another metric than that of its training."""
+
+import pytest
+
+from universal_transformer.cli import main
+from universal_transformer.evaluation.metrics import METRICS
+from universal_transformer.evaluation.report import Report
+
+
+@pytest.fixture
+def scored(tmp_path, monkeypatch):
+    """The report of a pretrained model on two examples of each test set."""
+    monkeypatch.chdir(tmp_path)
+
+    def evaluate(model, *options):
+        assert main(["evaluate", model, "--limit", "2", *options]) == 0
+        name = f"report{''.join(f'-metric-{metric}' for metric in options[1:])}-limit-2.json"
+        return Report.load(tmp_path / model / name)
+
+    return evaluate
+
+
+@pytest.mark.parametrize(
+    ("model", "metric", "alike"),
+    [
+        ("demo", "classes", {"error": lambda own: own["error"], "accuracy": lambda own: 1 - own["error"] / 100}),
+        ("addition", "bleu", {"exact_match": lambda own: own["sequence_accuracy"]}),
+        (
+            "sudoku",
+            "tags",
+            {name: lambda own, name=name: own[name] for name in ("position_accuracy", "sequence_accuracy")},
+        ),
+    ],
+)
+def test_the_same_answers_are_scored_by_the_metric_that_is_named(model, metric, alike, scored, capsys):
+    own, other = scored(model), scored(model, "--metric", metric)
+    assert own.metric != other.metric == metric
+    assert [(row.name, row.count, row.steps) for row in own.rows] == [
+        (row.name, row.count, row.steps) for row in other.rows
+    ]
+    for before, after in zip((*own.rows, *own.totals), (*other.rows, *other.totals), strict=True):
+        assert [*after.metrics] == [score.name for score in METRICS[metric].shown]
+        for name, expected in alike.items():
+            assert after.metrics[name] == pytest.approx(expected(before.metrics))
+    titles = [score.title for score in METRICS[metric].shown]
+    assert all(title in capsys.readouterr().out.split("written to")[1] for title in titles[:1])
+
+
+@pytest.mark.parametrize(
+    ("model", "metric", "said"),
+    [
+        ("demo", "luck", "metric: expected one of error, sequence, bleu"),
+        ("demo", "bleu", 'is scored by bleu, which needs architecture "encoder_decoder"; this model has "classifier"'),
+        ("addition", "frames", "is scored by frames; this model writes tokens"),
+    ],
+)
+def test_a_metric_that_does_not_fit_is_one_line(model, metric, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", model, "--metric", metric, "--limit", "2"]) == 2
+    shown = capsys.readouterr().err.splitlines()
+    assert len(shown) == 1
+    assert said in shown[0]
+    assert not list(tmp_path.iterdir())
