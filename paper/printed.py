@@ -1,11 +1,11 @@
 """What the paper printed, as data: the figures that ours are compared with.
 
-Dehghani, Gouws, Vinyals, Uszkoreit and Kaiser, "Universal Transformers", ICLR 2019.
+Dehghani, Gouws, Vinyals, Uszkoreit and Kaiser, "Universal Transformers", ICLR 2019. Where version 1 (arXiv
+1807.03819v1, July 2018) prints another figure, its rows end with ``-v1``; it calls dynamic halting "Adaptive
+Universal Transformer".
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
 
 Cell = tuple[int | float, ...] | str | None
 """The figures of a cell in the order of the column's scores, or as text; None where the paper has none."""
@@ -19,15 +19,17 @@ TABLE1: dict[str, tuple[Cell, ...]] = {
     "transformer": ((15.2, 10), (22.1, 12), (21.8, 5), (26.8, 14)),
     "ut": ((0.23, 0), (0.47, 0), (5.31, 5), (8.50, 8)),
     "ut-halting": ((0.21, 0), (0.29, 0), (4.55, 3), (7.78, 5)),
+    "ut-halting-v1": ((0.21, 0), (0.29, 0), (4.56, 3), (7.85, 5)),
     "seeds": ("0.73 ± 0.89", "1.12 ± 1.62", "6.34 ± 3.32", "11.21 ± 6.65"),
+    "seeds-v1": ("0.73 ± 0.89", "1.12 ± 1.62", "6.39 ± 3.22", "11.21 ± 6.62"),
 }
 """Model -> mean error over 20 tasks in per cent and failed tasks: 10K single, 10K joint, 1K single, 1K joint.
 
 The first four are earlier work, as the paper prints it.
-The best of ten seeds by validation error; "seeds": mean and spread over ten seeds, of dynamic halting (appendix).
+The best of ten seeds by validation error; "seeds": mean and variance over ten seeds, of dynamic halting (appendix C).
 """
 
-TABLE1_TASKS_SOURCE = "paper, appendix (bAbI detailed results)"
+TABLE1_TASKS_SOURCE = "paper, appendix C"
 TABLE1_TASKS: dict[str, tuple[int | float, ...]] = {
     "10k-single": (
         *(0.0, 0.0, 0.4, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
@@ -48,6 +50,31 @@ TABLE1_TASKS: dict[str, tuple[int | float, ...]] = {
 }
 """Column -> error of tasks 1 to 20 in per cent, Universal Transformer with dynamic halting, best seed."""
 
+TABLE1_TASKS_OVER_SEEDS = {
+    column: tuple(cells.split(", "))
+    for column, cells in {
+        "10k-single": "0.0 ± 0.0, 0.2 ± 0.4, 1.8 ± 1.8, 0.1 ± 0.1, 0.2 ± 0.3, 0.1 ± 0.2, 0.3 ± 0.5, "
+        "0.3 ± 0.2, 0.0 ± 0.0, 0.1 ± 0.2, 0.0 ± 0.0, 0.2 ± 0.1, 0.2 ± 0.5, 1.8 ± 2.6, "
+        "2.1 ± 3.4, 1.9 ± 2.2, 1.6 ± 0.8, 0.3 ± 0.4, 3.4 ± 4.0, 0.0 ± 0.0",
+        "10k-joint": "0.0 ± 0.0, 1.7 ± 2.6, 4.6 ± 7.3, 0.2 ± 0.1, 0.8 ± 0.5, 0.1 ± 0.2, 1.1 ± 1.5, "
+        "0.5 ± 1.1, 0.0 ± 0.0, 0.5 ± 0.4, 0.1 ± 0.1, 0.4 ± 0.4, 0.3 ± 0.4, 1.3 ± 1.6, "
+        "1.6 ± 2.8, 0.9 ± 1.3, 1.4 ± 3.4, 0.7 ± 1.4, 6.1 ± 7.3, 0.0 ± 0.0",
+        "1k-single": "0.2 ± 0.3, 3.2 ± 4.1, 9.1 ± 12.7, 0.3 ± 0.3, 1.1 ± 1.3, 1.2 ± 2.1, 0.0 ± 0.0, "
+        "0.1 ± 0.2, 0.1 ± 0.1, 0.7 ± 0.8, 0.4 ± 0.8, 0.6 ± 0.9, 0.8 ± 0.9, 0.1 ± 0.2, "
+        "0.3 ± 0.5, 9.1 ± 8.1, 43.7 ± 18.6, 2.3 ± 3.6, 50.2 ± 8.4, 3.2 ± 2.5",
+        "1k-joint": "0.1 ± 0.2, 4.3 ± 11.6, 14.3 ± 18.1, 0.4 ± 0.6, 4.3 ± 5.6, 0.8 ± 0.4, 4.1 ± 2.9, "
+        "3.9 ± 4.2, 0.3 ± 0.3, 1.3 ± 1.6, 0.3 ± 0.9, 0.3 ± 0.4, 1.1 ± 0.9, 4.7 ± 5.2, "
+        "10.3 ± 8.6, 34.1 ± 22.8, 51.1 ± 12.9, 12.8 ± 9.0, 73.1 ± 23.9, 2.6 ± 2.8",
+    }.items()
+}
+"""The same of dynamic halting as mean ± variance over ten seeds."""
+
+TABLE1_TASKS_V1 = {
+    "1k-single": {17: (32.1, "44.7 ± 16.6"), 19: (47.2, "50.2 ± 8.4")},
+    "1k-joint": {17: (43.2, "51.1 ± 12.3"), 19: (69.11, "73.1 ± 23.9")},
+}
+"""Tasks for which version 1 (its appendix B) prints another best error: that error, and its mean ± variance."""
+
 PONDER_SOURCE = "paper, section on bAbI"
 PONDER: tuple[Cell, ...] = ("2.3 ± 0.8", "3.1 ± 1.1", "3.8 ± 2.2")
 """Ponder time of questions with 1, 2 and 3 supporting facts: mean and spread over positions and test data."""
@@ -59,24 +86,16 @@ TABLE2: dict[str, tuple[Cell, ...]] = {
     "transformer": ((0.973,), (0.941,), (0.932,), (0.917,), (0.901,), (0.883,), (0.962,)),
     "ut": ((0.993,), (0.971,), (0.969,), (0.940,), (0.921,), (0.892,), (0.992,)),
     "ut-halting": ((0.994,), (0.969,), (0.967,), (0.944,), (0.932,), (0.907,), (0.992,)),
+    "difference": ((0.0,), (-0.008,), (0.002,), (0.009,), (0.016,), (0.027,), None),
+    "transformer-v1": ((0.9733,), (0.9412,), (0.9316,), (0.9167,), (0.9014,), (0.8834,), (0.9616,)),
+    "ut-v1": ((0.9934,), (0.9712,), (0.9690,), (0.9400,), (0.9206,), (0.8915,), (0.9917,)),
+    "adaptive-small-v1": ((0.9932,), (0.9801,), (0.9714,), (0.9608,), (0.9521,), (0.9314,), (0.9920,)),
+    "adaptive-base-v1": ((0.9943,), (0.9720,), (0.9516,), (0.9567,), (0.9314,), (0.9034,), (0.9924,)),
 }
-"""Model -> accuracy with 0, 1, 2, 3, 4 and 5 attractors, and in all."""
-TABLE2_EARLIER = ("stack-rnn", "lstm", "attention")
-"""Models of earlier work."""
+"""Model -> accuracy with 0, 1, 2, 3, 4 and 5 attractors, and in all.
 
-
-def difference(printed: Mapping[str, Sequence[Cell]], model: str, *, earlier: Sequence[str]) -> tuple[str, ...]:
-    """Return for each column the first figure of `model` minus the largest one of the models of earlier work."""
-
-    def figure(name: str, column: int) -> float:
-        cell = printed[name][column]
-        assert isinstance(cell, tuple), "only figures can be subtracted"
-        return cell[0]
-
-    columns = range(len(printed[model]))
-    best = [max(figure(name, column) for name in earlier) for column in columns]
-    return tuple(f"{figure(model, column) - best[column]:+.3f}" for column in columns)
-
+``difference``: dynamic halting minus the best model of earlier work, as printed.
+"""
 
 TABLE3_LM: dict[str, tuple[Cell, ...]] = {
     "neural-cache": ((129.0,), (139.0,), None),
@@ -86,8 +105,12 @@ TABLE3_LM: dict[str, tuple[Cell, ...]] = {
     "ut-halting": ((130.0, 0.32), (134.0, 0.22), (142.0, 0.19)),
     "ut-8": ((129.0, 0.32), (192.0, 0.21), (202.0, 0.18)),
     "ut-9": ((129.0, 0.33), (214.0, 0.21), (239.0, 0.17)),
+    "transformer-v1": ((154.0, 0.14), (5336.0, 0.0), (9725.0, 0.0)),
+    "ut-halting-v1": ((130.0, 0.32), (135.0, 0.22), (142.0, 0.19)),
 }
 """Model -> perplexity and accuracy on the control, development and test sets."""
+LAMBADA_STEPS = "8.2 ± 2.1"
+"""Steps of the best model with dynamic halting, over all positions and examples of the test."""
 TABLE3_RC: dict[str, tuple[Cell, ...]] = {
     "dhingra": (None, None, (0.5569,)),
     "transformer": ((0.4102,), (0.4401,), (0.3988,)),
@@ -120,8 +143,8 @@ TABLE6: dict[str, tuple[Cell, ...]] = {
 
 TABLE7: dict[str, tuple[Cell, ...]] = {
     "ut-small": ((26.8,),),
-    "transformer": ((28.0,),),
+    "transformer-small": ((28.0,),),
     "weighted-transformer": ((28.4,),),
     "ut": ((28.9,),),
 }
-"""Model -> BLEU on newstest 2014, English to German."""
+"""Model -> BLEU on newstest 2014, English to German. All base models have as many parameters."""

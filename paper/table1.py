@@ -67,12 +67,15 @@ def _rows() -> dict[str, Recipe]:
 def _by_task(column: str, title: str) -> Grid:
     return Grid(
         title=f"{title}, task by task",
-        models=MODELS,
+        models=MODELS | {"seeds": "UT, dynamic halting, mean ± variance over 10 seeds"},
         columns={
             f"{number} {name}": Column(run=column, group=f"task {number} {name}", metrics=("error", "mean_steps"))
             for number, name in TASK_NAMES.items()
         },
-        printed={"ut-halting": [(error,) for error in printed.TABLE1_TASKS[column]]},
+        printed={
+            "ut-halting": [(error,) for error in printed.TABLE1_TASKS[column]],
+            "seeds": printed.TABLE1_TASKS_OVER_SEEDS[column],
+        },
         source="paper",
         transposed=True,
     )
@@ -101,7 +104,13 @@ babi_10k_joint_every_step_halting.json and babi_1k_joint.json; notebook/paper_ta
     grids=[
         Grid(
             title=f"Mean over {_NUM_TASKS} tasks",
-            models={**_EARLIER, **MODELS, "seeds": "UT, dynamic halting, mean error over 10 seeds"},
+            models={
+                **_EARLIER,
+                **MODELS,
+                "ut-halting-v1": "Adaptive Universal Transformer, in version 1",
+                "seeds": "UT, dynamic halting, mean error ± variance over 10 seeds",
+                "seeds-v1": "the same, in version 1",
+            },
             columns={
                 title: Column(run=column, metrics=("error", "failed"), num_tasks=_NUM_TASKS)
                 for column, title in COLUMNS.items()

@@ -26,13 +26,19 @@ TABLE3 = ResultTable(
         **recipe_rows({"lambada-reading": "lambada-reading"}, models=_READERS),
     },
     heading="Table 3: LAMBADA",
-    introduction="""\
+    introduction=f"""\
 The last word of a passage, which can be predicted only from the whole passage. Language models give a probability to
-every word of their vocabulary; for reading comprehension the answer is one of the words of the passage.""",
+every word of their vocabulary; for reading comprehension the answer is one of the words of the passage. The paper's
+best model with dynamic halting took {printed.LAMBADA_STEPS} steps.""",
     grids=[
         Grid(
             title="Language modelling",
-            models={"neural-cache": "Neural cache", **_MODELS},
+            models={
+                "neural-cache": "Neural cache",
+                **_MODELS,
+                "transformer-v1": "Transformer, in version 1",
+                "ut-halting-v1": "Adaptive Universal Transformer, in version 1",
+            },
             columns={name: Column(run="lambada", group=name, metrics=("perplexity", "accuracy")) for name in _SETS},
             printed=printed.TABLE3_LM,
             source="paper, table 3",

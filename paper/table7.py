@@ -28,8 +28,8 @@ the depth of the Universal Transformer (equal compute); the small one has as man
             title="WMT14, newstest 2014",
             models={
                 "ut-small": "Universal Transformer small",
-                "transformer": "Transformer base",
-                "transformer-small": "Transformer, as many parameters as the UT base",
+                "transformer": "Transformer, as wide and deep as the UT base",
+                "transformer-small": "Transformer base, as many parameters as the UT base",
                 "weighted-transformer": "Weighted Transformer base",
                 "ut": "Universal Transformer base",
                 "ut-post-norm": "Universal Transformer base, post-norm",

@@ -101,7 +101,7 @@ def test_supporting_facts_are_marked_by_more_than_colour():
     assert "✗" in words(ponder_map(story(output="garage")))
 
 
-@pytest.mark.claim("figure 5", "figure 6", "figure 7")
+@pytest.mark.claim("figure 5", "figure 6", "figure 7", "figure 8")
 def test_attention_says_which_steps_came_after_the_question_halted():
     text = words(attention_maps(story(steps=(3.0, 3.0, 3.0, 2.0))))
     assert "step 2 " in text
@@ -176,7 +176,7 @@ def strange_report(text):
     return dataclasses.replace(found, rows=tuple(dataclasses.replace(row, group=text) for row in found.rows))
 
 
-@pytest.mark.claim("appendix F")
+@pytest.mark.claim("appendix D")
 def test_long_stories_keep_their_supporting_facts():
     long = story(labels=("fact",) * 300, steps=(1.0,) * 300, supports=(3, 50), attention=None)
     rows = shown_rows(long)

@@ -170,7 +170,6 @@ def automaton(rule):
     return repeated(block).eval()
 
 
-@pytest.mark.claim("appendix B")
 @given(rule=st.one_of(st.just(110), st.integers(0, 255)), cells=st.lists(st.booleans(), min_size=1, max_size=24))
 def test_cellular_automata_run_exactly_and_rule_110_is_one(rule, cells):
     """Norms and residuals stay in place, and every cell is right: rule 110 alone computes whatever can be computed."""

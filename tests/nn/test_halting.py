@@ -57,7 +57,7 @@ def ponder_cost(steps, remainder, *, padding):
     return Given().cost(replace(last, steps=steps, remainder=remainder), padding=padding, min_steps=1)
 
 
-@pytest.mark.claim("listing 2")
+@pytest.mark.claim("appendix B", "listing 2")
 @given(probabilities=PROBABILITIES, threshold=THRESHOLDS, remainder_at_cap=st.booleans())
 def test_advance_is_the_naive_loop_to_the_last_bit(probabilities, threshold, remainder_at_cap):
     halting, weights = run(probabilities, threshold=threshold, remainder_at_cap=remainder_at_cap)
@@ -122,7 +122,7 @@ def test_gradient_of_the_ponder_cost_flows_through_the_remainder_alone(probabili
             assert (0.0 if gradient is None else gradient[step, 0, i].item()) == pytest.approx(wanted)
 
 
-@pytest.mark.claim("listing 2")
+@pytest.mark.claim("appendix B", "listing 2")
 @given(p=st.lists(st.floats(0, 1), min_size=1, max_size=4), threshold=THRESHOLDS, cap=st.booleans())
 def test_outputs_follow_their_rules(p, threshold, cap):
     weights, last, _ = oracles.advance(p, threshold=threshold, remainder_at_cap=cap)

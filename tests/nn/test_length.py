@@ -40,7 +40,6 @@ def twins(name, execution="auto"):
     return ours, numbered
 
 
-@pytest.mark.claim("appendix B")
 @pytest.mark.parametrize("padded", [right_padding, left_padding])
 @pytest.mark.parametrize("execution", ["auto", "masked"])
 @pytest.mark.parametrize("name", MODELS)

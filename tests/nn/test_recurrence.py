@@ -38,7 +38,7 @@ def check_against(run, module, *, padded, source=None, **depth):
     return trace
 
 
-@pytest.mark.claim("US 4", "US 8", "US 17", "US 21", "figure 1", "equation 4", "figure 4", "equation 5")
+@pytest.mark.claim("US 4", "US 8", "US 17", "US 21", "appendix A", "equation 4", "equation 5", "figure 1", "figure 4")
 @pytest.mark.parametrize("padded", [right_padding, left_padding])
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("decoder", [False, True])
@@ -74,7 +74,7 @@ def naive_halting(module, *, max_steps=5, threshold=0.99):
     )
 
 
-@pytest.mark.claim("US 13", "US 26", "listing 1", "listing 2")
+@pytest.mark.claim("US 13", "US 26", "appendix B", "listing 1", "listing 2")
 @pytest.mark.parametrize("choices", HALTING, ids=lambda c: "-".join(map(str, c.values())))
 @pytest.mark.parametrize("scope", ["position", "sequence"])
 @pytest.mark.parametrize("form", ["auto", "masked"])
@@ -193,7 +193,7 @@ def test_choices_differ(choice, other):
     assert (go(one, states)[0] - go(two, states)[0]).abs().max() > 1e-3
 
 
-@pytest.mark.claim("US 13", "US 26", "section 2.2", "listing 1")
+@pytest.mark.claim("US 13", "US 26", "listing 1", "section 2.2")
 def test_the_loop_ends_when_nothing_runs():
     module, calls = small_recurrence(halting=True, max_steps=50, execution="masked"), []
     module.blocks[0].register_forward_hook(lambda *_: calls.append(1))

@@ -153,13 +153,6 @@ def test_translations_are_shown_by_test_set():
     assert section(text, "WMT14, newstest 2014")["Weighted Transformer base", "paper, table 7"] == ["28.4"]
 
 
-@pytest.mark.claim("table 2")
-def test_the_difference_to_earlier_work_is_computed_from_the_printed_figures():
-    title = "UT, dynamic halting, minus the best earlier model (computed from the printed figures)"
-    found = section(render(TABLES["table2"], []), "The right form of the verb, in whole sentences")
-    assert found[title, "paper, table 2"] == ["+0.000", "-0.010", "+0.002", "+0.009", "+0.016", "+0.027", "+0.000"]
-
-
 def test_notes_are_numbered_and_those_of_all_runs_said_once():
     results = [
         algorithmic(notes=["greedy", "a changed split"]),
