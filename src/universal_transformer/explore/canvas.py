@@ -5,6 +5,7 @@ The colours of Okabe and Ito can be distinguished with every kind of colour visi
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from io import BytesIO
@@ -108,7 +109,13 @@ def svg(figure: Figure) -> bytes:
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "universal_transformer"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the viewer has its own fonts
         figure.savefig(out, format="svg", dpi=DPI, facecolor="white", metadata={"Date": None, "Creator": None})
-    return out.getvalue()
+    # the ids of matplotlib follow from places that differ in their last digit from call to call
+    numbers: dict[bytes, bytes] = {}
+    return re.sub(
+        rb'(id="|#)(\w*[0-9a-f]{10})(?=["\)])',
+        lambda found: found[1] + numbers.setdefault(found[2], b"id%d" % len(numbers)),
+        out.getvalue(),
+    )
 
 
 def label(text: str, *, most: int = LONGEST_LABEL) -> str:
